@@ -1,0 +1,39 @@
+# Every target makes its own environment (.venv) first; a second run finds it ready and does nothing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help install test check bench demo up clean
+
+help: ## Show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
+
+install: $(STAMP) ## Make the environment in .venv
+
+test: install ## Run all tests
+	$(BIN)/python -m pytest -n 2
+
+check: install ## Lint, types, import rules, dead code, generated files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: install ## Measure; writes benchmarks/out/*.json and prints tables
+	$(BIN)/python -m benchmarks
+
+demo: install ## A throw-away cluster that shows scheduling live, then ends
+	@$(BIN)/bayplan demo
+
+up: install ## Run a cluster until Ctrl-C
+	@$(BIN)/bayplan up
+
+clean: ## Remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

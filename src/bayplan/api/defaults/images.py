@@ -1,0 +1,24 @@
+"""What follows from an image's name."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_HOST = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])(?:\.(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9]))*|\[[a-fA-F0-9:]+\]"
+_REFERENCE = re.compile(
+    rf"(?:(?:{_HOST})(?::[0-9]+)?/)?{_PATH}(?:/{_PATH})*(?::([\w][\w.-]{{0,127}}))?"
+    r"(@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+).fullmatch
+
+
+@lru_cache(maxsize=16384)
+def pull_policy(image: str) -> str:
+    """`Always` for images tagged `latest` or not at all, else `IfNotPresent` (malformed names too)."""
+    match = _REFERENCE(image)
+    if match is None or re.fullmatch("[0-9a-f]{64}", image):
+        return "IfNotPresent"
+    tag, digest = match.groups()
+    return "Always" if tag == "latest" or (tag is None and digest is None) else "IfNotPresent"

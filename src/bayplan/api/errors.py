@@ -1,0 +1,282 @@
+"""Errors as Kubernetes gives them: `Status` objects with reason, message and causes, and the field errors they are made of.
+
+Source: apimachinery's `api/errors` and `util/validation/field` packages; the wording is what clients and people see and search for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from bayplan.api.types import meta_v1
+
+
+class ErrorType(Enum):
+    """Kind of a field error: the text in messages; `reason` is the one in causes."""
+
+    NOT_FOUND = "Not found"
+    REQUIRED = "Required value"
+    DUPLICATE = "Duplicate value"
+    INVALID = "Invalid value"
+    NOT_SUPPORTED = "Unsupported value"
+    FORBIDDEN = "Forbidden"
+    TOO_LONG = "Too long"
+    TOO_MANY = "Too many"
+    INTERNAL = "Internal error"
+    TYPE_INVALID = "Invalid value "
+
+    @property
+    def reason(self) -> str:
+        """The cause's reason on the wire."""
+        return _REASONS[self]
+
+
+_REASONS = {
+    ErrorType.NOT_FOUND: "FieldValueNotFound",
+    ErrorType.REQUIRED: "FieldValueRequired",
+    ErrorType.DUPLICATE: "FieldValueDuplicate",
+    ErrorType.INVALID: "FieldValueInvalid",
+    ErrorType.NOT_SUPPORTED: "FieldValueNotSupported",
+    ErrorType.FORBIDDEN: "FieldValueForbidden",
+    ErrorType.TOO_LONG: "FieldValueTooLong",
+    ErrorType.TOO_MANY: "FieldValueTooMany",
+    ErrorType.INTERNAL: "InternalError",
+    ErrorType.TYPE_INVALID: "FieldValueTypeInvalid",
+}
+_WITHOUT_VALUE = {ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL, ErrorType.TOO_MANY}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing that is wrong with one field."""
+
+    type: ErrorType
+    field: str
+    """Path such as `spec.containers[0].name`."""
+    value: Any = None
+    detail: str = ""
+
+    @property
+    def body(self) -> str:
+        """The message without the field."""
+        text = self.type.value.rstrip()
+        if self.type not in _WITHOUT_VALUE:
+            text += f": {show_value(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.body}"
+
+
+def show_value(value: Any) -> str:
+    """A value as Go prints it in field errors: strings quoted, objects as JSON."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return msgspec.json.encode(value).decode()
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    """A value must be given."""
+    return FieldError(ErrorType.REQUIRED, field, None, detail)
+
+
+def invalid(field: str, value: Any, detail: str) -> FieldError:
+    """A value is malformed or out of bounds."""
+    return FieldError(ErrorType.INVALID, field, value, detail)
+
+
+def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
+    """A value is not one of a closed set."""
+    return FieldError(ErrorType.NOT_SUPPORTED, field, value, "supported values: " + ", ".join(f'"{one}"' for one in sorted(supported)))
+
+
+def duplicate(field: str, value: Any) -> FieldError:
+    """A value that must be unique stands twice."""
+    return FieldError(ErrorType.DUPLICATE, field, value)
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    """A value may not be given here."""
+    return FieldError(ErrorType.FORBIDDEN, field, None, detail)
+
+
+def not_found(field: str, value: Any) -> FieldError:
+    """A value refers to something that is not there."""
+    return FieldError(ErrorType.NOT_FOUND, field, value)
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    """A string has more than `limit` bytes."""
+    return FieldError(ErrorType.TOO_LONG, field, None, f"may not be more than {limit} bytes")
+
+
+def too_many(field: str, actual: int, limit: int) -> FieldError:
+    """A list has more than `limit` items."""
+    return FieldError(ErrorType.TOO_MANY, field, actual, f"must have at most {limit} items")
+
+
+class ApiError(Exception):
+    """An answer other than success, on either side of the wire."""
+
+    def __init__(self, status: meta_v1.Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+    @property
+    def code(self) -> int:
+        """HTTP status code."""
+        return self.status.code
+
+    @property
+    def reason(self) -> str:
+        """Machine-readable reason such as `NotFound`; "" if the server gave none."""
+        return self.status.reason
+
+    @property
+    def message(self) -> str:
+        """Text for people."""
+        return self.status.message
+
+    @property
+    def retry_after(self) -> int:
+        """Seconds to wait before trying again; 0 if the server did not say."""
+        return self.status.details.retry_after_seconds if self.status.details else 0
+
+
+def failure(
+    code: int,
+    reason: str,
+    message: str,
+    *,
+    name: str = "",
+    group: str = "",
+    kind: str = "",
+    uid: str = "",
+    causes: Sequence[meta_v1.StatusCause] = (),
+    retry_after: int = 0,
+    details: bool = True,
+) -> ApiError:
+    """An ApiError with a `Status` of these members."""
+    found = meta_v1.StatusDetails(
+        name=name, group=group, kind=kind, uid=uid, causes=tuple(causes), retry_after_seconds=retry_after
+    )
+    return ApiError(
+        meta_v1.Status(
+            kind="Status",
+            api_version="v1",
+            status="Failure",
+            message=message,
+            reason=reason,
+            details=found if details else None,
+            code=code,
+        )
+    )
+
+
+def _resource(plural: str, group: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def not_found_error(plural: str, group: str, name: str) -> ApiError:
+    """404: there is no such object."""
+    return failure(404, "NotFound", f'{_resource(plural, group)} "{name}" not found', name=name, group=group, kind=plural)
+
+
+def already_exists(plural: str, group: str, name: str) -> ApiError:
+    """409: the name is taken."""
+    return failure(409, "AlreadyExists", f'{_resource(plural, group)} "{name}" already exists', name=name, group=group, kind=plural)
+
+
+MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def conflict(plural: str, group: str, name: str, detail: str = MODIFIED) -> ApiError:
+    """409: somebody else was faster, or a precondition does not hold."""
+    message = f'Operation cannot be fulfilled on {_resource(plural, group)} "{name}": {detail}'
+    return failure(409, "Conflict", message, name=name, group=group, kind=plural)
+
+
+def invalid_object(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> ApiError:
+    """422: the object breaks rules. Equal errors are told once."""
+    unique = list(dict.fromkeys(str(error) for error in errors))
+    text = unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
+    causes = [meta_v1.StatusCause(reason=error.type.reason, message=error.body, field=error.field) for error in errors]
+    shown = f"{kind}.{group}" if group else kind
+    return failure(422, "Invalid", f'{shown} "{name}" is invalid: {text}', name=name, group=group, kind=kind, causes=causes)
+
+
+def forbidden_error(plural: str, group: str, name: str, detail: str) -> ApiError:
+    """403: authorization or admission says no."""
+    if not plural:
+        return failure(403, "Forbidden", f"forbidden: {detail}")
+    shown = f'{_resource(plural, group)} "{name}"' if name else _resource(plural, group)
+    return failure(403, "Forbidden", f"{shown} is forbidden: {detail}", name=name, group=group, kind=plural)
+
+
+def bad_request(message: str) -> ApiError:
+    """400: the request cannot be understood."""
+    return failure(400, "BadRequest", message, details=False)
+
+
+def unauthorized() -> ApiError:
+    """401: nobody, or nobody we know."""
+    return failure(401, "Unauthorized", "Unauthorized", details=False)
+
+
+def method_not_allowed() -> ApiError:
+    """405: the resource has no such verb."""
+    return failure(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+
+
+def resource_not_found() -> ApiError:
+    """404: there is no such resource."""
+    return failure(404, "NotFound", "the server could not find the requested resource")
+
+
+def gone(message: str) -> ApiError:
+    """410: the revision asked for is no longer kept."""
+    return failure(410, "Expired", message, details=False)
+
+
+def too_many_requests(message: str, retry_after: int = 1) -> ApiError:
+    """429: try later."""
+    return failure(429, "TooManyRequests", message, retry_after=retry_after)
+
+
+def internal_error(message: str) -> ApiError:
+    """500: the server failed."""
+    causes = [meta_v1.StatusCause(message=message)]
+    return failure(500, "InternalError", f"Internal error occurred: {message}", causes=causes)
+
+
+def request_too_large(limit: int) -> ApiError:
+    """413: the body is larger than the server takes."""
+    return failure(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}", details=False)
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
+    """415: the body is of a type that this resource does not take."""
+    message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+    return failure(415, "UnsupportedMediaType", message, details=False)
+
+
+def not_acceptable(offered: Sequence[str]) -> ApiError:
+    """406: none of the types that the client takes can be given."""
+    message = "only the following media types are accepted: " + ", ".join(offered)
+    return failure(406, "NotAcceptable", message, details=False)
+
+
+def service_unavailable(message: str) -> ApiError:
+    """503: the server cannot answer now."""
+    return failure(503, "ServiceUnavailable", message, retry_after=1)

@@ -1,0 +1,90 @@
+"""The schema facts of built-in kinds: what patches, pruning and OpenAPI need to know and structs do not say.
+
+`types/schema.json` is the published OpenAPI definitions without texts: definition name -> schema with `properties`, `required`, `x-kubernetes-*`.
+It is read on first use.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+from typing import Any
+
+import msgspec
+
+Schema = dict[str, Any]
+
+_PREFIXES = {
+    "meta": "io.k8s.apimachinery.pkg.apis.meta",
+    "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
+    "apiregistration": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
+}
+_SCALARS = frozenset(
+    (
+        "io.k8s.apimachinery.pkg.api.resource.Quantity",
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+        "io.k8s.apimachinery.pkg.apis.meta.v1.Time",
+        "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime",
+    )
+)
+
+
+@functools.cache
+def definitions() -> dict[str, Schema]:
+    """All definitions by name."""
+    data = importlib.resources.files("bayplan.api.types").joinpath("schema.json").read_bytes()
+    loaded: dict[str, Schema] = msgspec.json.decode(data)
+    return loaded
+
+
+@functools.cache
+def definition_of(cls: type[Any]) -> str:
+    """The definition name of a struct class."""
+    group, _, version = cls.__module__.rpartition(".")[2].rpartition("_")
+    return f"{_PREFIXES.get(group, f'io.k8s.api.{group}')}.{version}.{cls.__name__}"
+
+
+def resolve(schema: Schema) -> Schema:
+    """The schema itself, references followed. What stands beside a reference (such as `x-kubernetes-map-type`) wins."""
+    reference = schema.get("$ref")
+    return schema if reference is None else {**definitions()[reference], **schema}
+
+
+def prune(value: Any, definition: str, dropped: list[str]) -> Any:
+    """A copy of a JSON tree with nulls and unknown fields taken out; paths of unknown fields go to `dropped`."""
+    return _prune(value, definitions()[definition], "", dropped)
+
+
+def _prune(value: Any, schema: Schema, path: str, dropped: list[str]) -> Any:
+    reference = schema.get("$ref")
+    if reference is not None:
+        if reference in _SCALARS:
+            return value
+        schema = definitions()[reference]
+    if isinstance(value, dict):
+        properties = schema.get("properties")
+        if properties is None:
+            inner = schema.get("additionalProperties")
+            if not isinstance(inner, dict):
+                return value
+            return {key: _filled(_prune(item, inner, f"{path}{key}.", dropped), inner) for key, item in value.items()}
+        kept = {}
+        for key, item in value.items():
+            inner = properties.get(key)
+            if inner is None:
+                dropped.append(path + key)
+            elif item is not None:
+                kept[key] = _prune(item, inner, f"{path}{key}.", dropped)
+        return kept
+    if isinstance(value, list) and "items" in schema:
+        base = path.removesuffix(".")
+        return [_filled(_prune(item, schema["items"], f"{base}[{index}].", dropped), schema["items"]) for index, item in enumerate(value)]
+    return value
+
+
+def _filled(value: Any, schema: Schema) -> Any:
+    """What Go makes of a null inside a map or list: the zero value."""
+    if value is not None:
+        return value
+    kind = resolve(schema).get("type", "string")
+    return {"string": "", "integer": 0, "number": 0, "boolean": False, "array": [], "object": {}}[kind]

@@ -1,0 +1,435 @@
+"""Label and field selectors, compiled once and matched often.
+
+Label selectors come from objects (`LabelSelector`), plain maps (`spec.selector` of a Service) or query strings
+(`a=b,c!=d,e in (x,y),!f,g>1`). Syntax, matching rules and error texts are those of `k8s.io/apimachinery/pkg/labels` and
+`pkg/fields`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from bayplan.api.types.meta_v1 import LabelSelector as LabelSelectorObject
+
+IN: Final = "in"
+NOT_IN: Final = "notin"
+EQUALS: Final = "="
+NOT_EQUALS: Final = "!="
+EXISTS: Final = "exists"
+DOES_NOT_EXIST: Final = "!"
+GREATER_THAN: Final = "gt"
+LESS_THAN: Final = "lt"
+
+_OBJECT_OPERATORS: Final = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": DOES_NOT_EXIST}
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_LABEL_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME_MESSAGE: Final = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_VALUE_MESSAGE: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+_PREFIX_MESSAGE: Final = (
+    "prefix part a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and "
+    "must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+
+
+class SelectorError(ValueError):
+    """A selector does not parse; the message is Kubernetes' own."""
+
+
+def parse_go_int(text: str) -> int | None:
+    """A signed 64-bit decimal as Go's ParseInt takes it, None if it is none."""
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label. `values` is sorted; empty for `exists` and `!`."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+    _set: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_set", frozenset(self.values))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether the labels satisfy this condition; a missing label satisfies `notin`, `!=` and `!`."""
+        return self.matches_value(labels.get(self.key))
+
+    def matches_value(self, value: str | None) -> bool:
+        """Whether the value of this condition's label satisfies it; None stands for a missing label."""
+        operator = self.operator
+        if operator in (IN, EQUALS):
+            return value is not None and value in self._set
+        if operator in (NOT_IN, NOT_EQUALS):
+            return value is None or value not in self._set
+        if operator == EXISTS:
+            return value is not None
+        if operator == DOES_NOT_EXIST:
+            return value is None
+        if value is None:
+            return False
+        number, bound = parse_go_int(value), parse_go_int(self.values[0])
+        if number is None or bound is None:
+            return False
+        return number > bound if operator == GREATER_THAN else number < bound
+
+    def __str__(self) -> str:
+        if self.operator == EXISTS:
+            return self.key
+        if self.operator == DOES_NOT_EXIST:
+            return f"!{self.key}"
+        if self.operator in (EQUALS, NOT_EQUALS):
+            return f"{self.key}{self.operator}{self.values[0]}"
+        if self.operator in (GREATER_THAN, LESS_THAN):
+            return f"{self.key}{'>' if self.operator == GREATER_THAN else '<'}{self.values[0]}"
+        return f"{self.key} {self.operator} ({','.join(self.values)})"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All requirements must hold. Without requirements it matches everything, unless `nothing` is set."""
+
+    requirements: tuple[Requirement, ...] = ()
+    nothing: bool = False
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether the labels satisfy every requirement."""
+        if self.nothing:
+            return False
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+    def is_everything(self) -> bool:
+        """Whether no labels can fail it (Kubernetes calls this selector empty)."""
+        return not self.requirements and not self.nothing
+
+    def exact_match(self, key: str) -> str | None:
+        """The value that the selector demands of a label, None if it leaves a choice."""
+        for requirement in self.requirements:
+            if requirement.key == key and requirement.operator in (IN, EQUALS) and len(requirement.values) == 1:
+                return requirement.values[0]
+        return None
+
+    def merged(self, other: LabelSelector) -> LabelSelector:
+        """Both selectors at once."""
+        requirements = sorted({*self.requirements, *other.requirements}, key=lambda requirement: requirement.key)
+        return LabelSelector(tuple(requirements), self.nothing or other.nothing)
+
+    def __iter__(self) -> Iterator[Requirement]:
+        return iter(self.requirements)
+
+    def __str__(self) -> str:
+        return ",".join(str(requirement) for requirement in self.requirements)
+
+
+EVERYTHING: Final = LabelSelector()
+NOTHING: Final = LabelSelector(nothing=True)
+
+
+def qualified_name_errors(name: str) -> list[str]:
+    """What is wrong with a label key (`[prefix/]name`), in Kubernetes' words; empty if it is valid."""
+    errors: list[str] = []
+    prefix, slash, rest = name.rpartition("/")
+    if slash:
+        if "/" in prefix:
+            return [
+                f"a qualified name {_NAME_MESSAGE.removeprefix('name part ')} with an optional DNS subdomain prefix "
+                "and '/' (e.g. 'example.com/MyName')"
+            ]
+        if not prefix:
+            errors.append("prefix part must be non-empty")
+        elif len(prefix) > 253:
+            errors.append("prefix part must be no more than 253 bytes")
+        elif not _SUBDOMAIN.fullmatch(prefix):
+            errors.append(_PREFIX_MESSAGE)
+    if not rest:
+        errors.append("name part must be non-empty")
+    elif len(rest) > 63:
+        errors.append("name part must be no more than 63 bytes")
+    if not _NAME.fullmatch(rest):
+        errors.append(_NAME_MESSAGE)
+    return errors
+
+
+def label_value_errors(value: str) -> list[str]:
+    """What is wrong with a label value, in Kubernetes' words; empty if it is valid."""
+    errors = ["must be no more than 63 bytes"] if len(value) > 63 else []
+    if not _LABEL_VALUE.fullmatch(value):
+        errors.append(_VALUE_MESSAGE)
+    return errors
+
+
+def requirement(key: str, operator: str, values: Iterable[str] = ()) -> Requirement:
+    """A checked requirement; SelectorError if key, operator and values do not go together."""
+    values = tuple(sorted(set(values)))
+    problems = [f'key: Invalid value: "{key}": {"; ".join(e)}' for e in (qualified_name_errors(key),) if e]
+    shown = "[" + ",".join(f'"{value}"' for value in values) + "]"
+    if operator in (IN, NOT_IN):
+        if not values:
+            problems.append(f"values: Invalid value: {shown}: for 'in', 'notin' operators, values set can't be empty")
+    elif operator in (EQUALS, NOT_EQUALS):
+        if len(values) != 1:
+            problems.append(f"values: Invalid value: {shown}: exact-match compatibility requires one single value")
+    elif operator in (EXISTS, DOES_NOT_EXIST):
+        if values:
+            problems.append(f"values: Invalid value: {shown}: values set must be empty for exists and does not exist")
+    elif operator in (GREATER_THAN, LESS_THAN):
+        problems += _integer_problems(values, shown)
+    else:
+        raise SelectorError(f'operator: Unsupported value: "{operator}"')
+    for index, value in enumerate(values):
+        errors = label_value_errors(value)
+        if errors:
+            problems.append(f'values[{index}][{key}]: Invalid value: "{value}": {"; ".join(errors)}')
+    if problems:
+        raise SelectorError(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+    return Requirement(key, operator, values)
+
+
+def _integer_problems(values: tuple[str, ...], shown: str) -> list[str]:
+    if len(values) != 1:
+        return [f"values: Invalid value: {shown}: for 'Gt', 'Lt' operators, exactly one value is required"]
+    if parse_go_int(values[0]) is None:
+        return [f"values[0]: Invalid value: \"{values[0]}\": for 'Gt', 'Lt' operators, the value must be an integer"]
+    return []
+
+
+def from_map(labels: Mapping[str, str]) -> LabelSelector:
+    """The selector of a plain map; an empty map matches everything."""
+    return LabelSelector(tuple(Requirement(key, EQUALS, (labels[key],)) for key in sorted(labels)))
+
+
+def compile_selector(selector: LabelSelectorObject | None) -> LabelSelector:
+    """The selector of an object's `LabelSelector`: None matches nothing, an empty one everything; SelectorError."""
+    if selector is None:
+        return NOTHING
+    requirements = [requirement(key, IN, (value,)) for key, value in selector.match_labels.items()]
+    for expression in selector.match_expressions:
+        operator = _OBJECT_OPERATORS.get(expression.operator)
+        if operator is None:
+            raise SelectorError(f'"{expression.operator}" is not a valid label selector operator')
+        requirements.append(requirement(expression.key, operator, expression.values))
+    return LabelSelector(tuple(sorted(requirements, key=lambda item: item.key)))
+
+
+_TOKEN: Final = re.compile(r"\s*(?:(!=|==|=|!|>|<|\(|\)|,)|([^\s!=<>(),]+))")
+
+
+class _Parser:
+    """Recursive descent over the tokens of a query string; "" is the end."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens: list[str] = []
+        position = 0
+        while match := _TOKEN.match(text, position):
+            self.tokens.append(match[1] or match[2])
+            position = match.end()
+        self.position = 0
+
+    def peek(self) -> str:
+        return self.tokens[self.position] if self.position < len(self.tokens) else ""
+
+    def next(self) -> str:
+        token = self.peek()
+        self.position += 1
+        return token
+
+    def parse(self) -> list[Requirement]:
+        requirements: list[Requirement] = []
+        while True:
+            token = self.peek()
+            if token == "":
+                return requirements
+            if token != "!" and not _is_word(token):
+                raise SelectorError(f"found '{token}', expected: !, identifier, or 'end of string'")
+            requirements.append(self.requirement())
+            token = self.next()
+            if token == "":
+                return requirements
+            if token != ",":
+                raise SelectorError(f"found '{token}', expected: ',' or 'end of string'")
+            following = self.peek()
+            if following != "!" and not _is_word(following):
+                raise SelectorError(f"found '{following}', expected: identifier after ','")
+
+    def requirement(self) -> Requirement:
+        if self.peek() == "!":
+            self.next()
+            return requirement(self.key(), DOES_NOT_EXIST)
+        key = self.key()
+        token = self.peek()
+        if token in ("", ","):
+            return requirement(key, EXISTS)
+        operator = self.operator()
+        if operator in (IN, NOT_IN):
+            return requirement(key, operator, self.values())
+        return requirement(key, operator, (self.exact_value(),))
+
+    def key(self) -> str:
+        token = self.next()
+        if not _is_word(token):
+            raise SelectorError(f"found '{token}', expected: identifier")
+        errors = qualified_name_errors(token)
+        if errors:
+            raise SelectorError(f'key: Invalid value: "{token}": {"; ".join(errors)}')
+        return token
+
+    def operator(self) -> str:
+        token = self.next()
+        known = {
+            "=": EQUALS,
+            "==": EQUALS,
+            "!=": NOT_EQUALS,
+            "in": IN,
+            "notin": NOT_IN,
+            ">": GREATER_THAN,
+            "<": LESS_THAN,
+        }
+        if token not in known:
+            raise SelectorError(f"found '{token}', expected: in, notin, =, ==, !=, gt, lt")
+        return known[token]
+
+    def values(self) -> list[str]:
+        if (token := self.next()) != "(":
+            raise SelectorError(f"found '{token}' expected: '('")
+        values: list[str] = []
+        expect_value = True
+        while True:
+            token = self.next()
+            if token == ")":
+                return [*values, ""] if expect_value else values
+            if token == ",":
+                if expect_value:
+                    values.append("")
+                expect_value = True
+            elif _is_word(token) and expect_value:
+                values.append(token)
+                expect_value = False
+            else:
+                raise SelectorError(f"found '{token}', expected: ',', or ')'")
+
+    def exact_value(self) -> str:
+        token = self.peek()
+        if token in ("", ","):
+            return ""
+        self.next()
+        if not _is_word(token):
+            raise SelectorError(f"found '{token}', expected: identifier")
+        return token
+
+
+def _is_word(token: str) -> bool:
+    return token not in ("", "!=", "==", "=", "!", ">", "<", "(", ")", ",")
+
+
+def parse_labels(text: str) -> LabelSelector:
+    """The selector of a `labelSelector` query string; an empty string matches everything. Raises SelectorError."""
+    try:
+        requirements = _Parser(text).parse()
+    except SelectorError as error:
+        raise SelectorError(f"unable to parse requirement: {error}") from None
+    return LabelSelector(tuple(sorted(requirements, key=lambda item: item.key)))
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRequirement:
+    """One condition on one field path; a missing field counts as empty."""
+
+    field: str
+    operator: str
+    value: str
+
+    def matches(self, fields: Mapping[str, str]) -> bool:
+        """Whether the fields satisfy this condition."""
+        return (fields.get(self.field, "") == self.value) is (self.operator == EQUALS)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSelector:
+    """All requirements must hold; without requirements it matches everything."""
+
+    requirements: tuple[FieldRequirement, ...] = ()
+
+    def matches(self, fields: Mapping[str, str]) -> bool:
+        """Whether the fields satisfy every requirement."""
+        return all(requirement.matches(fields) for requirement in self.requirements)
+
+    def is_everything(self) -> bool:
+        """Whether no object can fail it."""
+        return not self.requirements
+
+    def exact_match(self, path: str) -> str | None:
+        """The value that the selector demands of a field, None if it leaves a choice."""
+        for item in self.requirements:
+            if item.field == path and item.operator == EQUALS:
+                return item.value
+        return None
+
+    def __str__(self) -> str:
+        return ",".join(f"{r.field}{r.operator}{_escape(r.value)}" for r in self.requirements)
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+
+
+def _unescape(value: str) -> str:
+    result: list[str] = []
+    characters = iter(value)
+    for character in characters:
+        if character == "\\":
+            escaped = next(characters, "")
+            if escaped not in ("\\", ",", "="):
+                raise SelectorError(
+                    f"invalid field selector: invalid escape sequence: \\{escaped}"
+                    if escaped
+                    else "invalid field selector: invalid escape sequence: \\"
+                )
+            result.append(escaped)
+        elif character == "=":
+            raise SelectorError(f"invalid selector: '{value}'; can't understand '{value}'")
+        else:
+            result.append(character)
+    return "".join(result)
+
+
+_FIELD_TERM: Final = re.compile(r"((?:[^\\,]|\\.|\\$)*)(?:,|$)", re.DOTALL)
+_FIELD_PARTS: Final = re.compile(r"((?:[^\\=!]|\\.|!(?!=))*)(!=|==|=)(.*)", re.DOTALL)
+
+
+def parse_fields(text: str) -> FieldSelector:
+    """The selector of a `fieldSelector` query string (`a=b,c!=d`, `\\,` escapes). Raises SelectorError."""
+    requirements: list[FieldRequirement] = []
+    position = 0
+    while position < len(text):
+        match = _FIELD_TERM.match(text, position)
+        if match is None or match.end() == position:
+            raise SelectorError(f"invalid selector: '{text}'; can't understand '{text[position:]}'")
+        position = match.end()
+        term = match[1]
+        if not term:
+            continue
+        parts = _FIELD_PARTS.fullmatch(term)
+        if parts is None:
+            raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
+        operator = NOT_EQUALS if parts[2] == "!=" else EQUALS
+        requirements.append(FieldRequirement(parts[1], operator, _unescape(parts[3])))
+    return FieldSelector(tuple(requirements))

@@ -1,0 +1,86 @@
+"""The contract of a strategy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from bayplan.api.errors import FieldError
+
+
+class Strategy:
+    """Rules of one kind. One instance serves all requests, so it holds no state.
+
+    The order of a create is `default`, `prepare_create`, (mutating admission, `default` again), `validate`; of an update
+    `default`, `prepare_update`, (mutating admission, `default` again), `validate`, `validate_update`. Objects handed in are freshly decoded and belong to the
+    caller alone, so `default` and `prepare_*` change them in place; `old` is shared and must not be changed.
+    """
+
+    counts_generation = False
+    """Whether `metadata.generation` starts at 1 and counts changes of what the user wants (by default: of everything but metadata and status)."""
+    allow_unconditional_update = True
+    """Whether an update without a resourceVersion overwrites whatever is there."""
+    allow_create_on_update = False
+    """Whether a PUT of a missing object creates it."""
+    has_status = False
+    """Whether `status` is kept apart: dropped on create, untouched by updates, changed only through the `status` subresource."""
+    returns_object_on_delete = False
+    """Whether a deletion answers with the object instead of a Status."""
+    name_is_checked_as = "dns-1123-subdomain"
+    """Rule for `metadata.name`: `dns-1123-subdomain`, `dns-1123-label`, `dns-1035-label`, or `path-segment`."""
+
+    def default(self, obj: Any) -> None:
+        """Fill in what the user left out, as Kubernetes' defaulting does. Must be idempotent."""
+
+    def prepare_create(self, obj: Any) -> None:
+        """Take out what a creator may not set. Called with metadata already filled in."""
+        if self.has_status:
+            obj.status = type(obj.status)()
+
+    def prepare_update(self, obj: Any, old: Any) -> None:
+        """Restore what an update of the main resource may not change."""
+        if self.has_status:
+            obj.status = old.status
+
+    def prepare_status_update(self, obj: Any, old: Any) -> None:
+        """Restore what an update of `status` may not change: everything but status and the free parts of metadata."""
+        for field in obj.__struct_fields__:
+            if field not in ("kind", "api_version", "metadata", "status"):
+                setattr(obj, field, getattr(old, field))
+
+    def spec_changed(self, obj: Any, old: Any) -> bool:
+        """Whether the change counts for `metadata.generation`."""
+        return any(
+            getattr(obj, field) != getattr(old, field)
+            for field in obj.__struct_fields__
+            if field not in ("kind", "api_version", "metadata", "status")
+        )
+
+    def validate(self, obj: Any) -> list[FieldError]:
+        """What is wrong with the object itself (metadata is checked by the server, for all kinds alike)."""
+        return []
+
+    def validate_update(self, obj: Any, old: Any) -> list[FieldError]:
+        """What is wrong with this change: immutable fields, transitions. `validate` is called as well."""
+        return []
+
+    def validate_status_update(self, obj: Any, old: Any) -> list[FieldError]:
+        """What is wrong with this change of status; nothing else is checked then."""
+        return []
+
+    def warnings(self, obj: Any, old: Any | None) -> list[str]:
+        """Texts for the Warning headers of a create (`old` is None) or update."""
+        return []
+
+    def selectable_fields(self, obj: Any) -> dict[str, str]:
+        """Fields for field selectors, besides `metadata.name` and `metadata.namespace`: path -> value as text."""
+        return {}
+
+    selectable_field_names: frozenset[str] = frozenset()
+    """The names of these fields; a selector with any other name is refused."""
+
+
+def clone(obj: Any) -> Any:
+    """An independent deep copy of an API object."""
+    return msgspec.json.decode(msgspec.json.encode(obj), type=type(obj))

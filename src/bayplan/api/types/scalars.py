@@ -1,0 +1,49 @@
+"""What the generated modules share: the base class, the scalar types, and the defaults of fields that are always written."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Quantity = str | int | float
+"""As it stands on the wire; `bayplan.api.quantity` gives it meaning. The API server stores and serves canonical strings."""
+IntOrString = int | str
+Time = str
+"""RFC 3339 in whole seconds, UTC."""
+MicroTime = str
+"""RFC 3339 with microseconds, UTC."""
+Raw = msgspec.Raw
+
+
+class Object(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False, rename="camel", forbid_unknown_fields=True):
+    """Base of all API types. A field nobody knows is refused here and dealt with by `bayplan.api.codec`."""
+
+
+# Functions, not values: msgspec leaves a field out if it equals its default value, but never if a function made the default.
+
+
+def always_list() -> tuple[()]:
+    """An empty list that is written."""
+    return ()
+
+
+def always_map() -> dict[str, str]:
+    """An empty map that is written."""
+    return {}
+
+
+def always_null() -> None:
+    """A null that is written."""
+    return
+
+
+def always_zero() -> int:
+    """A zero that is written."""
+    return 0
+
+
+def always_zero_quantity() -> str:
+    """A zero quantity that is written."""
+    return "0"

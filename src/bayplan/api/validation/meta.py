@@ -1,0 +1,187 @@
+"""Rules for `metadata`, the same for all kinds but for the name.
+
+Source: apimachinery's `api/validation` package.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bayplan.api.errors import FieldError, forbidden, invalid, required, too_long
+from bayplan.api.types import meta_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.fields import check_labels
+
+ANNOTATIONS_LIMIT: Final = 256 * 1024
+"""Bytes that all annotations of an object may have together."""
+_STANDARD_FINALIZERS: Final = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
+_NO_ERRORS: Final[list[FieldError]] = []
+
+NAME_RULES: Final = {
+    "dns-1123-subdomain": formats.dns_subdomain,
+    "dns-1123-label": formats.dns_label,
+    "dns-1035-label": formats.dns_1035_label,
+    "path-segment": formats.path_segment,
+}
+"""What `Strategy.name_is_checked_as` may say."""
+
+
+def name_messages(name: str, rule: str, *, prefix: bool = False) -> formats.Messages:
+    """What is wrong with a name; a prefix for generated names may end with a dash."""
+    if prefix and rule != "path-segment" and name.endswith("-"):
+        name = name[:-2] + "a"
+    return NAME_RULES[rule](name)
+
+
+def validate_object_meta(
+    metadata: meta_v1.ObjectMeta, *, namespaced: bool, name_rule: str, standard_finalizers: bool = True
+) -> list[FieldError]:
+    """What is wrong with the metadata of a new object. `standard_finalizers`: finalizers without a domain must be known ones (built-in kinds)."""
+    rule = NAME_RULES[name_rule]
+    if (
+        metadata.name
+        and not rule(metadata.name)
+        and not metadata.generate_name
+        and not metadata.owner_references
+        and not metadata.finalizers
+        and not metadata.annotations
+        and not metadata.managed_fields
+        and metadata.generation >= 0
+    ):
+        errors: list[FieldError] = []
+        _check_namespace(errors, metadata, namespaced)
+        if metadata.labels:
+            check_labels(errors, "metadata.labels", metadata.labels)
+        return errors
+    errors = []
+    if metadata.generate_name:
+        for message in name_messages(metadata.generate_name, name_rule, prefix=True):
+            errors.append(invalid("metadata.generateName", metadata.generate_name, message))
+    if not metadata.name:
+        errors.append(required("metadata.name", "name or generateName is required"))
+    else:
+        for message in rule(metadata.name):
+            errors.append(invalid("metadata.name", metadata.name, message))
+    _check_namespace(errors, metadata, namespaced)
+    if metadata.generation < 0:
+        errors.append(invalid("metadata.generation", metadata.generation, "must be greater than or equal to 0"))
+    _check_parts(errors, metadata)
+    _check_finalizers(errors, metadata, standard=standard_finalizers)
+    return errors
+
+
+def validate_object_meta_update(
+    new: meta_v1.ObjectMeta, old: meta_v1.ObjectMeta, *, standard_finalizers: bool = True
+) -> list[FieldError]:
+    """What is wrong with a change of metadata. Each error stands twice, because Kubernetes checks twice and lists both as causes."""
+    errors: list[FieldError] = []
+    if old.deletion_timestamp is not None and new.finalizers != old.finalizers:
+        extra = sorted(set(new.finalizers) - set(old.finalizers))
+        if extra:
+            shown = ", ".join(f'"{one}"' for one in extra)
+            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+            errors.append(forbidden("metadata.finalizers", detail))
+    if not new.resource_version:
+        errors.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
+    if new.generation < old.generation:
+        errors.append(invalid("metadata.generation", new.generation, "must not be decremented"))
+    for field, attribute in _IMMUTABLE:
+        value = getattr(new, attribute)
+        if value != getattr(old, attribute):
+            errors.append(invalid(field, value, "field is immutable"))
+    if new.labels is not old.labels or new.annotations is not old.annotations:
+        _check_parts(errors, new)
+    if new.finalizers:
+        _check_finalizers(errors, new, standard=standard_finalizers)
+    return errors + errors if errors else _NO_ERRORS
+
+
+_IMMUTABLE: Final = (
+    ("metadata.name", "name"),
+    ("metadata.namespace", "namespace"),
+    ("metadata.uid", "uid"),
+    ("metadata.creationTimestamp", "creation_timestamp"),
+    ("metadata.deletionTimestamp", "deletion_timestamp"),
+    ("metadata.deletionGracePeriodSeconds", "deletion_grace_period_seconds"),
+)
+
+
+def _check_namespace(errors: list[FieldError], metadata: meta_v1.ObjectMeta, namespaced: bool) -> None:
+    if not namespaced:
+        if metadata.namespace:
+            errors.append(forbidden("metadata.namespace", "not allowed on this type"))
+    elif not metadata.namespace:
+        errors.append(required("metadata.namespace"))
+    else:
+        for message in formats.dns_label(metadata.namespace):
+            errors.append(invalid("metadata.namespace", metadata.namespace, message))
+
+
+def _check_parts(errors: list[FieldError], metadata: meta_v1.ObjectMeta) -> None:
+    if metadata.labels:
+        check_labels(errors, "metadata.labels", metadata.labels)
+    if metadata.annotations:
+        check_annotations(errors, "metadata.annotations", metadata.annotations)
+    if metadata.owner_references:
+        _check_owner_references(errors, metadata.owner_references)
+    for index, entry in enumerate(metadata.managed_fields):
+        _check_managed_fields(errors, f"metadata.managedFields[{index}]", entry)
+
+
+def check_annotations(errors: list[FieldError], path: str, annotations: dict[str, str]) -> None:
+    """Keys are label keys but for their case; all together have a limit."""
+    size = 0
+    for key, value in annotations.items():
+        for message in formats.label_key(key.lower()):
+            errors.append(invalid(path, key, message))
+        size += len(key) + (len(value) if value.isascii() else len(value.encode()))
+    if size > ANNOTATIONS_LIMIT:
+        errors.append(too_long(path, ANNOTATIONS_LIMIT))
+
+
+def _check_owner_references(errors: list[FieldError], references: tuple[meta_v1.OwnerReference, ...]) -> None:
+    path = "metadata.ownerReferences"
+    controller = ""
+    for reference in references:
+        version = reference.api_version
+        if not version.rpartition("/")[2] or version.count("/") > 1:
+            errors.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
+        for field, value in (("kind", reference.kind), ("name", reference.name), ("uid", reference.uid)):
+            if not value:
+                errors.append(invalid(f"{path}.{field}", value, "must not be empty"))
+        if version == "v1" and reference.kind == "Event":
+            errors.append(invalid(path, reference, "/v1, Kind=Event is disallowed from being an owner"))
+        if reference.controller:
+            this = f"{reference.kind}/{reference.name}"
+            if controller:
+                detail = f'Only one reference can have Controller set to true. Found "true" in references for {controller} and {this}'
+                errors.append(invalid(path, references, detail))
+            else:
+                controller = this
+
+
+def _check_managed_fields(errors: list[FieldError], path: str, entry: meta_v1.ManagedFieldsEntry) -> None:
+    if entry.operation not in ("Apply", "Update"):
+        errors.append(invalid(f"{path}.operation", entry.operation, "must be `Apply` or `Update`"))
+    if entry.fields_type not in ("", "FieldsV1"):
+        errors.append(invalid(f"{path}.fieldsType", entry.fields_type, "must be `FieldsV1`"))
+    if len(entry.manager) > 128:
+        errors.append(too_long(f"{path}.manager", 128))
+    if len(entry.subresource) > 256:
+        errors.append(too_long(f"{path}.subresource", 256))
+
+
+def _check_finalizers(errors: list[FieldError], metadata: meta_v1.ObjectMeta, *, standard: bool) -> None:
+    finalizers = metadata.finalizers
+    for finalizer in finalizers:
+        for message in formats.label_key(finalizer):
+            errors.append(invalid("metadata.finalizers", finalizer, message))
+    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
+        errors.append(
+            invalid("metadata.finalizers", finalizers, "finalizer orphan and foregroundDeletion cannot be both set")
+        )
+    if standard:
+        for index, finalizer in enumerate(finalizers):
+            if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+                detail = "name is neither a standard finalizer name nor is it fully qualified"
+                errors.append(invalid(f"metadata.finalizers[{index}]", finalizer, detail))

@@ -1,0 +1,100 @@
+"""ServiceAccount: every pod runs as a service account that exists, and finds its token, the cluster's CA and its namespace in a volume."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any
+
+from bayplan.api.errors import forbidden_error
+from bayplan.api.kinds import Kind
+from bayplan.api.types import core_v1
+from bayplan.apiserver.admission.chain import CREATE, AdmissionPlugin, AdmissionRequest
+
+MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_SECONDS = 3607
+_TRIES, _PAUSE = 10, 0.1
+"""A namespace that was made a moment ago gets its service account soon: wait up to a second for it."""
+_SOURCES = (
+    core_v1.VolumeProjection(service_account_token=core_v1.ServiceAccountTokenProjection(expiration_seconds=TOKEN_SECONDS, path="token")),
+    core_v1.VolumeProjection(config_map=core_v1.ConfigMapProjection(name="kube-root-ca.crt", items=(core_v1.KeyToPath(key="ca.crt", path="ca.crt"),))),
+    core_v1.VolumeProjection(
+        downward_api=core_v1.DownwardAPIProjection(
+            items=(core_v1.DownwardAPIVolumeFile(path="namespace", field_ref=core_v1.ObjectFieldSelector(api_version="v1", field_path="metadata.namespace")),)
+        )
+    ),
+)
+_PROJECTED = core_v1.ProjectedVolumeSource(sources=_SOURCES, default_mode=0o644)
+
+
+class ServiceAccount(AdmissionPlugin):
+    """See the module."""
+
+    name = "ServiceAccount"
+
+    def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
+        return kind.kind == "Pod" and operation == CREATE and not subresource
+
+    def admit(self, request: AdmissionRequest) -> Awaitable[None] | None:
+        """Fill in account, pull secrets and token volume; waits for an account that is just being made."""
+        obj = request.obj
+        if "kubernetes.io/config.mirror" in obj.metadata.annotations:
+            self._check_mirror(request)
+            return None
+        spec = obj.spec
+        spec.service_account_name = spec.service_account_name or spec.service_account or "default"
+        spec.service_account = spec.service_account_name
+        account = _account(request)
+        if account is None:
+            return self._wait(request)
+        _fill_in(request, account)
+        return None
+
+    def _check_mirror(self, request: AdmissionRequest) -> None:
+        if request.obj.spec.service_account_name:
+            raise forbidden_error("pods", "", request.name, "a mirror pod may not reference service accounts")
+
+    async def _wait(self, request: AdmissionRequest) -> None:
+        for _ in range(_TRIES):
+            await request.call.context.clock.sleep(_PAUSE)
+            account = _account(request)
+            if account is not None:
+                _fill_in(request, account)
+                return
+        name = request.obj.spec.service_account_name
+        detail = f'error looking up service account {request.namespace}/{name}: serviceaccount "{name}" not found'
+        raise forbidden_error("pods", "", request.name, detail)
+
+
+def _account(request: AdmissionRequest) -> Any:
+    context = request.call.context
+    kind = context.kinds.of_kind("v1", "ServiceAccount")
+    assert kind is not None
+    cache = context.objects.cache(kind)
+    entry = cache.get(request.namespace, request.obj.spec.service_account_name)
+    return None if entry is None else cache.shared(entry)
+
+
+def _fill_in(request: AdmissionRequest, account: core_v1.ServiceAccount) -> None:
+    spec = request.obj.spec
+    if account.image_pull_secrets and not spec.image_pull_secrets:
+        spec.image_pull_secrets = account.image_pull_secrets
+    wanted = spec.automount_service_account_token
+    if wanted is None:
+        wanted = account.automount_service_account_token
+    if wanted is not False:
+        _mount_token(request, spec)
+
+
+def _mount_token(request: AdmissionRequest, spec: core_v1.PodSpec) -> None:
+    name = next((volume.name for volume in spec.volumes if volume.name.startswith("kube-api-access-")), "")
+    added = not name
+    if added:
+        name = "kube-api-access-" + request.call.context.randomness.suffix(5)
+    mount = core_v1.VolumeMount(name=name, read_only=True, mount_path=MOUNT_PATH)
+    needed = False
+    for container in (*spec.init_containers, *spec.containers):
+        if not any(one.mount_path == MOUNT_PATH for one in container.volume_mounts):
+            container.volume_mounts = (*container.volume_mounts, mount)
+            needed = True
+    if needed and added:
+        spec.volumes = (*spec.volumes, core_v1.Volume(name=name, projected=_PROJECTED))

@@ -1,0 +1,222 @@
+"""The watch cache: every object of one kind as encoded bytes, with what selectors need, kept current by the store's events.
+
+Reads never decode. The body that is kept is the JSON object without `{"kind":...,"apiVersion":...,`, with the resourceVersion already in it:
+
+    GET    type_meta + body                                  {"kind":"Pod","apiVersion":"v1", + "metadata":{...}}
+    LIST   head + b"{" + b",{".join(bodies) + b"]}"          items carry no kind, as in Kubernetes
+    WATCH  b'{"type":"ADDED","object":' + type_meta + body + b"}\\n"
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from bayplan.api.codec import decoder, encode
+from bayplan.api.kinds import Kind
+from bayplan.api.strategies import strategy_for
+from bayplan.apiserver.watching import Entry, Event, Watcher
+from bayplan.store.interface import Event as StoreEvent
+
+HISTORY_LIMIT = 8192
+"""Events kept per kind, so that watches can resume without a new list."""
+DECODED_LIMIT = 4096
+"""Entries per kind whose decoded object is kept for watchers in this process."""
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+
+
+class _Custom(msgspec.Struct, gc=False):
+    metadata: _Metadata
+
+
+_decode_custom = msgspec.json.Decoder(_Custom).decode
+
+
+def with_revision(body: bytes, revision: int) -> bytes:
+    """Put the resourceVersion into a stored body, behind the uid where Kubernetes has it (or first in metadata without a uid)."""
+    at = body.find(b'"uid":"', 0, 1200)
+    if at < 0:
+        return b'"metadata":{"resourceVersion":"%d"%b%b' % (revision, b"" if body[12:13] == b"}" else b",", body[12:])
+    end = body.index(b'"', at + 7) + 1
+    return b'%b,"resourceVersion":"%d"%b' % (body[:end], revision, body[end:])
+
+
+class Bucket:
+    """The objects of one namespace, in order of name."""
+
+    __slots__ = ("_names", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self._names: list[str] | None = []
+
+    def put(self, entry: Entry) -> None:
+        """Add or replace an object."""
+        if entry.name not in self.entries:
+            self._names = None
+        self.entries[entry.name] = entry
+
+    def remove(self, name: str) -> None:
+        """Take an object out, if it is there."""
+        if self.entries.pop(name, None) is not None:
+            self._names = None
+
+    def names(self) -> list[str]:
+        """Names in order."""
+        if self._names is None:
+            self._names = sorted(self.entries)
+        return self._names
+
+    def ordered(self, after: str = "") -> Iterator[Entry]:
+        """Objects in order of name, from behind `after`."""
+        names = self.names()
+        for name in names[bisect_right(names, after) :] if after else names:
+            yield self.entries[name]
+
+
+class ResourceCache:
+    """All objects of one stored kind and everybody who watches them."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        """The row in whose version objects are kept."""
+        self.strategy = strategy_for(kind)
+        self.buckets: dict[str, Bucket] = {}
+        self.watchers: set[Watcher] = set()
+        self.count = 0
+        self.revision = 0
+        """Revision of the last change of this kind."""
+        self._history: deque[Event] = deque(maxlen=HISTORY_LIMIT)
+        self.history_start = 0
+        """Watches may start at this revision or later."""
+        self._decoded: deque[Entry] = deque()
+
+    def get(self, namespace: str, name: str) -> Entry | None:
+        """One object, or None."""
+        bucket = self.buckets.get(namespace)
+        return bucket.entries.get(name) if bucket is not None else None
+
+    def ordered(self, namespace: str = "", after: tuple[str, str] = ("", "")) -> Iterator[Entry]:
+        """Objects of one namespace (all, if "") in order of namespace and name, from behind `after`."""
+        if namespace or not self.kind.namespaced:
+            bucket = self.buckets.get(namespace)
+            if bucket is not None:
+                yield from bucket.ordered(after[1])
+            return
+        for one in sorted(self.buckets):
+            if one >= after[0]:
+                yield from self.buckets[one].ordered(after[1] if one == after[0] else "")
+
+    def all(self) -> Iterator[Entry]:
+        """All objects, in no order."""
+        for bucket in self.buckets.values():
+            yield from bucket.entries.values()
+
+    def decode(self, entry: Entry) -> Any:
+        """A fresh object of an entry, with its resourceVersion; the caller owns it."""
+        if self.kind.type is None:
+            return msgspec.json.decode(b"{" + entry.body)
+        return decoder(self.kind.type)(b"{" + entry.body)
+
+    def shared(self, entry: Entry) -> Any:
+        """The object of an entry, decoded at most once while events about it are under way. Nobody may change it."""
+        if entry.decoded is None:
+            entry.decoded = self.decode(entry)
+            self._remember(entry)
+        return entry.decoded
+
+    def _remember(self, entry: Entry) -> None:
+        """Keep the decoded objects of the latest entries only."""
+        self._decoded.append(entry)
+        if len(self._decoded) > DECODED_LIMIT:
+            self._decoded.popleft().decoded = None
+
+    def make_entry(self, key: str, value: bytes, revision: int, create_revision: int, obj: Any = None) -> Entry:
+        """An entry from stored bytes; `obj` saves decoding them if the writer still has the object."""
+        body = with_revision(value[len(self.kind.type_meta) :], revision)
+        namespace, _, name = key[len(self.kind.storage_prefix) :].rpartition("/")
+        if self.kind.type is None:
+            metadata = _decode_custom(value).metadata
+            return Entry(namespace, name, revision, create_revision, body, metadata.labels, {}, metadata.uid)
+        decoded = decoder(self.kind.type)(b"{" + body) if obj is None else obj
+        entry = Entry(
+            namespace, name, revision, create_revision, body, decoded.metadata.labels, self.strategy.selectable_fields(decoded), decoded.metadata.uid
+        )
+        if obj is not None:
+            obj.metadata.resource_version = str(revision)
+            entry.decoded = obj
+            self._remember(entry)
+        return entry
+
+    def load(self, key: str, value: bytes, revision: int, create_revision: int) -> None:
+        """Take in an object at start-up, without an event."""
+        self._put(self.make_entry(key, value, revision, create_revision))
+
+    def apply(self, event: StoreEvent) -> None:
+        """Take in a committed change and tell the watchers."""
+        self.revision = event.revision
+        if event.value is not None:
+            entry = self.make_entry(event.key, event.value, event.revision, event.create_revision, event.attachment)
+            change = Event(entry, self.get(entry.namespace, entry.name), event.revision)
+            self._put(entry)
+        else:
+            namespace, _, name = event.key[len(self.kind.storage_prefix) :].rpartition("/")
+            last = self.get(namespace, name)
+            if last is None:
+                return
+            self.buckets[namespace].remove(name)
+            self.count -= 1
+            change = Event(None, self._as_deleted(last, event.revision), event.revision)
+        if len(self._history) == HISTORY_LIMIT:
+            self.history_start = self._history[0].revision
+        self._history.append(change)
+        for watcher in tuple(self.watchers):
+            watcher.offer(change)
+
+    def _put(self, entry: Entry) -> None:
+        bucket = self.buckets.get(entry.namespace)
+        if bucket is None:
+            bucket = self.buckets[entry.namespace] = Bucket()
+        if entry.name not in bucket.entries:
+            self.count += 1
+        bucket.put(entry)
+
+    def _as_deleted(self, last: Entry, revision: int) -> Entry:
+        """The last state of a deleted object, with the revision of the deletion as resourceVersion."""
+        body = last.body.replace(b'"resourceVersion":"%d"' % last.revision, b'"resourceVersion":"%d"' % revision, 1)
+        return Entry(last.namespace, last.name, revision, last.create_revision, body, last.labels, last.fields, last.uid)
+
+    def events_after(self, revision: int) -> list[Event]:
+        """Kept events with a higher revision, in order. The caller has checked `history_start`."""
+        found: list[Event] = []
+        for event in reversed(self._history):
+            if event.revision <= revision:
+                break
+            found.append(event)
+        found.reverse()
+        return found
+
+    def watch(self, watcher: Watcher) -> None:
+        """Let a watcher take part from now on."""
+        self.watchers.add(watcher)
+        watcher.on_close(self.watchers.discard)
+
+
+def stored_value(kind: Kind, obj: Any) -> bytes:
+    """The bytes under which an object is kept: with kind and apiVersion in front, without resourceVersion."""
+    if kind.type is None:
+        tree = {key: item for key, item in obj.items() if key not in ("kind", "apiVersion", "metadata")}
+        metadata = {key: item for key, item in obj["metadata"].items() if key != "resourceVersion"}
+        return kind.type_meta + encode({"metadata": metadata, **tree})[1:]
+    obj.kind = obj.api_version = obj.metadata.resource_version = ""
+    return kind.type_meta + encode(obj)[1:]

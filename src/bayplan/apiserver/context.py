@@ -1,0 +1,190 @@
+"""What every verb needs of the server, and the steps that several verbs share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bayplan.api.codec import DecodeError, decode, decode_reporting, duplicate_fields
+from bayplan.api.conversion import convert
+from bayplan.api.errors import ApiError, bad_request, failure, unsupported_media_type
+from bayplan.api.kinds import Kind, KindTable
+from bayplan.api.strategies import strategy_for
+from bayplan.api.strategies.base import Strategy
+from bayplan.apiserver.admission.chain import AdmissionChain
+from bayplan.apiserver.allocation import Allocators
+from bayplan.apiserver.negotiation import negotiate
+from bayplan.apiserver.objects import ObjectStore
+from bayplan.apiserver.representation import Shape
+from bayplan.apiserver.requests import Request, ResourcePath, Response
+from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.apiserver.watching import Entry
+from bayplan.support.clock import Clock
+from bayplan.support.randomness import Randomness
+
+BODY_TYPES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+
+
+@dataclass(slots=True)
+class Context:
+    """The server's parts, handed to every verb."""
+
+    settings: ApiServerSettings
+    kinds: KindTable
+    objects: ObjectStore
+    admission: AdmissionChain
+    allocators: Allocators
+    clock: Clock
+    randomness: Randomness
+
+
+@dataclass(slots=True)
+class Call:
+    """One request on a resource, while it is being served."""
+
+    context: Context
+    request: Request
+    path: ResourcePath
+    kind: Kind
+    stored: Kind
+    strategy: Strategy
+    """Rules of the stored version."""
+    warnings: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, context: Context, request: Request, path: ResourcePath) -> Call:
+        """The call of a request."""
+        stored = context.kinds.storage_kind(path.kind)
+        return cls(context, request, path, path.kind, stored, strategy_for(stored))
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing may be written."""
+        value = self.request.query.get("dryRun")
+        if value and value != "All":
+            raise failure(400, "BadRequest", f"invalid dryRun: only All is supported, not {value}", details=False)
+        return value == "All"
+
+    def shape(self, *, is_list: bool = False) -> Shape:
+        """The form of the answer. Raises ApiError (406, 400)."""
+        shape = Shape(
+            self.kind,
+            self.stored,
+            negotiate(self.request.accept),
+            self.request.query.get("includeObject", "Metadata"),
+            self.context.clock.now(),
+        )
+        shape.check(is_list=is_list)
+        return shape
+
+    def answer(self, code: int, entry: Entry) -> Response:
+        """An answer that shows one object."""
+        shape = self.shape()
+        return Response(code, shape.one(entry), shape.form.media_type, warnings=self.warnings)
+
+    def entry(self, namespace: str, name: str) -> Entry | None:
+        """The current state of an object, or None."""
+        return self.context.objects.cache(self.stored).get(namespace, name)
+
+    def decode_stored(self, entry: Entry) -> Any:
+        """A fresh object in the stored version; the caller owns it."""
+        return self.context.objects.cache(self.stored).decode(entry)
+
+    def to_stored(self, obj: Any) -> Any:
+        """An object of the served version, defaulted and in the stored version."""
+        if self.kind is not self.stored:
+            strategy_for(self.kind).default(obj)
+            obj = convert(obj, self.kind, self.stored)
+        self.strategy.default(obj)
+        return obj
+
+    def body_object(self, cls: type[Any], kind_name: str, api_version: str) -> Any:
+        """The object in the request's body, with field validation. Raises ApiError (400, 415)."""
+        data = self.body_json(kind_name)
+        mode = self.request.query.get("fieldValidation") or "Warn"
+        if mode not in ("Ignore", "Warn", "Strict"):
+            raise failure(
+                422, "Invalid",
+                f'CreateOptions.meta.k8s.io "" is invalid: fieldValidation: Unsupported value: "{mode}": supported values: "Ignore", "Strict", "Warn"',
+                group="meta.k8s.io", kind="CreateOptions",
+            )  # fmt: skip
+        try:
+            obj, problems = decode_reporting(cls, data)
+        except DecodeError as error:
+            raise bad_request(f'{kind_name} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {kind_name}: {error}') from None
+        if mode == "Strict":
+            problems = [*duplicate_fields(data), *problems]
+        if problems and mode == "Strict":
+            shown = f'{kind_name} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {kind_name}'
+            raise bad_request(f"{shown}: strict decoding error: {', '.join(problems)}")
+        if mode == "Warn":
+            self.warnings.extend(problems)
+        self._check_type(obj, kind_name, api_version)
+        return obj
+
+    def body_json(self, kind_name: str) -> bytes:
+        """The body as JSON. Raises ApiError (400, 415)."""
+        request = self.request
+        media_type = request.content_type.partition(";")[0].strip() or "application/json"
+        if media_type == "application/json":
+            data = request.body
+        elif media_type == "application/yaml":
+            data = yaml_to_json(request.body, kind_name)
+        else:
+            raise unsupported_media_type(BODY_TYPES)
+        if data[:1] != b"{":
+            data = data.strip()
+            if data == b"null":
+                return b"{}"
+            if data[:1] != b"{":
+                raise bad_request(f"the object provided is unrecognized (must be of type {kind_name}): couldn't get version/kind; json parse error")
+        return data
+
+    def _check_type(self, obj: Any, kind_name: str, api_version: str) -> None:
+        given_version, given_kind = obj.api_version, obj.kind
+        if (given_kind and given_kind != kind_name) or (given_version and given_version != api_version):
+            version = (given_version or api_version).rpartition("/")[2]
+            if self.context.kinds.of_kind(given_version or api_version, given_kind or kind_name) is None:
+                what = f'no kind "{given_kind or kind_name}" is registered for version "{given_version or api_version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
+            else:
+                what = f"converting ({version}.{given_kind}) to ({api_version}.{kind_name}): unknown conversion"
+            raise bad_request(f'{given_kind or kind_name} in version "{version}" cannot be handled as a {kind_name}: {what}')
+
+
+def yaml_to_json(data: bytes, kind_name: str) -> bytes:
+    """A YAML document as JSON. Raises ApiError (400)."""
+    import yaml  # slow to import, and seldom needed
+
+    from bayplan.api.codec import encode
+
+    try:
+        tree = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind_name}): yaml: {error}") from None
+    return encode(_json_keys(tree))
+
+
+def _json_keys(tree: Any) -> Any:
+    """Keys of YAML mappings as JSON strings: booleans and numbers become their text."""
+    if isinstance(tree, dict):
+        return {_key(key): _json_keys(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_json_keys(item) for item in tree]
+    return tree
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return "null" if key is None else str(key)
+
+
+def decode_options(cls: type[Any], data: bytes) -> Any:
+    """DeleteOptions and the like from a body; unknown fields are ignored. Raises ApiError (400)."""
+    try:
+        return decode(cls, data)
+    except DecodeError as error:
+        raise bad_request(str(error)) from None
+
+
+__all__ = ["ApiError", "Call", "Context", "decode_options", "yaml_to_json"]

@@ -1,0 +1,182 @@
+"""The HTTP(S) transport of the API server: aiohttp in front of `ApiServer.handle`. One handler, no routes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import tempfile
+from pathlib import Path
+from urllib.parse import unquote
+
+import msgspec
+from aiohttp import web
+from multidict import CIMultiDict
+
+from bayplan.api.errors import gone, request_too_large, unauthorized
+from bayplan.apiserver.authentication import Authenticator
+from bayplan.apiserver.certificates import KeyPair
+from bayplan.apiserver.nonresource import PUBLIC_PATHS
+from bayplan.apiserver.requests import ANONYMOUS, Request, Response, User
+from bayplan.apiserver.server import ApiServer, error_response
+from bayplan.apiserver.verbs.read import bookmark_entry
+from bayplan.apiserver.watching import BOOKMARK, Watcher
+
+logger = logging.getLogger(__name__)
+
+_DRAIN_SECONDS = 1.0
+
+
+class HttpServer:
+    """Serves an ApiServer on a socket."""
+
+    def __init__(self, server: ApiServer, authenticator: Authenticator) -> None:
+        self.server = server
+        self.authenticator = authenticator
+        self._limit = server.context.settings.max_request_bytes
+        self._runner: web.ServerRunner | None = None
+        self._watchers: set[Watcher] = set()
+
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
+        """Listen. Returns the port (chosen by the system if 0 is given). Raises OSError if the address is taken."""
+        runner = web.ServerRunner(web.Server(self._handle, access_log=None, keepalive_timeout=300))
+        await runner.setup()
+        site = web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024, shutdown_timeout=_DRAIN_SECONDS)
+        try:
+            await site.start()
+        except BaseException:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        return int(runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """End watches, let running requests finish for a moment, close."""
+        for watcher in tuple(self._watchers):
+            watcher.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        request = await self._request(http)
+        if isinstance(request, Response):
+            return _plain(request)
+        response = await self.server.handle(request)
+        if response.watcher is not None:
+            return await self._stream(http, response, response.watcher)
+        return _plain(response)
+
+    async def _request(self, http: web.BaseRequest) -> Request | Response:
+        headers = http.headers
+        path, _, query_string = http.raw_path.partition("?")
+        if "%" in path:
+            path = unquote(path)
+        user = self._user(http, headers.get("Authorization", ""))
+        if user is None or (user is ANONYMOUS and not path.startswith(PUBLIC_PATHS)):
+            return error_response(unauthorized())
+        body = b""
+        if http.body_exists:
+            length = http.content_length
+            if length is not None and length > self._limit:
+                return error_response(request_too_large(self._limit))
+            body = await http.content.read() if length is not None else await self._bounded(http)
+            if len(body) > self._limit:
+                return error_response(request_too_large(self._limit))
+        return Request(
+            http.method,
+            path,
+            http.query if query_string else _NO_QUERY,
+            user,
+            body,
+            headers.get("Content-Type", ""),
+            headers.get("Accept", ""),
+            headers.get("User-Agent", ""),
+        )
+
+    async def _bounded(self, http: web.BaseRequest) -> bytes:
+        """A chunked body, but not more than one byte over the limit."""
+        chunks, size = [], 0
+        async for chunk in http.content.iter_any():
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > self._limit:
+                break
+        return b"".join(chunks)
+
+    def _user(self, http: web.BaseRequest, authorization: str) -> User | None:
+        if authorization:
+            return self.authenticator.authenticate(authorization)
+        name, groups = "", ()
+        transport = http.transport
+        certificate = transport.get_extra_info("peercert") if transport is not None else None
+        if certificate:
+            subject = [pair for row in certificate.get("subject", ()) for pair in row]
+            name = next((value for key, value in subject if key == "commonName"), "")
+            groups = tuple(value for key, value in subject if key == "organizationName")  # type: ignore[assignment]
+        return self.authenticator.authenticate("", name, groups)
+
+    async def _stream(self, http: web.BaseRequest, response: Response, watcher: Watcher) -> web.StreamResponse:
+        stream = web.StreamResponse(headers=_headers(response))
+        stream.enable_chunked_encoding()
+        await stream.prepare(http)
+        self._watchers.add(watcher)
+        timer = self.server.context.clock.call_later(watcher.timeout or 0, watcher.close) if watcher.timeout else None
+        bookmarks = asyncio.create_task(self._bookmark(watcher)) if watcher.bookmarks else None
+        try:
+            while batch := await watcher.next_batch():
+                await stream.write(b"".join([watcher.line(*event) for event in batch]))
+            if watcher.overrun:
+                status = msgspec.json.encode(gone("the watch was too slow and has been ended").status)
+                await stream.write(b'{"type":"ERROR","object":%b}\n' % status)
+            await stream.write_eof()
+        except (ConnectionResetError, asyncio.CancelledError):
+            pass  # the client has gone; there is nobody to tell
+        finally:
+            watcher.close()
+            self._watchers.discard(watcher)
+            if timer is not None:
+                timer.cancel()
+            if bookmarks is not None:
+                bookmarks.cancel()
+        return stream
+
+    async def _bookmark(self, watcher: Watcher) -> None:
+        """Tell the client now and then how far it is."""
+        context = self.server.context
+        while not watcher.closed:
+            await context.clock.sleep(context.settings.bookmark_interval)
+            watcher.put(BOOKMARK, bookmark_entry(context.objects.revision), None)
+
+
+_NO_QUERY: dict[str, str] = {}
+
+
+def _headers(response: Response) -> CIMultiDict[str]:
+    headers: CIMultiDict[str] = CIMultiDict(response.headers)
+    headers["Content-Type"] = response.content_type
+    headers["Cache-Control"] = "no-cache, private"
+    for warning in response.warnings:
+        escaped = warning.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+        headers.add("Warning", f'299 - "{escaped}"')
+    return headers
+
+
+def _plain(response: Response) -> web.Response:
+    return web.Response(body=response.body, status=response.code, headers=_headers(response))
+
+
+def tls_context(server: KeyPair, client_ca: bytes | None) -> ssl.SSLContext:
+    """TLS for the server; client certificates are asked for, not demanded, if there is an authority for them."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    with tempfile.TemporaryDirectory() as directory:  # the ssl module reads certificates from files only
+        certificate, key = Path(directory, "tls.crt"), Path(directory, "tls.key")
+        certificate.write_bytes(server.certificate)
+        key.touch(mode=0o600)
+        key.write_bytes(server.key)
+        context.load_cert_chain(certificate, key)
+    if client_ca is not None:
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.load_verify_locations(cadata=client_ca.decode())
+    return context

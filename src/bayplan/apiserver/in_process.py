@@ -1,0 +1,66 @@
+"""The in-process way in: an API server as the client's transport wants it, entered as one user, without sockets or HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bayplan.api.kinds import Kind
+from bayplan.api.types import meta_v1
+from bayplan.apiserver.requests import Request, User
+from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.watching import BOOKMARK, Entry, Event, Watcher
+
+
+class InProcessDoor:
+    """See `bayplan.client.in_process.Door`."""
+
+    def __init__(self, server: ApiServer, user: User) -> None:
+        self._server = server
+        self._user = user
+
+    async def call(self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str) -> tuple[int, bytes]:
+        """Answer one request."""
+        response = await self._server.handle(Request(method, path, query, self._user, body, content_type))
+        return response.code, response.body
+
+    async def watch(self, kind: Kind, path: str, query: Mapping[str, str]) -> tuple[int, bytes, _SharedWatch | None]:
+        """Open a watch whose objects are decoded once for everybody in this process."""
+        response = await self._server.handle(Request("GET", path, query, self._user))
+        watcher = response.watcher
+        if watcher is None:
+            return response.code, response.body, None
+        return response.code, b"", _SharedWatch(self._server, kind, watcher)
+
+
+class _SharedWatch:
+    """A watcher as pairs of event type and object."""
+
+    def __init__(self, server: ApiServer, kind: Kind, watcher: Watcher) -> None:
+        context = server.context
+        self._kind = kind
+        self._stored = context.kinds.storage_kind(kind)
+        self._cache = context.objects.cache(self._stored)
+        self._watcher = watcher
+        self._timer = context.clock.call_later(watcher.timeout, watcher.close) if watcher.timeout else None
+
+    async def next_batch(self) -> Sequence[tuple[str, Any]]:
+        """See RawWatch."""
+        batch = await self._watcher.next_batch()
+        return [(event_type, self._object(event_type, entry, event)) for event_type, entry, event in batch]
+
+    def _object(self, event_type: str, entry: Entry, event: Event | None) -> Any:
+        if event_type == BOOKMARK:
+            return self._kind.type(metadata=meta_v1.ObjectMeta(resource_version=str(entry.revision)))
+        obj = self._cache.shared(entry)
+        if self._kind is not self._stored:
+            from bayplan.api.conversion import convert
+
+            return convert(obj, self._stored, self._kind)
+        return obj
+
+    def close(self) -> None:
+        """See RawWatch."""
+        self._watcher.close()
+        if self._timer is not None:
+            self._timer.cancel()

@@ -1,0 +1,62 @@
+"""What form an answer takes: the media type and, for Tables and metadata-only answers, the kind that the client asked for."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from bayplan.api.errors import failure, not_acceptable
+
+JSON = "application/json"
+YAML = "application/yaml"
+OFFERED = (JSON, YAML)
+META_KINDS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The negotiated form of an answer."""
+
+    media_type: str = JSON
+    convert_to: str = ""
+    """`Table`, `PartialObjectMetadata` or `PartialObjectMetadataList`; "" for the object as it is."""
+
+
+PLAIN = Form()
+
+
+@functools.lru_cache(maxsize=512)
+def negotiate(accept: str) -> Form:
+    """The first of the wanted forms that can be given. Raises ApiError (406) if none can."""
+    if not accept or accept in (JSON, "*/*"):
+        return PLAIN
+    refused_conversion = False
+    for clause in _by_quality(accept):
+        media_type, parameters = _parse(clause)
+        if media_type in ("*/*", "application/*"):
+            media_type = JSON
+        if media_type not in OFFERED:
+            continue
+        wanted = parameters.get("as", "")
+        if not wanted:
+            return Form(media_type)
+        if wanted in META_KINDS and parameters.get("g") == "meta.k8s.io" and parameters.get("v") in ("v1", "v1beta1"):
+            if parameters.get("v") == "v1":
+                return Form(media_type, wanted)
+        else:
+            refused_conversion = True
+    if refused_conversion:
+        raise not_acceptable((*OFFERED, "application/vnd.kubernetes.protobuf"))
+    offered = ", ".join((*OFFERED, "application/vnd.kubernetes.protobuf"))
+    raise failure(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {offered}")
+
+
+def _by_quality(accept: str) -> list[str]:
+    clauses = [clause.strip() for clause in accept.split(",") if clause.strip()]
+    return sorted(clauses, key=lambda clause: -float(_parse(clause)[1].get("q", "1") or 1))
+
+
+def _parse(clause: str) -> tuple[str, dict[str, str]]:
+    media_type, *parts = (part.strip() for part in clause.split(";"))
+    parameters = dict(part.split("=", 1) for part in parts if "=" in part)
+    return media_type, parameters

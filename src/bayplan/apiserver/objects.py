@@ -1,0 +1,147 @@
+"""Objects over the store: one cache per stored kind, kept current by one watch, and guarded writes that wait until the caches show them."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from bayplan.api.errors import service_unavailable
+from bayplan.api.kinds import Kind, KindTable
+from bayplan.apiserver.cache import ResourceCache, stored_value
+from bayplan.apiserver.watching import Entry
+from bayplan.store.errors import Conflict, StoreClosed, StoreUnavailable
+from bayplan.store.interface import Event, Store, Watch
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "/registry/"
+_PAGE = 5000
+
+
+class ObjectStore:
+    """All objects of one API server."""
+
+    def __init__(self, store: Store, kinds: KindTable) -> None:
+        self.store = store
+        self.kinds = kinds
+        self.revision = 0
+        """Revision up to which the caches are current."""
+        self._caches: dict[str, ResourceCache] = {}
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._watch: Watch | None = None
+        for kind in kinds:
+            if kind.is_stored and kinds.storage_kind(kind) is kind:
+                self._caches[kind.storage_prefix] = ResourceCache(kind)
+
+    async def open(self) -> None:
+        """Read everything, then follow the store. Raises what `Store.open` raises."""
+        await self.store.open()
+        start, end = PREFIX, PREFIX[:-1] + chr(ord("/") + 1)
+        revision = self.store.revision
+        while revision:
+            page = await self.store.range(start, end, limit=_PAGE, revision=revision)
+            for item in page.items:
+                cache = self._cache_of_key(item.key)
+                if cache is None:
+                    logger.warning("ignoring %s: no such kind", item.key)
+                else:
+                    cache.load(item.key, item.value, item.mod_revision, item.create_revision)
+            if not page.more:
+                break
+            start = page.items[-1].key + "\0"
+        self.revision = revision
+        for cache in self._caches.values():
+            cache.history_start = cache.revision = revision
+        self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver)
+
+    async def close(self) -> None:
+        """End all watches and close the store."""
+        if self._watch is not None:
+            self._watch.cancel()
+        for cache in self._caches.values():
+            for watcher in tuple(cache.watchers):
+                watcher.close()
+        await self.store.close()
+
+    def cache(self, kind: Kind) -> ResourceCache:
+        """The cache that holds objects of this kind (those of another version share one)."""
+        return self._caches[kind.storage_prefix]
+
+    def caches(self) -> Sequence[ResourceCache]:
+        """All caches."""
+        return tuple(self._caches.values())
+
+    def _cache_of_key(self, key: str) -> ResourceCache | None:
+        end = key.index("/", key.index("/", len(PREFIX)) + 1) + 1
+        return self._caches.get(key[:end])
+
+    def _deliver(self, events: Sequence[Event]) -> None:
+        for event in events:
+            cache = self._cache_of_key(event.key)
+            if cache is not None:
+                cache.apply(event)
+            self.revision = event.revision
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= self.revision:
+            future = heapq.heappop(waiting)[2]
+            if not future.done():
+                future.set_result(None)
+
+    async def wait_for(self, revision: int) -> None:
+        """Return once the caches show this revision."""
+        if revision <= self.revision:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (revision, id(future), future))
+        await future
+
+    async def insert(self, kind: Kind, obj: Any, *, ttl: float | None = None) -> Entry:
+        """Write a new object. Raises store.Conflict if the name is taken."""
+        namespace, name = _names(kind, obj)
+        key = kind.storage_key(namespace, name)
+        return await self._put(kind, key, namespace, name, obj, 0, ttl)
+
+    async def replace(self, kind: Kind, obj: Any, guard: int, *, ttl: float | None = None) -> Entry:
+        """Write an object over the one of revision `guard`. Raises store.Conflict."""
+        namespace, name = _names(kind, obj)
+        return await self._put(kind, kind.storage_key(namespace, name), namespace, name, obj, guard, ttl)
+
+    async def _put(self, kind: Kind, key: str, namespace: str, name: str, obj: Any, guard: int, ttl: float | None) -> Entry:
+        value = stored_value(kind, obj)
+        attachment = obj if kind.type is not None else None
+        try:
+            revision = await self.store.put(key, value, guard=guard, ttl=ttl, attachment=attachment)
+        except (StoreUnavailable, StoreClosed) as error:
+            raise service_unavailable(f"the store cannot be written to: {error}") from error
+        if revision > self.revision:
+            await self.wait_for(revision)
+        cache = self.cache(kind)
+        entry = cache.get(namespace, name)
+        if entry is None or entry.revision != revision:
+            entry = cache.make_entry(key, value, revision, revision)
+        return entry
+
+    async def remove(self, kind: Kind, entry: Entry) -> int:
+        """Delete the object if it is still as the entry says. Returns the revision. Raises store.Conflict."""
+        key = kind.storage_key(entry.namespace, entry.name)
+        try:
+            revision = await self.store.delete(key, guard=entry.revision)
+        except (StoreUnavailable, StoreClosed) as error:
+            raise service_unavailable(f"the store cannot be written to: {error}") from error
+        await self.wait_for(revision)
+        return revision
+
+    async def settle(self, conflict: Conflict) -> None:
+        """After a lost race: wait until the caches show what stood in the way."""
+        await self.wait_for(conflict.actual)
+        if not conflict.actual:
+            await asyncio.sleep(0)
+
+
+def _names(kind: Kind, obj: Any) -> tuple[str, str]:
+    if kind.type is None:
+        return obj["metadata"].get("namespace", "") if kind.namespaced else "", obj["metadata"]["name"]
+    return obj.metadata.namespace if kind.namespaced else "", obj.metadata.name

@@ -1,0 +1,217 @@
+"""`/openapi/v3` and `/openapi/v2`, made from the table of kinds and the schema facts. Made when first asked for, then kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from bayplan import KUBERNETES_VERSION
+from bayplan.api.errors import failure
+from bayplan.api.kinds import Kind, KindTable
+from bayplan.api.schema import Schema, definition_of, definitions
+from bayplan.apiserver.requests import Request, Response
+
+_PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_PATCH_TYPES = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_QUERY = {
+    "get": ("pretty",),
+    "list": (
+        "pretty", "allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion", "resourceVersionMatch",
+        "sendInitialEvents", "timeoutSeconds", "watch",
+    ),
+    "post": ("pretty", "dryRun", "fieldManager", "fieldValidation"),
+    "put": ("pretty", "dryRun", "fieldManager", "fieldValidation"),
+    "patch": ("pretty", "dryRun", "fieldManager", "fieldValidation", "force"),
+    "delete": ("pretty", "dryRun", "gracePeriodSeconds", "ignoreStoreReadErrorWithClusterBreakingPotential", "orphanDependents", "propagationPolicy"),
+}  # fmt: skip
+_INTEGERS = {"limit", "timeoutSeconds", "gracePeriodSeconds"}
+_BOOLEANS = {"watch", "allowWatchBookmarks", "sendInitialEvents", "force", "orphanDependents", "ignoreStoreReadErrorWithClusterBreakingPotential"}
+_ACTIONS = {"get": "get", "list": "list", "post": "post", "put": "put", "patch": "patch", "delete": "delete", "deletecollection": "deletecollection"}
+
+
+class OpenApi:
+    """The documents of one table of kinds."""
+
+    def __init__(self, kinds: KindTable) -> None:
+        self.kinds = kinds
+        self._documents: dict[str, bytes] = {}
+
+    def handle(self, request: Request) -> Response | None:
+        """The document asked for; None if there is none. Raises ApiError (406)."""
+        path = request.path.rstrip("/")
+        if path == "/openapi/v2":
+            if _PROTOBUF_V2 in request.accept and "application/json" not in request.accept and "*/*" not in request.accept:
+                raise failure(406, "NotAcceptable", "only JSON is served for OpenAPI v2", details=False)
+            return self._respond(path, self._v2)
+        if path == "/openapi/v3":
+            return self._respond(path, self._index)
+        for group, versions in self.kinds.groups().items():
+            for version in versions:
+                if path == f"/openapi/v3/{_prefix(group, version)}":
+                    return self._respond(path, lambda group=group, version=version: self._v3(group, version))  # type: ignore[misc]
+        return None
+
+    def _respond(self, path: str, make: Any) -> Response:
+        data = self._documents.get(path)
+        if data is None:
+            data = self._documents[path] = msgspec.json.encode(make())
+        return Response(200, data)
+
+    def _index(self) -> dict[str, Any]:
+        paths = {}
+        for group, versions in self.kinds.groups().items():
+            for version in versions:
+                prefix = _prefix(group, version)
+                digest = hashlib.sha256(f"{KUBERNETES_VERSION}{prefix}{len(list(self.kinds))}".encode()).hexdigest().upper()
+                paths[prefix] = {"serverRelativeURL": f"/openapi/v3/{prefix}?hash={digest}"}
+        return {"paths": paths}
+
+    def _kinds_of(self, group: str, version: str) -> list[Kind]:
+        return [kind for kind in self.kinds if (kind.group, kind.version) == (group, version) and kind.type is not None]
+
+    def _v3(self, group: str, version: str) -> dict[str, Any]:
+        paths: dict[str, Any] = {f"/{_prefix(group, version)}/": {"get": {"operationId": "getAPIResources"}}}
+        roots = {_META + "DeleteOptions", _META + "Patch", _META + "Status", _META + "WatchEvent", _META + "APIResourceList"}
+        for kind in self._kinds_of(group, version):
+            roots |= {definition_of(kind.type), definition_of(kind.type) + "List"}
+            roots |= {_definition_of_subresource(self.kinds, kind, one.group, one.version, one.kind) for one in kind.subresources}
+            paths |= _paths_of(kind)
+        schemas = {name: _schema_v3(definitions()[name]) for name in sorted(_closure(roots))}
+        return {
+            "openapi": "3.0.0",
+            "info": {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"},
+            "paths": dict(sorted(paths.items())),
+            "components": {"schemas": schemas},
+        }
+
+    def _v2(self) -> dict[str, Any]:
+        paths: dict[str, Any] = {}
+        for kind in self.kinds:
+            if kind.type is not None:
+                paths |= _paths_of(kind)
+        return {
+            "swagger": "2.0",
+            "info": {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"},
+            "paths": dict(sorted(paths.items())),
+            "definitions": {name: _schema_v2(schema) for name, schema in definitions().items()},
+        }
+
+
+def _prefix(group: str, version: str) -> str:
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def _definition_of_subresource(kinds: KindTable, kind: Kind, group: str, version: str, name: str) -> str:
+    if not version:
+        return definition_of(kind.type)
+    return f"io.k8s.api.{group.split('.')[0] or 'core'}.{version}.{name}"
+
+
+def _references(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if "$ref" in schema:
+            yield schema["$ref"]
+        for value in schema.values():
+            yield from _references(value)
+    elif isinstance(schema, list):
+        for item in schema:
+            yield from _references(item)
+
+
+def _closure(roots: set[str]) -> set[str]:
+    found: set[str] = set()
+    waiting = [name for name in roots if name in definitions()]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(_references(definitions()[name]))
+    return found
+
+
+def _schema_v3(schema: Any) -> Any:
+    """References point into components, and stand inside allOf when they have company."""
+    if isinstance(schema, list):
+        return [_schema_v3(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: _schema_v3(value) for key, value in schema.items() if key != "$ref"}
+    if "$ref" in schema:
+        reference = {"$ref": f"#/components/schemas/{schema['$ref']}"}
+        return {**result, "allOf": [reference]} if result else reference
+    return result
+
+
+def _schema_v2(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_schema_v2(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: f"#/definitions/{value}" if key == "$ref" else _schema_v2(value) for key, value in schema.items() if key != "oneOf"}
+
+
+def _paths_of(kind: Kind) -> dict[str, Any]:
+    """The path items of a kind and its subresources."""
+    gvk: Schema = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+    place = "{namespace}" if kind.namespaced else ""
+    collection: dict[str, Any] = {}
+    if "list" in kind.verbs:
+        collection["get"] = _operation("list", gvk)
+    if "create" in kind.verbs:
+        collection["post"] = _operation("post", gvk)
+    if "deletecollection" in kind.verbs:
+        collection["delete"] = _operation("deletecollection", gvk)
+    paths = {kind.path(place): _with_parameters(collection, kind.namespaced, named=False)}
+    if kind.namespaced and "list" in kind.verbs:
+        paths[kind.path()] = {"get": _operation("list", gvk)}
+    verbs = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}
+    item = {method: _operation(method, gvk) for verb, method in verbs.items() if verb in kind.verbs}
+    if item and kind.is_stored:
+        paths[kind.path(place, "{name}")] = _with_parameters(item, kind.namespaced, named=True)
+    methods = {"get": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
+    for one in kind.subresources:
+        sub_gvk = {"group": one.group, "version": one.version, "kind": one.kind} if one.version else {**gvk, "kind": one.kind or kind.kind}
+        operations = {methods[verb]: _operation(methods[verb], sub_gvk) for verb in one.verbs}
+        paths[kind.path(place, "{name}", one.name)] = _with_parameters(operations, kind.namespaced, named=True)
+    if "watch" in kind.verbs:
+        paths |= {_watch_path(path): {"get": _operation("list", gvk)} for path in (kind.path(), kind.path(place), kind.path(place, "{name}"))}
+    return paths
+
+
+def _watch_path(path: str) -> str:
+    parts = path.split("/")
+    at = 3 if parts[1] == "api" else 4
+    return "/".join([*parts[:at], "watch", *parts[at:]])
+
+
+def _with_parameters(item: dict[str, Any], namespaced: bool, *, named: bool) -> dict[str, Any]:
+    names = [*(["name"] if named else []), *(["namespace"] if namespaced else [])]
+    parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}} for name in names]
+    return {**item, "parameters": parameters} if parameters else item
+
+
+def _operation(action: str, gvk: Schema) -> dict[str, Any]:
+    """One operation with what clients look for: query parameters, action and kind."""
+    parameters = []
+    for name in _QUERY.get(action, _QUERY["delete"]):
+        kind = "integer" if name in _INTEGERS else "boolean" if name in _BOOLEANS else "string"
+        parameters.append({"name": name, "in": "query", "type": kind, "schema": {"type": kind, "uniqueItems": True}})
+    operation: dict[str, Any] = {
+        "parameters": parameters,
+        "responses": {"200": {"description": "OK"}, "401": {"description": "Unauthorized"}},
+        "x-kubernetes-action": _ACTIONS[action],
+        "x-kubernetes-group-version-kind": gvk,
+    }
+    if action in ("post", "put", "patch"):
+        types = _PATCH_TYPES if action == "patch" else ("*/*",)
+        operation["requestBody"] = {"content": {media_type: {} for media_type in types}, "required": True}
+    return operation

@@ -1,0 +1,122 @@
+"""What comes in and what goes out, independent of the transport; and the one place that takes a path apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bayplan.api.errors import bad_request, resource_not_found
+from bayplan.api.kinds import Kind, KindTable, Subresource
+from bayplan.apiserver.watching import Watcher
+
+JSON = "application/json"
+YAML = "application/yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+
+
+@dataclass(slots=True)
+class Request:
+    """One request. Header names that matter are fields; the transport has taken care of the rest."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    """Query parameters; of repeated ones the first."""
+    user: User
+    body: bytes = b""
+    content_type: str = ""
+    accept: str = ""
+    user_agent: str = ""
+
+
+@dataclass(slots=True)
+class Response:
+    """One answer. `watcher` is set for watches: the transport streams what it yields."""
+
+    code: int
+    body: bytes = b""
+    content_type: str = JSON
+    headers: dict[str, str] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    watcher: Watcher | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePath:
+    """What a resource URL names."""
+
+    kind: Kind
+    namespace: str
+    """"" for cluster-scoped kinds and for a list over all namespaces."""
+    name: str
+    """"" for a collection."""
+    subresource: Subresource | None
+    rest: str = ""
+    """What follows the subresource (proxy paths)."""
+    is_watch: bool = False
+    """The deprecated `/watch/` prefix was used."""
+
+
+def parse_resource_path(kinds: KindTable, path: str) -> ResourcePath | None:
+    """Take a path apart; None if it is none of a resource (discovery, health, ...).
+
+    Raises ApiError (404) if the group version exists but the resource does not.
+    """
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    is_watch = rest[0] == "watch" and len(rest) > 1
+    if is_watch:
+        rest = rest[1:]
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        kind = kinds.of_resource(group, version, rest[2])
+        if kind is not None and kind.namespaced:
+            namespace, rest = rest[1], rest[2:]
+        elif kind is not None or group:
+            raise resource_not_found()
+    kind = kinds.of_resource(group, version, rest[0])
+    if kind is None:
+        raise resource_not_found()
+    name = rest[1] if len(rest) > 1 else ""
+    if name and kind.namespaced and not namespace and not is_watch:
+        raise resource_not_found()
+    subresource = None
+    if len(rest) > 2:
+        subresource = kind.subresource(rest[2])
+        if subresource is None or (len(rest) > 3 and subresource.name != "proxy"):
+            raise resource_not_found()
+    return ResourcePath(kind, namespace, name, subresource, "/".join(rest[3:]), is_watch)
+
+
+def bool_parameter(query: Mapping[str, str], name: str) -> bool:
+    """A boolean query parameter: missing is false, present without a value is true."""
+    value = query.get(name)
+    return value is not None and value.lower() not in ("false", "0")
+
+
+def int_parameter(query: Mapping[str, str], name: str) -> int | None:
+    """An integer query parameter, None if missing. Raises ApiError (400) if it is no number."""
+    value = query.get(name)
+    if value is None:
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None

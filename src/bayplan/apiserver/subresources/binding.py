@@ -1,0 +1,77 @@
+"""`pods/binding` and `bindings`: how a scheduler puts a pod on a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayplan.api.errors import bad_request, conflict, internal_error, invalid_object, required
+from bayplan.api.types import core_v1
+from bayplan.apiserver.context import Call
+from bayplan.apiserver.requests import Response
+from bayplan.apiserver.verbs.write import modify
+from bayplan.support.timestamps import rfc3339
+
+CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
+
+
+async def handle(call: Call) -> Response:
+    """create on `pods/NAME/binding`."""
+    binding: core_v1.Binding = call.body_object(core_v1.Binding, "Binding", "v1")
+    if binding.metadata.name != call.path.name:
+        raise bad_request("name in URL does not match name in Binding object")
+    await bind(call, binding)
+    return Response(201, CREATED, warnings=call.warnings)
+
+
+async def create_binding(call: Call) -> Response:
+    """create on the old collection `bindings`."""
+    binding: core_v1.Binding = call.body_object(core_v1.Binding, "Binding", "v1")
+    pods = call.context.kinds.of_kind("v1", "Pod")
+    assert pods is not None
+    call.kind = call.stored = pods
+    path = call.path
+    call.path = type(path)(pods, path.namespace, binding.metadata.name, None)
+    await bind(call, binding)
+    return Response(201, CREATED, warnings=call.warnings)
+
+
+async def bind(call: Call, binding: core_v1.Binding) -> None:
+    """Assign the pod to the node. Raises ApiError (409) if it is assigned or going away."""
+    target = binding.target
+    if target.kind not in ("", "Node"):
+        raise internal_error(f"invalid target kind {target.kind!r}: only Node is supported")
+    if not target.name:
+        raise invalid_object("Binding", "", binding.metadata.name, [required("target.name")])
+    now = rfc3339(call.context.clock.now())
+
+    def bound(pod: Any) -> Any:
+        return _bound(call, pod, binding, now)
+
+    await modify(call, bound, plain=True)
+
+
+def _bound(call: Call, pod: core_v1.Pod, binding: core_v1.Binding, now: str) -> core_v1.Pod:
+    metadata, node_name = pod.metadata, binding.target.name
+    name = metadata.name
+    if binding.metadata.uid and binding.metadata.uid != metadata.uid:
+        detail = f"Precondition failed: UID in precondition: {binding.metadata.uid}, UID in object meta: {metadata.uid}"
+        raise conflict("pods/binding", "", name, detail)
+    if metadata.deletion_timestamp:
+        raise conflict("pods/binding", "", name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if pod.spec.node_name:
+        raise conflict("pods/binding", "", name, f'pod {name} is already assigned to node "{pod.spec.node_name}"')
+    if pod.spec.scheduling_gates:
+        raise conflict("pods/binding", "", name, f"pod {name} has non-empty .spec.schedulingGates")
+    pod.spec.node_name = node_name
+    if binding.metadata.annotations:
+        metadata.annotations = {**metadata.annotations, **binding.metadata.annotations}
+    if binding.metadata.labels:
+        metadata.labels = {**metadata.labels, **binding.metadata.labels}
+    pod.status.nominated_node_name = ""
+    pod.status.conditions = (
+        *(condition for condition in pod.status.conditions if condition.type != "PodScheduled"),
+        core_v1.PodCondition(
+            type="PodScheduled", status="True", last_transition_time=now, observed_generation=metadata.generation
+        ),
+    )
+    return pod

@@ -1,0 +1,127 @@
+"""`pods/eviction`: a deletion that respects disruption budgets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayplan.api.errors import ApiError, bad_request, failure, internal_error, not_found_error, too_many_requests
+from bayplan.api.kinds import Kind
+from bayplan.api.selectors import compile_selector
+from bayplan.api.types import core_v1, meta_v1, policy_v1
+from bayplan.apiserver.context import Call
+from bayplan.apiserver.requests import Response, ResourcePath
+from bayplan.apiserver.subresources.binding import CREATED
+from bayplan.apiserver.verbs.delete import delete_entry
+from bayplan.apiserver.verbs.write import modify
+from bayplan.apiserver.watching import Entry
+from bayplan.support.timestamps import rfc3339
+
+_RETRY_SECONDS = 10
+
+
+async def handle(call: Call) -> Response:
+    """create on `pods/NAME/eviction`."""
+    eviction = call.body_object(policy_v1.Eviction, "Eviction", _api_version(call))
+    metadata = eviction.metadata
+    if metadata.namespace and metadata.namespace != call.path.namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if metadata.name != call.path.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    options = eviction.delete_options or meta_v1.DeleteOptions()
+    dry_run = bool(options.dry_run) or call.dry_run
+    entry = call.entry(call.path.namespace, call.path.name)
+    if entry is None:
+        raise not_found_error("pods", "", call.path.name)
+    pod = call.decode_stored(entry)
+    if not _goes_anyway(pod):
+        budget = _budget_of(call, pod)
+        if budget is not None:
+            await _take_disruption(call, pod, budget, dry_run)
+    if not dry_run:
+        await _evict(call, options)
+    return Response(201, CREATED, warnings=call.warnings)
+
+
+def _api_version(call: Call) -> str:
+    """v1beta1 is still taken."""
+    return "policy/v1beta1" if b'"policy/v1beta1"' in call.request.body else "policy/v1"
+
+
+def _goes_anyway(pod: core_v1.Pod) -> bool:
+    """Whether no budget protects the pod: it has ended, never started, or is going away."""
+    return pod.status.phase in ("Succeeded", "Failed", "Pending") or bool(pod.metadata.deletion_timestamp)
+
+
+def _is_ready(pod: core_v1.Pod) -> bool:
+    return any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions)
+
+
+def _budget_kind(call: Call) -> Kind:
+    kind = call.context.kinds.of_kind("policy/v1", "PodDisruptionBudget")
+    assert kind is not None
+    return kind
+
+
+def _budget_of(call: Call, pod: core_v1.Pod) -> Entry | None:
+    """The budget that covers the pod. Raises ApiError (500) if there are two."""
+    cache = call.context.objects.cache(_budget_kind(call))
+    found = []
+    for entry in cache.ordered(call.path.namespace):
+        budget = cache.shared(entry)
+        if budget.spec.selector is not None and compile_selector(budget.spec.selector).matches(pod.metadata.labels):
+            found.append(entry)
+    if len(found) > 1:
+        raise internal_error("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+    return found[0] if found else None
+
+
+async def _take_disruption(call: Call, pod: core_v1.Pod, entry: Entry, dry_run: bool) -> None:
+    """Count the eviction against the budget. Raises ApiError (429) if it allows none."""
+    budget_call = Call.of(call.context, call.request, ResourcePath(_budget_kind(call), call.path.namespace, entry.name, None))
+    if dry_run:
+        _counted(call, pod, budget_call.decode_stored(entry))
+        return
+    await modify(budget_call, lambda budget: _counted(call, pod, budget), plain=True)
+
+
+def _counted(call: Call, pod: core_v1.Pod, budget: policy_v1.PodDisruptionBudget) -> Any:
+    status, spec = budget.status, budget.spec
+    if not _is_ready(pod):
+        always = spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
+        if always or (status.current_healthy >= status.desired_healthy and status.desired_healthy > 0):
+            return budget
+    if status.observed_generation < budget.metadata.generation:
+        cause = f"The disruption budget {budget.metadata.name} is still being processed by the server."
+        raise _refusal(cause, retry=_RETRY_SECONDS)
+    if status.disruptions_allowed < 0:
+        raise failure(403, "Forbidden", "pdb disruptions allowed is negative", name=budget.metadata.name, kind="poddisruptionbudgets")
+    if status.disruptions_allowed == 0:
+        raise _refusal(
+            f"The disruption budget {budget.metadata.name} needs {status.desired_healthy} healthy pods and has {status.current_healthy} currently", retry=0
+        )
+    status.disruptions_allowed -= 1
+    status.disrupted_pods = {**status.disrupted_pods, pod.metadata.name: rfc3339(call.context.clock.now())}
+    return budget
+
+
+def _refusal(cause: str, retry: int) -> ApiError:
+    error = too_many_requests("Cannot evict pod as it would violate the pod's disruption budget.", retry)
+    if error.status.details is not None:
+        error.status.details.causes = (meta_v1.StatusCause(reason="DisruptionBudget", message=cause),)
+    return error
+
+
+async def _evict(call: Call, options: meta_v1.DeleteOptions) -> None:
+    """Say why in the pod's conditions, then delete it."""
+    now = rfc3339(call.context.clock.now())
+    condition = core_v1.PodCondition(
+        type="DisruptionTarget", status="True", last_transition_time=now, reason="EvictionByEvictionAPI", message="Eviction API: evicting"
+    )
+
+    def marked(pod: core_v1.Pod) -> core_v1.Pod:
+        pod.status.conditions = (*(one for one in pod.status.conditions if one.type != "DisruptionTarget"), condition)
+        return pod
+
+    entry = await modify(call, marked, plain=True)
+    options.dry_run = ()
+    await delete_entry(call, entry, options)

@@ -1,0 +1,222 @@
+"""delete and deletecollection: grace, preconditions, propagation, finalizers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from bayplan.api.codec import DecodeError, decode_reporting
+from bayplan.api.errors import ErrorType, FieldError, bad_request, conflict, invalid_object, not_found_error, unsupported_media_type
+from bayplan.api.types import meta_v1
+from bayplan.apiserver.admission.chain import DELETE, AdmissionRequest
+from bayplan.apiserver.cache import stored_value
+from bayplan.apiserver.context import BODY_TYPES, Call, yaml_to_json
+from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
+from bayplan.apiserver.verbs import read
+from bayplan.apiserver.watching import Entry
+from bayplan.store.errors import Conflict
+from bayplan.support.timestamps import rfc3339
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+_POLICIES = ("Foreground", "Background", "Orphan")
+
+
+async def delete(call: Call) -> Response:
+    """Delete one object, or mark it so that others finish the deletion."""
+    options = parse_options(call)
+    entry = call.entry(call.path.namespace, call.path.name)
+    if entry is None:
+        raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
+    _warn(call, options)
+    left, gone = await delete_entry(call, entry, options)
+    if gone and not call.strategy.returns_object_on_delete:
+        details = meta_v1.StatusDetails(name=left.name, group=call.kind.group, kind=call.kind.plural, uid=left.uid)
+        status = meta_v1.Status(kind="Status", api_version="v1", status="Success", details=details)
+        return Response(200, msgspec.json.encode(status), warnings=call.warnings)
+    return call.answer(200, left)
+
+
+async def delete_collection(call: Call) -> Response:
+    """Delete every object that the selectors choose. Answers with the list of what was deleted."""
+    options = parse_options(call)
+    shape = call.shape(is_list=True)
+    select, _ = read.selection(call)
+    limit = int_parameter(call.request.query, "limit") or 0
+    entries = await read.entries_at(call, call.context.objects.revision, ("", ""), select, limit)
+    entries = entries[:limit] if limit > 0 else entries
+    for entry in entries:
+        current = call.entry(entry.namespace, entry.name)
+        if current is not None:
+            await delete_entry(call, current, options)
+    meta = meta_v1.ListMeta(resource_version=str(call.context.objects.revision))
+    return Response(200, shape.list(entries, meta), shape.form.media_type, warnings=call.warnings)
+
+
+def parse_options(call: Call) -> meta_v1.DeleteOptions:
+    """DeleteOptions from the body, or from the query if there is none. Raises ApiError (400, 415, 422)."""
+    request, query = call.request, call.request.query
+    options = meta_v1.DeleteOptions()
+    if request.body.strip():
+        media_type = request.content_type.partition(";")[0].strip() or "application/json"
+        if media_type not in ("application/json", "application/yaml"):
+            raise unsupported_media_type(BODY_TYPES)
+        data = request.body if media_type == "application/json" else yaml_to_json(request.body, "DeleteOptions")
+        try:
+            options, _ = decode_reporting(meta_v1.DeleteOptions, data)
+        except DecodeError as error:
+            raise bad_request(str(error)) from None
+        if options.kind not in ("", "DeleteOptions"):
+            scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
+            raise bad_request(f'no kind "{options.kind}" is registered for version "{options.api_version}" in scheme "{scheme}"')
+    else:
+        grace = int_parameter(query, "gracePeriodSeconds")
+        if grace is not None:
+            options.grace_period_seconds = grace
+        if query.get("propagationPolicy"):
+            options.propagation_policy = query["propagationPolicy"]
+        if "orphanDependents" in query:
+            options.orphan_dependents = bool_parameter(query, "orphanDependents")
+    if query.get("dryRun") and not options.dry_run:
+        options.dry_run = (query["dryRun"],)
+    _validate_options(options)
+    return options
+
+
+def _validate_options(options: meta_v1.DeleteOptions) -> None:
+    errors = []
+    if options.propagation_policy is not None and options.propagation_policy not in _POLICIES:
+        shown = 'supported values: "Foreground", "Background", "Orphan", "nil"'
+        errors.append(FieldError(ErrorType.NOT_SUPPORTED, "propagationPolicy", options.propagation_policy, shown))
+    if options.propagation_policy is not None and options.orphan_dependents is not None:
+        errors.append(
+            FieldError(
+                ErrorType.INVALID, "propagationPolicy", options.propagation_policy,
+                "orphanDependents and deletionPropagation cannot be both set",
+            )  # fmt: skip
+        )
+    if options.dry_run and set(options.dry_run) != {"All"}:
+        errors.append(FieldError(ErrorType.NOT_SUPPORTED, "dryRun", list(options.dry_run), 'supported values: "All"'))
+    if errors:
+        raise invalid_object("DeleteOptions", "meta.k8s.io", "", errors)
+
+
+def _warn(call: Call, options: meta_v1.DeleteOptions) -> None:
+    if call.kind.plural == "jobs" and options.propagation_policy is None and options.orphan_dependents is None:
+        call.warnings.append(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or "
+            "set propagationPolicy=Orphan to suppress this warning"
+        )
+
+
+async def delete_entry(call: Call, entry: Entry, options: meta_v1.DeleteOptions) -> tuple[Entry, bool]:
+    """Delete an object as far as finalizers and grace allow. Returns its last state and whether it is gone. Raises ApiError."""
+    objects = call.context.objects
+    while True:
+        obj = call.decode_stored(entry)
+        _check_preconditions(call, obj, entry, options)
+        request = AdmissionRequest(call, DELETE, None, obj, name=entry.name, namespace=entry.namespace)
+        await call.context.admission.plan(call.stored, DELETE, "").run(request)
+        changed = _mark(call, obj, options)
+        dry_run = bool(options.dry_run)
+        try:
+            if not obj.metadata.finalizers and not obj.metadata.deletion_grace_period_seconds and not _waits(call, obj):
+                revision = entry.revision if dry_run else await objects.remove(call.stored, entry)
+                return _shown(call, obj, entry, revision), True
+            if not changed or dry_run:
+                return entry, False
+            return await objects.replace(call.stored, obj, entry.revision), False
+        except Conflict as race:
+            await objects.settle(race)
+            current = call.entry(entry.namespace, entry.name)
+            if current is None:
+                raise not_found_error(call.kind.plural, call.kind.group, entry.name) from None
+            entry = current
+
+
+def _shown(call: Call, obj: Any, entry: Entry, revision: int) -> Entry:
+    """The object as it was when it went away."""
+    cache = call.context.objects.cache(call.stored)
+    key = call.stored.storage_key(entry.namespace, entry.name)
+    return cache.make_entry(key, stored_value(call.stored, obj), revision, entry.create_revision)
+
+
+def _check_preconditions(call: Call, obj: Any, entry: Entry, options: meta_v1.DeleteOptions) -> None:
+    wanted = options.preconditions
+    if wanted is None:
+        return
+    if wanted.uid and wanted.uid != obj.metadata.uid:
+        detail = (
+            f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({obj.metadata.uid}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise conflict(call.kind.kind, call.kind.group, entry.name, detail)
+    if wanted.resource_version and wanted.resource_version != str(entry.revision):
+        detail = (
+            f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the ResourceVersion in record "
+            f"({entry.revision}). The object might have been modified"
+        )
+        raise conflict(call.kind.kind, call.kind.group, entry.name, detail)
+
+
+def _waits(call: Call, obj: Any) -> bool:
+    """Whether something that is no metadata finalizer holds the object back: the finalizers of a namespace's spec."""
+    return call.stored.kind == "Namespace" and bool(obj.spec.finalizers)
+
+
+def _mark(call: Call, obj: Any, options: meta_v1.DeleteOptions) -> bool:
+    """Write the deletion into metadata: timestamp, grace, finalizers. Returns whether anything changed."""
+    metadata = obj.metadata
+    before = (metadata.deletion_timestamp, metadata.deletion_grace_period_seconds, metadata.finalizers)
+    grace = _grace(call, obj, options)
+    now = call.context.clock.now()
+    if metadata.deletion_timestamp is None:
+        metadata.deletion_timestamp = rfc3339(now + grace)
+        metadata.deletion_grace_period_seconds = grace
+        if metadata.generation:
+            metadata.generation += 1
+        _set_propagation(call, metadata, options)
+    else:
+        if grace < (metadata.deletion_grace_period_seconds or 0) and _explicit(options):
+            metadata.deletion_timestamp = rfc3339(now + grace)
+            metadata.deletion_grace_period_seconds = grace
+        if options.propagation_policy is not None or options.orphan_dependents is not None:
+            _set_propagation(call, metadata, options)
+    if call.stored.kind == "Namespace" and obj.status.phase != "Terminating":
+        obj.status.phase = "Terminating"
+        return True
+    return before != (metadata.deletion_timestamp, metadata.deletion_grace_period_seconds, metadata.finalizers)
+
+
+def _explicit(options: meta_v1.DeleteOptions) -> bool:
+    return options.grace_period_seconds is not None
+
+
+def _grace(call: Call, obj: Any, options: meta_v1.DeleteOptions) -> int:
+    """Seconds that a pod on a node is given to end; 0 for everything else, for pods on no node and for pods that have ended."""
+    if call.stored.kind != "Pod":
+        return 0
+    if not obj.spec.node_name or obj.status.phase in ("Succeeded", "Failed"):
+        return 0
+    grace = options.grace_period_seconds
+    if grace is None:
+        grace = obj.spec.termination_grace_period_seconds
+        grace = 30 if grace is None else grace
+    return 1 if grace < 0 else int(grace)
+
+
+def _set_propagation(call: Call, metadata: Any, options: meta_v1.DeleteOptions) -> None:
+    """Finalizers say how dependents are dealt with; the garbage collector takes them away."""
+    policy = options.propagation_policy
+    if policy is None and options.orphan_dependents is not None:
+        policy = "Orphan" if options.orphan_dependents else "Background"
+    if policy is None and call.kind.plural in ("jobs", "replicationcontrollers"):
+        policy = "Orphan"
+    kept = list(metadata.finalizers)
+    if policy is not None:
+        kept = [name for name in kept if name not in (FOREGROUND, ORPHAN)]
+    if policy == "Foreground":
+        kept.append(FOREGROUND)
+    elif policy == "Orphan":
+        kept.append(ORPHAN)
+    metadata.finalizers = tuple(kept)

@@ -1,0 +1,361 @@
+"""create, update and patch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from bayplan.api.codec import DecodeError, decode_reporting, encode
+from bayplan.api.conversion import convert
+from bayplan.api.errors import (
+    ApiError,
+    FieldError,
+    already_exists,
+    bad_request,
+    conflict,
+    failure,
+    internal_error,
+    invalid,
+    invalid_object,
+    not_found_error,
+)
+from bayplan.api.patches import PatchError, apply_json_patch, apply_merge_patch, apply_strategic_patch
+from bayplan.api.schema import definition_of
+from bayplan.api.validation.meta import validate_object_meta, validate_object_meta_update
+from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionRequest
+from bayplan.apiserver.cache import stored_value
+from bayplan.apiserver.context import Call
+from bayplan.apiserver.requests import Response
+from bayplan.apiserver.watching import Entry
+from bayplan.store.errors import Conflict
+from bayplan.support.timestamps import rfc3339
+
+_NAME_TRIES = 8
+_RACE_TRIES = 1000
+_GENERATED_SUFFIX = 5
+_GENERATED_BASE = 63 - _GENERATED_SUFFIX
+
+
+async def create(call: Call) -> Response:
+    """A new object from the body."""
+    obj = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
+    entry = await create_object(call, obj)
+    return call.answer(201, entry)
+
+
+async def create_object(call: Call, obj: Any) -> Entry:
+    """A new object; it belongs to this call from here on. Raises ApiError."""
+    metadata = obj.metadata
+    _place(call, metadata)
+    if metadata.resource_version:
+        raise failure(500, "", "resourceVersion should not be set on objects to be created", details=False)
+    obj = call.to_stored(obj)
+    metadata = obj.metadata
+    generated = bool(metadata.generate_name and not metadata.name)
+    if generated:
+        metadata.name = _generate_name(call, metadata.generate_name)
+    admission = call.context.admission.plan(call.stored, CREATE, "")
+    request = AdmissionRequest(call, CREATE, obj, None)
+    if admission.mutating:
+        await admission.admit(request)
+        call.strategy.default(obj)
+    _fill_system_fields(call, metadata)
+    call.strategy.prepare_create(obj)
+    release = call.context.allocators.allocate(call.stored, obj, None)
+    try:
+        check(call, obj, None)
+        if admission.validating:
+            await admission.validate(request)
+        call.warnings.extend(call.strategy.warnings(obj, None))
+        if call.dry_run:
+            release()
+            return _unsaved(call, obj)
+        return await _insert(call, obj, generated)
+    except BaseException:
+        release()
+        raise
+
+
+def _place(call: Call, metadata: Any) -> None:
+    """Put the object into the namespace of the URL."""
+    namespace = call.path.namespace
+    if metadata.namespace and metadata.namespace != namespace and call.kind.namespaced:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if call.kind.namespaced:
+        metadata.namespace = namespace
+
+
+def _fill_system_fields(call: Call, metadata: Any) -> None:
+    metadata.uid = call.context.randomness.uuid4()
+    metadata.creation_timestamp = rfc3339(call.context.clock.now())
+    metadata.deletion_timestamp = metadata.deletion_grace_period_seconds = None
+    metadata.self_link = ""
+    metadata.managed_fields = ()
+    metadata.generation = 1 if call.strategy.counts_generation else 0
+
+
+def _generate_name(call: Call, base: str) -> str:
+    return base[:_GENERATED_BASE] + call.context.randomness.suffix(_GENERATED_SUFFIX)
+
+
+async def _insert(call: Call, obj: Any, generated: bool) -> Entry:
+    objects, name = call.context.objects, obj.metadata.name
+    ttl = call.context.settings.event_ttl if call.stored.kind == "Event" else None
+    for _ in range(_NAME_TRIES if generated else 1):
+        try:
+            return await objects.insert(call.stored, obj, ttl=ttl)
+        except Conflict as race:
+            await objects.settle(race)
+            name = obj.metadata.name
+            if generated:
+                obj.metadata.name = _generate_name(call, obj.metadata.generate_name)
+    error = already_exists(call.kind.plural, call.kind.group, name)
+    existing = call.entry(call.path.namespace if call.kind.namespaced else "", name)
+    if existing is not None and b'"deletionTimestamp"' in existing.body and call.decode_stored(existing).metadata.deletion_timestamp:
+        error.status.message = "object is being deleted: " + error.status.message
+    raise error
+
+
+def _unsaved(call: Call, obj: Any) -> Entry:
+    """The entry of an object that is only shown (dry run)."""
+    metadata = obj.metadata
+    revision = int(metadata.resource_version or 0)
+    entry = call.context.objects.cache(call.stored).make_entry(
+        call.stored.storage_key(metadata.namespace, metadata.name), stored_value(call.stored, obj), revision, revision
+    )
+    if not revision:
+        entry.body = entry.body.replace(b',"resourceVersion":"0"', b"", 1)
+    return entry
+
+
+def check(call: Call, obj: Any, old: Any | None) -> None:
+    """Raises ApiError (422) if the object or the change breaks rules."""
+    strategy, metadata = call.strategy, obj.metadata
+    errors: list[FieldError] = [
+        *validate_object_meta(metadata, namespaced=call.stored.namespaced, name_rule=strategy.name_is_checked_as),
+        *strategy.validate(obj),
+    ]
+    if old is not None:
+        errors += [*validate_object_meta_update(metadata, old.metadata), *strategy.validate_update(obj, old)]
+    if errors:
+        raise invalid_object(call.kind.kind, call.kind.group, metadata.name, errors)
+
+
+Transform = Callable[[Any], Any]
+"""From a fresh copy of the stored object to the wanted one (which may be the same object, changed)."""
+
+
+async def modify(call: Call, transform: Transform, *, status: bool = False, subresource: str = "", plain: bool = False) -> Entry:
+    """Read, change, check and write an object, again if somebody was faster. The transform must be repeatable.
+
+    status: only status may change. plain: the change is the server's own (a binding, a finalizer), so rules of users do not apply.
+    An object whose deletion only waited for its last finalizer goes away. Raises ApiError.
+    """
+    objects, namespace, name = call.context.objects, call.path.namespace, call.path.name
+    for _ in range(_RACE_TRIES):
+        entry = call.entry(namespace, name)
+        if entry is None:
+            raise not_found_error(call.kind.plural, call.kind.group, name)
+        old = objects.cache(call.stored).shared(entry)
+        obj = transform(call.decode_stored(entry))
+        _check_identity(call, obj, old, entry)
+        release = _nothing
+        if not plain:
+            release = await _apply_rules(call, obj, old, status=status, subresource=subresource)
+        try:
+            return await _commit(call, obj, old, entry)
+        except Conflict as race:
+            release()
+            await objects.settle(race)
+        except BaseException:
+            release()
+            raise
+    raise conflict(call.kind.plural, call.kind.group, name)
+
+
+def _nothing() -> None:
+    """Nothing was allocated, so nothing is given back."""
+
+
+def _check_identity(call: Call, obj: Any, old: Any, entry: Entry) -> None:
+    """Optimistic concurrency: revision and uid, where given, must be those of the object. The rest of metadata's system part is carried over."""
+    new, was = obj.metadata, old.metadata
+    if new.resource_version and new.resource_version != str(entry.revision):
+        if not new.resource_version.isdigit():
+            raise invalid_object(call.kind.kind, call.kind.group, new.name, [invalid("metadata.resourceVersion", new.resource_version, "must be an unsigned integer")])
+        raise conflict(call.kind.plural, call.kind.group, call.path.name)
+    if new.uid and new.uid != was.uid:
+        detail = f"Precondition failed: UID in precondition: {new.uid}, UID in object meta: {was.uid}"
+        raise conflict(call.kind.plural, call.kind.group, call.path.name, detail)
+    new.uid = was.uid
+    new.self_link = ""
+    new.generation = was.generation
+    new.managed_fields = was.managed_fields
+    new.creation_timestamp = new.creation_timestamp or was.creation_timestamp
+    new.deletion_timestamp, new.deletion_grace_period_seconds = was.deletion_timestamp, was.deletion_grace_period_seconds
+    new.generate_name = new.generate_name or was.generate_name
+
+
+async def _apply_rules(call: Call, obj: Any, old: Any, *, status: bool, subresource: str) -> Callable[[], None]:
+    strategy = call.strategy
+    strategy.default(obj)
+    if status:
+        strategy.prepare_status_update(obj, old)
+        _keep_metadata(obj.metadata, old.metadata)
+    else:
+        strategy.prepare_update(obj, old)
+        if strategy.counts_generation and strategy.spec_changed(obj, old):
+            obj.metadata.generation = old.metadata.generation + 1
+    admission = call.context.admission.plan(call.stored, UPDATE, subresource)
+    request = AdmissionRequest(call, UPDATE, obj, old, subresource)
+    if admission.mutating:
+        await admission.admit(request)
+    release = call.context.allocators.allocate(call.stored, obj, old) if not status else _nothing
+    try:
+        if status:
+            errors = [*validate_object_meta_update(obj.metadata, old.metadata), *strategy.validate_status_update(obj, old)]
+            if errors:
+                raise invalid_object(call.kind.kind, call.kind.group, obj.metadata.name, errors)
+        else:
+            check(call, obj, old)
+        if admission.validating:
+            await admission.validate(request)
+        call.warnings[:] = dict.fromkeys([*call.warnings, *strategy.warnings(obj, old)])
+    except BaseException:
+        release()
+        raise
+    return release
+
+
+def _keep_metadata(new: Any, old: Any) -> None:
+    """A status update may change labels and annotations, nothing else of metadata."""
+    new.owner_references, new.finalizers = old.owner_references, old.finalizers
+
+
+async def _commit(call: Call, obj: Any, old: Any, entry: Entry) -> Entry:
+    objects, metadata = call.context.objects, obj.metadata
+    metadata.resource_version = old.metadata.resource_version
+    obj.kind = obj.api_version = ""
+    if call.dry_run:
+        return _unsaved(call, obj)
+    if metadata.deletion_timestamp and not metadata.finalizers and not metadata.deletion_grace_period_seconds:
+        revision = await objects.remove(call.stored, entry)
+        metadata.resource_version = str(revision)
+        return _unsaved(call, obj)
+    if obj == old:
+        return entry
+    ttl = call.context.settings.event_ttl if call.stored.kind == "Event" else None
+    return await objects.replace(call.stored, obj, entry.revision, ttl=ttl)
+
+
+async def update(call: Call) -> Response:
+    """Replace an object by the body (PUT), or create it where the kind allows that."""
+    body = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
+    _check_body_name(call, body)
+    if not body.metadata.resource_version and not call.strategy.allow_unconditional_update:
+        raise invalid_object(
+            call.kind.kind, call.kind.group, call.path.name, [invalid("metadata.resourceVersion", 0, "must be specified for an update")]
+        )
+    status = call.path.subresource is not None and call.path.subresource.name == "status"
+    if call.entry(call.path.namespace, call.path.name) is None:
+        if call.strategy.allow_create_on_update and not status and not body.metadata.resource_version:
+            return call.answer(201, await create_object(call, body))
+        raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
+    data = encode(body)
+
+    def replaced(old: Any) -> Any:
+        return call.to_stored(_again(body, data))
+
+    name = call.path.subresource.name if call.path.subresource else ""
+    return call.answer(200, await modify(call, replaced, status=status, subresource=name))
+
+
+def _again(body: Any, data: bytes) -> Any:
+    """A fresh copy of the body: a repeated attempt must not see what the last one changed."""
+    return decode_reporting(type(body), data)[0]
+
+
+def _check_body_name(call: Call, body: Any) -> None:
+    metadata = body.metadata
+    if metadata.name != call.path.name:
+        raise bad_request(f"the name of the object ({metadata.name}) does not match the name on the URL ({call.path.name})")
+    if call.kind.namespaced:
+        if metadata.namespace and metadata.namespace != call.path.namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        metadata.namespace = call.path.namespace
+
+
+_PATCH_TYPES = {
+    "application/json-patch+json": "json",
+    "application/merge-patch+json": "merge",
+    "application/strategic-merge-patch+json": "strategic",
+}
+
+
+async def patch(call: Call) -> Response:
+    """Change an object by a JSON, merge or strategic merge patch."""
+    apply = patch_function(call)
+    status = call.path.subresource is not None and call.path.subresource.name == "status"
+    name = call.path.subresource.name if call.path.subresource else ""
+
+    def patched(old: Any) -> Any:
+        served = old if call.kind is call.stored else convert(old, call.stored, call.kind)
+        return call.to_stored(apply(served))
+
+    return call.answer(200, await modify(call, patched, status=status, subresource=name))
+
+
+def patch_function(call: Call) -> Callable[[Any], Any]:
+    """The patch in the body as a function from object to object (in the served version). Raises ApiError (400, 415, 422)."""
+    media_type = call.request.content_type.partition(";")[0].strip()
+    patch_type = _PATCH_TYPES.get(media_type)
+    if patch_type is None:
+        raise failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+    try:
+        body = msgspec.json.decode(call.request.body)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"error decoding patch: {error}") from None
+    mode = call.request.query.get("fieldValidation") or "Warn"
+
+    def apply(obj: Any) -> Any:
+        obj.kind, obj.api_version = call.kind.kind, call.kind.api_version
+        tree = msgspec.json.decode(encode(obj))
+        try:
+            if patch_type == "json":
+                tree = apply_json_patch(tree, body)
+            elif patch_type == "merge":
+                tree = apply_merge_patch(tree, body)
+            else:
+                tree = apply_strategic_patch(tree, body, definition_of(type(obj)))
+        except PatchError as error:
+            raise patch_failure(error) from None
+        return _decode_patched(call, type(obj), tree, mode)
+
+    return apply
+
+
+def patch_failure(error: PatchError) -> ApiError:
+    """The answer to a patch that cannot be applied."""
+    if error.code == 422:
+        return failure(422, "Invalid", str(error))
+    if error.code == 500:
+        return internal_error(str(error))
+    return bad_request(str(error)) if error.code == 400 else failure(error.code, "RequestEntityTooLarge", str(error), details=False)
+
+
+def _decode_patched(call: Call, cls: type[Any], tree: Any, mode: str) -> Any:
+    try:
+        obj, problems = decode_reporting(cls, encode(tree))
+    except DecodeError as error:
+        raise bad_request(str(error)) from None
+    if problems and mode == "Strict":
+        raise failure(422, "Invalid", f' "" is invalid: patch: Invalid value: {encode(tree).decode()}: strict decoding error: {", ".join(problems)}')
+    if problems and mode == "Warn":
+        call.warnings.extend(problems)
+    if obj.metadata.name != call.path.name:
+        if obj.metadata.name:
+            raise bad_request(f"the name of the object ({obj.metadata.name}) does not match the name on the URL ({call.path.name})")
+        raise bad_request("name must be provided")
+    return obj

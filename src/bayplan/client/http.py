@@ -1,0 +1,150 @@
+"""The HTTP(S) transport, over aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from bayplan import __version__
+from bayplan.api.errors import ApiError
+from bayplan.api.kinds import Kind
+from bayplan.api.types import meta_v1
+from bayplan.client.errors import TransportError
+from bayplan.client.transport import Decode, RawWatch
+
+_CHUNK = 1 << 20
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
+
+
+class _RawEvent(msgspec.Struct):
+    """One line of a watch stream."""
+
+    type: str
+    object: msgspec.Raw
+
+
+_decode_event = msgspec.json.Decoder(_RawEvent).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How to reach one server as one user."""
+
+    server: str
+    """Base URL such as `https://127.0.0.1:6443`."""
+    tls: ssl.SSLContext | None = None
+    token: str = ""
+
+
+class HttpTransport:
+    """A `Transport` to any Kubernetes API server."""
+
+    def __init__(self, credentials: Credentials, *, user_agent: str = f"bayplan/{__version__}", connections: int = 64) -> None:
+        self._base = credentials.server.rstrip("/")
+        headers = {"User-Agent": user_agent, "Accept": "application/json"}
+        if credentials.token:
+            headers["Authorization"] = f"Bearer {credentials.token}"
+        self._headers = headers
+        self._tls = credentials.tls
+        self._connections = connections
+        self._opened: aiohttp.ClientSession | None = None
+
+    @property
+    def _session(self) -> aiohttp.ClientSession:
+        if self._opened is None:
+            connector = aiohttp.TCPConnector(limit=0, limit_per_host=0, ssl=self._tls or True, keepalive_timeout=60)
+            self._opened = aiohttp.ClientSession(
+                connector=connector, headers=self._headers, auto_decompress=True, read_bufsize=_CHUNK, timeout=_NO_TIMEOUT
+            )
+        return self._opened
+
+    async def request(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes = b"", content_type: str = "application/json"
+    ) -> bytes:
+        """See Transport."""
+        headers = {"Content-Type": content_type} if body else None
+        try:
+            async with self._session.request(method, self._url(path, query), data=body or None, headers=headers) as response:
+                data = await response.read()
+                code = response.status
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise TransportError(f"{method} {self._base}{path}: {error or type(error).__name__}") from error
+        if code >= 300:
+            raise ApiError(_status(code, data))
+        return data
+
+    async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
+        """See Transport."""
+        try:
+            response = await self._session.get(self._url(path, query))
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise TransportError(f"watch {self._base}{path}: {error or type(error).__name__}") from error
+        if response.status >= 300:
+            data = await response.read()
+            raise ApiError(_status(response.status, data))
+        return _HttpWatch(response, decode)
+
+    def _url(self, path: str, query: Mapping[str, str]) -> URL | str:
+        return URL(self._base + path).with_query(query) if query else self._base + path
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._opened is not None:
+            await self._opened.close()
+            self._opened = None
+
+
+class _HttpWatch:
+    """Lines of a chunked answer."""
+
+    def __init__(self, response: aiohttp.ClientResponse, decode: Decode) -> None:
+        self._response = response
+        self._decode = decode
+        self._rest = b""
+        self._closed = False
+
+    async def next_batch(self) -> Sequence[tuple[str, Any]]:
+        """See RawWatch."""
+        while not self._closed:
+            try:
+                chunk = await self._response.content.readany()
+            except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
+                self.close()
+                raise TransportError(f"watch {self._response.url.path}: {error or type(error).__name__}") from error
+            if not chunk:
+                break
+            *lines, self._rest = (self._rest + chunk).split(b"\n")
+            if lines:
+                return [self._event(line) for line in lines if line]
+        self.close()
+        return ()
+
+    def _event(self, line: bytes) -> tuple[str, Any]:
+        event = _decode_event(line)
+        if event.type == "ERROR":
+            self.close()
+            raise ApiError(_status(500, bytes(event.object)))
+        return event.type, self._decode(bytes(event.object))
+
+    def close(self) -> None:
+        """See RawWatch."""
+        if not self._closed:
+            self._closed = True
+            self._response.close()
+
+
+def _status(code: int, data: bytes) -> meta_v1.Status:
+    """The Status of an error answer, made up if the body holds none."""
+    try:
+        status = msgspec.json.decode(data, type=meta_v1.Status)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return meta_v1.Status(status="Failure", code=code, message=data[:500].decode(errors="replace") or f"HTTP status {code}")
+    status.code = status.code or code
+    return status

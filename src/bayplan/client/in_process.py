@@ -1,0 +1,52 @@
+"""The in-process transport: no sockets, no HTTP. What it talks to is given by whoever wires a cluster together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from bayplan.api.errors import ApiError
+from bayplan.api.kinds import Kind
+from bayplan.api.types import meta_v1
+from bayplan.client.transport import Decode, RawWatch
+
+
+class Door(Protocol):
+    """An API server in this process, entered as one user."""
+
+    async def call(self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str) -> tuple[int, bytes]:
+        """HTTP status code and body of the answer."""
+
+    async def watch(self, kind: Kind, path: str, query: Mapping[str, str]) -> tuple[int, bytes, RawWatch | None]:
+        """Open a watch: status code, body of an error, and the watch of a success. Its objects are shared, so they must not be changed."""
+
+
+_decode_status = msgspec.json.Decoder(meta_v1.Status).decode
+
+
+class InProcessTransport:
+    """A `Transport` through a `Door`."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    async def request(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes = b"", content_type: str = "application/json"
+    ) -> bytes:
+        """See Transport."""
+        code, data = await self._door.call(method, path, query, body, content_type)
+        if code >= 300:
+            raise ApiError(_decode_status(data))
+        return data
+
+    async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
+        """See Transport."""
+        code, data, watch = await self._door.watch(kind, path, query)
+        if watch is None:
+            raise ApiError(_decode_status(data) if data else meta_v1.Status(code=code))
+        return watch
+
+    async def close(self) -> None:
+        """Nothing to release."""

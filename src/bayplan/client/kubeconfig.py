@@ -1,0 +1,126 @@
+"""Kubeconfig files: reading the credentials of a context, and writing a new file."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from bayplan.client.errors import KubeconfigError
+from bayplan.client.http import Credentials
+
+
+def load(path: Path, context: str = "") -> Credentials:
+    """The credentials of a context (the current one, if none is named). Raises KubeconfigError."""
+    try:
+        config = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise KubeconfigError(f"{path}: {error.strerror or error}") from error
+    except yaml.YAMLError as error:
+        raise KubeconfigError(f"{path}: not valid YAML: {error}") from error
+    if not isinstance(config, dict):
+        raise KubeconfigError(f"{path}: not a kubeconfig: expected a mapping")
+    name = context or config.get("current-context") or ""
+    if not name:
+        raise KubeconfigError(f"{path}: no current-context; name one with --context")
+    chosen = _named(path, config, "contexts", name, "context")
+    cluster = _named(path, config, "clusters", chosen.get("cluster", ""), "cluster")
+    user = _named(path, config, "users", chosen["user"], "user") if chosen.get("user") else {}
+    server = cluster.get("server")
+    if not isinstance(server, str) or not server.startswith(("http://", "https://")):
+        raise KubeconfigError(f"{path}: clusters[{chosen.get('cluster')}].cluster.server: expected an http or https URL, found {server!r}")
+    tls = _tls(path, cluster, user) if server.startswith("https://") else None
+    return Credentials(server, tls, _token(path, user))
+
+
+def _named(path: Path, config: dict[str, Any], section: str, name: str, member: str) -> dict[str, Any]:
+    for row in config.get(section) or ():
+        if isinstance(row, dict) and row.get("name") == name and isinstance(row.get(member), dict):
+            found: dict[str, Any] = row[member]
+            return found
+    raise KubeconfigError(f"{path}: {section}: there is no entry named {name!r}")
+
+
+def _bytes(path: Path, row: dict[str, Any], name: str) -> bytes | None:
+    """The value of `NAME-data` (base64), or the content of the file that `NAME` names."""
+    if row.get(f"{name}-data"):
+        try:
+            return base64.b64decode(row[f"{name}-data"], validate=True)
+        except ValueError as error:
+            raise KubeconfigError(f"{path}: {name}-data: not valid base64: {error}") from error
+    if row.get(name):
+        file = path.parent / row[name]
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            raise KubeconfigError(f"{path}: {name}: {file}: {error.strerror or error}") from error
+    return None
+
+
+def _tls(path: Path, cluster: dict[str, Any], user: dict[str, Any]) -> ssl.SSLContext:
+    authority = _bytes(path, cluster, "certificate-authority")
+    try:
+        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+        if cluster.get("insecure-skip-tls-verify"):
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        certificate, key = _bytes(path, user, "client-certificate"), _bytes(path, user, "client-key")
+        if certificate and key:
+            with tempfile.TemporaryDirectory() as directory:  # the ssl module reads certificates from files only
+                file = Path(directory, "client.pem")
+                file.touch(mode=0o600)
+                file.write_bytes(certificate + b"\n" + key)
+                context.load_cert_chain(file)
+    except (ssl.SSLError, UnicodeDecodeError) as error:
+        raise KubeconfigError(f"{path}: the certificates cannot be used: {error}") from error
+    return context
+
+
+def _token(path: Path, user: dict[str, Any]) -> str:
+    if user.get("token"):
+        return str(user["token"])
+    if user.get("tokenFile"):
+        try:
+            return (path.parent / user["tokenFile"]).read_text().strip()
+        except OSError as error:
+            raise KubeconfigError(f"{path}: tokenFile: {error.strerror or error}") from error
+    if isinstance(user.get("exec"), dict):
+        return _exec_token(path, user["exec"])
+    return ""
+
+
+class _ExecStatus(msgspec.Struct):
+    token: str = ""
+
+
+class _ExecCredential(msgspec.Struct):
+    status: _ExecStatus
+
+
+def _exec_token(path: Path, settings: dict[str, Any]) -> str:
+    """Run a credential plugin (ExecCredential) and take its token."""
+    command = [settings.get("command", ""), *(settings.get("args") or ())]
+    try:
+        done = subprocess.run(command, capture_output=True, check=True, timeout=60)
+        return msgspec.json.decode(done.stdout, type=_ExecCredential).status.token
+    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
+        raise KubeconfigError(f"{path}: exec: {command[0]} gave no credential: {error}") from error
+
+
+def render(server: str, authority: bytes, token: str, *, name: str = "bayplan") -> str:
+    """A kubeconfig with one context for a bearer token."""
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "clusters": [{"name": name, "cluster": {"server": server, "certificate-authority-data": base64.b64encode(authority).decode()}}],
+        "users": [{"name": name, "user": {"token": token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+    }
+    return str(yaml.safe_dump(config, sort_keys=False))

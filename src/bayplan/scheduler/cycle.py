@@ -1,0 +1,276 @@
+"""The scheduling cycle: one pod in, one decision out.
+
+Reads the snapshot and changes nothing in it. Evaluations are cached per pod shape, so that the thousandth pod of a
+deployment costs the look at one row.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import numpy as np
+
+from bayplan.scheduler.decision import NOMINATED_NODE, ONLY_FEASIBLE_NODE, Decision
+from bayplan.scheduler.evaluation import NO_NODE, Evaluation, Scoring
+from bayplan.scheduler.framework.post_filter import PostFilterContext, PostFilterOutcome
+from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
+from bayplan.scheduler.nominator import Nominator
+from bayplan.scheduler.profile import Profile
+from bayplan.scheduler.snapshot.labels import Ints
+from bayplan.scheduler.snapshot.pods import PodInfo
+from bayplan.scheduler.snapshot.shape import PodShape
+from bayplan.scheduler.snapshot.snapshot import Snapshot
+
+
+class Choice(Protocol):
+    """How one of several equally good nodes is chosen."""
+
+    def choose(self, rows: Ints, names: Sequence[str]) -> int:
+        """One of the rows."""
+
+    def index(self, count: int) -> int:
+        """A number below `count`."""
+
+
+class RandomSource(Protocol):
+    """What a random choice needs; `bayplan.support.randomness.Randomness` has it."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+
+
+class RandomChoice:
+    """As kube-scheduler does: any of the best nodes."""
+
+    __slots__ = ("_random",)
+
+    def __init__(self, randomness: RandomSource) -> None:
+        self._random = randomness
+
+    def choose(self, rows: Ints, names: Sequence[str]) -> int:
+        return int(rows[int(self._random.random() * len(rows))])
+
+    def index(self, count: int) -> int:
+        return int(self._random.random() * count)
+
+
+class FirstByName:
+    """The first of the best nodes by name: for reproducible runs."""
+
+    __slots__ = ()
+
+    def choose(self, rows: Ints, names: Sequence[str]) -> int:
+        return min((int(row) for row in rows), key=names.__getitem__)
+
+    def index(self, count: int) -> int:
+        return 0
+
+
+class Cycle:
+    """Schedules pods of one profile against a snapshot."""
+
+    CACHED_SHAPES: Final = 512
+    """Evaluations kept; the least recently used goes first."""
+
+    def __init__(self, profile: Profile, nominator: Nominator, choice: Choice) -> None:
+        self.profile = profile
+        self.snapshot: Snapshot = profile.snapshot
+        self.nominator = nominator
+        self.choice = choice
+        self._evaluations: OrderedDict[int, Evaluation] = OrderedDict()
+        self._names: tuple[str, ...] = ()
+        self._names_structure = -1
+
+    def decide(self, pod: PodInfo, *, full: bool = True, explain: bool = False) -> Decision:
+        """Schedule a pod.
+
+        `full`: keep the arrays that explain the decision; otherwise only node and best total are kept. `explain`: give scores
+        even where the decision does not need them.
+        """
+        decision = Decision(pod.key, self.profile.name, self.profile.reasons)
+        gate = self.profile.gate(pod)
+        if gate is not None:
+            decision.gate = gate
+            return decision
+        if pod.pod.metadata.deletion_timestamp is not None:
+            decision.skipped = True
+            return decision
+        decision.names = self.names()
+        decision.node_count = self.snapshot.node_count
+        decision.revision = self.snapshot.position
+        try:
+            self._attempt(pod, decision, full, explain)
+        except PluginError as error:
+            decision.row = -1
+            decision.error = str(error)
+            decision.error_plugin = error.plugin
+        return decision
+
+    def evaluation(self, shape: PodShape) -> Evaluation:
+        """The up-to-date evaluation of a shape. Raises PluginError."""
+        evaluations = self._evaluations
+        evaluation = evaluations.get(id(shape))
+        if evaluation is None:
+            evaluation = evaluations[id(shape)] = Evaluation(self.profile, shape)
+            if len(evaluations) > self.CACHED_SHAPES:
+                evaluations.popitem(last=False)
+        else:
+            evaluations.move_to_end(id(shape))
+        evaluation.refresh()
+        return evaluation
+
+    def names(self) -> tuple[str, ...]:
+        """Node name per row."""
+        if self._names_structure != self.snapshot.structure:
+            self._names = tuple(node.metadata.name if node is not None else "" for node in self.snapshot.nodes)
+            self._names_structure = self.snapshot.structure
+        return self._names
+
+    def _attempt(self, pod: PodInfo, decision: Decision, full: bool, explain: bool) -> None:
+        if self.snapshot.node_count == 0:
+            return
+        evaluation = self.evaluation(pod.shape)
+        decision.narrowed = evaluation.narrowed
+        decision.narrowed_by = evaluation.narrowed_by
+        if evaluation.rejection is not None:
+            decision.rejection = evaluation.rejection
+            self._post_filter(pod, evaluation, evaluation.codes, decision)
+            return
+        if self._takes_nominated(pod, evaluation, decision):
+            return
+        codes = self._with_nominated(pod, evaluation)
+        if full:
+            evaluation.share()
+            decision.codes = codes
+        feasible = np.flatnonzero(codes == 0) if codes is not evaluation.codes or not evaluation.is_scored else None
+        if feasible is not None and len(feasible) == 0:
+            decision.codes = codes
+            evaluation.share()
+            self._post_filter(pod, evaluation, codes, decision)
+            return
+        if feasible is not None and len(feasible) == 1:
+            decision.row = int(feasible[0])
+            decision.decided_by = ONLY_FEASIBLE_NODE
+            if not explain:
+                return
+        self._score(evaluation, codes, decision, full, explain)
+        if decision.row < 0 and decision.best_rows is None:
+            decision.codes = codes
+            evaluation.share()
+            self._post_filter(pod, evaluation, codes, decision)
+
+    def _score(self, evaluation: Evaluation, codes: Codes, decision: Decision, full: bool, explain: bool) -> None:
+        only = decision.row
+        try:
+            scorings, total = self._totals(evaluation, codes)
+        except PluginError:
+            if only >= 0:
+                return
+            raise
+        highest = total.max()
+        if highest == NO_NODE:
+            return
+        best: Ints = np.flatnonzero(total == highest)
+        decision.best_rows = best
+        if only < 0:
+            decision.row = int(best[0]) if len(best) == 1 else self.choice.choose(best, decision.names)
+            if len(best) == 1 and int((codes == 0).sum()) == 1:
+                decision.decided_by = ONLY_FEASIBLE_NODE
+        if full:
+            decision.total = total
+            decision.scores = {item.plugin.name: item.final for item in scorings}
+            decision.weights = self.profile.weights
+
+    def _totals(self, evaluation: Evaluation, codes: Codes) -> tuple[list[Scoring], Ints]:
+        if codes is evaluation.codes:
+            evaluation.score()
+            return evaluation.scorings, evaluation.total
+        return evaluation.score_feasible(codes)
+
+    # Nominated pods
+
+    def _takes_nominated(self, pod: PodInfo, evaluation: Evaluation, decision: Decision) -> bool:
+        """Whether the pod was nominated to a node and fits there: then it goes there without further ado."""
+        node_name = pod.pod.status.nominated_node_name
+        row = self.snapshot.row_of.get(node_name) if node_name else None
+        if row is None or self._verdict(pod, evaluation, row) != 0:
+            return False
+        decision.row = row
+        decision.decided_by = NOMINATED_NODE
+        decision.codes = np.full(len(evaluation.codes), NO_NODE, dtype=np.int32)
+        decision.codes[row] = 0
+        return True
+
+    def _rivals(self, pod: PodInfo, row: int) -> list[PodInfo]:
+        """Other pods nominated to the node which the pod must not push aside."""
+        pods = self.nominator.on(self.snapshot.name(row))
+        return [other for other in pods if other.priority >= pod.priority and other.key != pod.key]
+
+    def _verdict(self, pod: PodInfo, evaluation: Evaluation, row: int) -> int:
+        rivals = self._rivals(pod, row)
+        if rivals:
+            code = evaluation.suppose(row, rivals, ())
+            if code:
+                return code
+        return evaluation.codes.item(row)
+
+    def _with_nominated(self, pod: PodInfo, evaluation: Evaluation) -> Codes:
+        """The verdicts with nominated pods of equal or higher priority taken into account."""
+        codes = evaluation.codes
+        if not len(self.nominator):
+            return codes
+        for node_name in self.nominator.nodes():
+            row = self.snapshot.row_of.get(node_name)
+            if row is None or not self._rivals(pod, row):
+                continue
+            code = self._verdict(pod, evaluation, row)
+            if code != codes.item(row):
+                if codes is evaluation.codes:
+                    codes = codes.copy()
+                codes[row] = code
+        return codes
+
+    def _post_filter(self, pod: PodInfo, evaluation: Evaluation, codes: Codes, decision: Decision) -> None:
+        """Ask the PostFilter plugins in order; the first that helps ends it."""
+        reasons: list[str] = []
+        answer: PostFilterOutcome | None = None
+        for plugin in self.profile.post_filter:
+            outcome = plugin.post_filter(_FailedCycle(self, pod, evaluation, codes))
+            if outcome.status in (None, Status.UNRESOLVABLE, Status.ERROR):
+                decision.post_filter = outcome
+                return
+            reasons.extend(outcome.reasons)
+            answer = outcome
+        if answer is not None:
+            decision.post_filter = PostFilterOutcome(Status.UNSCHEDULABLE, tuple(reasons))
+
+
+class _FailedCycle(PostFilterContext):
+    """A cycle that found no node, as PostFilter plugins see it."""
+
+    def __init__(self, cycle: Cycle, pod: PodInfo, evaluation: Evaluation, codes: Codes) -> None:
+        self.cycle = cycle
+        self.pod = pod
+        self.evaluation = evaluation
+        self.codes = codes
+        self.rejected_early = evaluation.rejection is not None
+
+    def fits(self, row: int, added: Sequence[PodInfo], removed: Sequence[PodInfo]) -> int:
+        rivals = [pod for pod in self.cycle._rivals(self.pod, row) if pod not in added]
+        if rivals:
+            code = self.evaluation.suppose(row, [*added, *rivals], removed)
+            if code:
+                return code
+        return self.evaluation.suppose(row, added, removed)
+
+    def nominated_to(self, row: int) -> list[PodInfo]:
+        pods = self.cycle.nominator.on(self.cycle.snapshot.name(row))
+        return [pod for pod in pods if pod.key != self.pod.key]
+
+    def pick(self, count: int) -> int:
+        return self.cycle.choice.index(count)
+
+    def pod_readers(self) -> list[str]:
+        return self.evaluation.pod_readers()

@@ -1,0 +1,283 @@
+"""Decisions: what the scheduler decided about a pod, and why, node by node.
+
+A decision refers to the arrays of the scheduling cycle and turns them into names and text only when asked: `to_dict()` gives
+everything, `summary()` what a person takes in at once, `message` what Kubernetes writes into the pod's condition.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bayplan.scheduler.framework.post_filter import Candidate, PostFilterOutcome
+from bayplan.scheduler.framework.verdicts import Codes, Reason, ReasonTable, Reject, Status
+from bayplan.scheduler.snapshot.labels import Ints
+
+ONLY_FEASIBLE_NODE = "onlyFeasibleNode"
+NOMINATED_NODE = "nominatedNodeName"
+
+EMPTY_CODES: Codes = np.zeros(0, dtype=np.int32)
+EMPTY_TOTAL: Ints = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(slots=True)
+class Decision:
+    """One scheduling attempt.
+
+    `node` is the chosen node, None if there is none. `codes`, `total` and `scores` are per row of `names`; `codes` is 0 for
+    feasible rows, -1 for rows without a node. Scores are there only where nodes were scored.
+    """
+
+    pod: str
+    profile: str
+    reasons: ReasonTable
+    names: tuple[str, ...] = ()
+    node_count: int = 0
+    revision: int = 0
+    gate: tuple[str, Reject] | None = None
+    skipped: bool = False
+    rejection: tuple[str, Reject] | None = None
+    narrowed: frozenset[str] | None = None
+    narrowed_by: tuple[str, ...] = ()
+    codes: Codes = field(default_factory=lambda: EMPTY_CODES)
+    total: Ints = field(default_factory=lambda: EMPTY_TOTAL)
+    scores: dict[str, Ints] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
+    row: int = -1
+    decided_by: str = ""
+    best_rows: Ints | None = None
+    post_filter: PostFilterOutcome | None = None
+    error: str = ""
+    error_plugin: str = ""
+
+    @property
+    def node(self) -> str | None:
+        """The chosen node."""
+        return self.names[self.row] if self.row >= 0 else None
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether a node was found."""
+        return self.row >= 0
+
+    @property
+    def best(self) -> list[str]:
+        """The feasible nodes with the highest total, by name."""
+        if self.best_rows is not None:
+            rows = self.best_rows
+        elif self.scores:
+            feasible = np.flatnonzero(self.codes == 0)
+            rows = feasible[self.total[feasible] == self.total[feasible].max()] if len(feasible) else feasible
+        else:
+            rows = np.array([self.row] if self.row >= 0 else [], dtype=np.intp)
+        return sorted(self.names[row] for row in rows)
+
+    @property
+    def nominated_node(self) -> str:
+        """The node on which preemption makes room; empty if it does not help."""
+        outcome = self.post_filter
+        return self.names[outcome.nominated.row] if outcome is not None and outcome.nominated is not None else ""
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        """`namespace/name` of the pods to evict from the nominated node, most important first."""
+        outcome = self.post_filter
+        if outcome is None or outcome.nominated is None:
+            return ()
+        return tuple(victim.key for victim in outcome.nominated.victims)
+
+    @property
+    def unschedulable_plugins(self) -> list[str]:
+        """The plugins that rejected the pod or some node."""
+        found = {reason.plugin for reason in self._distinct()}
+        if self.rejection is not None:
+            found.add(self.rejection[0])
+        if self.narrowed is not None:
+            found.update(self.narrowed_by)
+        return sorted(found - {""})
+
+    @property
+    def reason(self) -> str:
+        """The reason of the pod's `PodScheduled=False` condition; empty if a node was found."""
+        if self.scheduled or self.gate is not None or self.skipped:
+            return ""
+        return "SchedulerError" if self.error else "Unschedulable"
+
+    @property
+    def message(self) -> str:
+        """Why no node was found, in Kubernetes' words; empty if one was found."""
+        if self.scheduled or self.gate is not None or self.skipped:
+            return ""
+        if self.error:
+            return self.error
+        if self.node_count == 0:
+            return "no nodes available to schedule pods"
+        text = f"0/{self.node_count} nodes are available:"
+        if self.rejection is not None:
+            text += f" {', '.join(self.rejection[1].reasons)}."
+        else:
+            histogram = self.histogram()
+            if histogram:
+                text += f" {', '.join(sorted(f'{count} {reason}' for reason, count in histogram.items()))}."
+        added = self.post_filter_message
+        return f"{text} {added}" if added else text
+
+    @property
+    def post_filter_message(self) -> str:
+        """What PostFilter adds to the message."""
+        return ", ".join(self.post_filter.reasons) if self.post_filter is not None else ""
+
+    def histogram(self) -> dict[str, int]:
+        """Reason -> number of nodes that it refuses; a node can have several."""
+        counts: Counter[str] = Counter()
+        numbers, amounts = np.unique(self.codes[self.codes > 0], return_counts=True)
+        for number, amount in zip(numbers, amounts, strict=True):
+            for reason in self.reasons[int(number)].reasons:
+                counts[reason] += int(amount)
+        return dict(counts)
+
+    def verdict(self, node: str) -> Reason | None:
+        """Why a node was refused; None if it was not. KeyError for an unknown node."""
+        try:
+            row = self.names.index(node)
+        except ValueError:
+            raise KeyError(node) from None
+        code = int(self.codes[row]) if len(self.codes) else 0
+        return self.reasons[code] if code > 0 else None
+
+    def _distinct(self) -> list[Reason]:
+        return [self.reasons[int(code)] for code in np.unique(self.codes) if code > 0]
+
+    # Rendering
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain data; the form is described in the golden data's README."""
+        if self.gate is not None:
+            plugin, reject = self.gate
+            return {"preEnqueue": _reject(plugin, reject)}
+        if self.skipped:
+            return {"preEnqueue": {"ok": True}, "skipped": True}
+        result: dict[str, Any] = {"preEnqueue": {"ok": True}, "preFilter": self._pre_filter()}
+        if self.rejection is None:
+            result["nodes"] = self._nodes()
+        if self.weights:
+            result["weights"] = dict(self.weights)
+        if self.scheduled:
+            result["best"] = self.best
+            if self.decided_by:
+                result["decidedBy"] = self.decided_by
+        else:
+            result["reason"] = self.reason
+            result["message"] = self.message
+        if self.error:
+            result["errors"] = [self.error]
+        if self.unschedulable_plugins:
+            result["unschedulablePlugins"] = self.unschedulable_plugins
+        if self.post_filter is not None:
+            result["postFilter"] = self._post_filter(self.post_filter)
+        return result
+
+    def _pre_filter(self) -> dict[str, Any]:
+        if self.rejection is not None:
+            return _reject(*self.rejection)
+        answer: dict[str, Any] = {"ok": True}
+        if self.narrowed is not None:
+            answer["nodes"] = sorted(self.narrowed)
+        return answer
+
+    def _nodes(self) -> dict[str, Any]:
+        nodes: dict[str, Any] = {}
+        codes = self.codes.tolist()
+        for row in sorted(range(len(codes)), key=lambda row: self.names[row]):
+            code = codes[row]
+            if code > 0:
+                nodes[self.names[row]] = {"filter": _reason(self.reasons[code])}
+            elif code == 0:
+                entry: dict[str, Any] = {"filter": {"ok": True}}
+                if self.scores:
+                    entry["scores"] = {name: int(scores[row]) for name, scores in sorted(self.scores.items())}
+                    entry["total"] = int(self.total[row])
+                nodes[self.names[row]] = entry
+        return nodes
+
+    def _post_filter(self, outcome: PostFilterOutcome) -> dict[str, Any]:
+        result: dict[str, Any] = {
+            "nominatedNode": self.nominated_node,
+            "victims": list(self.victims),
+            "message": self.post_filter_message,
+        }
+        if outcome.tied:
+            result["nominatedNodes"] = sorted(self.names[item.row] for item in outcome.tied)
+        if outcome.candidates:
+            ordered = sorted(outcome.candidates, key=lambda item: self.names[item.row])
+            result["candidates"] = [self._candidate(item) for item in ordered]
+        if outcome.clears:
+            result["clearsNominations"] = sorted(item.key for item in outcome.clears)
+        return result
+
+    def _candidate(self, candidate: Candidate) -> dict[str, Any]:
+        entry: dict[str, Any] = {
+            "node": self.names[candidate.row],
+            "victims": [victim.key for victim in candidate.victims],
+        }
+        if candidate.violations:
+            entry["pdbViolations"] = candidate.violations
+        return entry
+
+    def summary(self, examples: int = 3, top: int = 5) -> str:
+        """The decision on one screen: reasons with counts and example nodes, the best nodes with their scores."""
+        lines = [f"{self.pod}: {self._headline()}"]
+        refused: dict[str, list[int]] = {}
+        for code in np.unique(self.codes[self.codes > 0]):
+            reason = self.reasons[int(code)]
+            title = f"{', '.join(reason.reasons)}" + (f" ({reason.plugin})" if reason.plugin else "")
+            refused.setdefault(title, []).extend(int(row) for row in np.flatnonzero(self.codes == code))
+        for title, rows in sorted(refused.items(), key=lambda item: (-len(item[1]), item[0])):
+            shown = sorted(self.names[row] for row in rows)
+            more = f", ... {len(rows) - examples} more" if len(rows) > examples else ""
+            lines.append(f"  {len(rows):>6} refused: {title}: {', '.join(shown[:examples])}{more}")
+        feasible = np.flatnonzero(self.codes == 0)
+        if len(feasible) and self.rejection is None:
+            lines.append(f"  {len(feasible):>6} feasible")
+        if self.scores and len(feasible):
+            ranked = sorted((int(row) for row in feasible), key=lambda row: (-int(self.total[row]), self.names[row]))
+            for row in ranked[:top]:
+                parts = ", ".join(f"{name} {int(values[row])}" for name, values in self.scores.items() if values[row])
+                lines.append(f"         {int(self.total[row]):>5}  {self.names[row]}  ({parts})")
+        return "\n".join(lines)
+
+    def _headline(self) -> str:
+        if self.gate is not None:
+            return f"not in the queue: {', '.join(self.gate[1].reasons)} ({self.gate[0]})"
+        if self.skipped:
+            return "is being deleted and not scheduled"
+        if self.scheduled:
+            how = {ONLY_FEASIBLE_NODE: "the only feasible node", NOMINATED_NODE: "the node nominated before"}
+            ties = len(self.best_rows) if self.best_rows is not None else 1
+            why = how.get(self.decided_by) or (f"one of {ties} equally good nodes" if ties > 1 else "the best node")
+            return f"runs on {self.node} ({why})"
+        if self.victims:
+            return f"makes room on {self.nominated_node} by evicting {', '.join(self.victims)}"
+        return self.message
+
+
+def _reason(reason: Reason) -> dict[str, Any]:
+    answer: dict[str, Any] = {"code": reason.status.value}
+    if reason.plugin:
+        answer["plugin"] = reason.plugin
+    answer["reasons"] = sorted(reason.reasons)
+    return answer
+
+
+def _reject(plugin: str, reject: Reject) -> dict[str, Any]:
+    answer: dict[str, Any] = {"code": reject.status.value}
+    if plugin:
+        answer["plugin"] = plugin
+    answer["reasons"] = list(reject.reasons)
+    return answer
+
+
+__all__ = ["NOMINATED_NODE", "ONLY_FEASIBLE_NODE", "Decision", "Status"]

@@ -1,0 +1,16 @@
+"""What can go wrong in the scheduler. "No node fits" is not among it: that is a decision."""
+
+from __future__ import annotations
+
+
+class SchedulerError(Exception):
+    """Base of the scheduler's errors."""
+
+
+class SettingsError(SchedulerError, ValueError):
+    """A KubeSchedulerConfiguration is wrong; the message starts with the path of the field."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+        self.problem = problem

@@ -1,0 +1,67 @@
+"""Cluster events, and the hints by which plugins say which of them may help a pod that they rejected."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bayplan.scheduler.snapshot.pods import PodInfo
+
+
+class Action(enum.Flag):
+    """What happened to an object, as far as scheduling is concerned."""
+
+    ADD = enum.auto()
+    DELETE = enum.auto()
+    UPDATE = enum.auto()
+    """Something else about it changed, or the resource knows no finer kinds of change."""
+    NODE_ALLOCATABLE = enum.auto()
+    NODE_LABEL = enum.auto()
+    NODE_TAINT = enum.auto()
+    NODE_CONDITION = enum.auto()
+    NODE_ANNOTATION = enum.auto()
+    NODE_FEATURES = enum.auto()
+    POD_LABEL = enum.auto()
+    POD_SCALE_DOWN = enum.auto()
+    POD_TOLERATIONS = enum.auto()
+    POD_GATES = enum.auto()
+    POD_CLAIMS = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """An event: the kind of object (`Node`, `Pod`, `PersistentVolumeClaim`, ...) and what happened to it."""
+
+    resource: str
+    action: Action
+
+    @property
+    def label(self) -> str:
+        """The event's name in metrics and logs, such as `NodeAdd`."""
+        names = [name.title().replace("_", "") for name in _names(self.action)]
+        return self.resource + "".join(names)
+
+
+def _names(action: Action) -> list[str]:
+    return [item.name for item in Action if item in action and item.name is not None]
+
+
+Hint = Callable[[PodInfo, Any, Any], bool]
+"""(waiting pod, old object or None, new object or None) -> whether the event may make the pod schedulable."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventHint:
+    """One kind of event that may help, and a closer look at it; without `hint` it always may."""
+
+    resource: str
+    actions: Action
+    hint: Hint | None = None
+
+    def may_help(self, event: ClusterEvent, pod: PodInfo, old: Any, new: Any) -> bool:
+        """Whether the event may help the pod."""
+        if self.resource not in (event.resource, "*") or not (self.actions & event.action):
+            return False
+        return self.hint is None or self.hint(pod, old, new)

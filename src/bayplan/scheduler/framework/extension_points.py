@@ -1,0 +1,243 @@
+"""The extension points of the scheduling framework, and the contract of each.
+
+The order of a scheduling cycle: pre-enqueue (may the pod enter the queue), queue sort, pre-filter, filter, post-filter
+(only if no node fits), pre-score, score, normalize, reserve, permit, pre-bind, bind, post-bind. A plugin is a class
+that derives from one or more of the bases below; one instance serves one profile.
+
+Filter and Score work on columns: `rows` is an index array, or a slice for all rows, and the answer has one entry per
+row. The same function serves the first full pass and the few rows that changed since. Pods of one shape share the
+answers, so an answer may depend on the pod's shape and the snapshot only.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from bayplan.scheduler.framework.events import EventHint
+from bayplan.scheduler.framework.state import CycleState, Handle
+from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip
+from bayplan.scheduler.snapshot.labels import Ints, Rows
+from bayplan.scheduler.snapshot.pods import PodInfo
+from bayplan.scheduler.snapshot.shape import PodShape
+
+if TYPE_CHECKING:
+    from bayplan.scheduler.framework.post_filter import PostFilterContext, PostFilterOutcome
+
+MAX_NODE_SCORE = 100
+"""The best normalised score."""
+
+
+class Scope(enum.IntEnum):
+    """What an answer about a node can depend on; it says when the answer has to be worked out again."""
+
+    NODE = 0
+    """Nodes and catalog objects only: pods on nodes do not matter."""
+    ROW = 1
+    """Also the pods on that very node."""
+    CLUSTER = 2
+    """Also pods on other nodes."""
+
+
+class Plugin:
+    """Base of all plugins. `args` are the plugin's typed arguments from the profile, None if it takes none."""
+
+    name: ClassVar[str]
+
+    def __init__(self, args: object, handle: Handle) -> None:
+        self.handle = handle
+        self.snapshot = handle.snapshot
+        self.reasons = handle.reasons
+
+    def events(self) -> tuple[EventHint, ...]:
+        """Which cluster events may help a pod that this plugin rejected. None given: any event may."""
+        return ()
+
+
+class PreEnqueuePlugin(Plugin, ABC):
+    """Decides whether a pod may enter the active queue."""
+
+    @abstractmethod
+    def pre_enqueue(self, pod: PodInfo) -> Reject | None:
+        """None to let the pod in. Must be cheap: it is asked at every change of the pod."""
+
+
+class QueueSortPlugin(Plugin, ABC):
+    """Orders the active queue. Exactly one per profile, the same for all."""
+
+    @abstractmethod
+    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[float, ...]:
+        """Pods with smaller keys are scheduled first. `queued_at`: seconds, when the pod entered the queue."""
+
+
+class PreFilterPlugin(Plugin, ABC):
+    """Looks at the pod once, before nodes are filtered."""
+
+    @abstractmethod
+    def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
+        """Keep in `state.data[self.name]` what Filter needs. `Skip` leaves this plugin's Filter out for the pod."""
+
+
+class FilterPlugin(Plugin, ABC):
+    """Says which nodes cannot run the pod."""
+
+    filter_scope: ClassVar[Scope] = Scope.ROW
+    sparse: ClassVar[bool] = False
+    """Asking about a node is costly: ask only about nodes that no earlier plugin refused."""
+
+    @abstractmethod
+    def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
+        """A verdict per row: 0 or a code from `self.reasons`. Raises PluginError."""
+
+    def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
+        """The verdict on one row, equal to `filter` on it; override where plain Python beats an array of one."""
+        return int(self.filter(state, pod, np.array([row], dtype=np.intp))[0])
+
+    def scope_of(self, state: CycleState, pod: PodShape) -> Scope:
+        """The scope for this pod, where it is narrower than the class's."""
+        return self.filter_scope
+
+    def refresh_filter(self, state: CycleState, pod: PodShape) -> None:
+        """Pods came or went since PreFilter: bring `state.data` up to date. PreFilter's Skip stays as it was."""
+
+
+class PreScorePlugin(Plugin, ABC):
+    """Looks at the pod and the feasible nodes once, before they are scored."""
+
+    @abstractmethod
+    def pre_score(self, state: CycleState, pod: PodShape, feasible: Rows) -> Skip | None:
+        """Keep in `state.score_data[self.name]` what Score needs. `Skip` leaves this plugin's Score out for the pod."""
+
+
+class ScorePlugin(Plugin, ABC):
+    """Ranks nodes that can run the pod."""
+
+    score_scope: ClassVar[Scope] = Scope.ROW
+    normalizes: ClassVar[bool] = False
+    """Whether `normalize` changes anything, that is, whether a score depends on those of other nodes."""
+    equal_stays_equal: ClassVar[bool] = False
+    """Equal raw scores on all nodes normalise to one value, however many nodes there are."""
+
+    @abstractmethod
+    def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
+        """A raw score per row, int64. Without `normalize` it must be within 0..100. Raises PluginError."""
+
+    def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
+        """The raw score of one row; equal to `score` on it."""
+        return int(self.score(state, pod, np.array([row], dtype=np.intp))[0])
+
+    def normalize(self, state: CycleState, pod: PodShape, feasible: Rows, scores: Ints) -> Ints:
+        """Scores of all feasible rows brought to 0..100. `scores[i]` belongs to `feasible[i]`."""
+        return scores
+
+
+class PostFilterPlugin(Plugin, ABC):
+    """Tries to make room when no node fits."""
+
+    @abstractmethod
+    def post_filter(self, context: PostFilterContext) -> PostFilterOutcome:
+        """What can be done, or the words that say why nothing can. Changes nothing itself."""
+
+
+class ReservePlugin(Plugin, ABC):
+    """Keeps state of its own about pods that are on their way to a node."""
+
+    @abstractmethod
+    def reserve(self, state: CycleState, pod: PodInfo, row: int) -> Reject | None:
+        """The pod is assumed on a node. A rejection calls `unreserve` of all plugins."""
+
+    @abstractmethod
+    def unreserve(self, state: CycleState, pod: PodInfo, row: int) -> None:
+        """The pod will not go there after all. Must not fail, and be harmless without a `reserve` before."""
+
+
+class PermitPlugin(Plugin, ABC):
+    """May hold a pod back before it is bound."""
+
+    @abstractmethod
+    def permit(self, state: CycleState, pod: PodInfo, row: int) -> Reject | float | None:
+        """None: go on. A number: wait at most so many seconds for an approval. A rejection: do not bind."""
+
+
+class Actions(ABC):
+    """What plugins may do to the outside world before and while binding; given by the service around the scheduler."""
+
+    @abstractmethod
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        """Create the pod's Binding. Raises what the API answered."""
+
+    @abstractmethod
+    async def patch(self, kind: str, key: str, patch: Mapping[str, object]) -> None:
+        """Merge-patch an object. Raises what the API answered."""
+
+    @abstractmethod
+    async def wait_until(self, condition: str, key: str, timeout: float) -> bool:
+        """Wait for a named condition of an object; False after `timeout` seconds."""
+
+
+class PreBindPlugin(Plugin, ABC):
+    """Does what must be done before the pod is bound, such as binding its volumes."""
+
+    @abstractmethod
+    async def pre_bind(self, state: CycleState, pod: PodInfo, row: int, actions: Actions) -> Reject | None:
+        """None when all is done. A rejection or an error puts the pod back into the queue."""
+
+
+class BindPlugin(Plugin, ABC):
+    """Binds the pod to its node."""
+
+    @abstractmethod
+    async def bind(self, state: CycleState, pod: PodInfo, row: int, actions: Actions) -> bool:
+        """True if this plugin bound the pod; False leaves it to the next one."""
+
+
+class PostBindPlugin(Plugin, ABC):
+    """Is told that a pod was bound."""
+
+    @abstractmethod
+    def post_bind(self, state: CycleState, pod: PodInfo, row: int) -> None:
+        """For information and for clearing up."""
+
+
+class ScalarFilterPlugin(FilterPlugin):
+    """For authors who would rather look at one node at a time: implement `filter_node`."""
+
+    @abstractmethod
+    def filter_node(self, state: CycleState, pod: PodShape, row: int) -> int:
+        """0 or a code from `self.reasons` for one node. Raises PluginError."""
+
+    def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
+        answers = [self.filter_node(state, pod, row) for row in self.snapshot.rows_of(rows)]
+        return np.array(answers, dtype=np.int32)
+
+    def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
+        return self.filter_node(state, pod, row)
+
+
+class ScalarScorePlugin(ScorePlugin):
+    """For authors who would rather score one node at a time: implement `score_node`."""
+
+    @abstractmethod
+    def score_node(self, state: CycleState, pod: PodShape, row: int) -> int:
+        """The raw score of one node. Raises PluginError."""
+
+    def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
+        answers = [self.score_node(state, pod, row) for row in self.snapshot.rows_of(rows)]
+        return np.array(answers, dtype=np.int64)
+
+    def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
+        return self.score_node(state, pod, row)
+
+
+def default_normalize(scores: Ints, *, reverse: bool) -> Ints:
+    """Scale so that the largest raw score becomes 100; `reverse` turns it round. All zero stays zero (or 100)."""
+    highest = int(scores.max(initial=0))
+    if highest == 0:
+        return np.full_like(scores, MAX_NODE_SCORE if reverse else 0)
+    scaled = scores * MAX_NODE_SCORE // highest
+    result: Ints = MAX_NODE_SCORE - scaled if reverse else scaled
+    return result

@@ -1,0 +1,94 @@
+"""Verdicts of plugins: status codes, reasons, and their encoding as small integers.
+
+A filter answers with an integer per row: 0 is yes, anything else stands for (status code, plugin, reasons) in a
+`ReasonTable`. So 5,000 refusals are one int32 array, and text is made only for whoever reads it.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Codes = NDArray[np.int32]
+"""One verdict per row: 0 = yes, else a number of the profile's `ReasonTable`."""
+
+OK: Final = 0
+
+
+class Status(enum.Enum):
+    """Kubernetes' status codes for a refusal."""
+
+    UNSCHEDULABLE = "Unschedulable"
+    """Removing other pods may help."""
+    UNRESOLVABLE = "UnschedulableAndUnresolvable"
+    """Removing other pods cannot help."""
+    ERROR = "Error"
+    """The plugin failed."""
+
+
+class PluginError(Exception):
+    """A plugin failed: the pod is neither schedulable nor unschedulable, and is tried again."""
+
+    def __init__(self, plugin: str, message: str) -> None:
+        super().__init__(message)
+        self.plugin = plugin
+
+
+class Reason(NamedTuple):
+    """A refusal. `plugin` is empty where the framework itself refuses."""
+
+    status: Status
+    plugin: str
+    reasons: tuple[str, ...]
+
+
+class ReasonTable:
+    """Refusals by number, from 1 on."""
+
+    __slots__ = ("_numbers", "_reasons")
+
+    def __init__(self) -> None:
+        self._reasons: list[Reason] = [Reason(Status.UNSCHEDULABLE, "", ())]
+        self._numbers: dict[Reason, int] = {}
+
+    def code(self, status: Status, plugin: str, *reasons: str) -> int:
+        """The number of a refusal, made if it is new."""
+        reason = Reason(status, plugin, reasons)
+        number = self._numbers.get(reason)
+        if number is None:
+            number = self._numbers[reason] = len(self._reasons)
+            self._reasons.append(reason)
+        return number
+
+    def __getitem__(self, code: int) -> Reason:
+        return self._reasons[code]
+
+    def __len__(self) -> int:
+        return len(self._reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """PreFilter and PreScore: this plugin has nothing to say about the pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """PreFilter: only these nodes come into question."""
+
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """PreEnqueue, PreFilter, Reserve and Permit: the pod cannot be scheduled now, wherever."""
+
+    status: Status
+    reasons: tuple[str, ...]
+
+
+SKIP: Final = Skip()

@@ -1,0 +1,253 @@
+"""The library's front door: one decision, a queue of them, or a planner that takes nodes once and places a stream of pods.
+
+Objects may be given as API objects (structs), as plain dicts in the form of the API, as dict of lists by kind
+(`{"nodes": [...], "pods": [...]}`), or as one flat list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from bayplan.api import codec
+from bayplan.api.types.core_v1 import Node, Pod
+from bayplan.scheduler.cycle import Choice, Cycle, FirstByName
+from bayplan.scheduler.decision import Decision
+from bayplan.scheduler.errors import SchedulerError
+from bayplan.scheduler.nominator import Nominator
+from bayplan.scheduler.profile import Profile
+from bayplan.scheduler.settings import SchedulerSettings, load
+from bayplan.scheduler.snapshot.catalog import KINDS
+from bayplan.scheduler.snapshot.pods import PodInfo, is_ended
+from bayplan.scheduler.snapshot.snapshot import Snapshot
+
+Objects = Mapping[str, Iterable[Any]] | Iterable[Any]
+Config = SchedulerSettings | Mapping[str, Any] | str | None
+
+_MODULES: Final = {
+    "ReplicaSet": "apps_v1",
+    "StatefulSet": "apps_v1",
+    "StorageClass": "storage_v1",
+    "CSINode": "storage_v1",
+    "CSIDriver": "storage_v1",
+    "CSIStorageCapacity": "storage_v1",
+    "VolumeAttachment": "storage_v1",
+    "PodDisruptionBudget": "policy_v1",
+    "ResourceClaim": "resource_v1",
+    "ResourceSlice": "resource_v1",
+    "DeviceClass": "resource_v1",
+}
+"""Kind -> module of its type; all others are in core_v1."""
+
+_PLURALS: Final = {
+    "nodes": "Node",
+    "pods": "Pod",
+    **{f"{kind.lower()}{'es' if kind.endswith('s') else 's'}": kind for kind in KINDS if not kind.endswith("Capacity")},
+    "csistoragecapacities": "CSIStorageCapacity",
+}
+MAX_ATTEMPTS: Final = 3
+"""How often `place` tries a pod that preempted others."""
+
+
+def typed(kind: str, obj: Any) -> Any:
+    """An API object from a plain dict; an API object is given back as it is. Raises codec.DecodeError."""
+    if isinstance(obj, msgspec.Struct):
+        return obj
+    if kind == "Pod":
+        return codec.from_tree(Pod, obj)
+    if kind == "Node":
+        return codec.from_tree(Node, obj)
+    module = __import__(f"bayplan.api.types.{_MODULES.get(kind, 'core_v1')}", fromlist=[kind])
+    return codec.from_tree(getattr(module, kind), obj)
+
+
+def _kind_of(obj: Any) -> str:
+    if isinstance(obj, msgspec.Struct):
+        return getattr(obj, "kind", "") or type(obj).__name__
+    return str(obj.get("kind", ""))
+
+
+def _by_kind(objects: Objects) -> Iterable[tuple[str, Any]]:
+    if not isinstance(objects, Mapping):
+        for obj in objects:
+            yield _kind_of(obj), obj
+        return
+    for plural, items in objects.items():
+        kind = _PLURALS.get(plural.lower())
+        for obj in items or ():
+            yield kind or _kind_of(obj), obj
+
+
+class Planner:
+    """A cluster in memory: put objects in, ask for decisions, place pods.
+
+    Nothing is written anywhere. `choice` decides among equally good nodes; by default the first by name.
+    """
+
+    def __init__(self, objects: Objects = (), config: Config = None, choice: Choice | None = None) -> None:
+        self.settings = load(config)
+        self.snapshot = Snapshot()
+        self.nominator = Nominator()
+        self._choice = choice or FirstByName()
+        self._cycles = {
+            profile.scheduler_name: Cycle(Profile(profile, self.snapshot), self.nominator, self._choice)
+            for profile in self.settings.profiles
+        }
+        self._waiting: list[Pod] = []
+        for kind, obj in _by_kind(objects):
+            self.add(kind, obj)
+        self._nominate_waiting()
+
+    def add(self, kind: str, obj: Any) -> None:
+        """Put an object in, or take over its new state. Kinds that do not bear on scheduling are ignored."""
+        if kind == "Node":
+            self.snapshot.put_node(typed(kind, obj))
+        elif kind == "Pod":
+            pod = typed(kind, obj)
+            if pod.spec.node_name:
+                self.snapshot.put_pod(pod)
+            elif pod.status.nominated_node_name and not is_ended(pod):
+                self._waiting.append(pod)
+        elif kind in KINDS:
+            self.snapshot.put_object(kind, typed(kind, obj))
+
+    def pod(self, pod: Any) -> PodInfo:
+        """A pending pod in the form that `decide` takes; pods of one shape share what was compiled for them."""
+        return self.snapshot.pod_info(typed("Pod", pod), pending=True)
+
+    def cycle_for(self, pod: PodInfo) -> Cycle:
+        """The cycle of the profile that schedules a pod. Raises SchedulerError if there is none."""
+        name = pod.pod.spec.scheduler_name or "default-scheduler"
+        cycle = self._cycles.get(name)
+        if cycle is None:
+            raise SchedulerError(f"pod {pod.key}: no profile has schedulerName {name!r}; add one to the configuration")
+        return cycle
+
+    def decide(self, pod: Any, *, full: bool = True, explain: bool = False) -> Decision:
+        """What would happen to a pod; nothing is changed."""
+        info = pod if isinstance(pod, PodInfo) else self.pod(pod)
+        return self.cycle_for(info).decide(info, full=full, explain=explain)
+
+    def schedule(self, pod: Any, *, full: bool = False) -> Decision:
+        """Decide, and count the pod on its node if one was found."""
+        info = pod if isinstance(pod, PodInfo) else self.pod(pod)
+        decision = self.cycle_for(info).decide(info, full=full)
+        if decision.row >= 0:
+            self.nominator.remove(info.key)
+            self.snapshot.place(info, decision.names[decision.row])
+        return decision
+
+    def remove(self, key: str) -> None:
+        """Take a pod away (`namespace/name`), wherever it is."""
+        self.snapshot.remove_pod(key)
+        self.nominator.remove(key)
+
+    def _nominate_waiting(self) -> None:
+        for pod in self._waiting:
+            info = self.pod(pod)
+            cycle = self._cycles.get(pod.spec.scheduler_name or "default-scheduler")
+            if cycle is not None and cycle.profile.gate(info) is None:
+                self.nominator.add(info, pod.status.nominated_node_name)
+        self._waiting.clear()
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt of a run: the decision, or that the pod is gated."""
+
+    pod: str
+    number: int
+    decision: Decision
+
+    def to_dict(self) -> dict[str, Any]:
+        """In the form of the golden sequences."""
+        decision = self.decision
+        entry: dict[str, Any] = {"pod": self.pod, "attempt": self.number}
+        if decision.gate is not None:
+            entry["gated"] = list(decision.gate[1].reasons)
+        elif decision.scheduled:
+            entry |= {"node": decision.node, "best": decision.best}
+            if decision.scores:
+                entry["total"] = int(decision.total[decision.row])
+            if decision.decided_by:
+                entry["decidedBy"] = decision.decided_by
+        else:
+            entry["message"] = decision.message
+            if decision.nominated_node:
+                entry |= {"nominatedNode": decision.nominated_node, "victims": list(decision.victims)}
+        return entry
+
+
+@dataclass(slots=True)
+class Run:
+    """What `place` did, attempt by attempt."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """`{"attempts": [...]}` in the form of the golden sequences."""
+        return {"attempts": [attempt.to_dict() for attempt in self.attempts]}
+
+
+def evaluate(objects: Objects, pod: Any, config: Config = None) -> Decision:
+    """What kube-scheduler would do with a pod in a cluster, node by node. Raises SettingsError, DecodeError."""
+    planner = Planner(objects, config)
+    return planner.decide(pod, explain=True)
+
+
+def place(
+    objects: Objects,
+    queue: Iterable[Any],
+    config: Config = None,
+    *,
+    requeue: str = "immediate",
+    start_time: str = "2000-01-01T00:00:00Z",
+) -> Run:
+    """Schedule a queue of pods, one after the other, by priority and then position.
+
+    Of equally good nodes the first by name is taken; a placed pod runs at once. `requeue`: whether a pod that preempted others
+    is tried again next (`immediate`) or after all others (`deferred`). `start_time`: RFC 3339; a pod placed in the n-th attempt
+    started n seconds after it. Raises SettingsError, DecodeError, ValueError.
+    """
+    if requeue not in ("immediate", "deferred"):
+        raise ValueError(f"requeue: {requeue!r} is neither 'immediate' nor 'deferred'")
+    planner = Planner(objects, config)
+    waiting = [(typed("Pod", pod), 1) for pod in queue]
+    for pod, _ in waiting:
+        if pod.status.nominated_node_name:
+            planner.add("Pod", pod)
+    planner._nominate_waiting()
+    waiting.sort(key=lambda item: -(item[0].spec.priority or 0))
+    run = Run()
+    started = datetime.fromisoformat(start_time.replace("Z", "+00:00"))
+    while waiting:
+        pod, number = waiting.pop(0)
+        decision = _attempt(planner, pod, run, number, started)
+        if decision.nominated_node and number < MAX_ATTEMPTS:
+            status = msgspec.structs.replace(pod.status, nominated_node_name=decision.nominated_node)
+            again = (msgspec.structs.replace(pod, status=status), number + 1)
+            waiting.insert(0 if requeue == "immediate" else len(waiting), again)
+    return run
+
+
+def _attempt(planner: Planner, pod: Pod, run: Run, number: int, started: datetime) -> Decision:
+    info = planner.pod(pod)
+    decision = planner.cycle_for(info).decide(info, explain=True)
+    run.attempts.append(Attempt(info.key, number, decision))
+    outcome = decision.post_filter
+    if decision.row >= 0:
+        moment = (started + timedelta(seconds=len(run.attempts))).strftime("%Y-%m-%dT%H:%M:%SZ")
+        info.start_time = moment
+        planner.nominator.remove(info.key)
+        planner.snapshot.place(info, decision.names[decision.row])
+    elif outcome is not None and outcome.nominated is not None:
+        for victim in outcome.nominated.victims:
+            planner.remove(victim.key)
+        for other in outcome.clears:
+            planner.nominator.remove(other.key)
+        planner.nominator.add(info, decision.nominated_node)
+    return decision

@@ -1,0 +1,58 @@
+"""ImageLocality: prefers nodes that already have the pod's images.
+
+An image counts with its size, scaled down the fewer nodes have it, so that one warm node does not attract every pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from bayplan.scheduler.framework.extension_points import MAX_NODE_SCORE, Scope, ScorePlugin
+from bayplan.scheduler.framework.state import CycleState, PodShape
+from bayplan.scheduler.snapshot.labels import Ints, Rows
+
+MEBIBYTE: Final = 1024 * 1024
+MIN_THRESHOLD: Final = 23 * MEBIBYTE
+MAX_THRESHOLD_PER_CONTAINER: Final = 1000 * MEBIBYTE
+
+
+def normalized_image_name(name: str) -> str:
+    """The name with a tag: `:latest` if it has none."""
+    return f"{name}:latest" if name.rfind(":") <= name.rfind("/") else name
+
+
+def _images(pod: PodShape) -> Iterator[str]:
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        yield normalized_image_name(container.image)
+    for volume in pod.spec.volumes:
+        if volume.image is not None:
+            yield normalized_image_name(volume.image.reference)
+
+
+class ImageLocality(ScorePlugin):
+    """0 below 23 MiB of local images, 100 above 1000 MiB per container."""
+
+    name = "ImageLocality"
+    score_scope = Scope.NODE
+
+    def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
+        snapshot = self.snapshot
+        total = snapshot.node_count
+        worth = [
+            (name, int(float(snapshot.image_size(name)) * (float(snapshot.image_spread(name)) / float(total))))
+            for name in _images(pod)
+            if snapshot.image_spread(name)
+        ]
+        containers = len(pod.spec.init_containers) + len(pod.spec.containers)
+
+        def score(images: frozenset[str] | None) -> int:
+            return _score(sum(value for name, value in worth if images and name in images), containers)
+
+        return snapshot.images.gather(score, rows)
+
+
+def _score(local: int, containers: int) -> int:
+    ceiling = MAX_THRESHOLD_PER_CONTAINER * containers
+    clamped = min(max(local, MIN_THRESHOLD), ceiling)
+    return MAX_NODE_SCORE * (clamped - MIN_THRESHOLD) // (ceiling - MIN_THRESHOLD)

@@ -1,0 +1,114 @@
+"""NodeAffinity: `spec.nodeSelector` and `spec.affinity.nodeAffinity`, and affinity that the profile adds to every pod."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bayplan.scheduler.framework.arguments import NodeAffinityArgs
+from bayplan.scheduler.framework.events import Action, EventHint
+from bayplan.scheduler.framework.extension_points import (
+    FilterPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Scope,
+    ScorePlugin,
+    default_normalize,
+)
+from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
+from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, PluginError, Reject, Skip, Status
+from bayplan.scheduler.snapshot.labels import Ints, Rows
+from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher, WeightedTerm, preferred_terms
+
+
+@dataclass(slots=True)
+class _Filter:
+    matcher: NodeAffinityMatcher
+
+
+class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Refuses nodes that do not match what is required; prefers those that match what is preferred."""
+
+    name = "NodeAffinity"
+    filter_scope = Scope.NODE
+    score_scope = Scope.NODE
+    normalizes = True
+    equal_stays_equal = True
+
+    def __init__(self, args: object, handle: Handle) -> None:
+        super().__init__(args, handle)
+        added = args.added_affinity if isinstance(args, NodeAffinityArgs) else None
+        required = added.required_during_scheduling_ignored_during_execution if added is not None else None
+        preferred = added.preferred_during_scheduling_ignored_during_execution if added is not None else ()
+        self.added = NodeAffinityMatcher({}, required) if required is not None else None
+        self.added_preferred = preferred_terms((item.weight, item.preference) for item in preferred)
+
+    def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
+        matcher = NodeAffinityMatcher.of_pod(pod.spec)
+        if matcher.matches_all and self.added is None:
+            return SKIP
+        state.data[self.name] = _Filter(matcher)
+        names: frozenset[str] = frozenset()
+        for term in matcher.terms or ():
+            if term.node_names is None:
+                return None
+            names |= term.node_names
+        if not matcher.terms:
+            return None
+        return Narrow(names) if names else Reject(Status.UNRESOLVABLE, ("pod affinity terms conflict",))
+
+    def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
+        matcher: NodeAffinityMatcher = state.data[self.name].matcher
+        code = self.reasons.code(Status.UNRESOLVABLE, self.name, "node(s) didn't match Pod's node affinity/selector")
+        codes = np.where(matcher.match(self.snapshot, rows), 0, code)
+        if self.added is not None:
+            enforced = self.reasons.code(
+                Status.UNRESOLVABLE, self.name, "node(s) didn't match scheduler-enforced node affinity"
+            )
+            codes = np.where(self.added.match(self.snapshot, rows), codes, enforced)
+        return codes.astype(np.int32)
+
+    def pre_score(self, state: CycleState, pod: PodShape, feasible: Rows) -> Skip | None:
+        terms = self._preferred(pod)
+        if not terms and not self._has_preferred(pod) and not self.added_preferred:
+            return SKIP
+        for item in terms:
+            if item.term.error:
+                raise PluginError(self.name, item.term.error)
+        state.score_data[self.name] = [*terms, *self.added_preferred]
+        return None
+
+    def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
+        scores = np.zeros(self.snapshot.select(rows), dtype=np.int64)
+        terms: list[WeightedTerm] = state.score_data[self.name]
+        for item in terms:
+            scores += item.term.match(self.snapshot, rows) * item.weight
+        return scores
+
+    def normalize(self, state: CycleState, pod: PodShape, feasible: Rows, scores: Ints) -> Ints:
+        return default_normalize(scores, reverse=False)
+
+    def _has_preferred(self, pod: PodShape) -> bool:
+        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+        return affinity is not None and bool(affinity.preferred_during_scheduling_ignored_during_execution)
+
+    def _preferred(self, pod: PodShape) -> list[WeightedTerm]:
+        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+        if affinity is None:
+            return []
+        preferred = affinity.preferred_during_scheduling_ignored_during_execution
+        return preferred_terms((item.weight, item.preference) for item in preferred)
+
+    def events(self) -> tuple[EventHint, ...]:
+        return (EventHint("Node", Action.ADD | Action.NODE_LABEL, self._node_matches),)
+
+    def _node_matches(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        matcher = NodeAffinityMatcher.of_pod(pod.pod.spec)
+
+        def matches(node: Any) -> bool:
+            labels, name = node.metadata.labels, node.metadata.name
+            return matcher.match_labels(labels, name) and (self.added is None or self.added.match_labels(labels, name))
+
+        return matches(new) and (old is None or not matches(old))

@@ -1,0 +1,42 @@
+"""NodeDeclaredFeatures: what a pod needs of kubelet must be in the node's `status.declaredFeatures` (KEP-5328)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bayplan.scheduler.framework.events import Action, EventHint
+from bayplan.scheduler.framework.extension_points import FilterPlugin, PreFilterPlugin, Scope
+from bayplan.scheduler.framework.state import CycleState, PodShape
+from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
+from bayplan.scheduler.snapshot.labels import Rows
+
+
+def required_features(pod: PodShape) -> frozenset[str]:
+    """The features that a pod's spec implies."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    if any(rule.action == "RestartAllContainers" for item in containers for rule in item.restart_policy_rules):
+        return frozenset(("RestartAllContainersOnContainerExits",))
+    return frozenset()
+
+
+class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
+    """Refuses nodes that do not declare a feature the pod needs."""
+
+    name = "NodeDeclaredFeatures"
+    filter_scope = Scope.NODE
+
+    def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
+        required = required_features(pod)
+        if not required:
+            return SKIP
+        state.data[self.name] = required
+        return None
+
+    def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
+        required: frozenset[str] = state.data[self.name]
+        code = self.reasons.code(Status.UNRESOLVABLE, self.name, "node(s) didn't match Pod's required features")
+        declared = self.snapshot.features.where(lambda features: required <= (features or frozenset()), rows)
+        return np.where(declared, 0, code).astype(np.int32)
+
+    def events(self) -> tuple[EventHint, ...]:
+        return (EventHint("Node", Action.ADD | Action.NODE_FEATURES), EventHint("Pod", Action.UPDATE))

@@ -1,0 +1,115 @@
+"""NodeResourcesBalancedAllocation: prefers nodes whose resources the pod brings into balance.
+
+A node's balance is 100 * (1 - standard deviation of its utilizations). The score compares the balance with and without the
+pod: 50 + (50 + after - before) / 2.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayplan.scheduler.framework.arguments import NodeResourcesBalancedAllocationArgs
+from bayplan.scheduler.framework.extension_points import MAX_NODE_SCORE, PreScorePlugin, Scope, ScorePlugin
+from bayplan.scheduler.framework.state import CycleState, Handle, PodShape
+from bayplan.scheduler.framework.verdicts import SKIP, Skip
+from bayplan.scheduler.snapshot.labels import Ints, Rows
+from bayplan.scheduler.snapshot.resources import is_scalar_resource, pod_requests
+
+Fractions = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Balanced:
+    column: int
+    request: int
+
+
+class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
+    """Scores the gain in balance; has nothing to say about pods that request none of its resources."""
+
+    name = "NodeResourcesBalancedAllocation"
+    score_scope = Scope.ROW
+
+    def __init__(self, args: object, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.args = (
+            args if isinstance(args, NodeResourcesBalancedAllocationArgs) else NodeResourcesBalancedAllocationArgs()
+        )
+
+    def pre_score(self, state: CycleState, pod: PodShape, feasible: Rows) -> Skip | None:
+        requests = pod_requests(pod.spec)
+        balanced = []
+        for item in self.args.resources:
+            quantity = requests.get(item.name)
+            request = 0
+            if quantity is not None:
+                request = quantity.milli_value() if item.name == "cpu" else quantity.value()
+            column = self.snapshot.resources.find(item.name)
+            if column is not None and (request or not is_scalar_resource(item.name)):
+                balanced.append(_Balanced(column, request))
+        if not any(item.request for item in balanced):
+            return SKIP
+        state.score_data[self.name] = tuple(balanced)
+        return None
+
+    def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
+        snapshot = self.snapshot
+        before, after, present = [], [], []
+        for item in state.score_data[self.name]:
+            capacity = snapshot.allocatable[item.column, rows]
+            requested = snapshot.requested[item.column, rows]
+            divisor = np.where(capacity == 0, 1, capacity).astype(np.float64)
+            present.append(capacity != 0)
+            before.append(np.minimum(requested.astype(np.float64) / divisor, 1.0))
+            after.append(np.minimum((requested + item.request).astype(np.float64) / divisor, 1.0))
+        gain = MAX_NODE_SCORE // 2 + _balance(after, present) - _balance(before, present)
+        scores: Ints = MAX_NODE_SCORE // 2 + np.sign(gain) * (np.abs(gain) // 2)
+        return scores
+
+    def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
+        snapshot = self.snapshot
+        before, after = [], []
+        for item in state.score_data[self.name]:
+            capacity = snapshot.allocatable.item(item.column, row)
+            if capacity:
+                requested = snapshot.requested.item(item.column, row)
+                before.append(min(requested / capacity, 1.0))
+                after.append(min((requested + item.request) / capacity, 1.0))
+        gain = MAX_NODE_SCORE // 2 + _balance_of(after) - _balance_of(before)
+        return MAX_NODE_SCORE // 2 + (gain // 2 if gain >= 0 else -(-gain // 2))
+
+
+def _balance_of(fractions: list[float]) -> int:
+    count = len(fractions)
+    if count < 2:
+        return MAX_NODE_SCORE
+    if count == 2:
+        deviation = abs((fractions[0] - fractions[1]) / 2)
+    else:
+        total = squares = 0.0
+        for fraction in fractions:  # not sum(), which corrects rounding errors that Kubernetes makes
+            total += fraction
+        mean = total / count
+        for fraction in fractions:
+            squares += (fraction - mean) * (fraction - mean)
+        deviation = math.sqrt(squares / count)
+    return int((1 - deviation) * MAX_NODE_SCORE)
+
+
+def _balance(fractions: list[Fractions], present: list[NDArray[np.bool_]]) -> Ints:
+    """Balance per row; resources that a node does not have are left out, so few distinct sets of resources exist."""
+    if len(fractions) == 2:
+        deviation = np.abs((fractions[0] - fractions[1]) / 2)
+        deviation = np.where(present[0] & present[1], deviation, 0.0)
+        return ((1 - deviation) * MAX_NODE_SCORE).astype(np.int64)
+    columns = np.stack(fractions, axis=1)
+    there = np.stack(present, axis=1)
+    rows = [
+        _balance_of([float(v) for v, is_there in zip(values, flags, strict=True) if is_there])
+        for values, flags in zip(columns, there, strict=True)
+    ]
+    return np.array(rows, dtype=np.int64)

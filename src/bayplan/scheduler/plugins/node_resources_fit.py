@@ -1,0 +1,233 @@
+"""NodeResourcesFit: a node must have room for what the pod requests; how full it then is makes the score.
+
+Strategies: LeastAllocated (default) spreads, MostAllocated packs, RequestedToCapacityRatio follows a given curve.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from bayplan.scheduler.framework.arguments import NodeResourcesFitArgs, ShapePoint
+from bayplan.scheduler.framework.events import Action, EventHint
+from bayplan.scheduler.framework.extension_points import (
+    MAX_NODE_SCORE,
+    FilterPlugin,
+    PreFilterPlugin,
+    PreScorePlugin,
+    Scope,
+    ScorePlugin,
+)
+from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
+from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
+from bayplan.scheduler.snapshot.labels import Ints, Rows
+from bayplan.scheduler.snapshot.nodes import node_facts
+from bayplan.scheduler.snapshot.resources import (
+    CPU,
+    DEFAULT_REQUESTS,
+    MEMORY,
+    Vector,
+    is_extended_resource,
+    is_scalar_resource,
+    pod_requests,
+)
+
+TOO_MANY_PODS: Final = 1
+"""Lowest bit of a verdict's bit set; then two bits per requested resource: insufficient, and more than the node has."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    """A resource that counts for the score: `request` is what the pod adds to it."""
+
+    column: int
+    request: int
+    weight: int
+    nonzero: bool
+    """cpu and memory count with defaults for containers that say nothing."""
+
+
+class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+    """Refuses nodes without room; scores by how much of a node is requested."""
+
+    name = "NodeResourcesFit"
+    filter_scope = Scope.ROW
+    score_scope = Scope.ROW
+
+    def __init__(self, args: object, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.args = args if isinstance(args, NodeResourcesFitArgs) else NodeResourcesFitArgs()
+        self.curve = utilization_curve(self.args.shape) if self.args.shape else np.zeros(101, dtype=np.int64)
+        self._codes: dict[tuple[Vector, int], int] = {}
+
+    # Filter
+
+    def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
+        names = self.snapshot.resources.names
+        state.data[self.name] = tuple(pair for pair in pod.requests if not self._is_ignored(names[pair[0]]))
+        return None
+
+    def _is_ignored(self, name: str) -> bool:
+        if not is_extended_resource(name):
+            return False
+        group = name.split("/", 1)[0]
+        return name in self.args.ignored_resources or group in self.args.ignored_resource_groups
+
+    def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
+        snapshot = self.snapshot
+        vector: Vector = state.data[self.name]
+        bits = (snapshot.pod_count[rows] >= snapshot.pod_limit[rows]).astype(np.int64)
+        for position, (column, amount) in enumerate(vector):
+            allocatable = snapshot.allocatable[column, rows]
+            short = amount > allocatable - snapshot.requested[column, rows]
+            if short.any():
+                bits |= short.astype(np.int64) << (2 * position + 1)
+                bits |= (short & (amount > allocatable)).astype(np.int64) << (2 * position + 2)
+        codes = np.zeros(len(bits), dtype=np.int32)
+        for distinct in np.unique(bits):
+            if distinct:
+                codes[bits == distinct] = self._code(vector, int(distinct))
+        return codes
+
+    def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
+        snapshot = self.snapshot
+        vector: Vector = state.data[self.name]
+        bits = TOO_MANY_PODS if snapshot.pod_count.item(row) >= snapshot.pod_limit.item(row) else 0
+        allocatable, requested = snapshot.allocatable, snapshot.requested
+        for position, (column, amount) in enumerate(vector):
+            capacity = allocatable.item(column, row)
+            if amount > capacity - requested.item(column, row):
+                bits |= (3 if amount > capacity else 1) << (2 * position + 1)
+        return self._code(vector, bits) if bits else 0
+
+    def _code(self, vector: Vector, bits: int) -> int:
+        code = self._codes.get((vector, bits))
+        if code is None:
+            reasons = ["Too many pods"] if bits & TOO_MANY_PODS else []
+            status = Status.UNSCHEDULABLE
+            for position, (column, _) in enumerate(vector):
+                if bits >> (2 * position + 1) & 1:
+                    reasons.append(f"Insufficient {self.snapshot.resources.names[column]}")
+                if bits >> (2 * position + 2) & 1:
+                    status = Status.UNRESOLVABLE
+            code = self._codes[vector, bits] = self.reasons.code(status, self.name, *reasons)
+        return code
+
+    # Score
+
+    def pre_score(self, state: CycleState, pod: PodShape, feasible: Rows) -> Skip | None:
+        resources = self.snapshot.resources
+        requests = pod_requests(pod.spec, None, DEFAULT_REQUESTS, pod_level=False)
+        scored = []
+        for item in self.args.resources:
+            quantity = requests.get(item.name)
+            request = 0
+            if quantity is not None:
+                request = quantity.milli_value() if item.name == "cpu" else quantity.value()
+            column = resources.find(item.name)
+            if column is None or (request == 0 and is_scalar_resource(item.name)):
+                continue
+            scored.append(_Scored(column, request, item.weight, column in (CPU, MEMORY)))
+        state.score_data[self.name] = tuple(scored)
+        return None
+
+    def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
+        snapshot = self.snapshot
+        strategy = self.args.strategy
+        total = np.zeros(snapshot.select(rows), dtype=np.int64)
+        weights = np.zeros_like(total)
+        scored: tuple[_Scored, ...] = state.score_data[self.name]
+        for item in scored:
+            capacity = snapshot.allocatable[item.column, rows]
+            requested = self._requested(item, rows) + item.request
+            present = capacity != 0
+            divisor = np.where(present, capacity, 1)
+            if strategy == "LeastAllocated":
+                scores = np.where(requested > capacity, 0, (capacity - requested) * MAX_NODE_SCORE // divisor)
+            elif strategy == "MostAllocated":
+                scores = np.minimum(requested, capacity) * MAX_NODE_SCORE // divisor
+            else:
+                utilization = np.where(requested > capacity, 100, requested * 100 // divisor)
+                scores = self.curve[np.clip(utilization, 0, 100)]
+                present = present & (scores > 0)
+            total += np.where(present, scores * item.weight, 0)
+            weights += np.where(present, item.weight, 0)
+        divisor = np.where(weights == 0, 1, weights)
+        if strategy == "RequestedToCapacityRatio":
+            rounded: Ints = (2 * total + divisor) // (2 * divisor)
+            return rounded
+        quotient: Ints = total // divisor
+        return quotient
+
+    def _requested(self, item: _Scored, rows: Rows) -> Ints:
+        if item.nonzero:
+            column = self.snapshot.nonzero_cpu if item.column == CPU else self.snapshot.nonzero_memory
+            return column[rows]
+        values: Ints = self.snapshot.requested[item.column, rows]
+        return values
+
+    def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
+        if self.args.strategy != "LeastAllocated":
+            return super().score_row(state, pod, row)
+        snapshot = self.snapshot
+        total = weights = 0
+        for item in state.score_data[self.name]:
+            column = item.column
+            capacity = snapshot.allocatable.item(column, row)
+            if not capacity:
+                continue
+            if column == CPU:
+                requested = snapshot.nonzero_cpu.item(row)
+            elif column == MEMORY:
+                requested = snapshot.nonzero_memory.item(row)
+            else:
+                requested = snapshot.requested.item(column, row)
+            free = capacity - requested - item.request
+            if free > 0:
+                total += free * MAX_NODE_SCORE // capacity * item.weight
+            weights += item.weight
+        return total // weights if weights else 0
+
+    # Hints
+
+    def events(self) -> tuple[EventHint, ...]:
+        return (
+            EventHint("Pod", Action.DELETE | Action.POD_SCALE_DOWN, self._frees_room),
+            EventHint("Node", Action.ADD | Action.NODE_ALLOCATABLE, self._node_could_fit),
+        )
+
+    def _frees_room(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        if new is None:
+            return bool(old.spec.node_name)
+        return bool(new.metadata.uid == pod.uid or new.spec.node_name)
+
+    def _node_could_fit(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        facts = node_facts(new, self.snapshot.resources)
+        capacity = dict(facts.allocatable)
+        if facts.pod_limit < 1 or any(amount > capacity.get(column, 0) for column, amount in pod.shape.requests):
+            return False
+        if old is None:
+            return True
+        before = node_facts(old, self.snapshot.resources)
+        earlier = dict(before.allocatable)
+        return facts.pod_limit > before.pod_limit or any(
+            capacity.get(column, 0) > earlier.get(column, 0) for column, _ in pod.shape.requests
+        )
+
+
+def utilization_curve(shape: tuple[ShapePoint, ...]) -> Ints:
+    """Score (0..100) at each utilization from 0 to 100 %, linear between the points of the shape (scores 0..10)."""
+    points = [(point.utilization, point.score * 10) for point in shape]
+    curve = []
+    for utilization in range(101):
+        index = next((i for i, point in enumerate(points) if utilization <= point[0]), len(points))
+        if index in (0, len(points)):
+            curve.append(points[min(index, len(points) - 1)][1])
+            continue
+        (left, low), (right, high) = points[index - 1], points[index]
+        rise = (high - low) * (utilization - left)
+        steps = abs(rise) // (right - left)
+        curve.append(low + (steps if rise >= 0 else -steps))
+    return np.array(curve, dtype=np.int64)

@@ -1,0 +1,86 @@
+"""The one ordered table of plugins, and third parties' plugins from the entry point group `bayplan.plugins`.
+
+The order is the order in which plugins run at each extension point; the first plugin that refuses a node gives the reason.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from typing import Final, cast
+
+from bayplan.scheduler.framework import arguments
+from bayplan.scheduler.framework.extension_points import Plugin
+
+ENTRY_POINT_GROUP: Final = "bayplan.plugins"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of the table: where the plugin's class is, its weight in the default profile, its type of arguments."""
+
+    name: str
+    module: str
+    weight: int = 0
+    arguments: type | None = None
+
+    def load(self) -> type[Plugin]:
+        """The plugin's class, imported when first needed."""
+        module = importlib.import_module(f"bayplan.scheduler.plugins.{self.module}")
+        return cast(type[Plugin], getattr(module, self.name))
+
+
+DEFAULT_PLUGINS: Final = (
+    Entry("SchedulingGates", "scheduling_gates"),
+    Entry("PrioritySort", "priority_sort"),
+    Entry("NodeUnschedulable", "node_unschedulable"),
+    Entry("NodeName", "node_name"),
+    Entry("TaintToleration", "taint_toleration", 3),
+    Entry("NodeAffinity", "node_affinity", 2, arguments.NodeAffinityArgs),
+    Entry("NodePorts", "node_ports"),
+    Entry("NodeResourcesFit", "node_resources_fit", 1, arguments.NodeResourcesFitArgs),
+    Entry("VolumeRestrictions", "volume_restrictions"),
+    Entry("NodeVolumeLimits", "node_volume_limits"),
+    Entry("VolumeBinding", "volume_binding", 1, arguments.VolumeBindingArgs),
+    Entry("VolumeZone", "volume_zone"),
+    Entry("PodTopologySpread", "pod_topology_spread", 2, arguments.PodTopologySpreadArgs),
+    Entry("InterPodAffinity", "inter_pod_affinity", 2, arguments.InterPodAffinityArgs),
+    Entry("DynamicResources", "dynamic_resources", 2),
+    Entry("DefaultPreemption", "default_preemption", 0, arguments.DefaultPreemptionArgs),
+    Entry(
+        "NodeResourcesBalancedAllocation",
+        "node_resources_balanced_allocation",
+        1,
+        arguments.NodeResourcesBalancedAllocationArgs,
+    ),
+    Entry("ImageLocality", "image_locality", 1),
+    Entry("DefaultBinder", "default_binder"),
+    Entry("NodeDeclaredFeatures", "node_declared_features"),
+)
+
+_BY_NAME: Final = {entry.name: entry for entry in DEFAULT_PLUGINS}
+
+
+@lru_cache(maxsize=1)
+def _third_party() -> dict[str, metadata.EntryPoint]:
+    return {point.name: point for point in metadata.entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def known_names() -> list[str]:
+    """The names of all plugins that a profile can use."""
+    return [*_BY_NAME, *_third_party()]
+
+
+def is_known(name: str) -> bool:
+    """Whether a plugin of that name exists."""
+    return name in _BY_NAME or name in _third_party()
+
+
+def plugin_class(name: str) -> type[Plugin]:
+    """The class of a plugin; KeyError if there is none of that name."""
+    entry = _BY_NAME.get(name)
+    if entry is not None:
+        return entry.load()
+    return cast(type[Plugin], _third_party()[name].load())

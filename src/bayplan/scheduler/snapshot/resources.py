@@ -1,0 +1,205 @@
+"""Resource names as column numbers, and what a pod requests.
+
+The rules are those of `k8s.io/component-helpers/resource`: containers add up, init containers take the maximum, restartable
+init containers (sidecars) count for both, pod-level requests replace the sum, overhead comes on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from bayplan.api.quantity import Quantity, parse
+
+if TYPE_CHECKING:
+    from bayplan.api.types.core_v1 import Container, ContainerStatus, PodSpec, PodStatus, ResourceRequirements
+    from bayplan.api.types.scalars import Quantity as WireQuantity
+
+CPU: Final = 0
+MEMORY: Final = 1
+EPHEMERAL_STORAGE: Final = 2
+FIXED: Final = ("cpu", "memory", "ephemeral-storage")
+
+DEFAULT_MILLI_CPU: Final = 100
+DEFAULT_MEMORY: Final = 200 * 1024 * 1024
+DEFAULT_REQUESTS: Final = {"cpu": parse("100m"), "memory": parse("200Mi")}
+
+Amounts = dict[str, Quantity]
+Vector = tuple[tuple[int, int], ...]
+"""(column, amount) pairs without zeros; cpu in milli-units, all else in whole units."""
+
+
+def is_extended_resource(name: str) -> bool:
+    """Whether a name is an extended resource (`vendor.example/gpu`)."""
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
+def is_scalar_resource(name: str) -> bool:
+    """Whether the scheduler accounts for a resource beyond cpu, memory and ephemeral-storage."""
+    return (
+        is_extended_resource(name)
+        or name.startswith(("hugepages-", "attachable-volumes-"))
+        or ("/" in name and "kubernetes.io/" in name)
+    )
+
+
+def amount_of(name: str, quantity: WireQuantity) -> int:
+    """A quantity in the unit of its column: milli-units of cpu, whole units of all else."""
+    parsed = parse(quantity)
+    return parsed.milli_value() if name == "cpu" else parsed.value()
+
+
+class ResourceTable:
+    """Resource name <-> column number. Columns 0, 1, 2 are cpu, memory and ephemeral-storage; others as they appear."""
+
+    __slots__ = ("_columns", "names")
+
+    def __init__(self) -> None:
+        self.names: list[str] = list(FIXED)
+        self._columns = {name: column for column, name in enumerate(FIXED)}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def column(self, name: str) -> int:
+        """The column of a resource, made if it is new."""
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = len(self.names)
+            self.names.append(name)
+        return column
+
+    def find(self, name: str) -> int | None:
+        """The column of a resource, None if no object has named it yet."""
+        return self._columns.get(name)
+
+    def vector(self, amounts: Mapping[str, Quantity]) -> Vector:
+        """What the scheduler counts of some amounts, as (column, amount) pairs, sorted by column."""
+        pairs = []
+        for name, quantity in amounts.items():
+            if name in FIXED or is_scalar_resource(name):
+                value = quantity.milli_value() if name == "cpu" else quantity.value()
+                if value:
+                    pairs.append((self.column(name), value))
+        return tuple(sorted(pairs))
+
+
+def _amounts(wire: Mapping[str, WireQuantity]) -> Amounts:
+    return {name: parse(quantity) for name, quantity in wire.items()}
+
+
+def _add(total: Amounts, more: Mapping[str, Quantity]) -> None:
+    for name, quantity in more.items():
+        known = total.get(name)
+        total[name] = quantity if known is None else known.add(quantity)
+
+
+def _maximum(total: Amounts, other: Mapping[str, Quantity]) -> None:
+    for name, quantity in other.items():
+        known = total.get(name)
+        if known is None or known < quantity:
+            total[name] = quantity
+
+
+def _is_pod_level(name: str) -> bool:
+    return name in ("cpu", "memory") or name.startswith("hugepages-")
+
+
+def has_pod_level_requests(spec: PodSpec) -> bool:
+    """Whether requests stand on the pod itself."""
+    return spec.resources is not None and any(_is_pod_level(name) for name in spec.resources.requests)
+
+
+def _is_resize_infeasible(status: PodStatus) -> bool:
+    return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions)
+
+
+def _statuses(status: PodStatus) -> dict[str, ContainerStatus]:
+    found = (*status.container_statuses, *status.init_container_statuses)
+    return {item.name: item for item in found if item.resources is not None}
+
+
+def has_status_resources(status: PodStatus) -> bool:
+    """Whether kubelet reported resources, which then count besides the spec (in-place resize)."""
+    return status.resources is not None or any(
+        item.resources is not None for item in (*status.container_statuses, *status.init_container_statuses)
+    )
+
+
+def pod_requests(
+    spec: PodSpec,
+    status: PodStatus | None = None,
+    defaults: Mapping[str, Quantity] | None = None,
+    *,
+    pod_level: bool = True,
+) -> Amounts:
+    """What a pod requests in all.
+
+    `status`: also count what kubelet allocated and applied. `defaults`: what a container counts for if it says nothing.
+    `pod_level`: let requests on the pod itself replace the sum of its containers.
+    """
+    statuses = _statuses(status) if status is not None else {}
+    infeasible = status is not None and bool(statuses) and _is_resize_infeasible(status)
+
+    def of(container: Container) -> Amounts:
+        amounts = _amounts(container.resources.requests)
+        reported = statuses.get(container.name)
+        if reported is not None and reported.resources is not None:
+            if infeasible:
+                amounts = {}
+            _maximum(amounts, _amounts(reported.resources.requests))
+            _maximum(amounts, _amounts(reported.allocated_resources))
+        for name, quantity in (defaults or {}).items():
+            amounts.setdefault(name, quantity)
+        return amounts
+
+    total = _containers(spec, of)
+    if pod_level and spec.resources is not None:
+        for name, quantity in _pod_level_amounts(spec.resources, status).items():
+            if _is_pod_level(name):
+                total[name] = quantity
+    _add(total, _amounts(spec.overhead))
+    return total
+
+
+def _containers(spec: PodSpec, of: Callable[[Container], Amounts]) -> Amounts:
+    """Sum over containers and sidecars, or the largest init step if that is more."""
+    total: Amounts = {}
+    sidecars: Amounts = {}
+    initial: Amounts = {}
+    for container in spec.containers:
+        _add(total, of(container))
+    for container in spec.init_containers:
+        amounts = of(container)
+        if container.restart_policy == "Always":
+            _add(total, amounts)
+            _add(sidecars, amounts)
+            amounts = sidecars
+        else:
+            _add(amounts, sidecars)
+        _maximum(initial, amounts)
+    _maximum(total, initial)
+    return total
+
+
+def _pod_level_amounts(resources: ResourceRequirements, status: PodStatus | None) -> Amounts:
+    """Requests on the pod itself; while it is being resized, the largest of what is wanted, allocated and applied."""
+    amounts = _amounts(resources.requests)
+    if status is not None and status.resources is not None:
+        if _is_resize_infeasible(status):
+            amounts = {}
+        _maximum(amounts, _amounts(status.resources.requests))
+        _maximum(amounts, _amounts(status.allocated_resources))
+    return amounts
+
+
+def accounted(spec: PodSpec, status: PodStatus | None, table: ResourceTable) -> tuple[Vector, int, int]:
+    """What a pod on a node takes: requests, and milli-cpu and memory with defaults for containers that say nothing."""
+    requests = pod_requests(spec, status)
+    if has_pod_level_requests(spec):
+        missing = {name: q for name, q in DEFAULT_REQUESTS.items() if name not in requests or requests[name].is_zero()}
+    else:
+        missing = dict(DEFAULT_REQUESTS)
+    filled = pod_requests(spec, status, missing) if missing else requests
+    cpu, memory = filled.get("cpu"), filled.get("memory")
+    return table.vector(requests), cpu.milli_value() if cpu else 0, memory.value() if memory else 0

@@ -1,0 +1,239 @@
+"""What matters of a pod for scheduling, compiled once for all pods that are alike.
+
+Pods of one workload differ in name, UID and the name of their token volume, and in nothing that the scheduler reads. They
+share one `PodShape`: parsed requests, compiled selectors, and (in the scheduling cycle) cached masks and scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from bayplan.api import selectors
+from bayplan.api.selectors import NOTHING, LabelSelector, SelectorError
+from bayplan.scheduler.snapshot.counters import LabelGroup, PodCounts, TermGroup, TermKey
+from bayplan.scheduler.snapshot.resources import ResourceTable, Vector, accounted
+
+if TYPE_CHECKING:
+    from bayplan.api.types.core_v1 import Container, Pod, PodAffinityTerm, PodSpec, Volume
+    from bayplan.api.types.meta_v1 import OwnerReference
+
+REQUIRED_AFFINITY: Final = "required-affinity"
+REQUIRED_ANTI: Final = "required-anti"
+PREFERRED_AFFINITY: Final = "preferred-affinity"
+PREFERRED_ANTI: Final = "preferred-anti"
+
+_IRRELEVANT: Final = {
+    "service_account_name": "",
+    "service_account": "",
+    "ephemeral_containers": (),
+    "dns_config": None,
+    "host_aliases": (),
+    "hostname": "",
+    "subdomain": "",
+    "security_context": None,
+    "image_pull_secrets": (),
+    "readiness_gates": (),
+}
+
+
+class HostPort(NamedTuple):
+    """A port that a pod takes on its node; `ip` is 0.0.0.0 for all addresses."""
+
+    protocol: str
+    port: int
+    ip: str
+
+
+class PodShape:
+    """The scheduling-relevant part of a pod. Immutable but for `cache`, where plugins keep what they compile from it.
+
+    `requests` and the two non-zero figures are what such a pod takes on a node, resized pods aside.
+    """
+
+    __slots__ = (
+        "cache",
+        "group",
+        "host_ports",
+        "key",
+        "labels",
+        "namespace",
+        "nonzero_cpu",
+        "nonzero_memory",
+        "owner",
+        "preferred_affinity",
+        "preferred_anti",
+        "requests",
+        "required_affinity",
+        "required_anti",
+        "spec",
+        "terms",
+        "volumes",
+    )
+
+    def __init__(self, key: Hashable, pod: Pod, resources: ResourceTable, counts: PodCounts) -> None:
+        spec = pod.spec
+        self.key = key
+        self.spec = spec
+        self.namespace = pod.metadata.namespace
+        self.labels = pod.metadata.labels
+        self.owner = controller_of(pod)
+        self.requests: Vector
+        self.requests, self.nonzero_cpu, self.nonzero_memory = accounted(spec, None, resources)
+        self.host_ports = host_ports(spec)
+        self.volumes = tuple(volume for volume in spec.volumes if is_relevant_volume(volume))
+        self.group: LabelGroup = counts.group(self.namespace, self.labels)
+        self._compile_affinity(counts)
+        self.cache: dict[Hashable, object] = {}
+
+    def _compile_affinity(self, counts: PodCounts) -> None:
+        affinity = self.spec.affinity
+        together = affinity.pod_affinity if affinity is not None else None
+        apart = affinity.pod_anti_affinity if affinity is not None else None
+        build = self._term
+        self.required_affinity: tuple[TermKey, ...] = ()
+        self.required_anti: tuple[TermKey, ...] = ()
+        self.preferred_affinity: tuple[TermKey, ...] = ()
+        self.preferred_anti: tuple[TermKey, ...] = ()
+        if together is not None:
+            required = together.required_during_scheduling_ignored_during_execution
+            preferred = together.preferred_during_scheduling_ignored_during_execution
+            self.required_affinity = tuple(build(REQUIRED_AFFINITY, term, 0) for term in required)
+            self.preferred_affinity = tuple(
+                build(PREFERRED_AFFINITY, item.pod_affinity_term, item.weight) for item in preferred
+            )
+        if apart is not None:
+            required = apart.required_during_scheduling_ignored_during_execution
+            preferred = apart.preferred_during_scheduling_ignored_during_execution
+            self.required_anti = tuple(build(REQUIRED_ANTI, term, 0) for term in required)
+            self.preferred_anti = tuple(
+                build(PREFERRED_ANTI, item.pod_affinity_term, item.weight) for item in preferred
+            )
+        keys = (*self.required_affinity, *self.required_anti, *self.preferred_affinity, *self.preferred_anti)
+        self.terms: tuple[TermGroup, ...] = tuple(counts.term(key) for key in keys)
+
+    def _term(self, kind: str, term: PodAffinityTerm, weight: int) -> TermKey:
+        namespaces = frozenset(term.namespaces)
+        if not namespaces and term.namespace_selector is None:
+            namespaces = frozenset((self.namespace,))
+        return TermKey(
+            kind,
+            namespaces,
+            compiled_or_nothing(term.namespace_selector),
+            compiled_or_nothing(term.label_selector),
+            term.topology_key,
+            weight,
+        )
+
+    @property
+    def has_pod_affinity(self) -> bool:
+        """Whether the pod says anything about other pods (even an empty list of terms)."""
+        affinity = self.spec.affinity
+        return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
+
+
+def compiled_or_nothing(selector: object) -> LabelSelector:
+    """A compiled selector; one that does not parse matches nothing, as the scheduler treats it."""
+    try:
+        return selectors.compile_selector(selector)  # type: ignore[arg-type]
+    except SelectorError:
+        return NOTHING
+
+
+def controller_of(pod: Pod) -> OwnerReference | None:
+    """The owner that controls the pod."""
+    return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
+
+
+def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """The host ports that a pod takes for as long as it runs: those of its containers and sidecars."""
+    if not any(container.ports for container in (*spec.containers, *spec.init_containers)):
+        return ()
+    running = (*spec.containers, *(item for item in spec.init_containers if item.restart_policy == "Always"))
+    return tuple(
+        HostPort(port.protocol or "TCP", port.host_port, port.host_ip or "0.0.0.0")
+        for container in running
+        for port in container.ports
+        if port.host_port > 0
+    )
+
+
+def is_relevant_volume(volume: Volume) -> bool:
+    """Whether a volume can bear on where its pod runs."""
+    return (
+        volume.persistent_volume_claim is not None
+        or volume.ephemeral is not None
+        or volume.image is not None
+        or volume.gce_persistent_disk is not None
+        or volume.aws_elastic_block_store is not None
+        or volume.azure_disk is not None
+        or volume.cinder is not None
+        or volume.vsphere_volume is not None
+        or volume.portworx_volume is not None
+        or volume.iscsi is not None
+        or volume.rbd is not None
+    )
+
+
+def _container_facts(containers: tuple[Container, ...]) -> list[object]:
+    return [(c.name, c.image, c.resources, c.ports, c.restart_policy, c.restart_policy_rules) for c in containers]
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ShapeTable:
+    """Finds the shape of a pod: first by the exact spec (one encoding, one look-up), then by what matters of it."""
+
+    __slots__ = ("_by_facts", "_by_spec", "_counts", "_resources")
+
+    LIMIT: Final = 50_000
+    """Exact specs remembered; beyond it the memory is dropped and fills again."""
+
+    def __init__(self, resources: ResourceTable, counts: PodCounts) -> None:
+        self._resources = resources
+        self._counts = counts
+        self._by_spec: dict[Hashable, PodShape] = {}
+        self._by_facts: dict[Hashable, PodShape] = {}
+
+    def shape(self, pod: Pod, *, pending: bool = False) -> PodShape:
+        """The shape of a pod, compiled if it is the first of its kind.
+
+        The node that a pod runs on is no part of its shape, but the node that a pending pod asks for is.
+        """
+        metadata = pod.metadata
+        spec = pod.spec
+        owner = controller_of(pod)
+        unique = metadata.name if any(volume.ephemeral is not None for volume in spec.volumes) else ""
+        place = (
+            metadata.namespace,
+            tuple(metadata.labels.items()),
+            (owner.api_version, owner.kind, owner.name) if owner is not None else None,
+            unique,
+            spec.node_name if pending else "",
+        )
+        exact = (place, _encode(spec))
+        shape = self._by_spec.get(exact)
+        if shape is None:
+            shape = self._by_relevance(place, pod)
+            if len(self._by_spec) >= self.LIMIT:
+                self._by_spec.clear()
+            self._by_spec[exact] = shape
+        return shape
+
+    def _by_relevance(self, place: Hashable, pod: Pod) -> PodShape:
+        spec = pod.spec
+        volumes = tuple(volume for volume in spec.volumes if is_relevant_volume(volume))
+        reduced = msgspec.structs.replace(
+            spec, volumes=volumes, containers=(), init_containers=(), node_name="", **_IRRELEVANT
+        )
+        facts = (reduced, _container_facts(spec.containers), _container_facts(spec.init_containers))
+        key = (place, _encode(facts))
+        shape = self._by_facts.get(key)
+        if shape is None:
+            if len(self._by_facts) >= self.LIMIT:
+                self._by_facts.clear()
+            shape = self._by_facts[key] = PodShape(key, pod, self._resources, self._counts)
+        return shape

@@ -1,0 +1,133 @@
+"""The contract of every store, in etcd's terms: one revision counter, keys with create and mod revisions, guarded
+writes, ranges at a revision, watches from a revision, compaction, time to live.
+
+A store knows nothing of Kubernetes: keys are strings, values are bytes, and both mean nothing to it. The conformance
+suite in `bayplan.testing.store_conformance` states this contract as tests and runs against every implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+
+class KeyValue(msgspec.Struct, frozen=True, gc=False):
+    """One key as of one revision."""
+
+    key: str
+    value: bytes
+    create_revision: int
+    """Revision of the write that created this incarnation of the key."""
+    mod_revision: int
+    """Revision of the last write; the guard of optimistic concurrency."""
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One committed change. Exactly one event exists per revision, and revisions have no gaps.
+
+    A struct and not a dataclass like `RangeResult`, as `KeyValue`: one of each is made per write, ten times as fast.
+    """
+
+    key: str
+    revision: int
+    value: bytes | None
+    """The new value; None if the key was deleted."""
+    create_revision: int
+    """Create revision of the key (of the deleted incarnation, if it was deleted)."""
+    previous: bytes | None
+    """The value before this change; None if the key did not exist."""
+    previous_revision: int
+    """Mod revision before this change; 0 if the key did not exist."""
+    attachment: object = None
+    """What the writer handed to `put`/`delete` along with the bytes (such as the decoded object), if this store runs in
+    the writer's process and the event is live; None otherwise, and always None in events of the past. Never stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeResult:
+    """An ordered page of keys, all as of one revision."""
+
+    items: list[KeyValue]
+    revision: int
+    """The revision that the page shows."""
+    count: int
+    """Number of keys in the whole range at that revision, this page's included."""
+
+    @property
+    def more(self) -> bool:
+        """Whether keys of the range follow after this page's last one."""
+        return self.count > len(self.items)
+
+
+Deliver = Callable[[Sequence[Event]], None]
+"""Called on the event loop with consecutive events, in order of revision. It must not block and must not raise."""
+
+
+class Watch(Protocol):
+    """A running subscription."""
+
+    def cancel(self) -> None:
+        """Stop: no event is delivered after this returns. Calling it again does nothing."""
+
+
+@runtime_checkable
+class Store(Protocol):
+    """A versioned key-value store.
+
+    Guarantees:
+      * an awaited write that returned is durable to the degree the store promises (`memory:` none, `sqlite:` power
+        loss);
+      * revisions are assigned in the order in which writes become visible, without gaps, starting at 1;
+      * watches that run in the writer's process have received the event of a write before that write's `await` returns;
+      * a write whose guard fails changes nothing and raises `Conflict`.
+    """
+
+    @property
+    def revision(self) -> int:
+        """The last committed revision; 0 for an empty store that never saw a write."""
+
+    @property
+    def compacted_revision(self) -> int:
+        """Reads and watches at a revision lower than this raise `Compacted`; 0 if nothing was compacted."""
+
+    async def open(self) -> None:
+        """Make the store usable. Raises `StoreUnavailable`, `StoreLocked` or `StoreCorrupt`, each with the reason and
+        the next step."""
+
+    async def close(self) -> None:
+        """Flush what was acknowledged and release everything. Waiting writes finish first; later calls raise
+        `StoreClosed`."""
+
+    async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
+        """The key as of `revision` (0: the last committed one), or None. Raises `Compacted`, `FutureRevision`."""
+
+    async def range(self, start: str, end: str, *, limit: int = 0, revision: int = 0) -> RangeResult:
+        """Keys k with start <= k < end in order, at most `limit` (0: all), as of `revision` (0: the last committed
+        one). Raises `Compacted`, `FutureRevision`."""
+
+    async def put(
+        self, key: str, value: bytes, *, guard: int | None = None, ttl: float | None = None, attachment: object = None
+    ) -> int:
+        """Write the key and return the new revision.
+
+        guard: the mod revision that the key must have, 0 for "must not exist", None for unconditional.
+        ttl: seconds after which the store deletes the key by itself, unless it was written again.
+        Raises `Conflict`, which carries the mod revision that stood in the way (possibly of a write not yet committed).
+        """
+
+    async def delete(self, key: str, *, guard: int | None = None, attachment: object = None) -> int:
+        """Delete the key and return the revision of the deletion. Raises `Conflict` (also if the key does not
+        exist)."""
+
+    async def watch(self, prefix: str, start_revision: int, deliver: Deliver) -> Watch:
+        """Deliver every event with revision >= start_revision whose key starts with `prefix`, past ones first, then
+        those to come, none twice, none left out. The past has been delivered when this returns; a start_revision in the
+        future waits for it. Raises `Compacted` if events from start_revision on are no longer all kept."""
+
+    async def compact(self, revision: int) -> None:
+        """Forget what is needed only for reads before `revision`. The newest value of a key is always kept, so are
+        reads at `revision` and the events from it on. Does nothing if that much is forgotten already; raises
+        `FutureRevision`."""

@@ -1,0 +1,207 @@
+"""Counters, gauges and histograms in Prometheus' text format.
+
+Recording is plain arithmetic on small objects (bind a child once with `labels`, keep it, call `inc`/`observe`); the
+prometheus-client library is imported only when somebody asks for the text. There is no global registry: many clusters
+run in one process, each with its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+    from prometheus_client.registry import CollectorRegistry
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""Of what `Registry.render` returns."""
+
+DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds in seconds, Prometheus' defaults."""
+
+
+def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """`count` upper bounds, the first `start`, each `factor` times the one before."""
+    return tuple(start * factor**index for index in range(count))
+
+
+class Counter:
+    """A number that only grows."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def inc(self, amount: float = 1.0) -> None:
+        """Add to it."""
+        self.value += amount
+
+
+class Gauge:
+    """A number that goes up and down."""
+
+    __slots__ = ("_source", "_value")
+
+    def __init__(self) -> None:
+        self._value = 0.0
+        self._source: Callable[[], float] | None = None
+
+    @property
+    def value(self) -> float:
+        """The number now."""
+        return self._value if self._source is None else self._source()
+
+    def set(self, value: float) -> None:
+        """Make it `value`."""
+        self._value = value
+
+    def inc(self, amount: float = 1.0) -> None:
+        """Add to it."""
+        self._value += amount
+
+    def dec(self, amount: float = 1.0) -> None:
+        """Subtract from it."""
+        self._value -= amount
+
+    def set_function(self, source: Callable[[], float]) -> None:
+        """Ask `source` whenever the value is wanted: costs nothing between two scrapes."""
+        self._source = source
+
+
+class Histogram:
+    """How often observations fell below each bound."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        """Observations per bucket (not cumulative); the last is for those above every bound."""
+        self.sum = 0.0
+
+    @property
+    def count(self) -> int:
+        """Number of observations."""
+        return sum(self.counts)
+
+    def observe(self, value: float) -> None:
+        """Record one observation."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    def quantile(self, fraction: float) -> float:
+        """The bound below which `fraction` of the observations lie; infinity above the last bound, 0 without
+        observations."""
+        wanted = fraction * self.count
+        seen = 0
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            seen += count
+            if seen >= wanted:
+                return bound if seen else 0.0
+        return float("inf")
+
+
+C = TypeVar("C", Counter, Gauge, Histogram)
+
+
+class Family(Generic[C]):
+    """All series of one metric name: one child per combination of label values."""
+
+    __slots__ = ("_make", "children", "help", "kind", "label_names", "name")
+
+    def __init__(
+        self, name: str, help_text: str, kind: str, label_names: tuple[str, ...], make: Callable[[], C]
+    ) -> None:
+        self.name = name
+        self.help = help_text
+        self.kind = kind
+        self.label_names = label_names
+        self.children: dict[tuple[str, ...], C] = {}
+        self._make: Callable[[], C] = make
+
+    def labels(self, *values: str) -> C:
+        """The series of these label values, in the order of the names. Raises `ValueError` for a wrong number of
+        them."""
+        child = self.children.get(values)
+        if child is None:
+            if len(values) != len(self.label_names):
+                raise ValueError(f"{self.name} has the labels {self.label_names}, got the values {values}")
+            child = self.children[values] = self._make()
+        return child
+
+    def remove(self, *values: str) -> None:
+        """Forget one series; does nothing if there is none."""
+        self.children.pop(values, None)
+
+
+class Registry:
+    """The metrics of one service. Asking for a name twice gives the same family."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, Family[Counter] | Family[Gauge] | Family[Histogram]] = {}
+
+    def counter(self, name: str, help_text: str, labels: tuple[str, ...] = ()) -> Family[Counter]:
+        """A counter; its name must end in `_total` (the text format demands it)."""
+        if not name.endswith("_total"):
+            raise ValueError(f"the name of a counter ends in _total, {name!r} does not")
+        return cast("Family[Counter]", self._family(Family(name, help_text, "counter", labels, Counter)))
+
+    def gauge(self, name: str, help_text: str, labels: tuple[str, ...] = ()) -> Family[Gauge]:
+        """A gauge."""
+        return cast("Family[Gauge]", self._family(Family(name, help_text, "gauge", labels, Gauge)))
+
+    def histogram(
+        self, name: str, help_text: str, labels: tuple[str, ...] = (), buckets: tuple[float, ...] = DEFAULT_BUCKETS
+    ) -> Family[Histogram]:
+        """A histogram with these ascending upper bounds (infinity is implied)."""
+        if list(buckets) != sorted(set(buckets)):
+            raise ValueError(f"{name}: buckets must ascend, got {buckets}")
+        family = Family(name, help_text, "histogram", labels, lambda: Histogram(buckets))
+        return cast("Family[Histogram]", self._family(family))
+
+    def _family(
+        self, family: Family[Counter] | Family[Gauge] | Family[Histogram]
+    ) -> Family[Counter] | Family[Gauge] | Family[Histogram]:
+        known = self._families.setdefault(family.name, family)
+        if known.kind != family.kind or known.label_names != family.label_names:
+            raise ValueError(
+                f"{family.name} is already a {known.kind} with labels {known.label_names}, "
+                f"not a {family.kind} with {family.label_names}"
+            )
+        return known
+
+    def render(self) -> bytes:
+        """Everything in Prometheus' text format (`CONTENT_TYPE`)."""
+        from prometheus_client.exposition import generate_latest
+
+        return generate_latest(cast("CollectorRegistry", self))
+
+    def collect(self) -> Iterator[Metric]:
+        """The families in prometheus-client's form; families without a series are left out."""
+        from prometheus_client.metrics_core import Metric
+
+        for family in self._families.values():
+            if not family.children:
+                continue
+            name = family.name.removesuffix("_total") if family.kind == "counter" else family.name
+            metric = Metric(name, family.help, family.kind)
+            for values, child in family.children.items():
+                labels = dict(zip(family.label_names, values, strict=True))
+                if isinstance(child, Histogram):
+                    _add_histogram(metric, labels, child)
+                else:
+                    metric.add_sample(family.name, labels, child.value)
+            yield metric
+
+
+def _add_histogram(metric: Metric, labels: dict[str, str], histogram: Histogram) -> None:
+    seen = 0
+    for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
+        seen += count
+        text = "+Inf" if bound == float("inf") else repr(float(bound))
+        metric.add_sample(f"{metric.name}_bucket", {**labels, "le": text}, seen)
+    metric.add_sample(f"{metric.name}_count", labels, seen)
+    metric.add_sample(f"{metric.name}_sum", labels, histogram.sum)

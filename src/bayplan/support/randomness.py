@@ -1,0 +1,98 @@
+"""Where chance comes from: the operating system in production, a seed in a simulation."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import MutableSequence, Sequence
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+SAFE_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+"""Kubernetes' alphabet of generated names: no vowels and no look-alike digits, hence no words by accident."""
+
+_UUID_BLOCK = 16 * 256
+
+
+class Randomness(Protocol):
+    """The only source of chance."""
+
+    def uuid4(self) -> str:
+        """A random UUID (version 4) in its usual text form."""
+
+    def suffix(self, length: int) -> str:
+        """`length` characters of Kubernetes' alphabet for generated names."""
+
+    def random(self) -> float:
+        """A number in [0, 1)."""
+
+    def choice(self, items: Sequence[T]) -> T:
+        """One of the items. Raises `IndexError` if there is none."""
+
+    def shuffle(self, items: MutableSequence[T]) -> None:
+        """Put the items into random order, in place."""
+
+    def jitter(self, base: float, factor: float) -> float:
+        """A number in [base, base * (1 + factor)): spreads what would otherwise happen at once."""
+
+
+class _RandomBase:
+    """Everything but the source of UUID bits."""
+
+    __slots__ = ("_generator", "random")
+
+    def __init__(self, generator: random.Random) -> None:
+        self._generator = generator
+        self.random = generator.random
+
+    def suffix(self, length: int) -> str:
+        return "".join(self._generator.choices(SAFE_ALPHABET, k=length))
+
+    def choice(self, items: Sequence[T]) -> T:
+        return self._generator.choice(items)
+
+    def shuffle(self, items: MutableSequence[T]) -> None:
+        self._generator.shuffle(items)
+
+    def jitter(self, base: float, factor: float) -> float:
+        return base * (1.0 + factor * self.random())
+
+
+class SystemRandomness(_RandomBase):
+    """Seeded by the operating system. UUIDs are straight from `os.urandom`, fetched in blocks to save system calls."""
+
+    __slots__ = ("_block", "_position", "_process")
+
+    def __init__(self) -> None:
+        super().__init__(random.Random())
+        self._block = ""
+        self._position = 0
+        self._process = 0
+
+    def uuid4(self) -> str:
+        position = self._position
+        if position >= len(self._block) or self._process != os.getpid():
+            self._block = os.urandom(_UUID_BLOCK).hex()
+            self._process = os.getpid()
+            position = 0
+        self._position = position + 32
+        return _uuid4_text(self._block[position : position + 32])
+
+
+class SeededRandomness(_RandomBase):
+    """Equal seeds give equal sequences."""
+
+    __slots__ = ()
+
+    def __init__(self, seed: int | str) -> None:
+        super().__init__(random.Random(seed))
+
+    def uuid4(self) -> str:
+        return _uuid4_text(f"{self._generator.getrandbits(128):032x}")
+
+
+def _uuid4_text(digits: str) -> str:
+    """UUID text of 32 random hex digits, with the version and variant digits put in."""
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"

@@ -1,0 +1,35 @@
+"""Every store keeps the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bayplan.store.interface import Store
+from bayplan.store.memory import MemoryStore
+from bayplan.store.settings import HistorySettings, SqliteSettings
+from bayplan.store.sqlite import SqliteStore
+from bayplan.support.clock import Clock
+from bayplan.testing.store_conformance import StoreConformance
+from bayplan.testing.store_properties import StoreProperties
+
+
+class TestMemoryStore(StoreConformance, StoreProperties):
+    examples = 200
+
+    def make_store(self, folder: Path, clock: Clock) -> Store:
+        return MemoryStore(clock=clock)
+
+
+class TestSqliteStore(StoreConformance, StoreProperties):
+    def make_store(self, folder: Path, clock: Clock) -> Store:
+        return SqliteStore(folder / "store.db", clock=clock)
+
+
+class TestSqliteStoreWithoutCache(StoreConformance, StoreProperties):
+    """Values always come from the file, and compaction goes revision by revision."""
+
+    examples = 30
+
+    def make_store(self, folder: Path, clock: Clock) -> Store:
+        settings = SqliteSettings(value_cache_bytes=0, compaction_step=1, history=HistorySettings(automatic=False))
+        return SqliteStore(folder / "store.db", clock=clock, settings=settings)

@@ -1,0 +1,116 @@
+"""Read what the published OpenAPI definitions leave out from the Go sources of the Kubernetes API, and write it to `tools/field_facts.json`.
+
+    python -m tools.extract_field_facts --source DIR...
+
+Each DIR is a checkout of kubernetes/api, kubernetes/apimachinery, kubernetes/apiextensions-apiserver or kubernetes/kube-aggregator at the release
+that Bayplan targets. Only facts are taken: for every field its place in the struct, whether it is a pointer, when it is left out of JSON, and its protobuf
+field number and wire type. `tools/generate_api.py` needs them; run this script only when the target release changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import re
+import sys
+
+DEFINITION_PREFIX = {
+    "k8s.io/api": "io.k8s.api",
+    "k8s.io/apimachinery": "io.k8s.apimachinery",
+    "k8s.io/apiextensions-apiserver": "io.k8s.apiextensions-apiserver",
+    "k8s.io/kube-aggregator": "io.k8s.kube-aggregator",
+}
+STRUCT = re.compile(r"^type (\w+) struct \{")
+FIELD = re.compile(r'^\s+(?:(\w+)\s+)?([*\[\]\w.]+)\s+`(.*)`')
+JSON_TAG = re.compile(r'json:"([^"]*)"')
+PROTOBUF_TAG = re.compile(r'protobuf:"([^"]*)"')
+
+Field = tuple[str, str, str, int, str]
+"""JSON name ("" for an inlined struct), Go type, options of the json tag, protobuf number (0: none), protobuf wire type."""
+
+
+def parse_structs(text: str) -> dict[str, list[Field]]:
+    """The structs of one Go file: name -> fields in order."""
+    structs: dict[str, list[Field]] = {}
+    current: list[Field] | None = None
+    for line in text.splitlines():
+        start = STRUCT.match(line)
+        if start:
+            current = structs.setdefault(start[1], [])
+        elif line.startswith("}"):
+            current = None
+        elif current is not None and (field := FIELD.match(line)):
+            tag = JSON_TAG.search(field[3])
+            if tag is None:
+                continue
+            name, _, options = tag[1].partition(",")
+            protobuf = PROTOBUF_TAG.search(field[3])
+            wire, number = protobuf[1].split(",")[:2] if protobuf else ("", "0")
+            current.append((name, field[2], options, int(number) if number.isdigit() else 0, wire))
+    return structs
+
+
+def flags_of(go_type: str, options: str) -> str:
+    """p: pointer, o: omitempty, z: omitzero."""
+    marks = "p" if go_type.startswith("*") else ""
+    marks += "o" if "omitempty" in options else ""
+    return marks + ("z" if "omitzero" in options else "")
+
+
+def flatten(structs: dict[str, list[Field]], name: str) -> list[list[str | int]]:
+    """Fields of a struct as JSON shows them: inlined structs replaced by their fields, which keep the number of the inlined message in front."""
+    rows: list[list[str | int]] = []
+    for json_name, go_type, options, number, wire in structs[name]:
+        bare = go_type.lstrip("*").rsplit(".", 1)[-1]
+        if json_name == "-":
+            continue
+        if json_name:
+            rows.append([json_name, flags_of(go_type, options), str(number), wire])
+        elif bare != "TypeMeta" and bare in structs:
+            rows += [[row[0], row[1], f"{number}.{row[2]}" if number else row[2], row[3]] for row in flatten(structs, bare)]
+        elif bare == "TypeMeta":
+            rows += [["kind", "o", "0", ""], ["apiVersion", "o", "0", ""]]
+    return rows
+
+
+def facts_of(source: pathlib.Path) -> dict[str, list[list[str | int]]]:
+    """Every struct of a checkout: OpenAPI definition name -> [JSON name, flags, protobuf number(s), protobuf wire type] in Go order."""
+    module = re.search(r"^module (\S+)", (source / "go.mod").read_text(), re.M)
+    if module is None or module[1] not in DEFINITION_PREFIX:
+        raise SystemExit(f"{source}: not a checkout of one of {', '.join(DEFINITION_PREFIX)}")
+    packages: dict[str, dict[str, list[Field]]] = {}
+    for path in sorted(source.rglob("*.go")):
+        if path.name.endswith("_test.go") or path.name.startswith(("zz_", "generated")):
+            continue
+        folder = ".".join(path.parent.relative_to(source).parts)
+        packages.setdefault(folder, {}).update(parse_structs(path.read_text()))
+    prefix = DEFINITION_PREFIX[module[1]]
+    return {
+        f"{prefix}.{folder}.{name}": flatten(structs, name)
+        for folder, structs in packages.items()
+        for name in sorted(structs)
+        if structs[name]
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--source", action="append", required=True, type=pathlib.Path, metavar="DIR")
+    parser.add_argument("--definitions", type=pathlib.Path, help="keep only structs that this OpenAPI definitions file names")
+    options = parser.parse_args()
+    facts: dict[str, list[list[str | int]]] = {}
+    for source in options.source:
+        facts |= facts_of(source)
+    if options.definitions:
+        wanted = json.loads(options.definitions.read_text())["$defs"]
+        print("without facts:", sorted(wanted.keys() - facts.keys()), file=sys.stderr)
+        facts = {name: facts[name] for name in sorted(facts) if name in wanted}
+    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(fields, separators=(',', ':'))}" for name, fields in facts.items())
+    (pathlib.Path(__file__).parent / "field_facts.json").write_text("{\n" + rows + "\n}\n")
+    print(f"{len(facts)} structs, {sum(map(len, facts.values()))} fields", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
