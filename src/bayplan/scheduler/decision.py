@@ -158,11 +158,13 @@ class Decision:
         if self.gate is not None:
             plugin, reject = self.gate
             return {"preEnqueue": _reject(plugin, reject)}
+        result: dict[str, Any] = {"preEnqueue": {"ok": True}}
         if self.skipped:
-            return {"preEnqueue": {"ok": True}, "skipped": True}
-        result: dict[str, Any] = {"preEnqueue": {"ok": True}, "preFilter": self._pre_filter()}
-        if self.rejection is None:
-            result["nodes"] = self._nodes()
+            return result | {"skipped": f"skip schedule deleting pod: {self.pod}"}
+        if self.node_count:
+            result["preFilter"] = self._pre_filter()
+            if self.rejection is None:
+                result["nodes"] = self._nodes()
         if self.weights:
             result["weights"] = dict(self.weights)
         if self.scheduled:

@@ -223,19 +223,27 @@ def place(
     planner._nominate_waiting()
     waiting.sort(key=lambda item: -(item[0].spec.priority or 0))
     run = Run()
+    cleared: set[str] = set()
     started = datetime.fromisoformat(start_time.replace("Z", "+00:00"))
     while waiting:
         pod, number = waiting.pop(0)
-        decision = _attempt(planner, pod, run, number, started)
+        decision = _attempt(planner, pod, run, number, started, cleared)
         if decision.nominated_node and number < MAX_ATTEMPTS:
-            status = msgspec.structs.replace(pod.status, nominated_node_name=decision.nominated_node)
-            again = (msgspec.structs.replace(pod, status=status), number + 1)
+            again = (_nominated(pod, decision.nominated_node), number + 1)
             waiting.insert(0 if requeue == "immediate" else len(waiting), again)
     return run
 
 
-def _attempt(planner: Planner, pod: Pod, run: Run, number: int, started: datetime) -> Decision:
+def _nominated(pod: Pod, node_name: str) -> Pod:
+    status = msgspec.structs.replace(pod.status, nominated_node_name=node_name)
+    return msgspec.structs.replace(pod, status=status)
+
+
+def _attempt(planner: Planner, pod: Pod, run: Run, number: int, started: datetime, cleared: set[str]) -> Decision:
     info = planner.pod(pod)
+    if info.key in cleared and pod.status.nominated_node_name:
+        cleared.discard(info.key)
+        info = planner.pod(_nominated(pod, ""))
     decision = planner.cycle_for(info).decide(info, explain=True)
     run.attempts.append(Attempt(info.key, number, decision))
     outcome = decision.post_filter
@@ -249,5 +257,6 @@ def _attempt(planner: Planner, pod: Pod, run: Run, number: int, started: datetim
             planner.remove(victim.key)
         for other in outcome.clears:
             planner.nominator.remove(other.key)
+            cleared.add(other.key)
         planner.nominator.add(info, decision.nominated_node)
     return decision

@@ -31,7 +31,10 @@ class Strategy:
     """Rule for `metadata.name`: `dns-1123-subdomain`, `dns-1123-label`, `dns-1035-label`, or `path-segment`."""
 
     def default(self, obj: Any) -> None:
-        """Fill in what the user left out, as Kubernetes' defaulting does. Must be idempotent."""
+        """Fill in what the user left out, as Kubernetes' defaulting does, and spell quantities canonically. Must be idempotent.
+
+        Raises codec.DecodeError for what Kubernetes finds while it decodes, such as a malformed quantity.
+        """
 
     def prepare_create(self, obj: Any) -> None:
         """Take out what a creator may not set. Called with metadata already filled in."""
@@ -68,6 +71,14 @@ class Strategy:
     def validate_status_update(self, obj: Any, old: Any) -> list[FieldError]:
         """What is wrong with this change of status; nothing else is checked then."""
         return []
+
+    def prepare_subresource_update(self, subresource: str, obj: Any, old: Any) -> None:
+        """Restore what a write through another subresource than `status` (`ephemeralcontainers`, `resize`, `approval`, `finalize`) may not change."""
+        raise NotImplementedError(f"{type(self).__name__} has no rules for {subresource}")
+
+    def validate_subresource_update(self, subresource: str, obj: Any, old: Any) -> list[FieldError]:
+        """What is wrong with a write through such a subresource; nothing else is checked then."""
+        raise NotImplementedError(f"{type(self).__name__} has no rules for {subresource}")
 
     def warnings(self, obj: Any, old: Any | None) -> list[str]:
         """Texts for the Warning headers of a create (`old` is None) or update."""

@@ -123,15 +123,15 @@ class DefaultPreemption(PostFilterPlugin):
             return _Refusal(self.reasons[code].reasons)
         potential.sort(key=importance)
         violating, others = self._by_budget(potential)
-        gone = list(potential)
+        spared: list[PodInfo] = []
         victims: list[PodInfo] = []
         violations = 0
         for pod in (*violating, *others):
-            gone.remove(pod)
-            if context.fits(row, (), gone):
-                gone.append(pod)
+            if context.fits(row, [*spared, pod], potential):
                 victims.append(pod)
                 violations += pod in violating
+            else:
+                spared.append(pod)
         if not victims:
             return _Refusal((f'expected at least one victim pod on node "{self.snapshot.name(row)}"',))
         if violating and others:

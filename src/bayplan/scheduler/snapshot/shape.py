@@ -59,6 +59,7 @@ class PodShape:
         "host_ports",
         "key",
         "labels",
+        "name",
         "namespace",
         "nonzero_cpu",
         "nonzero_memory",
@@ -70,6 +71,7 @@ class PodShape:
         "required_anti",
         "spec",
         "terms",
+        "uid",
         "volumes",
     )
 
@@ -78,6 +80,9 @@ class PodShape:
         self.key = key
         self.spec = spec
         self.namespace = pod.metadata.namespace
+        self.name = pod.metadata.name
+        """Meaningful only for pods with ephemeral volumes, which share their shape with no other pod."""
+        self.uid = pod.metadata.uid
         self.labels = pod.metadata.labels
         self.owner = controller_of(pod)
         self.requests: Vector
@@ -206,7 +211,7 @@ class ShapeTable:
         metadata = pod.metadata
         spec = pod.spec
         owner = controller_of(pod)
-        unique = metadata.name if any(volume.ephemeral is not None for volume in spec.volumes) else ""
+        unique = (metadata.name, metadata.uid) if any(item.ephemeral is not None for item in spec.volumes) else ()
         place = (
             metadata.namespace,
             tuple(metadata.labels.items()),

@@ -287,10 +287,12 @@ class Snapshot:
     def supposing(self, added: list[PodInfo], removed: list[PodInfo], row: int) -> Iterator[None]:
         """For a while, count some pods in and others out on one node, without a trace in the log.
 
-        Pods that terminate are counted out like all others, although live counters never counted them: that is how the
-        scheduler's preemption looks at spread constraints.
+        Two things follow kube-scheduler's preemption rather than common sense: pods that terminate are counted out of live
+        counters, which never counted them; and a host port is free as soon as one of the pods that take it is gone.
         """
-        pods = self.pods_on[row]
+        pods, epoch = self.pods_on[row], self.counts.term_epoch
+        ports = {(port.protocol, port.port) for info in (*added, *removed) for port in info.host_ports}
+        addresses = {port: dict(self.ports.get(port, {}).get(row, {})) for port in ports}
         self.pods_on[row] = dict(pods)
         for info in removed:
             self.suppose(info, row, -1)
@@ -304,6 +306,12 @@ class Snapshot:
             for info in removed:
                 self.suppose(info, row, 1)
             self.pods_on[row] = pods
+            for port, before in addresses.items():
+                if before:
+                    self.ports[port][row] = before
+                else:
+                    self.ports[port].pop(row, None)
+            self.counts.term_epoch = epoch
 
     def suppose(self, info: PodInfo, row: int, delta: int) -> None:
         """Count a pod in or out for a while, within `supposing`; undone by the opposite `delta`."""
@@ -312,11 +320,19 @@ class Snapshot:
         else:
             self.pods_on[row].pop(info.key, None)
         self._count(info, row, delta, live=True)
+        for port in info.host_ports:
+            addresses = self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, {})
+            if delta > 0:
+                addresses[port.ip] = 1
+            else:
+                addresses.pop(port.ip, None)
 
     def _place(self, info: PodInfo, row: int) -> None:
         info.row = row
         self.pods_on[row][info.key] = info
         self._count(info, row, 1, live=info.live)
+        for port in info.host_ports:
+            self._count_port(port, row, 1)
         self._record(row)
 
     def _unplace(self, info: PodInfo) -> None:
@@ -324,6 +340,8 @@ class Snapshot:
         info.row = -1
         del self.pods_on[row][info.key]
         self._count(info, row, -1, live=info.live)
+        for port in info.host_ports:
+            self._count_port(port, row, -1)
         self._record(row)
 
     def _record(self, row: int) -> None:
@@ -349,8 +367,6 @@ class Snapshot:
             self.nonzero_cpu[row] -= info.nonzero_cpu
             self.nonzero_memory[row] -= info.nonzero_memory
         self.pod_count[row] += delta
-        for port in info.host_ports:
-            self._count_port(port, row, delta)
         for key in claim_keys(info):
             self.claim_users[key] = self.claim_users.get(key, 0) + delta
         self.counts.add(shape.group, shape.terms, row, delta, live=live)
@@ -368,14 +384,9 @@ class Snapshot:
 
 
 def claim_keys(info: PodInfo) -> list[str]:
-    """`namespace/name` of the persistent volume claims that a pod mounts."""
-    if not info.shape.volumes:
-        return []
-    metadata = info.pod.metadata
-    keys = []
-    for volume in info.shape.volumes:
-        if volume.persistent_volume_claim is not None:
-            keys.append(f"{metadata.namespace}/{volume.persistent_volume_claim.claim_name}")
-        elif volume.ephemeral is not None:
-            keys.append(f"{metadata.namespace}/{metadata.name}-{volume.name}")
-    return keys
+    """`namespace/name` of the persistent volume claims that a pod mounts by name."""
+    return [
+        f"{info.shape.namespace}/{volume.persistent_volume_claim.claim_name}"
+        for volume in info.shape.volumes
+        if volume.persistent_volume_claim is not None
+    ]

@@ -1,0 +1,38 @@
+"""Warnings about addresses that are accepted but not written as they should be."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from bayplan.api.validation.fields import parse_cidr, parse_ip
+
+
+def ip_warnings(path: str, value: str) -> list[str]:
+    """Leading zeros, IPv4 inside IPv6, IPv6 not in canonical form."""
+    address = parse_ip(value)
+    if address is None:
+        return []
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    if mapped is not None or (address.version == 4 and str(address) != value):
+        return [f'{path}: non-standard IP address "{value}" is invalid: use "{mapped or address}"']
+    if str(address) != value:
+        return [f'{path}: IPv6 address "{value}" should be in RFC 5952 canonical format ("{address}")']
+    return []
+
+
+def cidr_warnings(path: str, value: str) -> list[str]:
+    """The same for networks, and bits beyond the prefix."""
+    network = parse_cidr(value)
+    if network is None:
+        return []
+    text, _, length = value.partition("/")
+    address = parse_ip(text)
+    found = []
+    if address != network.network_address:
+        single = f"{address}/{network.max_prefixlen}"
+        found.append(f'{path}: CIDR value "{value}" is ambiguous in this context (should be "{network}" or "{single}"?)')
+    if (network.version == 4 and str(address) != text) or (len(length) > 1 and length[0] == "0"):
+        found.append(f'{path}: non-standard CIDR value "{value}" is invalid: use "{network}"')
+    if not found and network.version == 6 and str(network) != value:
+        found.append(f'{path}: IPv6 CIDR value "{value}" should be in RFC 5952 canonical format ("{network}")')
+    return found

@@ -1,0 +1,279 @@
+"""Which changes of a pod are allowed, through the pod itself and through its subresources."""
+
+from __future__ import annotations
+
+import difflib
+
+import msgspec
+
+from bayplan.api import quantity
+from bayplan.api.defaults.pods import qos_class
+from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required
+from bayplan.api.types import core_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.containers import check_image_whitespace
+from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, null_if_empty, parse_ip
+from bayplan.api.validation.scheduling import check_tolerations
+
+_replace = msgspec.structs.replace
+_UPDATABLE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
+    "`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def validate_pod_update(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
+    """Changes through the pod itself: images, deadline, more tolerations, fewer gates; of gated pods also tighter node constraints."""
+    errors: list[FieldError] = []
+    for field, attribute in (("containers", "containers"), ("initContainers", "init_containers")):
+        if not _check_images(errors, f"spec.{field}", getattr(new.spec, attribute), getattr(old.spec, attribute)):
+            return errors
+    if not _check_deadline(errors, new.spec.active_deadline_seconds, old.spec.active_deadline_seconds):
+        return errors
+    _check_tolerations(errors, new.spec.tolerations, old.spec.tolerations)
+    known = {gate.name for gate in old.spec.scheduling_gates}
+    for index, gate in enumerate(new.spec.scheduling_gates):
+        if gate.name not in known:
+            text = f"only deletion is allowed, but found new scheduling gate '{gate.name}'"
+            errors.append(forbidden(f"spec.schedulingGates[{index}].name", text))
+    if new.spec == old.spec:
+        return errors
+    munged = _replace(
+        new.spec,
+        containers=_with_images(new.spec.containers, old.spec.containers),
+        init_containers=_with_images(new.spec.init_containers, old.spec.init_containers),
+        active_deadline_seconds=old.spec.active_deadline_seconds,
+        scheduling_gates=old.spec.scheduling_gates,
+        tolerations=old.spec.tolerations,
+    )
+    grace = old.spec.termination_grace_period_seconds
+    if grace is not None and grace < 0 and munged.termination_grace_period_seconds == 1:
+        munged.termination_grace_period_seconds = grace
+    if old.spec.scheduling_gates:
+        munged = _check_gated(errors, munged, old.spec)
+    if munged != old.spec:
+        errors.append(forbidden("spec", f"{_UPDATABLE}\n{difference(old.spec, munged)}"))
+    return errors
+
+
+def difference(old: msgspec.Struct, new: msgspec.Struct) -> str:
+    """The lines in which two objects differ, for people."""
+    before, after = (msgspec.json.format(msgspec.json.encode(one), indent=2).decode().splitlines() for one in (old, new))
+    return "\n".join(line for line in difflib.unified_diff(before, after, lineterm="", n=1) if not line.startswith(("---", "+++")))
+
+
+def _with_images(new: tuple[core_v1.Container, ...], old: tuple[core_v1.Container, ...]) -> tuple[core_v1.Container, ...]:
+    return tuple(_replace(one, image=other.image) for one, other in zip(new, old, strict=True))
+
+
+def _check_images(errors: Errors, path: str, new: tuple[core_v1.Container, ...], old: tuple[core_v1.Container, ...]) -> bool:
+    if len(new) != len(old):
+        errors.append(forbidden(path, "pod updates may not add or remove containers"))
+        return False
+    for index, container in enumerate(new):
+        if not container.image:
+            errors.append(required(f"{path}[{index}].image"))
+        check_image_whitespace(errors, f"{path}[{index}]", container)
+    return True
+
+
+def _check_deadline(errors: Errors, new: int | None, old: int | None) -> bool:
+    path = "spec.activeDeadlineSeconds"
+    if new is None:
+        if old is not None:
+            errors.append(invalid(path, None, "must not update from a positive integer to nil value"))
+    elif not 0 <= new <= 2**31 - 1:
+        errors.append(invalid(path, new, formats.range_message(0, 2**31 - 1)))
+        return False
+    elif old is not None and old < new:
+        errors.append(invalid(path, new, "must be less than or equal to previous value"))
+        return False
+    return True
+
+
+def _check_tolerations(errors: Errors, new: tuple[core_v1.Toleration, ...], old: tuple[core_v1.Toleration, ...]) -> None:
+    kept = [_replace(toleration, toleration_seconds=None) for toleration in new]
+    for toleration in old:
+        if _replace(toleration, toleration_seconds=None) not in kept:
+            text = "existing toleration can not be modified except its tolerationSeconds"
+            errors.append(forbidden("spec.tolerations", text))
+            return
+    check_tolerations(errors, "spec.tolerations", new)
+
+
+def _check_gated(errors: Errors, munged: core_v1.PodSpec, old: core_v1.PodSpec) -> core_v1.PodSpec:
+    """Node constraints of a gated pod may be tightened; returns the spec with the old ones."""
+    if munged.node_selector != old.node_selector:
+        if any(munged.node_selector.get(key) != value for key, value in old.node_selector.items()):
+            text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+            errors.append(invalid("spec.nodeSelector", null_if_empty(munged.node_selector), text))
+        munged.node_selector = old.node_selector
+    before = old.affinity.node_affinity if old.affinity is not None else None
+    after = munged.affinity.node_affinity if munged.affinity is not None else None
+    if before == after:
+        return munged
+    _check_node_affinity_mutation(errors, after, before)
+    affinity = munged.affinity
+    if affinity is None:
+        munged.affinity = core_v1.Affinity(node_affinity=before)
+    elif old.affinity is None and affinity.pod_affinity is None and affinity.pod_anti_affinity is None:
+        munged.affinity = None
+    else:
+        munged.affinity = _replace(affinity, node_affinity=before)
+    return munged
+
+
+def _check_node_affinity_mutation(errors: Errors, new: core_v1.NodeAffinity | None, old: core_v1.NodeAffinity | None) -> None:
+    before = old.required_during_scheduling_ignored_during_execution if old is not None else None
+    if before is None:
+        return
+    path = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    after = new.required_during_scheduling_ignored_during_execution if new is not None else None
+    terms = after.node_selector_terms if after is not None else ()
+    if len(terms) != len(before.node_selector_terms):
+        text = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        errors.append(invalid(path, null_if_empty(terms), text))
+        return
+    for index, (one, other) in enumerate(zip(terms, before.node_selector_terms, strict=True)):
+        if (
+            one.match_expressions[: len(other.match_expressions)] != other.match_expressions
+            or one.match_fields[: len(other.match_fields)] != other.match_fields
+            or (not other.match_expressions and not other.match_fields and one != other)
+        ):
+            text = "only additions are allowed (no mutations or deletions)"
+            errors.append(invalid(f"{path}[{index}]", one, text))
+
+
+def validate_pod_status_update(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
+    """Changes through `status`."""
+    errors: list[FieldError] = []
+    status = new.status
+    for index, condition in enumerate(status.conditions):
+        if condition.type not in ("PodScheduled", "Ready", "Initialized"):
+            check_key_format(errors, f"metadata.conditions[{index}].Type", condition.type)
+    if status.nominated_node_name and status.nominated_node_name != old.status.nominated_node_name:
+        check_format(errors, "status.nominatedNodeName", status.nominated_node_name, formats.dns_subdomain)
+    if status.qos_class != old.status.qos_class:
+        errors.append(invalid("status.qosClass", status.qos_class, "field is immutable"))
+    if old.spec.restart_policy != "Always":
+        _check_terminated(errors, "status.containerStatuses", status.container_statuses, old.status.container_statuses, old.spec)
+        _check_terminated(
+            errors, "status.initContainerStatuses", status.init_container_statuses, old.status.init_container_statuses, old.spec
+        )
+    _check_claim_statuses(errors, new)
+    for name, addresses in (("podIPs", status.pod_ips), ("hostIPs", status.host_ips)):
+        _check_addresses(errors, f"status.{name}", [address.ip for address in addresses], addresses)
+    if status.host_ips and status.host_ip != status.host_ips[0].ip:
+        errors.append(invalid("status.hostIPs[0].ip", status.host_ips[0].ip, "must be equal to `hostIP`"))
+    return errors
+
+
+def _check_terminated(
+    errors: Errors, path: str, new: tuple[core_v1.ContainerStatus, ...], old: tuple[core_v1.ContainerStatus, ...], spec: core_v1.PodSpec
+) -> None:
+    """Terminated containers stay so unless their restart policy lets them start again."""
+    free = {one.name for one in spec.init_containers if one.restart_policy == "Always"}
+    free |= {one.name for one in spec.containers + spec.init_containers if one.restart_policy is not None}
+    for index, before in enumerate(old):
+        ended = before.state.terminated
+        if ended is None or before.name in free or (ended.exit_code != 0 and spec.restart_policy == "OnFailure"):
+            continue
+        for after in new:
+            if after.name == before.name and after.state.terminated is None:
+                errors.append(forbidden(f"{path}[{index}].state", "may not be transitioned to non-terminated state"))
+
+
+def _check_claim_statuses(errors: Errors, pod: core_v1.Pod) -> None:
+    known = {claim.name for claim in pod.spec.resource_claims}
+    seen: set[str] = set()
+    for index, status in enumerate(pod.status.resource_claim_statuses):
+        where = f"status.resourceClaimStatuses[{index}]"
+        if status.name not in known:
+            errors.append(invalid(f"{where}.name", status.name, "must match the name of an entry in `spec.resourceClaims`"))
+        if status.name in seen:
+            errors.append(duplicate(f"{where}.name", status.name))
+        seen.add(status.name)
+        if status.resource_claim_name is not None:
+            check_format(errors, f"{where}.name", status.resource_claim_name, formats.dns_subdomain)
+
+
+def _check_addresses(errors: Errors, path: str, addresses: list[str], shown: object) -> None:
+    for index, address in enumerate(addresses):
+        check_ip(errors, f"{path}[{index}]", address)
+    if len(addresses) > 1:
+        families = {parsed.version for parsed in map(parse_ip, addresses) if parsed is not None}
+        if len(families) != 2 or len(addresses) > 2:
+            errors.append(invalid(path, shown, "may specify no more than one IP for each IP family"))
+        for index, address in enumerate(addresses):
+            if address in addresses[:index]:
+                errors.append(duplicate(f"{path}[{index}]", {"ip": address}))
+
+
+def validate_ephemeral_containers_update(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
+    """Changes through `ephemeralcontainers`: containers are added, never changed or removed."""
+    if "kubernetes.io/config.mirror" in old.metadata.annotations:
+        return [forbidden("", "static pods do not support ephemeral containers")]
+    errors: list[FieldError] = []
+    current = {container.name: container for container in new.spec.ephemeral_containers}
+    for before in old.spec.ephemeral_containers:
+        after = current.get(before.name)
+        if after is None:
+            text = f'existing ephemeral containers "{before.name}" may not be removed\n'
+            errors.append(forbidden("spec.ephemeralContainers", text))
+        elif after != before:
+            text = f'existing ephemeral containers "{before.name}" may not be changed\n{difference(before, after)}'
+            errors.append(forbidden("spec.ephemeralContainers", text))
+    return errors
+
+
+def validate_resize(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
+    """Changes through `resize`: cpu and memory of containers and sidecars."""
+    if "kubernetes.io/config.mirror" in old.metadata.annotations:
+        return [forbidden("", "static pods cannot be resized")]
+    if old.spec.os is not None and old.spec.os.name == "windows":
+        return [forbidden("", "windows pods cannot be resized")]
+    errors: list[FieldError] = []
+    if (old.status.qos_class or qos_class(old.spec)) != qos_class(new.spec):
+        errors.append(invalid("spec", new.status.qos_class, "Pod QOS Class may not change as a result of resizing"))
+    for status in old.status.container_statuses:
+        if status.state.running is not None:
+            if status.resources is None:
+                errors.append(forbidden("spec", "Pod running on node without support for resize"))
+            break
+    if len(new.spec.containers) != len(old.spec.containers) or len(new.spec.init_containers) != len(old.spec.init_containers):
+        return [*errors, forbidden("spec", "only cpu and memory resources are mutable")]
+    for index, (after, before) in enumerate(zip(new.spec.init_containers, old.spec.init_containers, strict=True)):
+        if before.restart_policy == "Always":
+            _check_resized(errors, f"spec.initContainers[{index}].resources", after, before)
+            text = "only cpu and memory resources for sidecar containers are mutable"
+            if _without_resized(after, before) != before:
+                errors.append(forbidden("spec", text))
+        elif after != before:
+            errors.append(forbidden("spec", "resources for non-sidecar init containers are immutable"))
+    for index, (after, before) in enumerate(zip(new.spec.containers, old.spec.containers, strict=True)):
+        _check_resized(errors, f"spec.containers[{index}].resources", after, before)
+        if _without_resized(after, before) != before:
+            errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
+    rest = _replace(new.spec, containers=old.spec.containers, init_containers=old.spec.init_containers)
+    if not errors and rest != old.spec:
+        errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
+    return errors
+
+
+def _without_resized(after: core_v1.Container, before: core_v1.Container) -> core_v1.Container:
+    """The new container with the old amounts of cpu and memory."""
+    parts = {}
+    for name in ("limits", "requests"):
+        new, old = getattr(after.resources, name), getattr(before.resources, name)
+        kept = {key: value for key, value in new.items() if key not in ("cpu", "memory")}
+        parts[name] = kept | {key: old[key] for key in ("cpu", "memory") if key in old}
+    return _replace(after, resources=_replace(after.resources, **parts), resize_policy=before.resize_policy)
+
+
+def _check_resized(errors: Errors, path: str, after: core_v1.Container, before: core_v1.Container) -> None:
+    new, old = after.resources, before.resources
+    if old.requests.keys() - new.requests.keys():
+        errors.append(forbidden(f"{path}.requests", "resource requests cannot be removed"))
+    if old.limits.keys() - new.limits.keys():
+        errors.append(forbidden(f"{path}.limits", "resource limits cannot be removed"))

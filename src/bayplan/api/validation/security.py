@@ -1,0 +1,217 @@
+"""Rules for the security contexts of pods and containers."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long
+from bayplan.api.types import core_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.fields import Errors, check_format, unsupported
+from bayplan.api.validation.paths import check_relative_path
+
+_PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
+_MAX_ID = 2**31 - 1
+
+
+def check_security_context(errors: Errors, path: str, context: core_v1.SecurityContext, host_users: bool) -> None:
+    """The security context of a container."""
+    _check_id(errors, f"{path}.runAsUser", context.run_as_user)
+    _check_id(errors, f"{path}.runAsGroup", context.run_as_group)
+    if context.seccomp_profile is not None:
+        check_seccomp(errors, f"{path}.seccompProfile", context.seccomp_profile)
+    if context.proc_mount is not None:
+        if context.proc_mount not in ("Default", "Unmasked"):
+            errors.append(unsupported(f"{path}.procMount", context.proc_mount, ("Default", "Unmasked")))
+        if host_users and context.proc_mount == "Unmasked":
+            errors.append(invalid(f"{path}.procMount", "Unmasked", "`hostUsers` must be false to use `Unmasked`"))
+    if context.allow_privilege_escalation is False:
+        if context.privileged:
+            errors.append(invalid(path, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+        if context.capabilities is not None and "CAP_SYS_ADMIN" in context.capabilities.add:
+            text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+            errors.append(invalid(path, context, text))
+    if context.windows_options is not None:
+        check_windows_options(errors, f"{path}.windowsOptions", context.windows_options)
+    if context.app_armor_profile is not None:
+        check_app_armor(errors, f"{path}.appArmorProfile", context.app_armor_profile)
+
+
+def check_pod_security_context(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
+    """The security context of a pod or template, and what of the pod depends on it."""
+    context = spec.security_context
+    assert context is not None
+    _check_id(errors, f"{path}.fsGroup", context.fs_group)
+    _check_id(errors, f"{path}.runAsUser", context.run_as_user)
+    _check_id(errors, f"{path}.runAsGroup", context.run_as_group)
+    for index, group in enumerate(context.supplemental_groups):
+        _check_id(errors, f"{path}.supplementalGroups[{index}]", group)
+    if spec.share_process_namespace and spec.host_pid:
+        text = "ShareProcessNamespace and HostPID cannot both be enabled"
+        errors.append(invalid(f"{path}.shareProcessNamespace", True, text))
+    if context.sysctls:
+        _check_sysctls(errors, f"{path}.sysctls", context.sysctls, spec)
+    if context.fs_group_change_policy not in (None, "Always", "OnRootMismatch"):
+        errors.append(unsupported(f"{path}.fsGroupChangePolicy", context.fs_group_change_policy, ("Always", "OnRootMismatch")))
+    if context.seccomp_profile is not None:
+        check_seccomp(errors, f"{path}.seccompProfile", context.seccomp_profile)
+    if context.windows_options is not None:
+        check_windows_options(errors, f"{path}.windowsOptions", context.windows_options)
+    if context.app_armor_profile is not None:
+        check_app_armor(errors, f"{path}.appArmorProfile", context.app_armor_profile)
+    if context.supplemental_groups_policy not in (None, "Merge", "Strict"):
+        errors.append(unsupported(f"{path}.supplementalGroupsPolicy", context.supplemental_groups_policy, ("Merge", "Strict")))
+    if context.se_linux_change_policy not in (None, "MountOption", "Recursive"):
+        errors.append(unsupported(f"{path}.seLinuxChangePolicy", context.se_linux_change_policy, ("MountOption", "Recursive")))
+
+
+def _check_id(errors: Errors, path: str, number: int | None) -> None:
+    if number is not None and not 0 <= number <= _MAX_ID:
+        errors.append(invalid(path, number, formats.range_message(0, _MAX_ID)))
+
+
+def _check_sysctls(errors: Errors, path: str, sysctls: tuple[core_v1.Sysctl, ...], spec: core_v1.PodSpec) -> None:
+    names: set[str] = set()
+    for index, sysctl in enumerate(sysctls):
+        where, name = f"{path}[{index}].name", sysctl.name
+        if not name:
+            errors.append(required(where))
+        elif formats.sysctl_name(name):
+            check_format(errors, where, name, formats.sysctl_name)
+        elif name in names:
+            errors.append(duplicate(where, name))
+        names.add(name)
+        dotted = name.replace("/", ".")
+        if spec.host_network and dotted.startswith("net."):
+            errors.append(invalid(where, name, "may not be specified when 'hostNetwork' is true"))
+        elif spec.host_ipc and (dotted.startswith(("kernel.shm", "kernel.msg", "fs.mqueue.")) or dotted == "kernel.sem"):
+            errors.append(invalid(where, name, "may not be specified when 'hostIPC' is true"))
+
+
+def check_seccomp(errors: Errors, path: str, profile: core_v1.SeccompProfile) -> None:
+    """A seccomp profile."""
+    if not profile.type:
+        errors.append(required(f"{path}.type", "type is required when seccompProfile is set"))
+    elif profile.type not in _PROFILES:
+        errors.append(unsupported(f"{path}.type", profile.type, _PROFILES))
+    if profile.type == "Localhost":
+        if profile.localhost_profile is None:
+            errors.append(required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost"))
+        else:
+            check_relative_path(errors, f"{path}.localhostProfile", profile.localhost_profile)
+    elif profile.localhost_profile is not None:
+        errors.append(invalid(f"{path}.localhostProfile", profile, "can only be set when seccomp type is Localhost"))
+
+
+def check_app_armor(errors: Errors, path: str, profile: core_v1.AppArmorProfile) -> None:
+    """An AppArmor profile."""
+    where, name = f"{path}.localhostProfile", profile.localhost_profile
+    if profile.type == "Localhost":
+        if name is None or not name.strip():
+            if name:
+                errors.append(invalid(where, name, "must not be padded with whitespace"))
+            else:
+                errors.append(required(where, "must be set when AppArmor type is Localhost"))
+        elif name != name.strip():
+            errors.append(invalid(where, name, "must not be padded with whitespace"))
+        if name is not None and len(name) > 4095:
+            errors.append(too_long(where, 4095))
+    elif profile.type in _PROFILES:
+        if name is not None:
+            errors.append(invalid(where, name, "can only be set when AppArmor type is Localhost"))
+    elif not profile.type:
+        errors.append(required(f"{path}.type", "type is required when appArmorProfile is set"))
+    else:
+        errors.append(unsupported(f"{path}.type", profile.type, _PROFILES))
+
+
+def check_windows_options(errors: Errors, path: str, options: core_v1.WindowsSecurityContextOptions) -> None:
+    """Options for Windows containers."""
+    if options.gmsa_credential_spec_name is not None:
+        check_format(errors, f"{path}.gmsaCredentialSpecName", options.gmsa_credential_spec_name, formats.dns_subdomain)
+    spec = options.gmsa_credential_spec
+    if spec is not None:
+        if not spec:
+            errors.append(invalid(f"{path}.gmsaCredentialSpec", spec, "gmsaCredentialSpec cannot be an empty string"))
+        elif len(spec) > 64 * 1024:
+            errors.append(invalid(f"{path}.gmsaCredentialSpec", spec, "gmsaCredentialSpec size must be under 64 KiB"))
+    user = options.run_as_user_name
+    if user is not None:
+        if not user:
+            errors.append(invalid(f"{path}.runAsUserName", user, "runAsUserName cannot be an empty string"))
+        elif user.count("\\") > 1:
+            text = "runAsUserName cannot contain more than one backslash"
+            errors.append(invalid(f"{path}.runAsUserName", user, text))
+
+
+def check_operating_system(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
+    """`os` of a pod, and fields that do not exist on it."""
+    assert spec.os is not None
+    name = spec.os.name
+    if not name:
+        errors.append(required(f"{path}.os.name"))
+    elif name not in ("linux", "windows"):
+        errors.append(unsupported(f"{path}.os.name", name, ("linux", "windows")))
+    elif name == "linux":
+        _check_linux(errors, path, spec)
+    else:
+        _check_windows(errors, path, spec)
+
+
+def _containers(spec: core_v1.PodSpec, path: str) -> list[tuple[str, core_v1.SecurityContext | None]]:
+    found = [(f"{path}.initContainers[{index}]", one.security_context) for index, one in enumerate(spec.init_containers)]
+    found += [(f"{path}.containers[{index}]", one.security_context) for index, one in enumerate(spec.containers)]
+    return found + [(f"{path}.ephemeralContainers[{index}]", one.security_context) for index, one in enumerate(spec.ephemeral_containers)]
+
+
+def _check_linux(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
+    contexts = [(path, spec.security_context), *_containers(spec, path)]
+    for where, context in contexts:
+        if context is not None and context.windows_options is not None:
+            errors.append(forbidden(f"{where}.securityContext.windowsOptions", "windows options cannot be set for a linux pod"))
+
+
+_WINDOWS_POD = (
+    ("app_armor_profile", "appArmorProfile"),
+    ("se_linux_options", "seLinuxOptions"),
+    ("seccomp_profile", "seccompProfile"),
+    ("fs_group", "fsGroup"),
+    ("fs_group_change_policy", "fsGroupChangePolicy"),
+    ("sysctls", "sysctls"),
+    ("run_as_user", "runAsUser"),
+    ("run_as_group", "runAsGroup"),
+    ("supplemental_groups", "supplementalGroups"),
+    ("supplemental_groups_policy", "supplementalGroupsPolicy"),
+    ("se_linux_change_policy", "seLinuxChangePolicy"),
+)
+_WINDOWS_CONTAINER = (
+    ("app_armor_profile", "appArmorProfile"),
+    ("se_linux_options", "seLinuxOptions"),
+    ("seccomp_profile", "seccompProfile"),
+    ("capabilities", "capabilities"),
+    ("read_only_root_filesystem", "readOnlyRootFilesystem"),
+    ("privileged", "privileged"),
+    ("allow_privilege_escalation", "allowPrivilegeEscalation"),
+    ("proc_mount", "procMount"),
+    ("run_as_user", "runAsUser"),
+    ("run_as_group", "runAsGroup"),
+)
+
+
+def _check_windows(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
+    text = "cannot be set for a windows pod"
+    for field, value in (
+        ("hostUsers", spec.host_users),
+        ("hostPID", spec.host_pid or None),
+        ("hostIPC", spec.host_ipc or None),
+        ("shareProcessNamespace", spec.share_process_namespace),
+    ):
+        if value is not None:
+            errors.append(forbidden(f"{path}.{field}", text))
+    if spec.security_context is not None:
+        for attribute, field in _WINDOWS_POD:
+            if getattr(spec.security_context, attribute) not in (None, ()):
+                errors.append(forbidden(f"{path}.securityContext.{field}", text))
+    for where, context in _containers(spec, path):
+        if context is not None:
+            for attribute, field in _WINDOWS_CONTAINER:
+                if getattr(context, attribute) is not None:
+                    errors.append(forbidden(f"{where}.securityContext.{field}", text))

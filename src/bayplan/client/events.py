@@ -1,0 +1,132 @@
+"""Events: what components tell people about objects. Written in the background; a component never waits for, or fails because of, an event."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from bayplan.api.errors import ApiError
+from bayplan.api.types import core_v1, meta_v1
+from bayplan.client.client import Client
+from bayplan.client.errors import TransportError
+from bayplan.support.clock import Clock
+from bayplan.support.randomness import Randomness
+from bayplan.support.timestamps import rfc3339, rfc3339_micro
+
+logger = logging.getLogger(__name__)
+
+NORMAL, WARNING = "Normal", "Warning"
+_QUEUE_LIMIT = 20_000
+_REMEMBERED = 4096
+_WRITERS = 16
+
+
+def reference(client: Client, obj: Any) -> core_v1.ObjectReference:
+    """An ObjectReference to an object."""
+    kind, metadata = client.kinds.of_type(type(obj)), obj.metadata
+    return core_v1.ObjectReference(
+        kind=kind.kind,
+        api_version=kind.api_version,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        resource_version=metadata.resource_version,
+    )
+
+
+@dataclass(slots=True)
+class _Written:
+    """An event that exists on the server."""
+
+    name: str
+    namespace: str
+    count: int
+
+
+class EventRecorder:
+    """Records events of one component. Equal events are counted instead of written again."""
+
+    def __init__(self, client: Client, component: str, clock: Clock, randomness: Randomness) -> None:
+        self._client = client
+        self._component = component
+        self._clock = clock
+        self._randomness = randomness
+        self._queue: asyncio.Queue[core_v1.Event] = asyncio.Queue(_QUEUE_LIMIT)
+        self._written: OrderedDict[tuple[str, ...], _Written] = OrderedDict()
+        self.dropped = 0
+        """Events that were not written because the server could not keep up or refused them."""
+
+    def event(self, obj: Any, event_type: str, reason: str, message: str, *, action: str = "") -> None:
+        """Record an event about an object (or an ObjectReference). With an action it is written in the newer form, as kube-scheduler does."""
+        regarding = obj if isinstance(obj, core_v1.ObjectReference) else reference(self._client, obj)
+        now = self._clock.now()
+        namespace = regarding.namespace or "default"
+        event = core_v1.Event(
+            metadata=meta_v1.ObjectMeta(name=f"{regarding.name}.{self._randomness.uuid4().replace('-', '')[:16]}", namespace=namespace),
+            involved_object=regarding,
+            reason=reason,
+            message=message,
+            type=event_type,
+            reporting_component=self._component,
+        )
+        if action:
+            event.action = action
+            event.event_time = rfc3339_micro(now)
+            event.reporting_instance = self._component
+        else:
+            event.first_timestamp = event.last_timestamp = rfc3339(now)
+            event.count = 1
+            event.source = core_v1.EventSource(component=self._component)
+        try:
+            self._queue.put_nowait(event)
+        except asyncio.QueueFull:
+            self.dropped += 1
+
+    async def run(self) -> None:
+        """Write events until cancelled."""
+        await asyncio.gather(*(self._write_all() for _ in range(_WRITERS)))
+
+    async def flush(self) -> None:
+        """Return once everything recorded so far is written or dropped."""
+        await self._queue.join()
+
+    async def _write_all(self) -> None:
+        while True:
+            event = await self._queue.get()
+            try:
+                await self._write(event)
+            except (ApiError, TransportError) as error:
+                self.dropped += 1
+                logger.debug("event %s about %s: %s", event.reason, event.involved_object.name, error)
+            finally:
+                self._queue.task_done()
+
+    async def _write(self, event: core_v1.Event) -> None:
+        about = event.involved_object
+        key = (about.kind, about.namespace, about.name, about.uid, event.type, event.reason, event.message)
+        known = self._written.get(key)
+        if known is not None and await self._count(event, known):
+            return
+        written = _Written(event.metadata.name, event.metadata.namespace, 1)
+        self._written[key] = written
+        if len(self._written) > _REMEMBERED:
+            self._written.popitem(last=False)
+        await self._client.create(event)
+
+    async def _count(self, event: core_v1.Event, known: _Written) -> bool:
+        """Count a repeated event. Returns False if the earlier one is no longer there."""
+        known.count += 1
+        if event.event_time is not None:
+            patch: dict[str, Any] = {"series": {"count": known.count, "lastObservedTime": event.event_time}}
+        else:
+            patch = {"count": known.count, "lastTimestamp": event.last_timestamp}
+        try:
+            await self._client.patch(core_v1.Event, known.name, known.namespace, patch)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return False
+        return True

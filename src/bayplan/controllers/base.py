@@ -1,0 +1,123 @@
+"""What a controller is, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from bayplan.api.types import meta_v1
+from bayplan.client import Client
+from bayplan.client.events import EventRecorder
+from bayplan.informers import Informer, InformerFactory
+from bayplan.informers.cache import key_of
+from bayplan.support.clock import Clock
+from bayplan.support.randomness import Randomness
+from bayplan.workqueue.queue import WorkQueue
+
+
+@dataclass(slots=True)
+class ControllerContext:
+    """Everything a controller may use."""
+
+    client: Client
+    informers: InformerFactory
+    clock: Clock
+    randomness: Randomness
+    recorder: EventRecorder
+
+
+class Controller:
+    """Base of all controllers. `name` is the one of kube-controller-manager's `--controllers`."""
+
+    name = ""
+    workers = 8
+    """Keys that are reconciled at once."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self.context = context
+        self.client = context.client
+        self.clock = context.clock
+        self.recorder = context.recorder
+        self.queue: WorkQueue[str] = WorkQueue(clock=context.clock, name=self.name)
+        self.setup()
+
+    def setup(self) -> None:
+        """Ask for informers and add handlers. Called once, before anything runs."""
+        raise TypeError(f"{type(self).__name__} has no setup")
+
+    async def reconcile(self, key: str) -> None:
+        """Bring the object of a key closer to what it should be. Called again after an exception, later and later."""
+        raise TypeError(f"{type(self).__name__} has no reconcile")
+
+    async def run_background(self) -> None:
+        """Work besides the queue, until cancelled; ends at once by default."""
+
+    def informer(self, cls: type[Any]) -> Informer[Any]:
+        """The shared informer of a kind."""
+        return self.context.informers.informer(cls)
+
+    def watch_keys(self, informer: Informer[Any]) -> None:
+        """Queue every object of an informer when it is added, changed or deleted."""
+        informer.on_change(
+            add=lambda obj: self.queue.add(key_of(obj)),
+            update=lambda old, new: self.queue.add(key_of(new)),
+            delete=lambda obj: self.queue.add(key_of(obj)),
+        )
+
+    def watch_owned(self, informer: Informer[Any], kind: str) -> None:
+        """Queue the controlling owner of that kind when an owned object is added, changed or deleted; of a change both owners."""
+
+        def touch(obj: Any) -> None:
+            owner = controller_of(obj)
+            if owner is not None and owner.kind == kind:
+                self.queue.add(f"{obj.metadata.namespace}/{owner.name}")
+
+        def change(old: Any, new: Any) -> None:
+            touch(old)
+            touch(new)
+
+        informer.on_change(add=touch, update=change, delete=touch)
+
+
+def controller_of(obj: Any) -> meta_v1.OwnerReference | None:
+    """The owner reference that is marked as controller."""
+    for owner in obj.metadata.owner_references:
+        if owner.controller:
+            found: meta_v1.OwnerReference = owner
+            return found
+    return None
+
+
+def owner_reference(api_version: str, kind: str, owner: Any) -> meta_v1.OwnerReference:
+    """A controlling reference to an owner."""
+    return meta_v1.OwnerReference(
+        api_version=api_version,
+        kind=kind,
+        name=owner.metadata.name,
+        uid=owner.metadata.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+def with_condition(conditions: Iterable[Any], new: Any) -> tuple[Any, ...]:
+    """Conditions with one added or replaced; the transition time stays when the status does, and an equal condition stays as it is."""
+    result, found = [], False
+    for condition in conditions:
+        if condition.type != new.type:
+            result.append(condition)
+            continue
+        found = True
+        if condition.status == new.status:
+            new.last_transition_time = condition.last_transition_time
+            if condition.reason == new.reason and condition.message == new.message:
+                result.append(condition)
+                continue
+        result.append(new)
+    return (*result, *(() if found else (new,)))
+
+
+def condition_of(conditions: Iterable[Any], condition_type: str) -> Any | None:
+    """The condition of a type, or None."""
+    return next((one for one in conditions if one.type == condition_type), None)

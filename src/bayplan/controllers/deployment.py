@@ -1,0 +1,318 @@
+"""Deployment: moves pods from the ReplicaSet of the old template to the one of the new, and keeps the history for going back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bayplan.api.errors import ApiError
+from bayplan.api.selectors import compile_selector
+from bayplan.api.strategies.base import clone
+from bayplan.api.types import apps_v1, core_v1, meta_v1
+from bayplan.controllers import deployment_rules as rules
+from bayplan.controllers.base import Controller, condition_of, controller_of, owner_reference, with_condition
+from bayplan.informers.cache import key_of
+from bayplan.support.timestamps import rfc3339
+
+_KEPT_HERE = {"kubectl.kubernetes.io/last-applied-configuration", rules.REVISION, rules.HISTORY, rules.DESIRED, rules.MAX, "deprecated.deployment.rollback.to"}
+"""Annotations of a deployment that its ReplicaSets do not inherit."""
+
+
+class DeploymentController(Controller):
+    """See the module."""
+
+    name = "deployment-controller"
+    workers = 16
+
+    def setup(self) -> None:
+        self.deployments = self.informer(apps_v1.Deployment)
+        self.sets = self.informer(apps_v1.ReplicaSet)
+        self.pods = self.informer(core_v1.Pod)
+        self.sets.add_index("namespace", lambda one: (one.metadata.namespace,))
+        self.pods.add_index("namespace", lambda pod: (pod.metadata.namespace,))
+        self.watch_keys(self.deployments)
+        self.watch_owned(self.sets, "Deployment")
+        self.pods.on_change(delete=self._pod_deleted)
+
+    def _pod_deleted(self, pod: core_v1.Pod) -> None:
+        """Recreate waits for the last old pod to go."""
+        owner = controller_of(pod)
+        if owner is None or owner.kind != "ReplicaSet":
+            return
+        owning = self.sets.cache.get(pod.metadata.namespace, owner.name)
+        parent = controller_of(owning) if owning is not None else None
+        if parent is not None and parent.kind == "Deployment":
+            self.queue.add(f"{pod.metadata.namespace}/{parent.name}")
+
+    async def reconcile(self, key: str) -> None:
+        deployment: apps_v1.Deployment | None = self.deployments.cache.by_key(key)
+        if deployment is None:
+            return
+        try:
+            await self._reconcile(key, deployment)
+        except ApiError as error:
+            if error.code != 409:
+                raise
+            self.queue.add_rate_limited(key)
+
+    async def _reconcile(self, key: str, deployment: apps_v1.Deployment) -> None:
+        sets = await self._claimed(deployment)
+        new = rules.find_new(deployment, sets)
+        if deployment.metadata.deletion_timestamp:
+            await self._update_status(key, deployment, sets, new)
+            return
+        deployment = await self._show_pause(deployment)
+        if deployment.spec.paused:
+            await self._scale(deployment, sets, new)
+        elif self._was_scaled(deployment, sets):
+            sets = await self._scale(deployment, sets, new)
+        elif deployment.spec.strategy.type == "Recreate":
+            sets, new = await self._recreate(deployment, sets, new)
+        else:
+            sets, new = await self._roll(deployment, sets, new)
+        await self._clean_up(deployment, [one for one in sets if new is None or one.metadata.uid != new.metadata.uid])
+        await self._update_status(key, deployment, sets, new)
+
+    async def _claimed(self, deployment: apps_v1.Deployment) -> list[apps_v1.ReplicaSet]:
+        """ReplicaSets that belong to the deployment: those it controls, and orphans that it adopts."""
+        selector = compile_selector(deployment.spec.selector)
+        found: list[apps_v1.ReplicaSet] = []
+        for one in self.sets.cache.by_index("namespace", deployment.metadata.namespace):
+            owner, matches = controller_of(one), selector.matches(one.metadata.labels)
+            if owner is not None and owner.uid == deployment.metadata.uid:
+                if matches:
+                    found.append(one)
+                elif not deployment.metadata.deletion_timestamp:
+                    left = [ref for ref in one.metadata.owner_references if ref.uid != deployment.metadata.uid]
+                    await self._set_owners(one, left)
+            elif owner is None and matches and not deployment.metadata.deletion_timestamp and not one.metadata.deletion_timestamp:
+                owners = [*one.metadata.owner_references, owner_reference("apps/v1", "Deployment", deployment)]
+                found.append(await self._set_owners(one, owners))
+        return found
+
+    async def _set_owners(self, one: apps_v1.ReplicaSet, owners: list[meta_v1.OwnerReference]) -> apps_v1.ReplicaSet:
+        patch = {"metadata": {"uid": one.metadata.uid, "ownerReferences": owners or None}}
+        return await self.client.patch(apps_v1.ReplicaSet, one.metadata.name, one.metadata.namespace, patch)
+
+    async def _show_pause(self, deployment: apps_v1.Deployment) -> apps_v1.Deployment:
+        """The Progressing condition says when a deployment is paused and when it goes on."""
+        if deployment.spec.progress_deadline_seconds in (None, rules.NO_DEADLINE):
+            return deployment
+        known = condition_of(deployment.status.conditions, "Progressing")
+        if known is not None and known.reason == "ProgressDeadlineExceeded":
+            return deployment
+        shown = known is not None and known.reason == "DeploymentPaused"
+        if deployment.spec.paused == shown:
+            return deployment
+        stamp = rfc3339(self.clock.now())
+        reason = "DeploymentPaused" if deployment.spec.paused else "DeploymentResumed"
+        condition = apps_v1.DeploymentCondition(
+            type="Progressing",
+            status="Unknown",
+            reason=reason,
+            message=f"Deployment is {'paused' if deployment.spec.paused else 'resumed'}",
+            last_update_time=stamp,
+            last_transition_time=stamp,
+        )
+        changed = clone(deployment)
+        changed.status.conditions = with_condition(deployment.status.conditions, condition)
+        return await self.client.update_status(changed)
+
+    def _was_scaled(self, deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet]) -> bool:
+        wanted = str(deployment.spec.replicas or 0)
+        return any(one.spec.replicas and one.metadata.annotations.get(rules.DESIRED, wanted) != wanted for one in sets)
+
+    async def _scale(
+        self, deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet], new: apps_v1.ReplicaSet | None
+    ) -> list[apps_v1.ReplicaSet]:
+        """Follow a change of the wanted number, in or out of a roll-out."""
+        active = [one for one in sets if one.spec.replicas]
+        wanted = deployment.spec.replicas or 0
+        target = active[0] if len(active) == 1 else new if not active else None
+        if target is None and new is not None and self._is_saturated(deployment, new):
+            sizes = {one.metadata.name: 0 for one in active if one.metadata.uid != new.metadata.uid}
+        elif target is not None:
+            sizes = {target.metadata.name: wanted}
+        elif deployment.spec.strategy.type == "RollingUpdate":
+            sizes = rules.proportional_sizes(deployment, active)
+        else:
+            sizes = {}
+        return [await self._resize(deployment, one, sizes.get(one.metadata.name, one.spec.replicas or 0)) for one in sets]
+
+    def _is_saturated(self, deployment: apps_v1.Deployment, new: apps_v1.ReplicaSet) -> bool:
+        wanted = deployment.spec.replicas or 0
+        return new.spec.replicas == wanted and new.status.available_replicas == wanted and new.metadata.annotations.get(rules.DESIRED) == str(wanted)
+
+    async def _resize(self, deployment: apps_v1.Deployment, one: apps_v1.ReplicaSet, size: int) -> apps_v1.ReplicaSet:
+        """Give a ReplicaSet its size and the annotations that later scaling needs."""
+        wanted = deployment.spec.replicas or 0
+        surge, _ = rules.bounds(deployment)
+        annotations = {rules.DESIRED: str(wanted), rules.MAX: str(wanted + surge)}
+        before = one.spec.replicas or 0
+        if before == size and annotations.items() <= one.metadata.annotations.items():
+            return one
+        changed = clone(one)
+        changed.spec.replicas = size
+        changed.metadata.annotations = {**one.metadata.annotations, **annotations}
+        result = await self.client.update(changed)
+        if before != size:
+            direction = "up" if size > before else "down"
+            message = f"Scaled {direction} replica set {one.metadata.name} from {before} to {size}"
+            self.recorder.event(deployment, "Normal", "ScalingReplicaSet", message)
+        return result
+
+    async def _roll(
+        self, deployment: apps_v1.Deployment, sets: list[apps_v1.ReplicaSet], new: apps_v1.ReplicaSet | None
+    ) -> tuple[list[apps_v1.ReplicaSet], apps_v1.ReplicaSet]:
+        """One step of a rolling update: first up, then down."""
+        new, sets = await self._ensure_new(deployment, sets, new)
+        size = rules.new_size(deployment, sets, new)
+        if size != (new.spec.replicas or 0):
+            new = await self._resize(deployment, new, size)
+            return [new if one.metadata.uid == new.metadata.uid else one for one in sets], new
+        old = [one for one in sets if one.metadata.uid != new.metadata.uid and one.spec.replicas]
+        sizes = rules.old_sizes(deployment, new, old)
+        return [await self._resize(deployment, one, sizes[one.metadata.name]) if one.metadata.name in sizes else one for one in sets], new
+
+    async def _recreate(
+        self, deployment: apps_v1.Deployment, sets: list[apps_v1.ReplicaSet], new: apps_v1.ReplicaSet | None
+    ) -> tuple[list[apps_v1.ReplicaSet], apps_v1.ReplicaSet | None]:
+        """First everything old goes, then the new comes."""
+        old = [one for one in sets if new is None or one.metadata.uid != new.metadata.uid]
+        if any(one.spec.replicas for one in old):
+            return [await self._resize(deployment, one, 0) if one in old and one.spec.replicas else one for one in sets], new
+        owners = {one.metadata.uid for one in old}
+        for pod in self.pods.cache.by_index("namespace", deployment.metadata.namespace):
+            owner = controller_of(pod)
+            if owner is not None and owner.uid in owners and pod.status.phase not in ("Succeeded", "Failed"):
+                return sets, new
+        new, sets = await self._ensure_new(deployment, sets, new)
+        new = await self._resize(deployment, new, deployment.spec.replicas or 0)
+        return [new if one.metadata.uid == new.metadata.uid else one for one in sets], new
+
+    async def _ensure_new(
+        self, deployment: apps_v1.Deployment, sets: list[apps_v1.ReplicaSet], new: apps_v1.ReplicaSet | None
+    ) -> tuple[apps_v1.ReplicaSet, list[apps_v1.ReplicaSet]]:
+        """The ReplicaSet of the current template, made or brought up to date, with the highest revision."""
+        highest = max((rules.revision_of(one) for one in sets if new is None or one.metadata.uid != new.metadata.uid), default=0)
+        if new is None:
+            created = await self._create_set(deployment, sets, str(highest + 1))
+            return created, [*sets, created]
+        changed = await self._refresh(deployment, new, highest)
+        return changed, [changed if one.metadata.uid == new.metadata.uid else one for one in sets]
+
+    async def _refresh(self, deployment: apps_v1.Deployment, new: apps_v1.ReplicaSet, highest: int) -> apps_v1.ReplicaSet:
+        annotations = {**new.metadata.annotations, **self._inherited(deployment)}
+        current = rules.revision_of(new)
+        if current <= highest:
+            annotations[rules.REVISION] = str(highest + 1)
+            if current:
+                history = annotations.get(rules.HISTORY, "")
+                annotations[rules.HISTORY] = f"{history},{current}" if history else str(current)
+        if annotations != new.metadata.annotations or new.spec.min_ready_seconds != deployment.spec.min_ready_seconds:
+            changed = clone(new)
+            changed.metadata.annotations = annotations
+            changed.spec.min_ready_seconds = deployment.spec.min_ready_seconds
+            new = await self.client.update(changed)
+        await self._set_revision(deployment, new.metadata.annotations[rules.REVISION])
+        return new
+
+    def _inherited(self, deployment: apps_v1.Deployment) -> dict[str, str]:
+        return {key: value for key, value in deployment.metadata.annotations.items() if key not in _KEPT_HERE}
+
+    async def _create_set(self, deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet], revision: str) -> apps_v1.ReplicaSet:
+        spec = deployment.spec
+        collisions = deployment.status.collision_count
+        hash_ = rules.template_hash(spec.template, collisions)
+        template, selector = clone(spec.template), clone(spec.selector)
+        template.metadata.labels = {**template.metadata.labels, rules.HASH_LABEL: hash_}
+        selector.match_labels = {**selector.match_labels, rules.HASH_LABEL: hash_}
+        surge, _ = rules.bounds(deployment)
+        wanted = spec.replicas or 0
+        annotations = {**self._inherited(deployment), rules.REVISION: revision, rules.DESIRED: str(wanted), rules.MAX: str(wanted + surge)}
+        new = apps_v1.ReplicaSet(
+            metadata=meta_v1.ObjectMeta(
+                name=f"{deployment.metadata.name}-{hash_}",
+                namespace=deployment.metadata.namespace,
+                labels=template.metadata.labels,
+                annotations=annotations,
+                owner_references=(owner_reference("apps/v1", "Deployment", deployment),),
+            ),
+            spec=apps_v1.ReplicaSetSpec(replicas=0, selector=selector, template=template, min_ready_seconds=spec.min_ready_seconds),
+        )
+        new.spec.replicas = rules.new_size(deployment, [*sets, new], new)
+        try:
+            created = await self.client.create(new)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            return await self._on_name_taken(deployment, new)
+        if created.spec.replicas:
+            message = f"Scaled up replica set {created.metadata.name} from 0 to {created.spec.replicas}"
+            self.recorder.event(deployment, "Normal", "ScalingReplicaSet", message)
+        await self._set_revision(deployment, revision)
+        return created
+
+    async def _on_name_taken(self, deployment: apps_v1.Deployment, new: apps_v1.ReplicaSet) -> apps_v1.ReplicaSet:
+        """The name is taken: by our own ReplicaSet that the cache does not show yet, or by another template with the same hash."""
+        existing = await self.client.get(apps_v1.ReplicaSet, new.metadata.name, new.metadata.namespace)
+        owner = controller_of(existing)
+        if owner is not None and owner.uid == deployment.metadata.uid and rules.same_template(existing.spec.template, deployment.spec.template):
+            return existing
+        changed = clone(deployment)
+        changed.status.collision_count = (deployment.status.collision_count or 0) + 1
+        await self.client.update_status(changed)
+        raise RuntimeError(f"{new.metadata.name} belongs to another template; trying another name")
+
+    async def _set_revision(self, deployment: apps_v1.Deployment, revision: str) -> None:
+        if deployment.metadata.annotations.get(rules.REVISION) != revision:
+            patch = {"metadata": {"annotations": {rules.REVISION: revision}}}
+            await self.client.patch(apps_v1.Deployment, deployment.metadata.name, deployment.metadata.namespace, patch)
+
+    async def _clean_up(self, deployment: apps_v1.Deployment, old: Sequence[apps_v1.ReplicaSet]) -> None:
+        """Forget history beyond the limit, oldest revision first."""
+        limit = deployment.spec.revision_history_limit
+        if limit is None or deployment.spec.paused:
+            return
+        finished = [
+            one
+            for one in old
+            if not one.metadata.deletion_timestamp
+            and not one.spec.replicas
+            and not one.status.replicas
+            and one.metadata.generation <= one.status.observed_generation
+        ]
+        for one in sorted(finished, key=rules.revision_of)[: max(len(finished) - limit, 0)]:
+            try:
+                await self.client.delete(apps_v1.ReplicaSet, one.metadata.name, one.metadata.namespace, uid=one.metadata.uid)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+
+    async def _update_status(
+        self, key: str, deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet], new: apps_v1.ReplicaSet | None
+    ) -> None:
+        now = self.clock.now()
+        status = rules.status_of(deployment, sets, new, now, deployment.status.collision_count)
+        status.terminating_replicas = deployment.status.terminating_replicas
+        failures = [condition for one in sets for condition in one.status.conditions if condition.type == "ReplicaFailure"]
+        if failures:
+            failed = apps_v1.DeploymentCondition(
+                type="ReplicaFailure",
+                status="True",
+                reason=failures[0].reason,
+                message=failures[0].message,
+                last_update_time=rfc3339(now),
+                last_transition_time=rfc3339(now),
+            )
+            status.conditions = with_condition(status.conditions, failed)
+        else:
+            status.conditions = tuple(one for one in status.conditions if one.type != "ReplicaFailure")
+        status, wait = rules.with_progress(deployment, status, new, now)
+        if wait:
+            self.queue.add_after(key, wait)
+        if status != deployment.status:
+            changed = clone(deployment)
+            changed.status = status
+            await self.client.update_status(changed)
+            if any(one.spec.min_ready_seconds for one in sets):
+                self.queue.add_after(key_of(deployment), float(deployment.spec.min_ready_seconds))

@@ -1,0 +1,249 @@
+"""Garbage collector: what an owner owns goes with it (background), before it (foreground), or stays behind (orphan).
+
+The graph holds every object that has owners or is one, by uid. Decisions are in `verdict`, a pure function of one node and what is known of its owners; an owner that
+is not in the graph is looked up on the server before anything is deleted, so a stale cache never deletes a live object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from bayplan.api.errors import ApiError
+from bayplan.api.kinds import Kind
+from bayplan.api.types import meta_v1
+from bayplan.controllers.base import Controller
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+
+
+@dataclass(slots=True)
+class Node:
+    """One object of the graph."""
+
+    uid: str
+    kind: Kind
+    namespace: str
+    name: str
+    owners: tuple[meta_v1.OwnerReference, ...] = ()
+    deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+    dependents: set[str] = field(default_factory=set)
+    """Uids of objects that name this one as owner."""
+    seen: bool = True
+    """False for an owner that is known only from references to it."""
+
+
+class Graph:
+    """Who owns whom."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+
+    def put(self, kind: Kind, obj: Any) -> Node:
+        """Take in an object as it is now."""
+        metadata = obj.metadata
+        known = self.nodes.get(metadata.uid)
+        node = Node(
+            metadata.uid, kind, metadata.namespace, metadata.name, metadata.owner_references, bool(metadata.deletion_timestamp), metadata.finalizers
+        )
+        if known is not None:
+            node.dependents = known.dependents
+            for owner in known.owners:
+                if owner.uid in self.nodes:
+                    self.nodes[owner.uid].dependents.discard(node.uid)
+        self.nodes[node.uid] = node
+        for owner in node.owners:
+            self._owner(kind, metadata.namespace, owner).dependents.add(node.uid)
+        return node
+
+    def _owner(self, kind: Kind, namespace: str, reference: meta_v1.OwnerReference) -> Node:
+        node = self.nodes.get(reference.uid)
+        if node is None:
+            node = self.nodes[reference.uid] = Node(reference.uid, kind, namespace, reference.name, seen=False)
+        return node
+
+    def remove(self, uid: str) -> Node | None:
+        """Take an object out; its dependents stay and miss it. Returns it."""
+        node = self.nodes.pop(uid, None)
+        if node is not None:
+            for owner in node.owners:
+                known = self.nodes.get(owner.uid)
+                if known is not None:
+                    known.dependents.discard(uid)
+                    if not known.dependents and not known.seen:
+                        del self.nodes[owner.uid]
+        return node
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do with an object that has owners."""
+
+    delete: str = ""
+    """Propagation policy of the deletion; "" to keep the object."""
+    drop: tuple[str, ...] = ()
+    """Uids of owner references to take out."""
+
+
+def verdict(node: Node, absent: set[str], waiting: set[str]) -> Verdict:
+    """Decide about an object whose owners with uids `absent` are gone and those with uids `waiting` wait for their dependents to go first."""
+    solid = [owner for owner in node.owners if owner.uid not in absent and owner.uid not in waiting]
+    if solid:
+        return Verdict(drop=tuple(owner.uid for owner in node.owners if owner.uid in absent or owner.uid in waiting))
+    blocked = waiting and node.dependents
+    if blocked and any(owner.uid in waiting and owner.block_owner_deletion for owner in node.owners):
+        return Verdict(delete="Foreground")
+    if ORPHAN in node.finalizers:
+        return Verdict(delete="Orphan")
+    return Verdict(delete="Foreground" if FOREGROUND in node.finalizers else "Background")
+
+
+class GarbageCollector(Controller):
+    """See the module. Keys are uids."""
+
+    name = "garbage-collector-controller"
+    workers = 20
+
+    def setup(self) -> None:
+        self.graph = Graph()
+        self._absent: set[str] = set()
+
+    async def run_background(self) -> None:
+        """Follow every kind that can be deleted. Kinds are taken one after the other, so that start-up of the cluster is not held up."""
+        for kind in self.client.kinds:
+            if kind.is_stored and kind.kind != "Event" and "delete" in kind.verbs and self.client.kinds.storage_kind(kind) is kind and kind.type is not None:
+                self._follow(kind)
+                await asyncio.sleep(0)
+
+    def _follow(self, kind: Kind) -> None:
+        def put(obj: Any) -> None:
+            node = self.graph.put(kind, obj)
+            self._consider(node)
+
+        def change(old: Any, new: Any) -> None:
+            before, after = old.metadata, new.metadata
+            if (
+                before.owner_references != after.owner_references
+                or before.deletion_timestamp != after.deletion_timestamp
+                or before.finalizers != after.finalizers
+            ):
+                put(new)
+
+        def remove(obj: Any) -> None:
+            node = self.graph.remove(obj.metadata.uid)
+            if node is None:
+                return
+            self._absent.add(node.uid)
+            for uid in node.dependents:
+                self.queue.add(uid)
+            for owner in node.owners:
+                above = self.graph.nodes.get(owner.uid)
+                if above is not None and above.deleting and FOREGROUND in above.finalizers:
+                    self.queue.add(owner.uid)
+
+        self.informer(kind.type).on_change(add=put, update=change, delete=remove)
+
+    def _consider(self, node: Node) -> None:
+        """Queue what this object's state makes necessary."""
+        if node.owners and not node.deleting:
+            self.queue.add(node.uid)
+        if node.deleting and (FOREGROUND in node.finalizers or ORPHAN in node.finalizers):
+            self.queue.add(node.uid)
+            if FOREGROUND in node.finalizers:
+                for uid in node.dependents:
+                    self.queue.add(uid)
+
+    async def reconcile(self, key: str) -> None:
+        node = self.graph.nodes.get(key)
+        if node is None or not node.seen:
+            return
+        if node.deleting:
+            if ORPHAN in node.finalizers:
+                await self._orphan(node)
+            elif FOREGROUND in node.finalizers:
+                await self._finish_foreground(node)
+            return
+        if node.owners:
+            await self._judge(node)
+
+    async def _judge(self, node: Node) -> None:
+        absent, waiting = set(), set()
+        for owner in node.owners:
+            known = self.graph.nodes.get(owner.uid)
+            if known is not None and known.seen:
+                if known.kind.namespaced and known.namespace != node.namespace:
+                    self._tell_bad_reference(node, owner)
+                    absent.add(owner.uid)
+                elif known.deleting and FOREGROUND in known.finalizers:
+                    waiting.add(owner.uid)
+            elif owner.uid in self._absent or await self._is_absent(node, owner):
+                absent.add(owner.uid)
+        if not absent and not waiting:
+            return
+        decision = verdict(node, absent, waiting)
+        if decision.delete:
+            await self._delete(node, decision.delete)
+        elif decision.drop:
+            await self._patch_owners(node, tuple(owner for owner in node.owners if owner.uid not in decision.drop))
+
+    async def _is_absent(self, node: Node, owner: meta_v1.OwnerReference) -> bool:
+        """Ask the server: an owner is absent if nothing of that name, or something with another uid, is there."""
+        kind = self.client.kinds.of_kind(owner.api_version, owner.kind)
+        if kind is None:
+            return False
+        if kind.namespaced and not node.namespace:
+            self._tell_bad_reference(node, owner)
+            return True
+        try:
+            found: Any = await self.client.get(kind.type, owner.name, node.namespace if kind.namespaced else "")
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            self._absent.add(owner.uid)
+            return True
+        return bool(found.metadata.uid != owner.uid)
+
+    def _tell_bad_reference(self, node: Node, owner: meta_v1.OwnerReference) -> None:
+        known = self.informer(node.kind.type).cache.get(node.namespace, node.name)
+        if known is not None:
+            shown = f"ownerRef [{owner.api_version}/{owner.kind}, namespace: {node.namespace}, name: {owner.name}, uid: {owner.uid}]"
+            text = f"{shown} does not exist in namespace {node.namespace!r}".replace("'", '"')
+            self.recorder.event(known, "Warning", "OwnerRefInvalidNamespace", text)
+
+    async def _delete(self, node: Node, policy: str) -> None:
+        try:
+            await self.client.delete(node.kind.type, node.name, node.namespace, propagation_policy=policy, uid=node.uid)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+
+    async def _patch_owners(self, node: Node, owners: tuple[meta_v1.OwnerReference, ...]) -> None:
+        patch = {"metadata": {"uid": node.uid, "ownerReferences": owners or None}}
+        await self._patch(node, patch)
+
+    async def _patch(self, node: Node, patch: dict[str, Any]) -> None:
+        try:
+            await self.client.patch(node.kind.type, node.name, node.namespace, patch)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+
+    async def _orphan(self, node: Node) -> None:
+        """Let the dependents stay: they lose their reference, then the owner goes."""
+        for uid in tuple(node.dependents):
+            dependent = self.graph.nodes.get(uid)
+            if dependent is not None and dependent.seen:
+                await self._patch_owners(dependent, tuple(owner for owner in dependent.owners if owner.uid != node.uid))
+        await self._patch(node, {"metadata": {"uid": node.uid, "finalizers": [name for name in node.finalizers if name != ORPHAN] or None}})
+
+    async def _finish_foreground(self, node: Node) -> None:
+        """Let the owner go once no dependent blocks it any more."""
+        for uid in node.dependents:
+            dependent = self.graph.nodes.get(uid)
+            blocks = dependent is not None and any(owner.uid == node.uid and owner.block_owner_deletion for owner in dependent.owners)
+            if blocks:
+                self.queue.add(uid)
+                return
+        await self._patch(node, {"metadata": {"uid": node.uid, "finalizers": [name for name in node.finalizers if name != FOREGROUND] or None}})

@@ -1,0 +1,112 @@
+"""The loop that runs all controllers, and the table of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from bayplan.client import Client
+from bayplan.client.events import EventRecorder
+from bayplan.controllers.base import Controller, ControllerContext
+from bayplan.controllers.deployment import DeploymentController
+from bayplan.controllers.endpoints import EndpointsController, EndpointSliceController
+from bayplan.controllers.garbage_collector import GarbageCollector
+from bayplan.controllers.namespace import NamespaceController
+from bayplan.controllers.node_lifecycle import NodeLifecycleController
+from bayplan.controllers.replicaset import ReplicaSetController
+from bayplan.controllers.serviceaccount import RootCaPublisher, ServiceAccountController
+from bayplan.controllers.taint_eviction import TaintEvictionController
+from bayplan.informers import InformerFactory
+from bayplan.support.clock import Clock
+from bayplan.support.randomness import Randomness
+from bayplan.support.tasks import Supervisor
+from bayplan.workqueue.queue import QueueShutDown
+
+logger = logging.getLogger(__name__)
+
+CONTROLLERS: tuple[type[Controller], ...] = (
+    ServiceAccountController,  # first: pods cannot be created in a namespace without its account
+    RootCaPublisher,
+    NamespaceController,
+    ReplicaSetController,
+    DeploymentController,
+    EndpointSliceController,
+    EndpointsController,
+    NodeLifecycleController,
+    TaintEvictionController,
+    GarbageCollector,  # last: it follows every kind
+)
+
+
+class ControllerManager:
+    """Runs controllers over one client. `run` returns when cancelled; everything it started has ended then."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clock: Clock,
+        randomness: Randomness,
+        root_ca: str,
+        enabled: Callable[[str], bool] = lambda name: True,
+    ) -> None:
+        self._informers = InformerFactory(client, clock, randomness)
+        self._recorders: list[EventRecorder] = []
+        self.controllers: list[Controller] = []
+        for cls in CONTROLLERS:
+            if not enabled(cls.name):
+                continue
+            recorder = EventRecorder(client, cls.name, clock, randomness)
+            context = ControllerContext(client, self._informers, clock, randomness, recorder)
+            self._recorders.append(recorder)
+            self.controllers.append(RootCaPublisher(context, root_ca) if cls is RootCaPublisher else cls(context))
+
+    async def run(self) -> None:
+        """Start informers, wait until they are in step, then work until cancelled."""
+        async with Supervisor("controller-manager") as tasks:
+            self._informers.start()
+            try:
+                await self._informers.wait_for_sync()
+                for recorder in self._recorders:
+                    tasks.spawn("events", recorder.run())
+                for controller in self.controllers:
+                    tasks.spawn(f"{controller.name} background", controller.run_background())
+                    for number in range(controller.workers):
+                        tasks.spawn(f"{controller.name} {number}", work(controller))
+                await asyncio.Event().wait()
+            finally:
+                for controller in self.controllers:
+                    controller.queue.shut_down()
+                await self._informers.stop()
+
+
+async def work(controller: Controller) -> None:
+    """Take keys from a controller's queue until it is shut down. A key that fails is tried again later; nothing else is held up."""
+    queue = controller.queue
+    while True:
+        try:
+            key = await queue.get()
+        except QueueShutDown:
+            return
+        try:
+            await controller.reconcile(key)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            level = logging.WARNING if queue.num_requeues(key) > 3 else logging.DEBUG
+            logger.log(level, "%s: %s: %s: %s", controller.name, key, type(error).__name__, error)
+            queue.add_rate_limited(key)
+        else:
+            queue.forget(key)
+        finally:
+            queue.done(key)
+
+
+def controller_filter(names: Sequence[str]) -> Callable[[str], bool]:
+    """The meaning of `--controllers`: `*` for all, `name` to enable, `-name` to disable. Raises ValueError for a name that is not known."""
+    known = {cls.name for cls in CONTROLLERS}
+    for name in names:
+        if name != "*" and name.removeprefix("-") not in known:
+            raise ValueError(f"unknown controller {name.removeprefix('-')!r}; known: {', '.join(sorted(known))}")
+    return lambda name: f"-{name}" not in names and ("*" in names or name in names or not names)

@@ -1,0 +1,173 @@
+"""Node life cycle: a node whose kubelet stopped renewing its lease becomes unknown, and conditions show as taints.
+
+Source of the behaviour: kube-controller-manager's node-lifecycle-controller: grace periods, NoSchedule taints for conditions, NoExecute taints `not-ready` and
+`unreachable`, pods on an unreachable node marked as not ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bayplan.api.errors import ApiError
+from bayplan.api.strategies.base import clone
+from bayplan.api.types import coordination_v1, core_v1
+from bayplan.controllers.base import Controller, condition_of, with_condition
+from bayplan.controllers.pods import is_ready
+from bayplan.support.timestamps import parse_rfc3339, rfc3339
+
+MONITOR_PERIOD = 5.0
+GRACE_PERIOD = 50.0
+"""Seconds without a renewed lease after which a node counts as unreachable."""
+STARTUP_GRACE_PERIOD = 60.0
+LEASE_NAMESPACE = "kube-node-lease"
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+_CONDITION_TAINTS = {
+    ("Ready", "False"): NOT_READY,
+    ("Ready", "Unknown"): UNREACHABLE,
+    ("MemoryPressure", "True"): "node.kubernetes.io/memory-pressure",
+    ("DiskPressure", "True"): "node.kubernetes.io/disk-pressure",
+    ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
+    ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
+}
+_OWN = {*_CONDITION_TAINTS.values(), UNSCHEDULABLE}
+_KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+def wanted_taints(node: core_v1.Node, now: str) -> tuple[core_v1.Taint, ...]:
+    """The taints of a node: foreign ones as they are, own ones as conditions and `unschedulable` say. Equal taints keep their time."""
+    wanted: dict[tuple[str, str], core_v1.Taint] = {}
+    for condition in node.status.conditions:
+        key = _CONDITION_TAINTS.get((condition.type, condition.status))
+        if key is not None:
+            wanted[key, "NoSchedule"] = core_v1.Taint(key=key, effect="NoSchedule")
+            if key in (NOT_READY, UNREACHABLE):
+                wanted[key, "NoExecute"] = core_v1.Taint(key=key, effect="NoExecute", time_added=now)
+    if node.spec.unschedulable:
+        wanted[UNSCHEDULABLE, "NoSchedule"] = core_v1.Taint(key=UNSCHEDULABLE, effect="NoSchedule", time_added=now)
+    result = []
+    for taint in node.spec.taints:
+        if taint.key not in _OWN:
+            result.append(taint)
+        elif (taint.key, taint.effect) in wanted:
+            result.append(taint)
+            del wanted[taint.key, taint.effect]
+    return (*result, *wanted.values())
+
+
+def unknown_conditions(node: core_v1.Node, now: str) -> tuple[core_v1.NodeCondition, ...]:
+    """The conditions of a node whose kubelet is silent."""
+    conditions: Iterable[core_v1.NodeCondition] = node.status.conditions
+    for name in _KUBELET_CONDITIONS:
+        known = condition_of(conditions, name)
+        if known is None:
+            reason, message = "NodeStatusNeverUpdated", "Kubelet never posted node status."
+        else:
+            reason, message = "NodeStatusUnknown", "Kubelet stopped posting node status."
+        if known is None or known.status != "Unknown":
+            heartbeat = known.last_heartbeat_time if known is not None else node.metadata.creation_timestamp
+            unknown = core_v1.NodeCondition(
+                type=name, status="Unknown", reason=reason, message=message, last_heartbeat_time=heartbeat, last_transition_time=now
+            )
+            conditions = with_condition(conditions, unknown)
+    return tuple(conditions)
+
+
+class NodeLifecycleController(Controller):
+    """See the module."""
+
+    name = "node-lifecycle-controller"
+
+    def setup(self) -> None:
+        self.nodes = self.informer(core_v1.Node)
+        self.pods = self.informer(core_v1.Pod)
+        self.leases = self.informer(coordination_v1.Lease)
+        self.pods.add_index("node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
+        self._last_seen: dict[str, tuple[str, float]] = {}
+        """Node -> (renew time of the lease, own time when that was first seen): clocks of nodes need not agree with ours."""
+        self.nodes.on_change(add=self._node_added, update=self._node_changed, delete=lambda node: self._last_seen.pop(node.metadata.name, None))
+
+    def _node_added(self, node: core_v1.Node) -> None:
+        self.queue.add(node.metadata.name)
+
+    def _node_changed(self, old: core_v1.Node, new: core_v1.Node) -> None:
+        if (old.spec, old.status.conditions) != (new.spec, new.status.conditions):
+            self.queue.add(new.metadata.name)
+
+    async def run_background(self) -> None:
+        """Look at every node now and then."""
+        while True:
+            await self.clock.sleep(MONITOR_PERIOD)
+            now = self.clock.now()
+            for node in self.nodes.cache:
+                if self._is_silent(node, now):
+                    ready = condition_of(node.status.conditions, "Ready")
+                    if ready is None or ready.status != "Unknown":
+                        self.queue.add(node.metadata.name)
+
+    def _is_silent(self, node: core_v1.Node, now: float) -> bool:
+        name = node.metadata.name
+        lease: coordination_v1.Lease | None = self.leases.cache.get(LEASE_NAMESPACE, name)
+        ready = condition_of(node.status.conditions, "Ready")
+        renewed = (lease.spec.renew_time or "") if lease is not None else ""
+        beat = f"{renewed}|{ready.last_heartbeat_time if ready is not None else ''}"
+        known = self._last_seen.get(name)
+        if known is None:
+            known = self._last_seen[name] = (beat, self._first_seen(node, ready, renewed, now))
+        elif known[0] != beat:
+            known = self._last_seen[name] = (beat, now)
+        grace = STARTUP_GRACE_PERIOD if ready is None else GRACE_PERIOD
+        return now - known[1] > grace
+
+    def _first_seen(self, node: core_v1.Node, ready: core_v1.NodeCondition | None, renewed: str, now: float) -> float:
+        """After a start of this controller every node gets its full grace period; a new node counts from its creation."""
+        if ready is None and not renewed and node.metadata.creation_timestamp:
+            return parse_rfc3339(node.metadata.creation_timestamp)
+        return now
+
+    async def reconcile(self, key: str) -> None:
+        node: core_v1.Node | None = self.nodes.cache.by_key(key)
+        if node is None or node.metadata.deletion_timestamp:
+            return
+        now = self.clock.now()
+        try:
+            if self._is_silent(node, now):
+                conditions = unknown_conditions(node, rfc3339(now))
+                if conditions != node.status.conditions:
+                    changed = clone(node)
+                    changed.status.conditions = conditions
+                    node = await self.client.update_status(changed)
+                    self.recorder.event(node, "Normal", "NodeNotReady", f"Node {key} status is now: NodeNotReady")
+            taints = wanted_taints(node, rfc3339(now))
+            if taints != node.spec.taints:
+                changed = clone(node)
+                changed.spec.taints = taints
+                node = await self.client.update(changed)
+        except ApiError as error:
+            if error.code == 409:
+                self.queue.add_rate_limited(key)
+                return
+            if error.code == 404:
+                return
+            raise
+        ready = condition_of(node.status.conditions, "Ready")
+        if ready is not None and ready.status == "Unknown":
+            await self._mark_pods(key)
+
+    async def _mark_pods(self, node_name: str) -> None:
+        """Pods on a node that is unreachable are not ready."""
+        now = rfc3339(self.clock.now())
+        for pod in self.pods.cache.by_index("node", node_name):
+            if not is_ready(pod):
+                continue
+            changed = clone(pod)
+            condition = core_v1.PodCondition(type="Ready", status="False", last_transition_time=now)
+            changed.status.conditions = with_condition(pod.status.conditions, condition)
+            try:
+                await self.client.update_status(changed)
+            except ApiError as error:
+                if error.code not in (404, 409):
+                    raise
+                continue
+            self.recorder.event(pod, "Warning", "NodeNotReady", "Node is not ready")

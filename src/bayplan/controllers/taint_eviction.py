@@ -1,0 +1,115 @@
+"""Taint eviction: pods leave a node with NoExecute taints that they do not tolerate, at once or when their tolerationSeconds are over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bayplan.api.errors import ApiError
+from bayplan.api.strategies.base import clone
+from bayplan.api.types import core_v1
+from bayplan.controllers.base import Controller, with_condition
+from bayplan.informers.cache import key_of
+from bayplan.support.timestamps import parse_rfc3339, rfc3339
+
+
+def tolerates(toleration: core_v1.Toleration, taint: core_v1.Taint) -> bool:
+    """Whether a toleration matches a taint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and (toleration.value or "") == (taint.value or "")
+
+
+def eviction_time(pod: core_v1.Pod, taints: Sequence[core_v1.Taint], now: float) -> float | None:
+    """When the pod has to leave (unix seconds, `now` for at once); None if it may stay for ever.
+
+    Of all tolerations that match, the shortest tolerationSeconds counts, from the moment the taint was added.
+    """
+    times = []
+    for taint in taints:
+        matching = [one for one in pod.spec.tolerations if tolerates(one, taint)]
+        if not matching:
+            return now
+        limits = [one.toleration_seconds for one in matching if one.toleration_seconds is not None]
+        if limits:
+            added = parse_rfc3339(taint.time_added) if taint.time_added else now
+            times.append(added + max(min(limits), 0))
+    return min(times, default=None)
+
+
+class TaintEvictionController(Controller):
+    """See the module."""
+
+    name = "taint-eviction-controller"
+
+    def setup(self) -> None:
+        self.nodes = self.informer(core_v1.Node)
+        self.pods = self.informer(core_v1.Pod)
+        self.pods.add_index("node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
+        self.nodes.on_change(add=self._node_added, update=self._node_changed)
+        self.pods.on_change(add=self._pod_added, update=self._pod_changed)
+
+    def _node_added(self, node: core_v1.Node) -> None:
+        if _no_execute(node):
+            self._touch_pods(node)
+
+    def _node_changed(self, old: core_v1.Node, new: core_v1.Node) -> None:
+        if old.spec.taints != new.spec.taints and (_no_execute(old) or _no_execute(new)):
+            self._touch_pods(new)
+
+    def _touch_pods(self, node: core_v1.Node) -> None:
+        for pod in self.pods.cache.by_index("node", node.metadata.name):
+            self.queue.add(key_of(pod))
+
+    def _pod_added(self, pod: core_v1.Pod) -> None:
+        node = self.nodes.cache.get("", pod.spec.node_name) if pod.spec.node_name else None
+        if node is not None and _no_execute(node):
+            self.queue.add(key_of(pod))
+
+    def _pod_changed(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
+        if old.spec.node_name != new.spec.node_name or old.spec.tolerations != new.spec.tolerations:
+            self._pod_added(new)
+
+    async def reconcile(self, key: str) -> None:
+        pod: core_v1.Pod | None = self.pods.cache.by_key(key)
+        if pod is None or pod.metadata.deletion_timestamp or not pod.spec.node_name:
+            return
+        node: core_v1.Node | None = self.nodes.cache.get("", pod.spec.node_name)
+        taints = _no_execute(node) if node is not None else ()
+        if not taints:
+            return
+        now = self.clock.now()
+        when = eviction_time(pod, taints, now)
+        if when is None:
+            return
+        if when > now:
+            self.queue.add_after(key, when - now)
+            return
+        await self._evict(pod)
+
+    async def _evict(self, pod: core_v1.Pod) -> None:
+        self.recorder.event(pod, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {key_of(pod)}")
+        changed = clone(pod)
+        condition = core_v1.PodCondition(
+            type="DisruptionTarget",
+            status="True",
+            reason="DeletionByTaintManager",
+            message="Taint manager: deleting due to NoExecute taint",
+            last_transition_time=rfc3339(self.clock.now()),
+        )
+        changed.status.conditions = with_condition(pod.status.conditions, condition)
+        try:
+            await self.client.update_status(changed)
+            await self.client.delete(core_v1.Pod, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
+        except ApiError as error:
+            if error.code == 409:
+                self.queue.add_rate_limited(key_of(pod))
+            elif error.code != 404:
+                raise
+
+
+def _no_execute(node: core_v1.Node) -> tuple[core_v1.Taint, ...]:
+    return tuple(taint for taint in node.spec.taints if taint.effect == "NoExecute")

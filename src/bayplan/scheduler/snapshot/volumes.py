@@ -1,0 +1,112 @@
+"""Which persistent volumes a claim can be bound to, by the rules of `k8s.io/component-helpers/storage/volume`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from bayplan.api.quantity import Quantity, parse
+from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
+from bayplan.scheduler.snapshot.shape import compiled_or_nothing
+
+if TYPE_CHECKING:
+    from bayplan.api.types.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+    from bayplan.api.types.storage_v1 import StorageClass
+
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+_ZERO: Final = Quantity(0)
+
+
+def class_of_claim(claim: PersistentVolumeClaim) -> str:
+    """The storage class that a claim asks for; the old annotation wins."""
+    annotated = claim.metadata.annotations.get(BETA_CLASS)
+    return annotated if annotated is not None else claim.spec.storage_class_name or ""
+
+
+def class_of_volume(volume: PersistentVolume) -> str:
+    """The storage class of a volume; the old annotation wins."""
+    annotated = volume.metadata.annotations.get(BETA_CLASS)
+    return annotated if annotated is not None else volume.spec.storage_class_name
+
+
+def requested_size(claim: PersistentVolumeClaim) -> Quantity:
+    """How much a claim asks for; zero if it does not say."""
+    wanted = claim.spec.resources.requests.get("storage")
+    return parse(wanted) if wanted is not None else _ZERO
+
+
+def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether the volume is reserved for this very claim."""
+    reference = volume.spec.claim_ref
+    return (
+        reference is not None
+        and (reference.namespace, reference.name) == (claim.metadata.namespace, claim.metadata.name)
+        and reference.uid in ("", claim.metadata.uid)
+    )
+
+
+def is_reachable(volume: PersistentVolume, node: Node) -> bool:
+    """Whether the volume's node affinity lets the node use it."""
+    affinity = volume.spec.node_affinity
+    if affinity is None or affinity.required is None:
+        return True
+    return NodeAffinityMatcher({}, affinity.required).match_labels(node.metadata.labels, "")
+
+
+def _mode(mode: str | None) -> str:
+    return mode or "Filesystem"
+
+
+def _is_candidate(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    if volume.spec.claim_ref is not None and not is_bound_to(volume, claim):
+        return False
+    size = volume.spec.capacity.get("storage")
+    if (parse(size) if size is not None else _ZERO) < requested_size(claim):
+        return False
+    if _mode(volume.spec.volume_mode) != _mode(claim.spec.volume_mode):
+        return False
+    if (volume.spec.volume_attributes_class_name or "") != (claim.spec.volume_attributes_class_name or ""):
+        return False
+    return volume.metadata.deletion_timestamp is None
+
+
+def find_matching(
+    claim: PersistentVolumeClaim, volumes: Iterable[PersistentVolume], node: Node, taken: set[str]
+) -> PersistentVolume | None:
+    """The volume that an unbound claim would get on a node: one reserved for it, else the smallest that will do."""
+    selector = compiled_or_nothing(claim.spec.selector) if claim.spec.selector is not None else None
+    best: PersistentVolume | None = None
+    best_size = _ZERO
+    for volume in volumes:
+        if volume.metadata.name in taken or not _is_candidate(volume, claim):
+            continue
+        reachable = is_reachable(volume, node)
+        if is_bound_to(volume, claim):
+            return volume if reachable else None
+        if (
+            volume.status.phase != "Available"
+            or (selector is not None and not selector.matches(volume.metadata.labels))
+            or class_of_volume(volume) != class_of_claim(claim)
+            or not reachable
+            or not set(claim.spec.access_modes) <= set(volume.spec.access_modes)
+        ):
+            continue
+        size = parse(volume.spec.capacity["storage"]) if "storage" in volume.spec.capacity else _ZERO
+        if best is None or size < best_size:
+            best, best_size = volume, size
+    return best
+
+
+def allows_topology(storage_class: StorageClass, node: Node) -> bool:
+    """Whether a class may provision for a node; without allowed topologies it may everywhere."""
+    terms = storage_class.allowed_topologies
+    if not terms:
+        return True
+    labels = node.metadata.labels
+    return any(
+        bool(term.match_label_expressions)
+        and all(item.key in labels and labels[item.key] in item.values for item in term.match_label_expressions)
+        for term in terms
+    )
