@@ -23,6 +23,7 @@ from bayplan.api import codec
 from bayplan.api.errors import FieldError, invalid_object
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.strategies import strategy_for
+from bayplan.api.types import core_v1
 from bayplan.api.validation.meta import validate_object_meta, validate_object_meta_update
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "api"
@@ -161,6 +162,7 @@ class Player:
         try:
             strategy.default(obj)
             strategy.prepare_create(obj)
+            admit(kind, obj)
             strategy.default(obj)
         except codec.DecodeError as error:
             return error
@@ -186,6 +188,8 @@ class Player:
             own = strategy.validate_status_update(obj, old)
         else:
             strategy.prepare_update(obj, old)
+            if kind.plural == "services":
+                allocate(obj.spec)
             strategy.default(obj)
             if strategy.counts_generation and strategy.spec_changed(obj, old):
                 metadata.generation += 1
@@ -225,6 +229,31 @@ class Player:
             for member in ("kind", "apiVersion"):
                 one["object"].pop(member, None)
         return Outcome(scenario, step["id"], step["name"], normalise(wanted), normalise(given))
+
+
+def admit(kind: Kind, obj: Any) -> None:
+    """As much of admission and allocation as validation depends on."""
+    if kind.plural == "pods":
+        spec = obj.spec
+        spec.service_account_name = spec.service_account_name or "default"
+        token = core_v1.VolumeProjection(service_account_token=core_v1.ServiceAccountTokenProjection(path="token"))
+        volume = core_v1.Volume(name="kube-api-access-abcde", projected=core_v1.ProjectedVolumeSource(sources=(token,)))
+        mount = core_v1.VolumeMount(name=volume.name, mount_path="/var/run/secrets/kubernetes.io/serviceaccount", read_only=True)
+        spec.volumes += (volume,)
+        for container in spec.containers + spec.init_containers:
+            if all(one.mount_path != mount.mount_path for one in container.volume_mounts):
+                container.volume_mounts += (mount,)
+    elif kind.plural == "services":
+        allocate(obj.spec)
+
+
+def allocate(spec: core_v1.ServiceSpec) -> None:
+    """Address and family of a service on a cluster of one family."""
+    if spec.type != "ExternalName":
+        if not spec.cluster_ip:
+            spec.cluster_ip, spec.cluster_ips = "10.0.0.10", ("10.0.0.10",)
+        spec.ip_families = spec.ip_families or ("IPv4",)
+        spec.ip_family_policy = spec.ip_family_policy or "SingleStack"
 
 
 def message_of(kind: Kind, name: str, errors: list[FieldError]) -> str:
@@ -317,6 +346,10 @@ def without_foreign(kind: Kind, tree: dict[str, Any]) -> dict[str, Any]:
         spec.pop("tolerations", None)
         if tolerations:
             spec["tolerations"] = tolerations
+    if kind.plural == "nodes":
+        taints = [one for one in spec.pop("taints", ()) if one["key"] not in ADMISSION_TOLERATIONS]
+        if taints:
+            spec["taints"] = taints
     if kind.plural == "persistentvolumeclaims":
         spec.pop("storageClassName", None)
     return tree

@@ -1,7 +1,7 @@
 """Run by test_crash: writes into a store until it is killed, and says what was acknowledged.
 
-Arguments: path of the database, number of writers. Each line on standard output is `key revision` of one acknowledged write,
-handed to the system before the next write of that writer starts.
+Arguments: path of the database, number of writers. Each line on standard output is `key revision` of one acknowledged
+write, handed to the system before the next write of that writer starts.
 """
 
 from __future__ import annotations

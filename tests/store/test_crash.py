@@ -71,7 +71,8 @@ async def history(path: Path) -> tuple[int, int, list[Event]]:
 
 
 def test_acknowledged_writes_survive_kill_nine(tmp_path: Path) -> None:
-    """Over many kills of one database: every acknowledged revision exists with its key, in order, none twice, no gap."""
+    """Over many kills of one database: every acknowledged revision exists with its key, in order, none twice, no
+    gap."""
     chance = random.Random(20260102)
     path = tmp_path / "store.db"
     acknowledged_total = last = 0

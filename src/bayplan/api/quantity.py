@@ -81,13 +81,13 @@ class Quantity:
 
     def compare(self, other: Quantity) -> int:
         """-1, 0 or 1 as this amount is less than, equal to or more than `other`."""
-        left, right = self.unscaled * 10**other.scale, other.unscaled * 10**self.scale
+        left, right = self.unscaled * _power(other.scale), other.unscaled * _power(self.scale)
         return (left > right) - (left < right)
 
     def add(self, other: Quantity) -> Quantity:
         """The sum; it keeps this quantity's format unless this quantity is zero."""
         scale = max(self.scale, other.scale)
-        unscaled = self.unscaled * 10 ** (scale - self.scale) + other.unscaled * 10 ** (scale - other.scale)
+        unscaled = self.unscaled * _power(scale - self.scale) + other.unscaled * _power(scale - other.scale)
         return Quantity(unscaled, scale, other.format if self.unscaled == 0 else self.format)
 
     def sub(self, other: Quantity) -> Quantity:

@@ -14,8 +14,8 @@ NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 LOOPBACK = User("system:apiserver", ("system:masters",))
 
 
-async def publish(context: Context, address: tuple[str, int] | None) -> None:
-    """Create what is missing; `address` is the server's own (IP, port), None without a network."""
+async def publish(context: Context) -> None:
+    """Create what is missing of what every cluster has."""
     for name in NAMESPACES:
         await _ensure(context, core_v1.Namespace(metadata=meta_v1.ObjectMeta(name=name)), "", "v1")
     for name, value, text in (
@@ -24,8 +24,6 @@ async def publish(context: Context, address: tuple[str, int] | None) -> None:
     ):
         found = scheduling_v1.PriorityClass(metadata=meta_v1.ObjectMeta(name=name), value=value, description=text)
         await _ensure(context, found, "", "scheduling.k8s.io/v1")
-    if address is not None:
-        await _publish_service(context, *address)
 
 
 def _call(context: Context, kind: Kind, namespace: str, name: str = "") -> Call:
@@ -40,7 +38,8 @@ async def _ensure(context: Context, obj: Any, namespace: str, api_version: str) 
         await create_object(_call(context, kind, namespace), obj)
 
 
-async def _publish_service(context: Context, ip: str, port: int) -> None:
+async def publish_service(context: Context, ip: str, port: int) -> None:
+    """Create or correct `default/kubernetes`: the service, its Endpoints and its EndpointSlice."""
     labels = {"component": "apiserver", "provider": "kubernetes"}
     cluster_ip = context.allocators.cluster_ips.first
     service = core_v1.Service(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from bayplan.api.codec import DecodeError, decode, decode_reporting, duplicate_fields
+from bayplan.api import protobuf
+from bayplan.api.codec import DecodeError, decode, decode_reporting, duplicate_fields, encode
 from bayplan.api.conversion import convert
 from bayplan.api.errors import ApiError, bad_request, failure, unsupported_media_type
 from bayplan.api.kinds import Kind, KindTable
+from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import Strategy
 from bayplan.apiserver.admission.chain import AdmissionChain
@@ -130,6 +132,8 @@ class Call:
             data = request.body
         elif media_type == "application/yaml":
             data = yaml_to_json(request.body, kind_name)
+        elif media_type == protobuf.MEDIA_TYPE:
+            data = protobuf_to_json(request.body, kind_name, self.context.kinds)
         else:
             raise unsupported_media_type(BODY_TYPES)
         if data[:1] != b"{":
@@ -155,13 +159,31 @@ def yaml_to_json(data: bytes, kind_name: str) -> bytes:
     """A YAML document as JSON. Raises ApiError (400)."""
     import yaml  # slow to import, and seldom needed
 
-    from bayplan.api.codec import encode
-
     try:
         tree = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         raise bad_request(f"the object provided is unrecognized (must be of type {kind_name}): yaml: {error}") from None
     return encode(_json_keys(tree))
+
+
+def protobuf_to_json(data: bytes, kind_name: str, kinds: KindTable) -> bytes:
+    """A protobuf body as JSON. Raises ApiError (400)."""
+    try:
+        api_version, given_kind, message = protobuf.unwrap(data)
+        kind = kinds.of_kind(api_version, given_kind)
+        definition = definition_of(kind.type) if kind is not None else _definition_of_other(api_version, given_kind)
+        tree = protobuf.to_tree(definition, message)
+    except (protobuf.ProtobufError, KeyError) as error:
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind_name}): {error}") from None
+    return encode({"kind": given_kind, "apiVersion": api_version, **{key: item for key, item in tree.items() if key not in ("kind", "apiVersion")}})
+
+
+def _definition_of_other(api_version: str, kind: str) -> str:
+    """The definition of something that is no kind with a path of its own: Scale, Eviction, DeleteOptions."""
+    group, _, version = api_version.rpartition("/")
+    if kind == "DeleteOptions":
+        return "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+    return f"io.k8s.api.{group.split('.')[0] or 'core'}.{version}.{kind}"
 
 
 def _json_keys(tree: Any) -> Any:

@@ -11,7 +11,7 @@ from bayplan.api.errors import ApiError, internal_error, method_not_allowed
 from bayplan.api.kinds import DEFAULT_KINDS, KindTable
 from bayplan.apiserver.admission.chain import build_chain
 from bayplan.apiserver.allocation import Allocators
-from bayplan.apiserver.bootstrap import publish
+from bayplan.apiserver.bootstrap import publish, publish_service
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.nonresource import NonResource
 from bayplan.apiserver.objects import ObjectStore
@@ -58,16 +58,20 @@ class ApiServer:
         """Whether `/readyz` says so."""
         self._nonresource = NonResource(self)
 
-    async def open(self, *, publish_address: tuple[str, int] | None = None) -> None:
-        """Read the store and publish bootstrap objects; `publish_address` is where the `kubernetes` service points to. Raises what the store raises."""
+    async def open(self) -> None:
+        """Read the store and publish bootstrap objects. Raises what the store raises."""
         objects = self.context.objects
         await objects.open()
         kind = self.context.kinds.of_kind("v1", "Service")
         if kind is not None:
             cache = objects.cache(kind)
             self.context.allocators.load(cache.decode(entry) for entry in cache.all())
-        await publish(self.context, publish_address)
+        await publish(self.context)
         self.ready = True
+
+    async def publish_address(self, ip: str, port: int) -> None:
+        """Let the `kubernetes` service lead to this address."""
+        await publish_service(self.context, ip, port)
 
     async def close(self) -> None:
         """Stop answering: watches end, the store is flushed and closed."""

@@ -1,7 +1,7 @@
 """The scheduler: kube-scheduler's decisions, columnar and explained.
 
-`evaluate`, `place` and `Planner` are the library's front door. Inside, `plugins -> framework -> snapshot`; none of these
-imports `client` or `informers`. Names load when first used.
+`evaluate`, `place` and `Planner` are the library's front door. Inside, `plugins -> framework -> snapshot`; none of
+these imports `client` or `informers`. Names load when first used.
 """
 
 from __future__ import annotations

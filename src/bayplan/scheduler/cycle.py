@@ -86,8 +86,8 @@ class Cycle:
     def decide(self, pod: PodInfo, *, full: bool = True, explain: bool = False) -> Decision:
         """Schedule a pod.
 
-        `full`: keep the arrays that explain the decision; otherwise only node and best total are kept. `explain`: give scores
-        even where the decision does not need them.
+        `full`: keep the arrays that explain the decision; otherwise only node and best total are kept. `explain`:
+        give scores even where the decision does not need them.
         """
         decision = Decision(pod.key, self.profile.name, self.profile.reasons)
         gate = self.profile.gate(pod)
@@ -139,6 +139,9 @@ class Cycle:
             self._post_filter(pod, evaluation, evaluation.codes, decision)
             return
         if self._takes_nominated(pod, evaluation, decision):
+            if full:
+                evaluation.share()
+                decision.codes = self._with_nominated(pod, evaluation)
             return
         codes = self._with_nominated(pod, evaluation)
         if full:
@@ -199,8 +202,6 @@ class Cycle:
             return False
         decision.row = row
         decision.decided_by = NOMINATED_NODE
-        decision.codes = np.full(len(evaluation.codes), NO_NODE, dtype=np.int32)
-        decision.codes[row] = 0
         return True
 
     def _rivals(self, pod: PodInfo, row: int) -> list[PodInfo]:
@@ -235,16 +236,16 @@ class Cycle:
     def _post_filter(self, pod: PodInfo, evaluation: Evaluation, codes: Codes, decision: Decision) -> None:
         """Ask the PostFilter plugins in order; the first that helps ends it."""
         reasons: list[str] = []
-        answer: PostFilterOutcome | None = None
+        withdraws = False
         for plugin in self.profile.post_filter:
             outcome = plugin.post_filter(_FailedCycle(self, pod, evaluation, codes))
             if outcome.status in (None, Status.UNRESOLVABLE, Status.ERROR):
                 decision.post_filter = outcome
                 return
             reasons.extend(outcome.reasons)
-            answer = outcome
-        if answer is not None:
-            decision.post_filter = PostFilterOutcome(Status.UNSCHEDULABLE, tuple(reasons))
+            withdraws = withdraws or outcome.withdraws
+        if self.profile.post_filter:
+            decision.post_filter = PostFilterOutcome(Status.UNSCHEDULABLE, tuple(reasons), withdraws=withdraws)
 
 
 class _FailedCycle(PostFilterContext):

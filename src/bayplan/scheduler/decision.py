@@ -1,7 +1,8 @@
 """Decisions: what the scheduler decided about a pod, and why, node by node.
 
-A decision refers to the arrays of the scheduling cycle and turns them into names and text only when asked: `to_dict()` gives
-everything, `summary()` what a person takes in at once, `message` what Kubernetes writes into the pod's condition.
+A decision refers to the arrays of the scheduling cycle and turns them into names and text only when asked:
+`to_dict()` gives everything, `summary()` what a person takes in at once, `message` what Kubernetes writes into the
+pod's condition.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ EMPTY_TOTAL: Ints = np.zeros(0, dtype=np.int64)
 class Decision:
     """One scheduling attempt.
 
-    `node` is the chosen node, None if there is none. `codes`, `total` and `scores` are per row of `names`; `codes` is 0 for
-    feasible rows, -1 for rows without a node. Scores are there only where nodes were scored.
+    `node` is the chosen node, None if there is none. `codes`, `total` and `scores` are per row of `names`; `codes` is
+    0 for feasible rows, -1 for rows without a node. Scores are there only where nodes were scored.
     """
 
     pod: str
@@ -92,6 +93,8 @@ class Decision:
     @property
     def unschedulable_plugins(self) -> list[str]:
         """The plugins that rejected the pod or some node."""
+        if self.decided_by == NOMINATED_NODE:
+            return []
         found = {reason.plugin for reason in self._distinct()}
         if self.rejection is not None:
             found.add(self.rejection[0])

@@ -1,8 +1,8 @@
 """Verdicts and scores of one pod shape over all nodes, kept up to date row by row.
 
-The first pass fills arrays over all rows. Afterwards only rows whose pods changed are looked at again, as far as the plugins
-in play allow it: a plugin whose answer depends on pods elsewhere (`Scope.CLUSTER`), or whose scores are normalised over the
-feasible nodes, is asked again for all rows. The result never differs from a first pass.
+The first pass fills arrays over all rows. Afterwards only rows whose pods changed are looked at again, as far as the
+plugins in play allow it: a plugin whose answer depends on pods elsewhere (`Scope.CLUSTER`), or whose scores are
+normalised over the feasible nodes, is asked again for all rows. The result never differs from a first pass.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from bayplan.scheduler.snapshot.labels import Ints
 
 NO_NODE = -1
 """The verdict of rows that are not nodes, and the total of rows that are not feasible."""
+
+NOT_ASKED = -2
+"""In the answers of a sparse plugin: an earlier plugin refuses the row, so this one was not asked."""
 
 _FEW = 8
 """Catch up row by row while at most one in `_FEW` rows changed."""
@@ -50,8 +53,8 @@ class Scoring:
 class Evaluation:
     """The answers about one shape under one profile.
 
-    `codes[row]`: 0 feasible, -1 no node, else a reason of the profile's table. `total[row]`: sum of final scores, -1 where not
-    feasible; valid after `score()`.
+    `codes[row]`: 0 feasible, -1 no node, else a reason of the profile's table. `total[row]`: sum of final scores, -1
+    where not feasible; valid after `score()`.
     """
 
     def __init__(self, profile: Profile, shape: PodShape) -> None:
@@ -182,7 +185,7 @@ class Evaluation:
             if plugin is not None and (rows is None or item.scope is Scope.CLUSTER):
                 if plugin.sparse:
                     asked = np.flatnonzero(combined == 0)
-                    item.codes = np.zeros(snapshot.size, dtype=np.int32)
+                    item.codes = np.full(snapshot.size, NOT_ASKED, dtype=np.int32)
                     if len(asked):
                         item.codes[asked] = plugin.filter(state, shape, asked)
                 else:
@@ -221,6 +224,8 @@ class Evaluation:
         for item in self._telling:
             if item.plugin is None or item.scope is Scope.NODE:
                 code = item.codes.item(row)
+                if code == NOT_ASKED and item.plugin is not None:
+                    code = item.codes[row] = item.plugin.filter_row(self.state, self.shape, row)
             else:
                 code = item.plugin.filter_row(self.state, self.shape, row)
             if code:

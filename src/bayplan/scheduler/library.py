@@ -1,4 +1,4 @@
-"""The library's front door: one decision, a queue of them, or a planner that takes nodes once and places a stream of pods.
+"""The library's front door: one decision, a queue of them, or a planner that takes nodes once and places many pods.
 
 Objects may be given as API objects (structs), as plain dicts in the form of the API, as dict of lists by kind
 (`{"nodes": [...], "pods": [...]}`), or as one flat list.
@@ -209,9 +209,9 @@ def place(
 ) -> Run:
     """Schedule a queue of pods, one after the other, by priority and then position.
 
-    Of equally good nodes the first by name is taken; a placed pod runs at once. `requeue`: whether a pod that preempted others
-    is tried again next (`immediate`) or after all others (`deferred`). `start_time`: RFC 3339; a pod placed in the n-th attempt
-    started n seconds after it. Raises SettingsError, DecodeError, ValueError.
+    Of equally good nodes the first by name is taken; a placed pod runs at once. `requeue`: whether a pod that
+    preempted others is tried again next (`immediate`) or after all others (`deferred`). `start_time`: RFC 3339; a pod
+    placed in the n-th attempt started n seconds after it. Raises SettingsError, DecodeError, ValueError.
     """
     if requeue not in ("immediate", "deferred"):
         raise ValueError(f"requeue: {requeue!r} is neither 'immediate' nor 'deferred'")
@@ -259,4 +259,6 @@ def _attempt(planner: Planner, pod: Pod, run: Run, number: int, started: datetim
             planner.nominator.remove(other.key)
             cleared.add(other.key)
         planner.nominator.add(info, decision.nominated_node)
+    elif outcome is not None and outcome.withdraws:
+        planner.nominator.remove(info.key)
     return decision

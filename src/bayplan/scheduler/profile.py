@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from bayplan.scheduler import registry
 from bayplan.scheduler.framework import extension_points as points
@@ -46,13 +47,14 @@ class Profile:
                 return plugin.name, rejection
         return None
 
-    def _at(self, point: str, base: type[P]) -> list[P]:
+    def _at(self, point: str, base: Callable[..., P]) -> list[P]:
+        """The plugins of an extension point; `base` is its class (which is abstract, so not a `type` to mypy)."""
         chosen = arrange(self.settings.multi_point, self.settings.points.get(point, PluginSet()))
         found: list[P] = []
         for choice, explicit in chosen:
             plugin = self._plugin(choice.name)
-            if isinstance(plugin, base):
-                found.append(plugin)
+            if isinstance(plugin, cast(type, base)):
+                found.append(cast(P, plugin))
                 if point == "score":
                     self.weights[choice.name] = choice.weight or 1
             elif explicit:
@@ -70,8 +72,8 @@ class Profile:
 def arrange(multi_point: tuple[PluginChoice, ...], own: PluginSet) -> list[tuple[PluginChoice, bool]]:
     """The order at one extension point, and whether a plugin was named for it in particular.
 
-    First those named both here and for all points (as here), then the rest of those for all points, then those named only
-    here.
+    First those named both here and for all points (as here), then the rest of those for all points, then those named
+    only here.
     """
     everywhere = {choice.name for choice in multi_point} if "*" not in own.disabled else set()
     here = {choice.name for choice in own.enabled}

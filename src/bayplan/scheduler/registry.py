@@ -1,6 +1,7 @@
 """The one ordered table of plugins, and third parties' plugins from the entry point group `bayplan.plugins`.
 
-The order is the order in which plugins run at each extension point; the first plugin that refuses a node gives the reason.
+The order is the order in which plugins run at each extension point; the first plugin that refuses a node gives the
+reason.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """KubeSchedulerConfiguration v1: the scheduler's configuration file, typed.
 
-`load` takes a file or what was read from one and gives `SchedulerSettings` with Kubernetes' defaults filled in. Every error
-is a `SettingsError` that starts with the path of the field.
+`load` takes a file or what was read from one and gives `SchedulerSettings` with Kubernetes' defaults filled in. Every
+error is a `SettingsError` that starts with the path of the field.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class ProfileSettings:
 class SchedulerSettings:
     """The whole configuration.
 
-    `parallelism` and `percentage_of_nodes_to_score` are accepted and have no effect: every node is looked at, in columns.
-    Back-offs are in seconds.
+    `parallelism` and `percentage_of_nodes_to_score` are accepted and have no effect: every node is looked at, in
+    columns. Back-offs are in seconds.
     """
 
     profiles: tuple[ProfileSettings, ...] = (ProfileSettings(),)
@@ -158,11 +158,10 @@ def _profile(tree: Tree, path: str) -> ProfileSettings:
 def merge(defaults: tuple[PluginChoice, ...], custom: PluginSet) -> tuple[PluginChoice, ...]:
     """The default plugins with a custom set applied: a plugin named again replaces the default in its place."""
     replaced = {choice.name: choice for choice in custom.enabled}
-    merged = []
+    merged: list[PluginChoice] = []
     if "*" not in custom.disabled:
-        for choice in defaults:
-            if choice.name not in custom.disabled:
-                merged.append(replaced.pop(choice.name, choice))
+        kept = (choice for choice in defaults if choice.name not in custom.disabled)
+        merged = [replaced.pop(choice.name, choice) for choice in kept]
     return (*merged, *(choice for choice in custom.enabled if choice.name in replaced))
 
 

@@ -36,7 +36,8 @@ class SqliteSettings:
     compaction_interval: float = 30.0
     """Seconds between two looks at whether there is history to forget."""
     compaction_step: int = 500
-    """Revisions forgotten in one transaction. Writes wait for at most one such step."""
+    """Revisions forgotten in one transaction (more when larger batches are written). Writes wait for one such step at
+    most."""
     max_batch: int = 2048
     """Most writes that share one transaction."""
     value_cache_bytes: int = 64 * 1024 * 1024

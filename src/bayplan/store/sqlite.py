@@ -35,6 +35,7 @@ from bayplan.store.settings import SqliteSettings
 from bayplan.store.sorted_keys import SortedKeys
 from bayplan.store.sqlite_file import Contents, SqliteFile
 from bayplan.store.sqlite_upkeep import Upkeep
+from bayplan.store.sqlite_write import PendingWrite
 from bayplan.store.value_cache import ValueCache
 from bayplan.store.watching import Subscription, WatchHub
 from bayplan.support.clock import Clock
@@ -44,47 +45,6 @@ log = logging.getLogger(__name__)
 
 _EVENTS_PER_READ = 1000
 _EXPIRY_RETRY = 1.0
-
-
-class _Write:
-    """A write between its guard check and its commit."""
-
-    __slots__ = (
-        "attachment",
-        "create_revision",
-        "deadline",
-        "future",
-        "key",
-        "previous",
-        "previous_revision",
-        "revision",
-        "value",
-    )
-
-    def __init__(
-        self,
-        key: str,
-        value: bytes | None,
-        revision: int,
-        create_revision: int,
-        previous: bytes | None,
-        previous_revision: int,
-        deadline: float | None,
-        attachment: object,
-        future: asyncio.Future[int] | None,
-    ) -> None:
-        self.key = key
-        self.value = value
-        self.revision = revision
-        self.create_revision = create_revision
-        self.previous = previous
-        """The value replaced; None if there was none or it must be read from the file."""
-        self.previous_revision = previous_revision
-        self.deadline = deadline
-        """Unix seconds; None without a time to live."""
-        self.attachment = attachment
-        self.future = future
-        """Who waits; None for an expiry."""
 
 
 class SqliteStore:
@@ -103,10 +63,10 @@ class SqliteStore:
         """(mod revision, create revision) of every key that exists, as of `_revision`."""
         self._keys = SortedKeys()
         """The keys of `_committed`."""
-        self._pending: dict[str, _Write] = {}
+        self._pending: dict[str, PendingWrite] = {}
         """The newest write of each key that is not committed yet."""
         self._next_revision = 1
-        self._gathering: list[_Write] = []
+        self._gathering: list[PendingWrite] = []
         self._parameters: list[object] = []
         """Of the statement that will write `_gathering`: `COLUMNS` for each."""
         self._busy = False
@@ -241,7 +201,7 @@ class SqliteStore:
         self._next_revision = revision + 1
         created = created or revision
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        write = _Write(
+        write = PendingWrite(
             key,
             value,
             revision,
@@ -303,7 +263,9 @@ class SqliteStore:
         self._upkeep.done(_result, error)
         self._work(False)
 
-    def _batch_done(self, batch: list[_Write], found: dict[int, bytes] | None, error: BaseException | None) -> None:
+    def _batch_done(
+        self, batch: list[PendingWrite], found: dict[int, bytes] | None, error: BaseException | None
+    ) -> None:
         self._busy = False
         if found is None:
             self._fail(batch, error)
@@ -311,7 +273,7 @@ class SqliteStore:
             self._commit(batch, found)
         self._work(True)
 
-    def _commit(self, batch: list[_Write], found: dict[int, bytes]) -> None:
+    def _commit(self, batch: list[PendingWrite], found: dict[int, bytes]) -> None:
         committed, pending, values = self._committed, self._pending, self._values
         events: list[Event] = []
         for write in batch:
@@ -331,12 +293,7 @@ class SqliteStore:
                 self._expiries.discard(key)
             if pending[key] is write:
                 del pending[key]
-            previous = write.previous
-            if previous is None and write.previous_revision:
-                previous = found[write.previous_revision]
-            events.append(
-                Event(key, revision, value, write.create_revision, previous, write.previous_revision, write.attachment)
-            )
+            events.append(write.event(found))
         self._revision = batch[-1].revision
         self._upkeep.written(self._revision)
         self._hub.publish(events)
@@ -345,7 +302,7 @@ class SqliteStore:
             if future is not None and not future.done():
                 future.set_result(write.revision)
 
-    def _fail(self, batch: list[_Write], error: BaseException | None) -> None:
+    def _fail(self, batch: list[PendingWrite], error: BaseException | None) -> None:
         """Nothing of the batch is in the file; what gathered since may build on it, so it fails as well."""
         log.error("%s: %d writes failed: %s", self._path, len(batch) + len(self._gathering), error)
         failed = batch + self._gathering

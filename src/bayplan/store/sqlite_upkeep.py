@@ -41,6 +41,8 @@ class Upkeep:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         """Who waits for which revision to be compacted."""
         self._revision = 0
+        self._last_batch = 0
+        """Number of revisions that the last commit added."""
         self._rest_until = 0.0
         """Monotonic seconds until which nothing is tried after a failure, unless somebody waits for it."""
         self._timer: Timer | None = None
@@ -65,6 +67,7 @@ class Upkeep:
 
     def written(self, revision: int) -> None:
         """Revisions up to this one are committed."""
+        self._last_batch = revision - self._revision
         self._revision = revision
         history = self._settings.history
         if history.automatic:
@@ -103,7 +106,9 @@ class Upkeep:
         if not self._waiting and self._clock.monotonic() < self._rest_until:
             return None
         if self._forgotten < self.compacted:
-            self._step_end = min(self.compacted, self._forgotten + self._settings.compaction_step)
+            # At least twice what the last batch added, or large batches would outrun the compaction.
+            step = max(self._settings.compaction_step, 2 * self._last_batch)
+            self._step_end = min(self.compacted, self._forgotten + step)
             return partial(self._forget, self._forgotten, self._step_end)
         if self._give_back and idle:
             return partial(self._file.give_back, _PAGES_PER_STEP)

@@ -67,6 +67,10 @@ def default_container(container: core_v1.Container | core_v1.EphemeralContainer)
         for handler in (container.lifecycle.post_start, container.lifecycle.pre_stop):
             if handler is not None and handler.http_get is not None:
                 default_http_get(handler.http_get)
+        if container.lifecycle.stop_signal is not None:  # off by default in 1.36, so the server drops it
+            container.lifecycle.stop_signal = None
+            if container.lifecycle == core_v1.Lifecycle():
+                container.lifecycle = None
 
 
 def _default_env(env: Iterable[core_v1.EnvVar]) -> None:

@@ -43,7 +43,11 @@ class PodStrategy(Strategy):
         obj.status = core_v1.PodStatus(phase="Pending", qos_class=qos_class(spec))
         if spec.scheduling_gates:
             gated = core_v1.PodCondition(
-                type="PodScheduled", status="False", reason="SchedulingGated", message="Scheduling is blocked due to non-empty scheduling gates"
+                type="PodScheduled",
+                status="False",
+                last_transition_time=obj.metadata.creation_timestamp,
+                reason="SchedulingGated",
+                message="Scheduling is blocked due to non-empty scheduling gates",
             )
             obj.status.conditions = (gated,)
         if spec.termination_grace_period_seconds is not None and spec.termination_grace_period_seconds < 0:
@@ -84,10 +88,11 @@ class PodStrategy(Strategy):
         if not spec.service_account_name:
             _check_tokens(errors, spec)
         check_pod_containers_only(errors, spec)
-        if spec.node_name and spec.scheduling_gates:
-            errors.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
-        if spec.ephemeral_containers and not obj.metadata.resource_version:
-            errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        if not obj.metadata.resource_version:  # a create
+            if spec.node_name and spec.scheduling_gates:
+                errors.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+            if spec.ephemeral_containers:
+                errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
         return errors
 
     def validate_update(self, obj: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:

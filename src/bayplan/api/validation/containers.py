@@ -31,7 +31,6 @@ class PodContext:
     """`terminationGracePeriodSeconds`."""
     restart_policy: str
     host_users: bool
-    os_name: str
 
 
 AnyContainer = core_v1.Container | core_v1.EphemeralContainer
@@ -162,7 +161,7 @@ def _check_common(errors: Errors, path: str, container: AnyContainer, pod: PodCo
 
 def _check_long_running(errors: Errors, path: str, container: core_v1.Container, pod: PodContext) -> None:
     if container.lifecycle is not None:
-        check_lifecycle(errors, f"{path}.lifecycle", container.lifecycle, pod.grace, pod.os_name)
+        check_lifecycle(errors, f"{path}.lifecycle", container.lifecycle, pod.grace)
     if container.liveness_probe is not None:
         check_liveness_probe(errors, f"{path}.livenessProbe", container.liveness_probe)
     if container.readiness_probe is not None:

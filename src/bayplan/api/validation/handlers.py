@@ -36,32 +36,11 @@ def check_probe(errors: Errors, path: str, probe: core_v1.Probe) -> None:
         errors.append(invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0"))
 
 
-_SIGNALS = frozenset(
-    (
-        "SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL", "SIGINT", "SIGIO", "SIGIOT", "SIGKILL",
-        "SIGPIPE", "SIGPOLL", "SIGPROF", "SIGPWR", "SIGQUIT", "SIGSEGV", "SIGSTKFLT", "SIGSTOP", "SIGSYS", "SIGTERM", "SIGTRAP", "SIGTSTP",
-        "SIGTTIN", "SIGTTOU", "SIGURG", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGWINCH", "SIGXCPU", "SIGXFSZ", "SIGRTMIN", "SIGRTMAX",
-        *(f"SIGRTMIN+{number}" for number in range(1, 16)), *(f"SIGRTMAX-{number}" for number in range(1, 15)),
-    )
-)  # fmt: skip
-
-
-def check_lifecycle(errors: Errors, path: str, lifecycle: core_v1.Lifecycle, grace: int | None, os_name: str = "") -> None:
-    """Handlers and stop signal. `grace`: the pod's grace period in seconds; `os_name`: the pod's operating system."""
+def check_lifecycle(errors: Errors, path: str, lifecycle: core_v1.Lifecycle, grace: int | None) -> None:
+    """Handlers around a container's life. `grace`: the pod's grace period in seconds."""
     for name, handler in (("postStart", lifecycle.post_start), ("preStop", lifecycle.pre_stop)):
         if handler is not None:
             _check_handler(errors, f"{path}.{name}", handler, grace)
-    signal = lifecycle.stop_signal
-    if signal is None:
-        return
-    where = f"{path}.stopSignal"
-    if not os_name:
-        errors.append(forbidden(where, "may not be set for containers with empty `spec.os.name`"))
-    elif os_name == "windows":
-        if signal not in ("SIGKILL", "SIGTERM"):
-            errors.append(unsupported(where, signal, ("SIGKILL", "SIGTERM")))
-    elif signal not in _SIGNALS:
-        errors.append(unsupported(where, signal, sorted(_SIGNALS)))
 
 
 def _check_handler(errors: Errors, path: str, handler: core_v1.Probe | core_v1.LifecycleHandler, grace: int | None) -> None:

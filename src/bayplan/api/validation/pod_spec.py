@@ -43,7 +43,6 @@ def check_pod_spec(errors: Errors, path: str, spec: core_v1.PodSpec, metadata: m
         spec.termination_grace_period_seconds,
         spec.restart_policy,
         spec.host_users is not False,
-        spec.os.name if spec.os is not None else "",
     )
     check_containers(errors, f"{path}.containers", spec.containers, context)
     if spec.init_containers:

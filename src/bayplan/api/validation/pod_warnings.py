@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from bayplan.api import quantity
 from bayplan.api.types import core_v1, meta_v1
+from bayplan.api.validation import formats
 from bayplan.api.validation.ip_warnings import ip_warnings
 
 _DEPRECATED_LABELS = {
@@ -55,6 +56,12 @@ def pod_warnings(
     if old is not None and old == spec:
         return found
     path = f"{prefix}spec"
+    if is_pod and formats.dns_label(metadata.name):
+        messages = " ".join(formats.dns_label(metadata.name))
+        found.append(
+            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
+            f"a DNS label is recommended: [{messages}]"
+        )
     for key in sorted(spec.node_selector):
         text = deprecated_label_warning(key)
         if text:
@@ -66,12 +73,12 @@ def pod_warnings(
             text = deprecated_label_warning(constraint.topology_key)
             if text:
                 found.append(f"{path}.topologySpreadConstraints[{index}].topologyKey: {constraint.topology_key} is {text}")
-            if constraint.label_selector is not None and constraint.label_selector == meta_v1.LabelSelector():
+            if constraint.label_selector is None:
                 found.append(
                     f"{path}.topologySpreadConstraints[{index}].labelSelector: a null labelSelector results in matching no pod"
                 )
     if metadata.annotations:
-        found.extend(_annotation_warnings(f"{prefix}metadata.annotations", spec, metadata.annotations, is_pod=is_pod))
+        found.extend(_annotation_warnings(f"{prefix}metadata.annotations", spec, metadata.annotations))
     for index, volume in enumerate(spec.volumes):
         found.extend(_volume_warnings(f"{path}.volumes[{index}]", volume))
     found.extend(_uniqueness_warnings(path, spec))
@@ -128,7 +135,7 @@ def _term_warnings(path: str, term: core_v1.NodeSelectorTerm) -> Iterator[str]:
             yield f"{path}.matchExpressions[{index}].key: {expression.key} is {text}"
 
 
-def _annotation_warnings(path: str, spec: core_v1.PodSpec, annotations: dict[str, str], *, is_pod: bool) -> Iterator[str]:
+def _annotation_warnings(path: str, spec: core_v1.PodSpec, annotations: dict[str, str]) -> Iterator[str]:
     for key, text in _DEPRECATED_ANNOTATIONS.items():
         if key in annotations:
             yield f"{path}[{key}]: {text}"
@@ -137,9 +144,7 @@ def _annotation_warnings(path: str, spec: core_v1.PodSpec, annotations: dict[str
         if key in annotations:
             yield f'{path}[{key}]: non-functional in v1.27+; use the "seccompProfile" field instead'
         key = _APPARMOR + container.name
-        if key in annotations and (
-            not is_pod or container.security_context is None or container.security_context.app_armor_profile is None or key
-        ):
+        if key in annotations:
             yield f'{path}[{key}]: deprecated since v1.30; use the "appArmorProfile" field instead'
 
 

@@ -153,8 +153,6 @@ def check_topology_spread(errors: Errors, path: str, constraints: tuple[core_v1.
             errors.append(invalid(f"{where}.maxSkew", constraint.max_skew, "must be greater than zero"))
         if not constraint.topology_key:
             errors.append(required(f"{where}.topologyKey", "can not be empty"))
-        else:
-            check_key_format(errors, f"{where}.topologyKey", constraint.topology_key)
         if action not in ("DoNotSchedule", "ScheduleAnyway"):
             errors.append(unsupported(f"{where}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway")))
         pair = (constraint.topology_key, action)

@@ -11,7 +11,7 @@ from bayplan.api.errors import ErrorType, FieldError, bad_request, conflict, inv
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import DELETE, AdmissionRequest
 from bayplan.apiserver.cache import stored_value
-from bayplan.apiserver.context import BODY_TYPES, Call, yaml_to_json
+from bayplan.apiserver.context import BODY_TYPES, Call
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
 from bayplan.apiserver.verbs import read
 from bayplan.apiserver.watching import Entry
@@ -59,9 +59,9 @@ def parse_options(call: Call) -> meta_v1.DeleteOptions:
     options = meta_v1.DeleteOptions()
     if request.body.strip():
         media_type = request.content_type.partition(";")[0].strip() or "application/json"
-        if media_type not in ("application/json", "application/yaml"):
+        if media_type not in BODY_TYPES:
             raise unsupported_media_type(BODY_TYPES)
-        data = request.body if media_type == "application/json" else yaml_to_json(request.body, "DeleteOptions")
+        data = call.body_json("DeleteOptions")
         try:
             options, _ = decode_reporting(meta_v1.DeleteOptions, data)
         except DecodeError as error:

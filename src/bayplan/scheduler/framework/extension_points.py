@@ -175,8 +175,8 @@ class Actions(ABC):
         """Merge-patch an object. Raises what the API answered."""
 
     @abstractmethod
-    async def wait_until(self, condition: str, key: str, timeout: float) -> bool:
-        """Wait for a named condition of an object; False after `timeout` seconds."""
+    async def wait_until(self, condition: str, key: str, seconds: float) -> bool:
+        """Wait for a named condition of an object; False if it did not come true in time."""
 
 
 class PreBindPlugin(Plugin, ABC):

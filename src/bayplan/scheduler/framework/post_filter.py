@@ -32,6 +32,8 @@ class PostFilterOutcome:
     candidates: tuple[Candidate, ...] = ()
     clears: tuple[PodInfo, ...] = ()
     """Nominated pods of lower priority that lose their nomination to the chosen node."""
+    withdraws: bool = False
+    """The pod's own nomination, from an earlier attempt, is void."""
 
 
 class PostFilterContext(ABC):

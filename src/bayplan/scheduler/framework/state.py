@@ -20,8 +20,8 @@ class Handle(Protocol):
 class CycleState:
     """The state of scheduling one pod, or all pods of one shape.
 
-    `data[plugin name]` is what a plugin worked out in PreFilter or PreScore and reads in Filter and Score. Everything in it
-    must follow from the shape and the snapshot, since pods of one shape share it.
+    `data[plugin name]` is what a plugin worked out in PreFilter or PreScore and reads in Filter and Score. Everything
+    in it must follow from the shape and the snapshot, since pods of one shape share it.
     """
 
     __slots__ = ("data", "score_data", "skip_filter", "skip_score", "snapshot")

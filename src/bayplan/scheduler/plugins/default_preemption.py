@@ -1,9 +1,10 @@
 """DefaultPreemption: makes room for a pod by evicting pods of lower priority.
 
-For each node that refused the pod for a reason that evictions can cure: take all lower-priority pods away; if the pod then
-fits, put back as many as possible, those whose disruption budget would be violated first, then by importance. What cannot be
-put back are the victims. The best node is the one with the fewest budget violations, then the lowest top priority among the
-victims, then the lowest sum of priorities, then the fewest victims, then the latest start of the most important victim.
+For each node that refused the pod for a reason that evictions can cure: take all lower-priority pods away; if the pod
+then fits, put back as many as possible, those whose disruption budget would be violated first, then by importance.
+What cannot be put back are the victims. The best node is the one with the fewest budget violations, then the lowest
+top priority among the victims, then the lowest sum of priorities, then the fewest victims, then the latest start of
+the most important victim.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class DefaultPreemption(PostFilterPlugin):
             return PostFilterOutcome(Status.UNSCHEDULABLE, (f"preemption: {ineligible}",))
         candidates, refusals = self._candidates(context)
         if not candidates:
-            return PostFilterOutcome(Status.UNSCHEDULABLE, (f"preemption: {self._message(refusals)}",))
+            reason = f"preemption: {self._message(refusals)}"
+            return PostFilterOutcome(Status.UNSCHEDULABLE, (reason,), withdraws=True)
         tied = sorted(cheapest(candidates), key=lambda item: self.snapshot.name(item.row))
         chosen = tied[context.pick(len(tied))]
         rivals = context.nominated_to(chosen.row)
@@ -139,7 +141,7 @@ class DefaultPreemption(PostFilterPlugin):
         return Candidate(row, tuple(victims), violations)
 
     def _by_budget(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
-        """Pods whose eviction would violate a disruption budget, and the rest; budgets are used up in order of the pods."""
+        """Pods whose eviction would violate a disruption budget, and the rest; budgets are used up in order."""
         budgets = [
             (budget, compiled_or_nothing(budget.spec.selector), [budget.status.disruptions_allowed])
             for budget in self.snapshot.catalog.disruption_budgets.values()

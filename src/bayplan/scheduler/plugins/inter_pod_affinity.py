@@ -1,7 +1,7 @@
 """InterPodAffinity: pods that must, must not, would rather or rather not share a topology domain with other pods.
 
-Three rules refuse a node: the pod's own required affinity, its own required anti-affinity, and the required anti-affinity of
-pods that already run. Preferences, the pod's and those of running pods, make the score.
+Three rules refuse a node: the pod's own required affinity, its own required anti-affinity, and the required
+anti-affinity of pods that already run. Preferences, the pod's and those of running pods, make the score.
 """
 
 from __future__ import annotations
@@ -226,7 +226,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         lowest, span = scores.min(), scores.max() - scores.min()
         if span == 0:
             return np.zeros_like(scores)
-        return (MAX_NODE_SCORE * ((scores - lowest).astype(np.float64) / float(span))).astype(np.int64)
+        scaled: Ints = (MAX_NODE_SCORE * ((scores - lowest).astype(np.float64) / float(span))).astype(np.int64)
+        return scaled
 
     # Terms and domains
 
@@ -276,7 +277,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         )
 
     def _pod_matters(self, pod: PodInfo, old: Any, new: Any) -> bool:
-        """An added or relabelled pod can be what affinity waits for; a deleted or relabelled one what stood in the way."""
+        """A new or relabelled pod can be what affinity waits for; a deleted or relabelled one stood in the way."""
         shape = pod.shape
         for other in (new, old):
             if other is None:

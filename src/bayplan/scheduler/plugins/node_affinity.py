@@ -1,4 +1,4 @@
-"""NodeAffinity: `spec.nodeSelector` and `spec.affinity.nodeAffinity`, and affinity that the profile adds to every pod."""
+"""NodeAffinity: `spec.nodeSelector`, `spec.affinity.nodeAffinity`, and affinity that the profile adds to every pod."""
 
 from __future__ import annotations
 

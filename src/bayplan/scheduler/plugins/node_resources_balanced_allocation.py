@@ -1,7 +1,7 @@
 """NodeResourcesBalancedAllocation: prefers nodes whose resources the pod brings into balance.
 
-A node's balance is 100 * (1 - standard deviation of its utilizations). The score compares the balance with and without the
-pod: 50 + (50 + after - before) / 2.
+A node's balance is 100 * (1 - standard deviation of its utilizations). The score compares the balance with and
+without the pod: 50 + (50 + after - before) / 2.
 """
 
 from __future__ import annotations

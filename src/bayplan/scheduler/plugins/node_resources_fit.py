@@ -21,7 +21,7 @@ from bayplan.scheduler.framework.extension_points import (
     ScorePlugin,
 )
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
-from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
+from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.nodes import node_facts
 from bayplan.scheduler.snapshot.resources import (

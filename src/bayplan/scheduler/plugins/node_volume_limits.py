@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: a node can attach only so many volumes of each CSI driver (`CSINode.spec.drivers[].allocatable`)."""
+"""NodeVolumeLimits: a node can attach only so many volumes per CSI driver (`CSINode.spec.drivers[].allocatable`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """VolumeBinding: bound claims must be reachable from the node; unbound ones must find or get a volume there.
 
-Claims of classes that wait for the first consumer are matched with existing volumes, smallest first, or provisioned if class,
-topology and storage capacity allow it.
+Claims of classes that wait for the first consumer are matched with existing volumes, smallest first, or provisioned
+if class, topology and storage capacity allow it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from bayplan.scheduler.framework.extension_points import (
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, PluginError, Reject, Skip, Status
 from bayplan.scheduler.snapshot.labels import Ints, Rows
+from bayplan.scheduler.snapshot.migration import allows_zone
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 from bayplan.scheduler.snapshot.volumes import (
     BIND_COMPLETED,
@@ -116,7 +117,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
             volume = self.snapshot.catalog.volumes.get(claim.spec.volume_name)
             if volume is None:
                 return [VOLUME_MISSING]
-            if not is_reachable(volume, node):
+            csi_node = self.snapshot.catalog.csi_nodes.get(node.metadata.name)
+            if not is_reachable(volume, node) or not allows_zone(volume, node.metadata.labels, csi_node):
                 return [NODE_CONFLICT]
         return []
 

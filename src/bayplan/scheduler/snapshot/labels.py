@@ -1,8 +1,8 @@
 """Node labels as integer columns, and distinct sets of anything as dictionary-encoded columns.
 
-Worked example: nodes with `zone` = b, a, (none), b give `values == ["b", "a"]` and `ids == [0, 1, -1, 0]`. A predicate is
-evaluated once per distinct value and gathered: `table = [ok("b"), ok("a"), ok(None)]`, `table[ids]`; the -1 of a missing
-label picks the last entry.
+Worked example: nodes with `zone` = b, a, (none), b give `values == ["b", "a"]` and `ids == [0, 1, -1, 0]`. A predicate
+is evaluated once per distinct value and gathered: `table = [ok("b"), ok("a"), ok(None)]`, `table[ids]`; the -1 of a
+missing label picks the last entry.
 """
 
 from __future__ import annotations

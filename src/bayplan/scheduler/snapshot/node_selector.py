@@ -1,7 +1,7 @@
 """Node selectors and node affinity, compiled to look at whole label columns.
 
-Used by everything that chooses nodes by label: pods' node selectors and affinity, spread constraints' inclusion policies,
-persistent volumes' node affinity and storage classes' topologies.
+Used by everything that chooses nodes by label: pods' node selectors and affinity, spread constraints' inclusion
+policies, persistent volumes' node affinity and storage classes' topologies.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NodeColumns(Protocol):
 
 
 class Term:
-    """One term: all its label and field requirements must hold. A term that is empty or does not parse matches nothing."""
+    """One term: all its label and field requirements must hold; empty or unparsable terms match nothing."""
 
     __slots__ = ("error", "fields", "labels", "node_names")
 

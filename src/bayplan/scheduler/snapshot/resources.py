@@ -1,7 +1,7 @@
 """Resource names as column numbers, and what a pod requests.
 
-The rules are those of `k8s.io/component-helpers/resource`: containers add up, init containers take the maximum, restartable
-init containers (sidecars) count for both, pod-level requests replace the sum, overhead comes on top.
+The rules are those of `k8s.io/component-helpers/resource`: containers add up, init containers take the maximum,
+restartable init containers (sidecars) count for both, pod-level requests replace the sum, overhead comes on top.
 """
 
 from __future__ import annotations

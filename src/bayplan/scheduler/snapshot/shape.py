@@ -1,7 +1,7 @@
 """What matters of a pod for scheduling, compiled once for all pods that are alike.
 
-Pods of one workload differ in name, UID and the name of their token volume, and in nothing that the scheduler reads. They
-share one `PodShape`: parsed requests, compiled selectors, and (in the scheduling cycle) cached masks and scores.
+Pods of one workload differ in name, UID and the name of their token volume, and in nothing that the scheduler reads.
+They share one `PodShape`: parsed requests, compiled selectors, and (in the scheduling cycle) cached masks and scores.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The cluster as columns: one row per node.
 
-Every event touches only its rows. `changes` logs the rows whose pods changed, so that whoever cached something per row can
-catch up; `structure` changes with everything that is not a pod on a node (nodes, volumes, namespaces, ...), after which
-caches start over. Rows of removed nodes are used again; `alive` tells which rows are nodes.
+Every event touches only its rows. `changes` logs the rows whose pods changed, so that whoever cached something per
+row can catch up; `structure` changes with everything that is not a pod on a node (nodes, volumes, namespaces, ...),
+after which caches start over. Rows of removed nodes are used again; `alive` tells which rows are nodes.
 """
 
 from __future__ import annotations
@@ -287,8 +287,9 @@ class Snapshot:
     def supposing(self, added: list[PodInfo], removed: list[PodInfo], row: int) -> Iterator[None]:
         """For a while, count some pods in and others out on one node, without a trace in the log.
 
-        Two things follow kube-scheduler's preemption rather than common sense: pods that terminate are counted out of live
-        counters, which never counted them; and a host port is free as soon as one of the pods that take it is gone.
+        Two things follow kube-scheduler's preemption rather than common sense: pods that terminate are counted out of
+        live counters, which never counted them; and a host port is free as soon as one of the pods that take it is
+        gone.
         """
         pods, epoch = self.pods_on[row], self.counts.term_epoch
         ports = {(port.protocol, port.port) for info in (*added, *removed) for port in info.host_ports}

@@ -1,0 +1,66 @@
+"""Namespaces."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError, invalid
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import core_v1
+from bayplan.api.validation import formats
+
+_NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+class NamespaceStrategy(Strategy):
+    """Rules of namespaces. The finalizer `kubernetes` in the spec keeps one until it is empty."""
+
+    has_status = True
+    name_is_checked_as = "dns-1123-label"
+    selectable_field_names = frozenset(("status.phase",))
+
+    def default(self, obj: core_v1.Namespace) -> None:
+        if obj.metadata.name and obj.metadata.labels.get(_NAME_LABEL) != obj.metadata.name:
+            obj.metadata.labels[_NAME_LABEL] = obj.metadata.name
+        if not obj.status.phase:
+            obj.status.phase = "Active"
+
+    def prepare_create(self, obj: core_v1.Namespace) -> None:
+        obj.status = core_v1.NamespaceStatus(phase="Active")
+        if "kubernetes" not in obj.spec.finalizers:
+            obj.spec.finalizers += ("kubernetes",)
+        self.default(obj)
+
+    def prepare_update(self, obj: core_v1.Namespace, old: core_v1.Namespace) -> None:
+        obj.spec = core_v1.NamespaceSpec(finalizers=old.spec.finalizers)
+        obj.status = old.status
+
+    def prepare_subresource_update(self, subresource: str, obj: core_v1.Namespace, old: core_v1.Namespace) -> None:
+        if subresource != "finalize":
+            super().prepare_subresource_update(subresource, obj, old)
+        obj.status = old.status
+
+    def validate(self, obj: core_v1.Namespace) -> list[FieldError]:
+        errors: list[FieldError] = []
+        for finalizer in obj.spec.finalizers:
+            errors.extend(invalid("spec.finalizers", finalizer, message) for message in formats.label_key(finalizer))
+            if "/" not in finalizer and finalizer not in ("kubernetes", "orphan", "foregroundDeletion"):
+                text = "name is neither a standard finalizer name nor is it fully qualified"
+                errors.append(invalid("spec.finalizers", finalizer, text))
+        return errors
+
+    def validate_status_update(self, obj: core_v1.Namespace, old: core_v1.Namespace) -> list[FieldError]:
+        phase = obj.status.phase
+        if obj.metadata.deletion_timestamp is None:
+            if phase != "Active":
+                return [invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")]
+        elif phase != "Terminating":
+            return [invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")]
+        return []
+
+    def validate_subresource_update(self, subresource: str, obj: core_v1.Namespace, old: core_v1.Namespace) -> list[FieldError]:
+        return self.validate(obj)
+
+    def selectable_fields(self, obj: core_v1.Namespace) -> dict[str, str]:
+        return {"status.phase": obj.status.phase}
+
+
+STRATEGY = NamespaceStrategy()

@@ -1,0 +1,145 @@
+"""Services. Addresses, node ports and address families are allocated by the API server between `prepare_*` and `validate`."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import core_v1
+from bayplan.api.validation.services import check_load_balancer_status, service_warnings, validate_service, validate_service_update
+
+
+def externally_accessible(spec: core_v1.ServiceSpec) -> bool:
+    """Whether traffic from outside the cluster can reach the service."""
+    return spec.type in ("LoadBalancer", "NodePort") or (spec.type == "ClusterIP" and bool(spec.external_ips))
+
+
+def needs_health_check(spec: core_v1.ServiceSpec) -> bool:
+    """Whether a node port for health checks belongs to the service."""
+    return spec.type == "LoadBalancer" and spec.external_traffic_policy == "Local"
+
+
+def needs_node_port(spec: core_v1.ServiceSpec) -> bool:
+    """Whether the ports of the service get node ports."""
+    return spec.type == "NodePort" or (spec.type == "LoadBalancer" and spec.allocate_load_balancer_node_ports is not False)
+
+
+class ServiceStrategy(Strategy):
+    """Rules of services."""
+
+    has_status = True
+    returns_object_on_delete = True
+    name_is_checked_as = "dns-1123-label"
+    selectable_field_names = frozenset(("spec.clusterIP", "spec.type"))
+
+    def default(self, obj: core_v1.Service) -> None:
+        spec = obj.spec
+        spec.session_affinity = spec.session_affinity or "None"
+        if spec.session_affinity == "None":
+            spec.session_affinity_config = None
+        elif spec.session_affinity == "ClientIP":
+            config = spec.session_affinity_config
+            if config is None or config.client_ip is None or config.client_ip.timeout_seconds is None:
+                spec.session_affinity_config = core_v1.SessionAffinityConfig(client_ip=core_v1.ClientIPConfig(timeout_seconds=10800))
+        spec.type = spec.type or "ClusterIP"
+        for port in spec.ports:
+            port.protocol = port.protocol or "TCP"
+            if port.target_port in (0, ""):
+                port.target_port = port.port
+        if not spec.external_traffic_policy and externally_accessible(spec):
+            spec.external_traffic_policy = "Cluster"
+        if spec.internal_traffic_policy is None and spec.type in ("NodePort", "LoadBalancer", "ClusterIP"):
+            spec.internal_traffic_policy = "Cluster"
+        if spec.type == "LoadBalancer":
+            if spec.allocate_load_balancer_node_ports is None:
+                spec.allocate_load_balancer_node_ports = True
+            for ingress in obj.status.load_balancer.ingress:
+                if ingress.ip and ingress.ip_mode is None:
+                    ingress.ip_mode = "VIP"
+
+    def prepare_create(self, obj: core_v1.Service) -> None:
+        super().prepare_create(obj)
+        spec = obj.spec
+        if spec.cluster_ip and not spec.cluster_ips:
+            spec.cluster_ips = (spec.cluster_ip,)
+
+    def prepare_update(self, obj: core_v1.Service, old: core_v1.Service) -> None:
+        super().prepare_update(obj, old)
+        _normalize_cluster_ips(obj.spec, old.spec)
+        _drop_what_the_type_left_behind(obj.spec, old.spec)
+        _keep_allocated(obj.spec, old.spec)
+
+    def validate(self, obj: core_v1.Service) -> list[FieldError]:
+        return validate_service(obj)
+
+    def validate_update(self, obj: core_v1.Service, old: core_v1.Service) -> list[FieldError]:
+        return validate_service_update(obj, old)
+
+    def validate_status_update(self, obj: core_v1.Service, old: core_v1.Service) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_load_balancer_status(errors, "status.loadBalancer", obj.status.load_balancer, old.spec.type)
+        return errors
+
+    def warnings(self, obj: core_v1.Service, old: core_v1.Service | None) -> list[str]:
+        return service_warnings(obj, old)
+
+    def selectable_fields(self, obj: core_v1.Service) -> dict[str, str]:
+        return {"spec.clusterIP": obj.spec.cluster_ip, "spec.type": obj.spec.type}
+
+
+def _normalize_cluster_ips(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -> None:
+    """`clusterIP` is the first of `clusterIPs`: a change of one alone is carried over to the other."""
+    if old.cluster_ip and not new.cluster_ip and new.cluster_ips == old.cluster_ips:
+        new.cluster_ips = ()
+    elif old.cluster_ips and not new.cluster_ips and new.cluster_ip == old.cluster_ip:
+        new.cluster_ip = ""
+    elif new.cluster_ip != old.cluster_ip and new.cluster_ips == old.cluster_ips and new.cluster_ip:
+        new.cluster_ips = (new.cluster_ip, *old.cluster_ips[1:])
+    elif new.cluster_ip and not new.cluster_ips:
+        new.cluster_ips = (new.cluster_ip,)
+
+
+def _keep_allocated(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -> None:
+    """What was allocated stays if the update does not mention it."""
+    if new.type != "ExternalName" and old.type != "ExternalName":
+        if not new.cluster_ip and not new.cluster_ips:
+            new.cluster_ip, new.cluster_ips = old.cluster_ip, old.cluster_ips
+    if needs_node_port(new) and needs_node_port(old):
+        taken = {port.node_port for port in new.ports}
+        known = {(port.protocol, port.port): port.node_port for port in old.ports}
+        for port in new.ports:
+            former = known.get((port.protocol, port.port), 0)
+            if not port.node_port and former not in taken:
+                port.node_port = former
+                taken.add(former)
+    if needs_health_check(new) and needs_health_check(old) and not new.health_check_node_port:
+        new.health_check_node_port = old.health_check_node_port
+
+
+def _drop_what_the_type_left_behind(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -> None:
+    """Fields that belonged to the old type and were not touched go when the type changes."""
+    if new.type == "ExternalName" and old.type != "ExternalName":
+        if new.cluster_ip == old.cluster_ip and new.cluster_ips == old.cluster_ips:
+            new.cluster_ip, new.cluster_ips = "", ()
+        if new.ip_families == old.ip_families:
+            new.ip_families = ()
+        if new.ip_family_policy == old.ip_family_policy:
+            new.ip_family_policy = None
+        if new.internal_traffic_policy == old.internal_traffic_policy:
+            new.internal_traffic_policy = None
+    if needs_node_port(old) and not needs_node_port(new):
+        former = {(port.name, port.port, port.protocol): port.node_port for port in old.ports}
+        if all(former.get((port.name, port.port, port.protocol)) == port.node_port for port in new.ports):
+            for port in new.ports:
+                port.node_port = 0
+    if needs_health_check(old) and not needs_health_check(new) and new.health_check_node_port == old.health_check_node_port:
+        new.health_check_node_port = 0
+    if externally_accessible(old) and not externally_accessible(new) and new.external_traffic_policy == old.external_traffic_policy:
+        new.external_traffic_policy = ""
+    if old.type == "LoadBalancer" and new.type != "LoadBalancer":
+        if new.allocate_load_balancer_node_ports == old.allocate_load_balancer_node_ports:
+            new.allocate_load_balancer_node_ports = None
+        if new.load_balancer_class == old.load_balancer_class:
+            new.load_balancer_class = None
+
+
+STRATEGY = ServiceStrategy()

@@ -1,0 +1,53 @@
+"""The entry point: `bayplan VERB`."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from bayplan import KUBERNETES_VERSION, __version__
+
+VERBS = {
+    "up": "Run a whole cluster until Ctrl-C",
+    "demo": "Show scheduling live on a throw-away cluster",
+    "explain": "Say why a pod is where it is, or why it is pending",
+    "apiserver": "Run the API server alone",
+    "scheduler": "Run the scheduler against any cluster",
+    "controller-manager": "Run the controllers against any cluster",
+    "node-simulator": "Play simulated nodes in any cluster",
+    "version": "Print versions",
+}
+"""Every verb and its one line of help; the module is named after the verb."""
+
+
+class VerbGroup(click.Group):
+    """Imports a verb's module when the verb is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"bayplan.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        import difflib
+
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], VERBS, 1)
+            raise click.UsageError(f"no such command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""), ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, message=f"bayplan %(version)s (Kubernetes {KUBERNETES_VERSION})")
+def main() -> None:
+    """The Kubernetes control plane in Python."""

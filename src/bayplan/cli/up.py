@@ -1,0 +1,210 @@
+"""`bayplan up`: a whole cluster in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bayplan.cli.output import Failure
+
+if TYPE_CHECKING:
+    from bayplan.cluster.settings import ClusterSettings
+
+
+def default_data_directory() -> Path:
+    """`$XDG_DATA_HOME/bayplan`, `~/.local/share/bayplan` without that variable."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "bayplan"
+
+
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(0), default=3, show_default=True, help="Simulated nodes.")
+@click.option("--store", metavar="URL", help="Where objects are kept: memory: or sqlite:PATH.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Directory for all that is kept.  [default: ~/.local/share/bayplan]")
+@click.option("--bind", default="127.0.0.1", show_default=True, metavar="ADDR", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="Port to listen on; 0 picks a free one.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Where to write the kubeconfig.  [default: kubeconfig in the data directory]")
+@click.option("--config", type=_FILE, help="YAML file with options by name; the command line wins.")
+@click.option("--scheduler-config", type=_FILE, help="KubeSchedulerConfiguration for the scheduler.")
+@click.option("--apply", "apply", multiple=True, type=click.Path(path_type=Path, exists=True), metavar="FILE|DIR", help="Manifests to apply at start; may be repeated.")
+@click.option("--apiserver-flag", multiple=True, metavar="FLAG", help="A flag of `bayplan apiserver`, such as --service-cluster-ip-range=10.0.0.0/16.")
+@click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes.")
+@click.pass_context
+def command(ctx: click.Context, **_: object) -> None:
+    """Run a whole cluster until Ctrl-C: API server, scheduler, controllers and simulated nodes.
+
+    Everything is kept in the data directory and is there again after a restart.
+    """
+    options = merged_options(ctx)
+    if options["store"] and options["data_dir"]:
+        raise click.UsageError("--store and --data-dir exclude each other: --store names the store, --data-dir the directory for it and the rest")
+    run_cluster(UpOptions(**options))
+
+
+def merged_options(ctx: click.Context) -> dict[str, Any]:
+    """The options of the command line, completed from the file that `--config` names. Raises UsageError."""
+    options = dict(ctx.params)
+    path = options.pop("config")
+    if path is None:
+        return options
+    import yaml
+
+    try:
+        given = yaml.safe_load(path.read_text()) or {}
+    except (OSError, yaml.YAMLError) as error:
+        raise click.UsageError(f"{path}: {error}") from error
+    if not isinstance(given, dict):
+        raise click.UsageError(f"{path}: expected a mapping of option names to values")
+    parameters = {parameter.name: parameter for parameter in ctx.command.params}
+    for name, value in given.items():
+        key = str(name).replace("-", "_")
+        if key not in options:
+            raise click.UsageError(f"{path}: {name}: no such option; known: {', '.join(sorted(one.replace('_', '-') for one in options))}")
+        if ctx.get_parameter_source(key) is not click.core.ParameterSource.COMMANDLINE:
+            try:
+                options[key] = parameters[key].type_cast_value(ctx, value)
+            except click.BadParameter as error:
+                raise click.UsageError(f"{path}: {name}: {error.message}") from error
+    return options
+
+
+@dataclass(frozen=True, slots=True)
+class UpOptions:
+    """The options of `up`, by name."""
+
+    nodes: int
+    store: str | None
+    data_dir: Path | None
+    bind: str
+    port: int
+    kubeconfig: Path | None
+    scheduler_config: Path | None
+    apply: tuple[Path, ...]
+    apiserver_flag: tuple[str, ...]
+    v: int
+
+    def settings(self) -> ClusterSettings:
+        """The cluster that they describe. Raises UsageError, Failure."""
+        from bayplan.cli.kube_flags import api_server_settings
+        from bayplan.cluster.settings import ClusterSettings
+        from bayplan.kubelet.simulator.settings import SimulatorSettings
+
+        directory = self.directory
+        if self.store is None:
+            assert directory is not None
+            make_directory(directory)
+        api, tokens, anonymous = api_server_settings(self.apiserver_flag)
+        return ClusterSettings(
+            store=self.store or f"sqlite:{directory}/store.db",
+            directory=directory / "pki" if directory else None,
+            bind_address=self.bind,
+            port=self.port,
+            nodes=SimulatorSettings(nodes=self.nodes),
+            scheduler_config=self.scheduler_config,
+            api=api,
+            tokens=tokens,
+            anonymous=anonymous,
+        )
+
+    @property
+    def directory(self) -> Path | None:
+        """The data directory; None if only a store is named."""
+        return None if self.store else self.data_dir or default_data_directory()
+
+    @property
+    def kubeconfig_path(self) -> Path:
+        """Where the kubeconfig goes."""
+        if self.kubeconfig is not None:
+            return self.kubeconfig
+        return self.directory / "kubeconfig" if self.directory else Path("bayplan.kubeconfig")
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory and see that it can be written to. Raises Failure."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe = directory / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise Failure(f"the data directory {directory} cannot be used: {error.strerror or error}; choose another with --data-dir") from error
+
+
+def run_cluster(options: UpOptions) -> None:
+    """Run until SIGINT or SIGTERM. Raises Failure."""
+    from bayplan.cluster.apply import read_manifests
+    from bayplan.cluster.errors import ClusterError
+    from bayplan.store.errors import StoreError
+    from bayplan.support.logging import set_up_logging
+
+    set_up_logging(verbosity=options.v)
+    try:
+        manifests = read_manifests(options.apply)
+        settings = options.settings()
+        run_loop(_serve(settings, options, manifests))
+    except (ClusterError, StoreError, ValueError) as error:
+        raise Failure(str(error)) from error
+
+
+def run_loop(coroutine: Any) -> None:
+    """Run a coroutine on the fastest event loop there is."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(coroutine)
+    else:
+        uvloop.run(coroutine)
+
+
+async def _serve(settings: ClusterSettings, options: UpOptions, manifests: Any) -> None:
+    from bayplan.cluster.apply import apply_manifests
+    from bayplan.cluster.cluster import Cluster
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    cluster = Cluster(settings)
+    await cluster.start()
+    try:
+        write_kubeconfig(options.kubeconfig_path, cluster.kubeconfig())
+        if manifests:
+            count = await apply_manifests(cluster.client(), manifests)
+            click.echo(f"applied {count} objects")
+        click.echo(f"ready: {cluster.server_url} with {settings.nodes.nodes} nodes\n\n  export KUBECONFIG={options.kubeconfig_path.resolve()}\n  kubectl get nodes\n")
+        await wait_for_stop(stop, cluster.wait())
+    finally:
+        await cluster.stop()
+
+
+async def wait_for_stop(stop: asyncio.Event, crash: Any) -> None:
+    """Return when told to stop; raise what a component raised if that comes first."""
+    stopping, crashing = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(crash)
+    try:
+        await asyncio.wait({stopping, crashing}, return_when=asyncio.FIRST_COMPLETED)
+        if crashing.done():
+            crashing.result()
+    finally:
+        for task in (stopping, crashing):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+def write_kubeconfig(path: Path, text: str) -> None:
+    """Write a kubeconfig that only its owner can read. Raises Failure."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.write_text(text)
+    except OSError as error:
+        raise Failure(f"the kubeconfig cannot be written to {path}: {error.strerror or error}") from error

@@ -1,0 +1,146 @@
+"""A whole cluster in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+
+from bayplan.apiserver.authentication import Authenticator
+from bayplan.apiserver.http import HttpServer, tls_context
+from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.requests import User
+from bayplan.apiserver.server import ApiServer
+from bayplan.client import Client
+from bayplan.client.in_process import InProcessTransport
+from bayplan.client.kubeconfig import render
+from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, obtain
+from bayplan.cluster.errors import AddressInUse, ClusterError
+from bayplan.cluster.settings import ClusterSettings
+from bayplan.store.url import open_store
+from bayplan.support.clock import Clock, SystemClock
+from bayplan.support.metrics import Registry
+from bayplan.support.randomness import Randomness, SystemRandomness
+from bayplan.support.tasks import Supervisor
+
+logger = logging.getLogger(__name__)
+
+
+class Cluster:
+    """Starts an API server and the components around it; `start` returns when the API is served, `stop` when everything has ended."""
+
+    def __init__(self, settings: ClusterSettings, *, clock: Clock | None = None, randomness: Randomness | None = None) -> None:
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.randomness = randomness or SystemRandomness()
+        self.metrics = Registry()
+        self.port = 0
+        self.credentials = obtain(settings.directory, (settings.bind_address,), self.clock.now())
+        self.api = ApiServer(
+            open_store(settings.store, clock=self.clock),
+            clock=self.clock,
+            randomness=self.randomness,
+            settings=settings.api,
+            metrics=self.metrics,
+        )
+        self._http: HttpServer | None = None
+        self._tasks = Supervisor("cluster", on_crash=self._on_crash)
+        self._crashed: asyncio.Future[None] | None = None
+
+    @property
+    def server_url(self) -> str:
+        """Base URL of the API."""
+        host = self.settings.bind_address
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        return f"https://[{host}]:{self.port}" if ":" in host else f"https://{host}:{self.port}"
+
+    def kubeconfig(self) -> str:
+        """A kubeconfig for the administrator."""
+        return render(self.server_url, self.credentials.authority.certificate, self.credentials.admin_token)
+
+    def client(self, user: str = ADMIN_USER, groups: tuple[str, ...] = (ADMIN_GROUP,)) -> Client:
+        """A client in this process, as one user."""
+        return Client(InProcessTransport(InProcessDoor(self.api, User(user, (*groups, "system:authenticated")))))
+
+    async def start(self) -> None:
+        """Open the store, serve the API, start the components. Raises ClusterError, StoreError."""
+        settings = self.settings
+        self._crashed = asyncio.get_running_loop().create_future()
+        await self.api.open()
+        try:
+            await self._serve()
+            if settings.run_controllers:
+                self._start_controllers()
+            if settings.run_scheduler:
+                self._start_scheduler()
+            if settings.nodes.nodes:
+                self._start_nodes()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _serve(self) -> None:
+        settings = self.settings
+        authenticator = Authenticator(anonymous=settings.anonymous)
+        authenticator.add_token(self.credentials.admin_token, ADMIN_USER, (ADMIN_GROUP,))
+        for token, user, uid, groups in settings.tokens:
+            authenticator.add_token(token, user, groups, uid)
+        self._http = HttpServer(self.api, authenticator)
+        tls = tls_context(self.credentials.server, self.credentials.authority.certificate)
+        try:
+            self.port = await self._http.start(settings.bind_address, settings.port, tls)
+        except OSError as error:
+            where = f"{settings.bind_address}:{settings.port}"
+            if error.errno == errno.EADDRINUSE:
+                raise AddressInUse(f"{where} is in use; choose another port with --port (0 picks a free one), or stop what listens there") from error
+            raise ClusterError(f"cannot listen on {where}: {error.strerror or error}") from error
+        address = settings.bind_address
+        await self.api.publish_address({"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address), self.port)
+
+    def _start_controllers(self) -> None:
+        from bayplan.controllers.manager import ControllerManager, controller_filter
+
+        manager = ControllerManager(
+            self.client("system:kube-controller-manager"),
+            clock=self.clock,
+            randomness=self.randomness,
+            root_ca=self.credentials.authority.certificate.decode(),
+            enabled=controller_filter(self.settings.controllers),
+        )
+        self._tasks.spawn("controllers", manager.run())
+
+    def _start_scheduler(self) -> None:
+        from bayplan.scheduler.service import SchedulerService
+
+        service = SchedulerService(
+            self.client("system:kube-scheduler"),
+            clock=self.clock,
+            randomness=self.randomness,
+            metrics=self.metrics,
+            config=self.settings.scheduler_config,
+        )
+        self._tasks.spawn("scheduler", service.run())
+
+    def _start_nodes(self) -> None:
+        from bayplan.kubelet.simulator import NodeSimulator
+
+        simulator = NodeSimulator(
+            self.client("system:node-simulator"), self.settings.nodes, clock=self.clock, randomness=self.randomness
+        )
+        self._tasks.spawn("nodes", simulator.run())
+
+    def _on_crash(self, name: str, error: BaseException) -> None:
+        if self._crashed is not None and not self._crashed.done():
+            self._crashed.set_exception(error)
+
+    async def wait(self) -> None:
+        """Return never; raises what a component raised if one ends by itself."""
+        assert self._crashed is not None
+        await self._crashed
+
+    async def stop(self) -> None:
+        """End components, then the API, then the store. What was acknowledged is kept."""
+        await self._tasks.close()
+        if self._http is not None:
+            await self._http.stop()
+        await self.api.close()

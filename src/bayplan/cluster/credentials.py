@@ -1,0 +1,54 @@
+"""What a cluster keeps besides its objects: the certificate authority, the server's certificate, the administrator's token."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from bayplan.apiserver import certificates
+from bayplan.apiserver.certificates import KeyPair
+from bayplan.cluster.errors import DataDirectoryError
+
+_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+ADMIN_USER, ADMIN_GROUP = "kubernetes-admin", "system:masters"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCredentials:
+    """Keys and tokens of one cluster."""
+
+    authority: KeyPair
+    server: KeyPair
+    admin_token: str
+
+
+def obtain(directory: Path | None, addresses: tuple[str, ...], now: float) -> ClusterCredentials:
+    """The credentials kept in a directory, completed where something is missing or has expired; new ones without a directory.
+    Raises DataDirectoryError."""
+    hosts = tuple(dict.fromkeys((*addresses, "127.0.0.1", "::1", *_NAMES)))
+    try:
+        authority = certificates.load(directory, "ca") if directory else None
+        if authority is None:
+            authority = certificates.make_authority(now)
+            if directory:
+                certificates.save(directory, "ca", authority)
+        server = certificates.load(directory, "apiserver") if directory else None
+        if server is None or not certificates.is_current(server, authority, hosts, now):
+            server = certificates.sign(authority, now, "kube-apiserver", hosts=hosts)
+            if directory:
+                certificates.save(directory, "apiserver", server)
+        return ClusterCredentials(authority, server, _token(directory))
+    except (OSError, ValueError) as error:
+        raise DataDirectoryError(f"the credentials in {directory} cannot be used: {error}; repair or remove that directory") from error
+
+
+def _token(directory: Path | None) -> str:
+    if directory is None:
+        return secrets.token_urlsafe(32)
+    file = directory / "admin-token"
+    if not file.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+        file.write_text(secrets.token_urlsafe(32))
+    return file.read_text().strip()

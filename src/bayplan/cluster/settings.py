@@ -1,0 +1,39 @@
+"""Settings of a cluster in one process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.kubelet.simulator.settings import SimulatorSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings:
+    """What `bayplan up` starts."""
+
+    store: str = "memory:"
+    """URL of the store: `memory:` or `sqlite:PATH`."""
+    directory: Path | None = None
+    """Where certificates and tokens are kept; None keeps them in memory for one run."""
+    bind_address: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 0
+    """Port to listen on; 0 lets the system choose."""
+    nodes: SimulatorSettings = field(default_factory=SimulatorSettings)
+    """The simulated nodes."""
+    api: ApiServerSettings = field(default_factory=ApiServerSettings)
+    """The API server."""
+    scheduler_config: Path | None = None
+    """A KubeSchedulerConfiguration; None for the defaults."""
+    tokens: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
+    """Further static tokens: (token, user, uid, groups)."""
+    anonymous: bool = True
+    """Whether health and version may be read without credentials."""
+    controllers: tuple[str, ...] = ("*",)
+    """Controllers to run, as in `--controllers`."""
+    run_scheduler: bool = True
+    """Whether to run the scheduler."""
+    run_controllers: bool = True
+    """Whether to run the controllers."""

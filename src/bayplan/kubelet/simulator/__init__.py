@@ -1,0 +1,9 @@
+"""Simulated nodes: leases, node status and the life of pods, played by one service for thousands of nodes.
+
+`pods.next_step` is the pure heart: from a pod and the time to its next status. `service.NodeSimulator` watches, waits and writes.
+"""
+
+from bayplan.kubelet.simulator.service import NodeSimulator
+from bayplan.kubelet.simulator.settings import SimulatorSettings
+
+__all__ = ["NodeSimulator", "SimulatorSettings"]

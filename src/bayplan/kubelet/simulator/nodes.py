@@ -1,0 +1,99 @@
+"""Simulated nodes as objects: what a kubelet would register and report."""
+
+from __future__ import annotations
+
+from bayplan import KUBERNETES_VERSION
+from bayplan.api.types import coordination_v1, core_v1, meta_v1
+from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.support.timestamps import rfc3339, rfc3339_micro
+
+LEASE_NAMESPACE = "kube-node-lease"
+SIMULATED = "bayplan.dev/simulated"
+"""Annotation of nodes that the simulator plays."""
+_HEALTHY = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
+
+
+def node_name(settings: SimulatorSettings, index: int) -> str:
+    """Name of the node with this index (from 0)."""
+    width = max(len(str(settings.nodes)), 1)
+    return f"{settings.name_prefix}-{index + 1:0{width}d}"
+
+
+def node_address(index: int) -> str:
+    """InternalIP of a node."""
+    return f"172.{18 + (index >> 16)}.{(index >> 8) & 255}.{index & 255}"
+
+
+def pod_network(index: int) -> str:
+    """First three bytes of the addresses of a node's pods."""
+    return f"10.{128 + (index >> 8)}.{index & 255}"
+
+
+def make_node(settings: SimulatorSettings, index: int, now: float) -> core_v1.Node:
+    """A node as its kubelet registers it."""
+    name = node_name(settings, index)
+    zone = f"zone-{'abcdefghijklmnopqrstuvwxyz'[index % max(settings.zones, 1) % 26]}"
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "node.kubernetes.io/instance-type": "simulated",
+        "topology.kubernetes.io/region": "local",
+        "topology.kubernetes.io/zone": zone,
+        **settings.labels,
+    }
+    network = f"{pod_network(index)}.0/24"
+    return core_v1.Node(
+        metadata=meta_v1.ObjectMeta(name=name, labels=labels, annotations={SIMULATED: "true"}),
+        spec=core_v1.NodeSpec(pod_cidr=network, pod_cidrs=(network,), provider_id=f"bayplan://{name}"),
+        status=node_status(settings, name, index, now),
+    )
+
+
+def node_status(settings: SimulatorSettings, name: str, index: int, now: float) -> core_v1.NodeStatus:
+    """The status of a healthy node."""
+    stamp = rfc3339(now)
+    conditions = tuple(
+        core_v1.NodeCondition(
+            type=kind, status=status, reason=reason, message=message, last_heartbeat_time=stamp, last_transition_time=stamp
+        )
+        for kind, status, reason, message in _HEALTHY
+    )
+    return core_v1.NodeStatus(
+        capacity=dict(settings.capacity),
+        allocatable=dict(settings.capacity),
+        conditions=conditions,
+        addresses=(
+            core_v1.NodeAddress(type="InternalIP", address=node_address(index)),
+            core_v1.NodeAddress(type="Hostname", address=name),
+        ),
+        node_info=core_v1.NodeSystemInfo(
+            machine_id=name,
+            system_uuid=name,
+            boot_id=name,
+            kernel_version="0.0.0-simulated",
+            os_image="Bayplan simulated node",
+            container_runtime_version="bayplan://simulated",
+            kubelet_version=f"v{KUBERNETES_VERSION}",
+            kube_proxy_version="",
+            operating_system="linux",
+            architecture="amd64",
+        ),
+    )
+
+
+def make_lease(node: core_v1.Node, now: float) -> coordination_v1.Lease:
+    """The lease that shows that a node lives."""
+    name = node.metadata.name
+    owner = meta_v1.OwnerReference(api_version="v1", kind="Node", name=name, uid=node.metadata.uid)
+    return coordination_v1.Lease(
+        metadata=meta_v1.ObjectMeta(name=name, namespace=LEASE_NAMESPACE, owner_references=(owner,)),
+        spec=coordination_v1.LeaseSpec(holder_identity=name, lease_duration_seconds=40, renew_time=rfc3339_micro(now)),
+    )

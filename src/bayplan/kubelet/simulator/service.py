@@ -1,0 +1,253 @@
+"""The service that plays all simulated nodes over one client."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from bayplan.api.errors import ApiError
+from bayplan.api.strategies.base import clone
+from bayplan.api.types import coordination_v1, core_v1
+from bayplan.client import Client
+from bayplan.client.errors import TransportError
+from bayplan.informers import InformerFactory
+from bayplan.informers.cache import key_of
+from bayplan.kubelet.simulator.nodes import LEASE_NAMESPACE, SIMULATED, make_lease, make_node, node_name, node_status, pod_network
+from bayplan.kubelet.simulator.pods import START, next_step, number
+from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.support.clock import Clock
+from bayplan.support.randomness import Randomness
+from bayplan.support.tasks import Supervisor
+from bayplan.support.timestamps import rfc3339_micro
+from bayplan.workqueue.queue import QueueShutDown, WorkQueue
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_WORKERS = 64
+_AT_ONCE = 128
+_ADDRESSES = range(2, 255)
+
+
+class Addresses:
+    """Addresses of the pods of one node."""
+
+    def __init__(self, network: str) -> None:
+        self.network = network
+        self._by_pod: dict[str, str] = {}
+        self._used: set[str] = set()
+        self._next: Iterator[int] = itertools.cycle(_ADDRESSES)
+
+    def take(self, uid: str, known: str = "") -> str:
+        """The address of a pod: the one it has, or a free one. Raises LookupError if the node has none left."""
+        if uid in self._by_pod:
+            return self._by_pod[uid]
+        address = known or next((one for one in self._candidates() if one not in self._used), "")
+        if not address:
+            raise LookupError(f"{self.network}.0/24 has no address left")
+        self._by_pod[uid] = address
+        self._used.add(address)
+        return address
+
+    def _candidates(self) -> Iterable[str]:
+        return (f"{self.network}.{last}" for last in itertools.islice(self._next, len(_ADDRESSES)))
+
+    def release(self, uid: str) -> None:
+        """Give a pod's address back."""
+        address = self._by_pod.pop(uid, None)
+        if address is not None:
+            self._used.discard(address)
+
+
+class NodeSimulator:
+    """Creates its nodes, keeps their leases, and leads every pod that is bound to one of them through its life."""
+
+    def __init__(self, client: Client, settings: SimulatorSettings, *, clock: Clock, randomness: Randomness) -> None:
+        self.client = client
+        self.settings = settings
+        self.clock = clock
+        self.randomness = randomness
+        self.informers = InformerFactory(client, clock, randomness)
+        self.nodes = self.informers.informer(core_v1.Node)
+        self.pods = self.informers.informer(core_v1.Pod)
+        self.leases = self.informers.informer(coordination_v1.Lease, LEASE_NAMESPACE)
+        self.queue: WorkQueue[str] = WorkQueue("node-simulator", clock=clock)
+        self._index = {node_name(settings, index): index for index in range(settings.nodes)}
+        self._addresses: dict[str, Addresses] = {}
+        self._due: dict[str, float] = {}
+        """Uid of a pod -> unix time of its next step, however often the pod changes meanwhile."""
+
+    async def run(self) -> None:
+        """Play until cancelled."""
+        async with Supervisor("node-simulator") as tasks:
+            self.informers.start()
+            try:
+                await self.informers.wait_for_sync()
+                await self._register()
+                self.pods.on_change(add=self._touch, update=lambda old, new: self._touch(new), delete=self._gone)
+                tasks.spawn("leases", self._keep_leases())
+                for number_ in range(_WORKERS):
+                    tasks.spawn(f"worker {number_}", self._work())
+                await asyncio.Event().wait()
+            finally:
+                self.queue.shut_down()
+                await self.informers.stop()
+
+    # Nodes
+
+    def plays(self, name: str) -> bool:
+        """Whether a node is one of ours: created here, or marked as simulated by somebody else."""
+        if name in self._index:
+            return True
+        node = self.nodes.cache.get("", name)
+        if node is None or SIMULATED not in node.metadata.annotations:
+            return False
+        self._index[name] = max(self._index.values(), default=-1) + 1
+        return True
+
+    async def _register(self) -> None:
+        """Create nodes that are missing, and bring those back that a stop left without a heartbeat."""
+        for batch in _batches(self._index.items(), _AT_ONCE):
+            await asyncio.gather(*(self._register_one(name, index) for name, index in batch))
+
+    async def _register_one(self, name: str, index: int) -> None:
+        now = self.clock.now()
+        node = self.nodes.cache.get("", name)
+        try:
+            if node is None:
+                created = make_node(self.settings, index, now)
+                node = await self.client.create(created)
+                if not node.status.conditions:
+                    status = clone(node)
+                    status.status = node_status(self.settings, name, index, now)
+                    node = await self.client.update_status(status)
+            else:
+                await self._revive(node, index, now)
+            if self.leases.cache.get(LEASE_NAMESPACE, name) is None:
+                await self.client.create(make_lease(node, now))
+            else:
+                await self._renew(name, now)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+            logger.info("node %s: %s", name, error)
+
+    async def _revive(self, node: core_v1.Node, index: int, now: float) -> None:
+        """A healthy status for a node that was there before. Resources that somebody added to it stay."""
+        changed = clone(node)
+        fresh = node_status(self.settings, node.metadata.name, index, now)
+        known = {one.type: one for one in node.status.conditions}
+        for condition in fresh.conditions:
+            old = known.pop(condition.type, None)
+            if old is not None and old.status == condition.status:
+                condition.last_transition_time = old.last_transition_time
+        changed.status.conditions = (*fresh.conditions, *known.values())
+        changed.status.capacity = {**node.status.capacity, **fresh.capacity}
+        changed.status.allocatable = {**node.status.allocatable, **fresh.allocatable}
+        await self.client.update_status(changed)
+
+    async def _keep_leases(self) -> None:
+        """Renew every lease once per period, a slice of them each second, so that a second's renewals share one commit."""
+        slots = max(int(self.settings.lease_seconds), 1)
+        for slot in itertools.cycle(range(slots)):
+            await self.clock.sleep(self.settings.lease_seconds / slots)
+            now = self.clock.now()
+            names = [name for name, index in tuple(self._index.items()) if index % slots == slot]
+            for batch in _batches(names, _AT_ONCE):
+                await asyncio.gather(*(self._renew(name, now) for name in batch))
+
+    async def _renew(self, name: str, now: float) -> None:
+        lease = self.leases.cache.get(LEASE_NAMESPACE, name)
+        try:
+            if lease is None:
+                node = self.nodes.cache.get("", name)
+                if node is not None:
+                    await self.client.create(make_lease(node, now))
+                return
+            changed = clone(lease)
+            changed.spec.renew_time = rfc3339_micro(now)
+            await self.client.update(changed)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                logger.warning("lease of %s: %s", name, error)
+        except TransportError as error:
+            logger.warning("lease of %s: %s", name, error)
+
+    # Pods
+
+    def _touch(self, pod: core_v1.Pod) -> None:
+        if pod.spec.node_name and self.plays(pod.spec.node_name):
+            if pod.status.pod_ip and not pod.spec.host_network:
+                self._of_node(pod.spec.node_name).take(pod.metadata.uid, pod.status.pod_ip)
+            self.queue.add(key_of(pod))
+
+    def _gone(self, pod: core_v1.Pod) -> None:
+        self._due.pop(pod.metadata.uid, None)
+        if pod.spec.node_name in self._addresses:
+            self._addresses[pod.spec.node_name].release(pod.metadata.uid)
+
+    def _of_node(self, name: str) -> Addresses:
+        addresses = self._addresses.get(name)
+        if addresses is None:
+            addresses = self._addresses[name] = Addresses(pod_network(self._index[name]))
+        return addresses
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key = await self.queue.get()
+            except QueueShutDown:
+                return
+            try:
+                await self._advance(key)
+                self.queue.forget(key)
+            except ApiError as error:
+                if error.code == 409:
+                    self.queue.add_rate_limited(key)
+                elif error.code != 404:
+                    logger.warning("pod %s: %s", key, error)
+                    self.queue.add_rate_limited(key)
+            except (TransportError, LookupError) as error:
+                logger.warning("pod %s: %s", key, error)
+                self.queue.add_rate_limited(key)
+            finally:
+                self.queue.done(key)
+
+    async def _advance(self, key: str) -> None:
+        pod = self.pods.cache.by_key(key)
+        if pod is None or not pod.spec.node_name:
+            return
+        name = pod.spec.node_name
+        address = "" if pod.spec.host_network else self._of_node(name).take(pod.metadata.uid, pod.status.pod_ip)
+        now, uid = self.clock.now(), pod.metadata.uid
+        due = self._due.get(uid, now)
+        if due > now and pod.status.phase == "Pending" and not pod.metadata.deletion_timestamp:
+            self.queue.add_after(key, due - now)
+            return
+        start = self.randomness.jitter(number(pod, START, self.settings.start_seconds), 0.5)
+        step = next_step(pod, now, self.settings, self._host_ip(name), address, start)
+        self._due.pop(uid, None)
+        if step.wait is not None:
+            self._due[uid] = now + step.wait
+        if step.status is not None:
+            changed = clone(pod)
+            changed.status = step.status
+            await self.client.update_status(changed)
+        if step.delete:
+            await self.client.delete(core_v1.Pod, pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0, uid=pod.metadata.uid)
+        elif step.wait is not None:
+            self.queue.add_after(key, step.wait)
+
+    def _host_ip(self, name: str) -> str:
+        node = self.nodes.cache.get("", name)
+        addresses = node.status.addresses if node is not None else ()
+        return next((one.address for one in addresses if one.type == "InternalIP"), "")
+
+
+def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while batch := list(itertools.islice(iterator, size)):
+        yield batch

@@ -1,0 +1,31 @@
+"""Settings of simulated nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatorSettings:
+    """How many nodes, of which shape, and how their pods behave."""
+
+    nodes: int = 0
+    """Nodes to create at start, if they are not there."""
+    zones: int = 3
+    """Zones over which the nodes are spread."""
+    name_prefix: str = "node"
+    """Nodes are called `PREFIX-0001` and so on."""
+    capacity: dict[str, str] = field(
+        default_factory=lambda: {"cpu": "4", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
+    )
+    """Capacity of each node; all of it is allocatable."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Further labels of each node."""
+    start_seconds: float = 0.2
+    """From the moment a pod is bound until its containers run (jittered by half of it)."""
+    run_seconds: float = 2.0
+    """How long the containers of pods that end by themselves (restartPolicy Never or OnFailure) run, if nothing else says so."""
+    stop_seconds: float = 0.5
+    """How long containers take to stop, at most the grace period."""
+    lease_seconds: float = 25.0
+    """Seconds between two renewals of a node's lease; less than the grace period of the node lifecycle controller (50 s)."""

@@ -1,0 +1,313 @@
+"""The scheduling queue: which pod is next, which wait, and for what. Pure data, driven by the clock that is passed in.
+
+Four places for a pod:
+
+- *active*: to be scheduled, in the order of the profile's queue sort (priority, then arrival);
+- *back-off*: was tried and may be tried again, but not before its back-off is over (1 s doubling to 10 s);
+- *unschedulable*: was rejected; waits for an event that its rejecting plugins say may help, or five minutes;
+- *gated*: a pre-enqueue plugin keeps it out; waits for a change of the pod or a hinted event.
+
+Waiting pods are indexed by the plugins that rejected them, and events by the plugins that care, so that an event which
+no rejecting plugin cares for costs nothing, however many pods wait.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from bayplan.scheduler.framework.events import ClusterEvent, EventHint
+from bayplan.scheduler.snapshot.pods import PodInfo
+
+INITIAL_BACKOFF: Final = 1.0
+MAX_BACKOFF: Final = 10.0
+FLUSH_AFTER: Final = 300.0
+"""Seconds after which an unschedulable pod is tried again, whatever happened."""
+
+ACTIVE: Final = "active"
+BACKOFF: Final = "backoff"
+UNSCHEDULABLE: Final = "unschedulable"
+GATED: Final = "gated"
+IN_FLIGHT: Final = "in-flight"
+
+
+class Clock(Protocol):
+    """What the queue needs of a clock; `bayplan.support.clock.Clock` has it."""
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment."""
+
+
+@dataclass(slots=True)
+class QueuedPod:
+    """A pod in the queue. Times are seconds of the queue's clock."""
+
+    pod: PodInfo
+    sort_key: tuple[float, ...]
+    first_seen: float
+    attempts: int = 0
+    place: str = ACTIVE
+    rejected_by: frozenset[str] = frozenset()
+    since: float = 0.0
+    """When it came to its present place."""
+    ready_at: float = 0.0
+    """When its back-off is over."""
+    stamp: int = 0
+    """Tells whether a heap entry is still about this state of the pod."""
+    missed: list[tuple[ClusterEvent, Any, Any]] | None = field(default=None)
+    """Events while it was being scheduled; they may undo the rejection."""
+
+
+Gate = Callable[[PodInfo], str | None]
+"""The name of the plugin that keeps a pod out; None if it may enter."""
+
+
+class SchedulingQueue:
+    """See the module. `hints`: plugin -> the events that may help what it rejected; without hints any may."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        sort_key: Callable[[PodInfo, float], tuple[float, ...]],
+        hints: Mapping[str, Iterable[EventHint]],
+        gate: Gate,
+        initial_backoff: float = INITIAL_BACKOFF,
+        max_backoff: float = MAX_BACKOFF,
+    ) -> None:
+        self._clock = clock
+        self._sort_key = sort_key
+        self._hints = {plugin: tuple(found) for plugin, found in hints.items()}
+        self._gate = gate
+        self._initial_backoff = initial_backoff
+        self._max_backoff = max_backoff
+        self._pods: dict[str, QueuedPod] = {}
+        self._active: list[tuple[tuple[float, ...], int, int, str]] = []
+        self._backoff: list[tuple[float, int, str]] = []
+        self._flush: list[tuple[float, int, str]] = []
+        self._waiting: dict[str, dict[str, None]] = {}
+        self._in_flight: dict[str, QueuedPod] = {}
+        self._counts = {ACTIVE: 0, BACKOFF: 0, UNSCHEDULABLE: 0, GATED: 0, IN_FLIGHT: 0}
+        self._stamps = itertools.count(1)
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._pods
+
+    def get(self, key: str) -> QueuedPod | None:
+        """A queued pod by `namespace/name`, pods being scheduled included."""
+        return self._pods.get(key)
+
+    def sizes(self) -> dict[str, int]:
+        """Number of pods per place: active, backoff, unschedulable, gated, in-flight."""
+        self._advance()
+        return dict(self._counts)
+
+    def next_wake(self) -> float | None:
+        """When (monotonic seconds) the next back-off or flush is due; None if nothing is."""
+        times = [heap[0][0] for heap in (self._backoff, self._flush) if heap]
+        return min(times) if times else None
+
+    # Pods come and go
+
+    def add(self, pod: PodInfo) -> None:
+        """Queue a new pod; one that is queued already is updated."""
+        if pod.key in self._pods:
+            self.update(pod)
+            return
+        now = self._clock.monotonic()
+        queued = QueuedPod(pod, self._sort_key(pod, now), now)
+        self._pods[pod.key] = queued
+        self._enter(queued, now)
+
+    def update(self, pod: PodInfo, events: Iterable[ClusterEvent] = ()) -> None:
+        """Take over a pod's new state. `events` say what of it changed; a waiting pod moves if a hint says it may help.
+
+        Without events any change is taken to matter.
+        """
+        queued = self._pods.get(pod.key)
+        if queued is None:
+            self.add(pod)
+            return
+        old, queued.pod = queued.pod, pod
+        now = self._clock.monotonic()
+        queued.sort_key = self._sort_key(pod, queued.first_seen)
+        changes = tuple(events)
+        if queued.place == GATED:
+            self._leave(queued)
+            self._enter(queued, now)
+        elif queued.place == ACTIVE:
+            self._leave(queued)
+            self._put_active(queued, now)
+        elif queued.place == IN_FLIGHT:
+            if queued.missed is not None:
+                queued.missed.extend((event, old.pod, pod.pod) for event in changes)
+        elif queued.place == UNSCHEDULABLE and (
+            not changes or any(self._helps(queued, event, old.pod, pod.pod) for event in changes)
+        ):
+            self._leave(queued)
+            self._requeue(queued, now)
+
+    def remove(self, key: str) -> None:
+        """Forget a pod: it was deleted or is bound."""
+        queued = self._pods.pop(key, None)
+        if queued is None:
+            return
+        self._leave(queued)
+
+    def pop(self) -> QueuedPod | None:
+        """The next pod to schedule, None if none is ready. It is in flight until `done` or `reject`."""
+        self._advance()
+        while self._active:
+            _, _, stamp, key = heapq.heappop(self._active)
+            queued = self._pods.get(key)
+            if queued is None or queued.stamp != stamp or queued.place != ACTIVE:
+                continue
+            self._move(queued, IN_FLIGHT, self._clock.monotonic())
+            queued.attempts += 1
+            queued.missed = []
+            self._in_flight[key] = queued
+            return queued
+        return None
+
+    def done(self, key: str) -> None:
+        """The pod in flight found its place."""
+        self.remove(key)
+
+    def reject(self, key: str, plugins: Iterable[str], *, error: bool = False) -> None:
+        """The pod in flight found no place: `plugins` rejected it. After an `error` it is just tried again later."""
+        queued = self._pods.get(key)
+        if queued is None or queued.place != IN_FLIGHT:
+            return
+        now = self._clock.monotonic()
+        missed, queued.missed = queued.missed or [], None
+        queued.rejected_by = frozenset(plugins)
+        queued.ready_at = now + self.backoff(queued.attempts)
+        self._leave(queued)
+        helped = any(self._helps(queued, event, old, new) for event, old, new in missed)
+        if error or not queued.rejected_by or helped:
+            self._requeue(queued, now)
+        else:
+            self._put_unschedulable(queued, now)
+
+    def activate(self, keys: Iterable[str]) -> None:
+        """Make waiting pods active at once, whatever rejected them; gated pods stay."""
+        now = self._clock.monotonic()
+        for key in keys:
+            queued = self._pods.get(key)
+            if queued is not None and queued.place in (BACKOFF, UNSCHEDULABLE):
+                self._leave(queued)
+                self._enter(queued, now)
+
+    # Events
+
+    def move(self, event: ClusterEvent, old: Any, new: Any) -> int:
+        """An event happened: move the waiting pods that it may help. Returns how many were moved."""
+        for queued in self._in_flight.values():
+            if queued.missed is not None:
+                queued.missed.append((event, old, new))
+        now = self._clock.monotonic()
+        moved = 0
+        asked: set[str] = set()
+        for plugin, keys in list(self._waiting.items()):
+            hints = self._interested(plugin, event)
+            if hints is None:
+                continue
+            for key in list(keys):
+                queued = self._pods[key]
+                if key in asked or not (hints == () or any(h.may_help(event, queued.pod, old, new) for h in hints)):
+                    continue
+                asked.add(key)
+                self._leave(queued)
+                self._requeue(queued, now)
+                moved += 1
+        return moved
+
+    def _interested(self, plugin: str, event: ClusterEvent) -> tuple[EventHint, ...] | None:
+        """A plugin's hints about an event: () any event helps, None this one never does."""
+        hints = self._hints.get(plugin, ())
+        if not hints:
+            return ()
+        found = tuple(h for h in hints if h.resource in (event.resource, "*") and h.actions & event.action)
+        return found or None
+
+    def _helps(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> bool:
+        for plugin in queued.rejected_by:
+            hints = self._interested(plugin, event)
+            if hints is not None and (hints == () or any(h.may_help(event, queued.pod, old, new) for h in hints)):
+                return True
+        return False
+
+    # Places
+
+    def backoff(self, attempts: int) -> float:
+        """Seconds to wait after so many attempts."""
+        if attempts <= 0:
+            return 0.0
+        return float(min(self._initial_backoff * 2.0 ** min(attempts - 1, 60), self._max_backoff))
+
+    def _enter(self, queued: QueuedPod, now: float) -> None:
+        """Into the active queue, unless a plugin keeps the pod out."""
+        plugin = self._gate(queued.pod)
+        if plugin is None:
+            self._put_active(queued, now)
+            return
+        self._move(queued, GATED, now)
+        queued.rejected_by = frozenset((plugin,))
+        self._waiting.setdefault(plugin, {})[queued.pod.key] = None
+
+    def _requeue(self, queued: QueuedPod, now: float) -> None:
+        """To back-off if that is not over, else on to the active queue."""
+        if queued.ready_at > now:
+            self._move(queued, BACKOFF, now)
+            heapq.heappush(self._backoff, (queued.ready_at, queued.stamp, queued.pod.key))
+        else:
+            self._enter(queued, now)
+
+    def _put_active(self, queued: QueuedPod, now: float) -> None:
+        self._move(queued, ACTIVE, now)
+        queued.rejected_by = frozenset()
+        heapq.heappush(self._active, (queued.sort_key, queued.stamp, queued.stamp, queued.pod.key))
+
+    def _put_unschedulable(self, queued: QueuedPod, now: float) -> None:
+        self._move(queued, UNSCHEDULABLE, now)
+        for plugin in queued.rejected_by:
+            self._waiting.setdefault(plugin, {})[queued.pod.key] = None
+        heapq.heappush(self._flush, (now + FLUSH_AFTER, queued.stamp, queued.pod.key))
+
+    def _move(self, queued: QueuedPod, place: str, now: float) -> None:
+        queued.place = place
+        queued.since = now
+        queued.stamp = next(self._stamps)
+        self._counts[place] += 1
+
+    def _leave(self, queued: QueuedPod) -> None:
+        """Out of the present place; heap entries go stale by their stamp."""
+        self._counts[queued.place] -= 1
+        key = queued.pod.key
+        if queued.place in (UNSCHEDULABLE, GATED):
+            for plugin in queued.rejected_by:
+                waiting = self._waiting.get(plugin)
+                if waiting is not None:
+                    waiting.pop(key, None)
+                    if not waiting:
+                        del self._waiting[plugin]
+        elif queued.place == IN_FLIGHT:
+            self._in_flight.pop(key, None)
+        queued.stamp = 0
+
+    def _advance(self) -> None:
+        """Let back-offs and waits that are over end."""
+        now = self._clock.monotonic()
+        for heap, place in ((self._backoff, BACKOFF), (self._flush, UNSCHEDULABLE)):
+            while heap and heap[0][0] <= now:
+                _, stamp, key = heapq.heappop(heap)
+                queued = self._pods.get(key)
+                if queued is None or queued.stamp != stamp or queued.place != place:
+                    continue
+                self._leave(queued)
+                self._enter(queued, now)

@@ -1,0 +1,64 @@
+"""A write on its way into a SQLite store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from bayplan.store.interface import Event
+
+
+class PendingWrite:
+    """A write between its guard check and its commit."""
+
+    __slots__ = (
+        "attachment",
+        "create_revision",
+        "deadline",
+        "future",
+        "key",
+        "previous",
+        "previous_revision",
+        "revision",
+        "value",
+    )
+
+    def __init__(
+        self,
+        key: str,
+        value: bytes | None,
+        revision: int,
+        create_revision: int,
+        previous: bytes | None,
+        previous_revision: int,
+        deadline: float | None,
+        attachment: object,
+        future: asyncio.Future[int] | None,
+    ) -> None:
+        self.key = key
+        self.value = value
+        self.revision = revision
+        self.create_revision = create_revision
+        self.previous = previous
+        """The value replaced; None if there was none or it must be read from the file."""
+        self.previous_revision = previous_revision
+        self.deadline = deadline
+        """Unix seconds; None without a time to live."""
+        self.attachment = attachment
+        self.future = future
+        """Who waits; None for an expiry."""
+
+    def event(self, found: Mapping[int, bytes]) -> Event:
+        """What the watches get; `found` has the previous value if it is not here."""
+        previous = self.previous
+        if previous is None and self.previous_revision:
+            previous = found[self.previous_revision]
+        return Event(
+            self.key,
+            self.revision,
+            self.value,
+            self.create_revision,
+            previous,
+            self.previous_revision,
+            self.attachment,
+        )
