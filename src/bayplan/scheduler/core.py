@@ -163,8 +163,8 @@ class SchedulerCore:
         pod = queued.pod
         cycle = self._cycle(pod)
         if cycle is None:
-            raise LookupError(f"pod {pod.key} is queued, but no profile has schedulerName
-            {pod.pod.spec.scheduler_name!r}")
+            name = pod.pod.spec.scheduler_name
+            raise LookupError(f"pod {pod.key} is queued, but no profile has schedulerName {name!r}")
         decision = cycle.decide(pod)
         self.decisions.append(decision)
         if decision.scheduled and decision.node is not None:

@@ -226,10 +226,10 @@ def check_pod_template(errors: Errors, path: str, template: core_v1.PodTemplateS
     """A pod template: labels, annotations and spec."""
     metadata = template.metadata
     if metadata.labels:
-        check_labels(errors, f"{path}.metadata.labels", metadata.labels)
+        check_labels(errors, f"{path}.labels", metadata.labels)
     if metadata.annotations:
-        check_annotations(errors, f"{path}.metadata.annotations", metadata.annotations)
-        check_pod_annotations(errors, f"{path}.metadata.annotations", metadata.annotations, template.spec)
+        check_annotations(errors, f"{path}.annotations", metadata.annotations)
+        check_pod_annotations(errors, f"{path}.annotations", metadata.annotations, template.spec)
     check_pod_spec(errors, f"{path}.spec", template.spec)
     if template.spec.ephemeral_containers:
         errors.append(forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template"))

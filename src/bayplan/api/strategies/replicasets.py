@@ -1,0 +1,69 @@
+"""Replica sets."""
+
+from __future__ import annotations
+
+from bayplan.api.defaults.pod_spec import default_pod_template
+from bayplan.api.errors import FieldError
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import apps_v1
+from bayplan.api.validation.fields import check_not_negative, check_unchanged
+from bayplan.api.validation.pod_warnings import template_warnings
+from bayplan.api.validation.workloads import check_counts, check_not_above_replicas, check_runs_for_ever, check_selector_and_template
+
+REPLICA_COUNTS = (
+    ("replicas", "replicas"),
+    ("fully_labeled_replicas", "fullyLabeledReplicas"),
+    ("ready_replicas", "readyReplicas"),
+    ("available_replicas", "availableReplicas"),
+    ("observed_generation", "observedGeneration"),
+)
+
+
+class ReplicaSetStrategy(Strategy):
+    """Rules of replica sets."""
+
+    counts_generation = True
+    has_status = True
+    selectable_field_names = frozenset(("status.replicas",))
+
+    def default(self, obj: apps_v1.ReplicaSet) -> None:
+        default_pod_template(obj.spec.template)
+        if obj.spec.replicas is None:
+            obj.spec.replicas = 1
+        labels = obj.spec.template.metadata.labels
+        if labels:
+            if obj.spec.selector is None:
+                from bayplan.api.types import meta_v1
+
+                obj.spec.selector = meta_v1.LabelSelector(match_labels=dict(labels))
+            if not obj.metadata.labels:
+                obj.metadata.labels = dict(labels)
+
+    def validate(self, obj: apps_v1.ReplicaSet) -> list[FieldError]:
+        errors: list[FieldError] = []
+        spec = obj.spec
+        check_not_negative(errors, "spec.replicas", spec.replicas)
+        check_not_negative(errors, "spec.minReadySeconds", spec.min_ready_seconds)
+        check_selector_and_template(errors, spec.selector, spec.template, "deployment")
+        check_runs_for_ever(errors, spec.template, "ReplicaSet")
+        return errors
+
+    def validate_update(self, obj: apps_v1.ReplicaSet, old: apps_v1.ReplicaSet) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_unchanged(errors, "spec.selector", obj.spec.selector, old.spec.selector)
+        return errors
+
+    def validate_status_update(self, obj: apps_v1.ReplicaSet, old: apps_v1.ReplicaSet) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_counts(errors, obj.status, REPLICA_COUNTS)
+        check_not_above_replicas(errors, obj.status, REPLICA_COUNTS[1:4])
+        return errors
+
+    def warnings(self, obj: apps_v1.ReplicaSet, old: apps_v1.ReplicaSet | None) -> list[str]:
+        return template_warnings("spec.template", obj.spec.template, old.spec.template if old is not None else None)
+
+    def selectable_fields(self, obj: apps_v1.ReplicaSet) -> dict[str, str]:
+        return {"status.replicas": str(obj.status.replicas)}
+
+
+STRATEGY = ReplicaSetStrategy()

@@ -1,0 +1,133 @@
+"""Stateful sets."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bayplan.api.defaults.pod_spec import default_pod_template
+from bayplan.api.defaults.volumes import default_claim_spec
+from bayplan.api.errors import FieldError, forbidden, invalid, required
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import apps_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.claims import check_claim_spec
+from bayplan.api.validation.fields import check_format, check_not_negative, unsupported
+from bayplan.api.validation.pod_warnings import template_warnings
+from bayplan.api.validation.workloads import (
+    check_collision_count,
+    check_counts,
+    check_not_above_replicas,
+    check_rolling_amount,
+    check_runs_for_ever,
+    check_selector_and_template,
+)
+
+_COUNTS = (
+    ("replicas", "replicas"),
+    ("ready_replicas", "readyReplicas"),
+    ("current_replicas", "currentReplicas"),
+    ("updated_replicas", "updatedReplicas"),
+    ("available_replicas", "availableReplicas"),
+    ("observed_generation", "observedGeneration"),
+)
+_UPDATABLE = (
+    "replicas", "ordinals", "template", "update_strategy", "revision_history_limit", "persistent_volume_claim_retention_policy",
+    "min_ready_seconds",
+)  # fmt: skip
+_FORBIDDEN = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
+    "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
+
+
+class StatefulSetStrategy(Strategy):
+    """Rules of stateful sets."""
+
+    counts_generation = True
+    has_status = True
+
+    def default(self, obj: apps_v1.StatefulSet) -> None:
+        spec = obj.spec
+        default_pod_template(spec.template)
+        spec.pod_management_policy = spec.pod_management_policy or "OrderedReady"
+        if not spec.update_strategy.type:
+            spec.update_strategy.type = "RollingUpdate"
+            if spec.update_strategy.rolling_update is None:
+                spec.update_strategy.rolling_update = apps_v1.RollingUpdateStatefulSetStrategy()
+        rolling = spec.update_strategy.rolling_update
+        if spec.update_strategy.type == "RollingUpdate" and rolling is not None and rolling.partition is None:
+            rolling.partition = 0
+        policy = spec.persistent_volume_claim_retention_policy
+        if policy is None:
+            policy = spec.persistent_volume_claim_retention_policy = apps_v1.StatefulSetPersistentVolumeClaimRetentionPolicy()
+        policy.when_deleted = policy.when_deleted or "Retain"
+        policy.when_scaled = policy.when_scaled or "Retain"
+        if spec.replicas is None:
+            spec.replicas = 1
+        if spec.revision_history_limit is None:
+            spec.revision_history_limit = 10
+        for claim in spec.volume_claim_templates:
+            claim.kind, claim.api_version = "PersistentVolumeClaim", "v1"
+            default_claim_spec(claim.spec)
+            claim.status.phase = claim.status.phase or "Pending"
+
+    def validate(self, obj: apps_v1.StatefulSet) -> list[FieldError]:
+        errors: list[FieldError] = []
+        spec = obj.spec
+        if spec.pod_management_policy not in ("OrderedReady", "Parallel"):
+            errors.append(invalid("spec.podManagementPolicy", spec.pod_management_policy, "must be 'OrderedReady' or 'Parallel'"))
+        _check_update_strategy(errors, spec.update_strategy)
+        policy = spec.persistent_volume_claim_retention_policy
+        if policy is not None:
+            for field, value in (("whenDeleted", policy.when_deleted), ("whenScaled", policy.when_scaled)):
+                if value not in ("Retain", "Delete"):
+                    where = f"spec.persistentVolumeClaimRetentionPolicy.{field}"
+                    errors.append(unsupported(where, value, ("Retain", "Delete")))
+        check_not_negative(errors, "spec.replicas", spec.replicas)
+        check_not_negative(errors, "spec.minReadySeconds", spec.min_ready_seconds)
+        if spec.ordinals is not None:
+            check_not_negative(errors, "spec.ordinals.start", spec.ordinals.start)
+        if spec.service_name:
+            check_format(errors, "spec.serviceName", spec.service_name, formats.dns_label)
+        check_selector_and_template(errors, spec.selector, spec.template, "statefulset", "")
+        check_runs_for_ever(errors, spec.template, "StatefulSet")
+        for index, claim in enumerate(spec.volume_claim_templates):
+            check_claim_spec(errors, f"spec.volumeClaimTemplates[{index}].spec", claim.spec)
+        return errors
+
+    def validate_update(self, obj: apps_v1.StatefulSet, old: apps_v1.StatefulSet) -> list[FieldError]:
+        same = msgspec.structs.replace(obj.spec, **{name: getattr(old.spec, name) for name in _UPDATABLE})
+        return [] if same == old.spec else [forbidden("spec", _FORBIDDEN)]
+
+    def validate_status_update(self, obj: apps_v1.StatefulSet, old: apps_v1.StatefulSet) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_counts(errors, obj.status, _COUNTS)
+        check_collision_count(errors, obj.status.collision_count, old.status.collision_count)
+        check_not_above_replicas(errors, obj.status, _COUNTS[1:5])
+        return errors
+
+    def warnings(self, obj: apps_v1.StatefulSet, old: apps_v1.StatefulSet | None) -> list[str]:
+        found = template_warnings("spec.template", obj.spec.template, old.spec.template if old is not None else None)
+        if (obj.spec.revision_history_limit or 0) < 0:
+            found.append("spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
+        return found
+
+
+def _check_update_strategy(errors: list[FieldError], strategy: apps_v1.StatefulSetUpdateStrategy) -> None:
+    path, rolling = "spec.updateStrategy.rollingUpdate", strategy.rolling_update
+    if not strategy.type:
+        errors.append(required("spec.updateStrategy"))
+    elif strategy.type == "OnDelete":
+        if rolling is not None:
+            errors.append(invalid(path, rolling, "only allowed for updateStrategy 'RollingUpdate'"))
+    elif strategy.type != "RollingUpdate":
+        errors.append(invalid("spec.updateStrategy", strategy, "must be 'RollingUpdate' or 'OnDelete'"))
+    elif rolling is not None:
+        check_not_negative(errors, f"{path}.partition", rolling.partition)
+        if rolling.max_unavailable is not None and not check_rolling_amount(
+            errors, f"{path}.maxUnavailable", rolling.max_unavailable
+        ):
+            errors.append(invalid(f"{path}.maxUnavailable", rolling.max_unavailable, "cannot be 0"))
+
+
+STRATEGY = StatefulSetStrategy()
