@@ -36,7 +36,7 @@ KINDS = KindTable()
 ALLOCATED_SERVICE_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")
 ADMISSION_POD_FIELDS = ("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy")
 ADMISSION_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-ADMISSION_FINALIZERS = ("kubernetes.io/pvc-protection", "kubernetes.io/pv-protection")
+ADMISSION_FINALIZERS = ("kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", "kubernetes.io/vac-protection")
 SERVER_METADATA = ("managedFields", "resourceVersion", "uid", "creationTimestamp")
 
 

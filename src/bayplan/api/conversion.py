@@ -26,7 +26,8 @@ def convert(obj: Any, source: Kind, target: Kind) -> Any:
     return _CONVERSIONS[source.api_version, target.api_version](obj)
 
 
-def _event_to_core(event: events_v1.Event) -> core_v1.Event:
+def event_to_core(event: events_v1.Event) -> core_v1.Event:
+    """The same event as the core group shows it."""
     return core_v1.Event(
         metadata=event.metadata,
         involved_object=event.regarding,
@@ -46,7 +47,8 @@ def _event_to_core(event: events_v1.Event) -> core_v1.Event:
     )
 
 
-def _event_from_core(event: core_v1.Event) -> events_v1.Event:
+def event_from_core(event: core_v1.Event) -> events_v1.Event:
+    """The same event as `events.k8s.io` shows it."""
     return events_v1.Event(
         metadata=event.metadata,
         regarding=event.involved_object,
@@ -71,7 +73,7 @@ def _is_cpu_utilization(metric: autoscaling_v2.MetricSpec) -> bool:
     return metric.type == "Resource" and resource is not None and resource.name == "cpu" and resource.target.average_utilization is not None
 
 
-def _hpa_to_v1(hpa: autoscaling_v2.HorizontalPodAutoscaler) -> autoscaling_v1.HorizontalPodAutoscaler:
+def hpa_to_v1(hpa: autoscaling_v2.HorizontalPodAutoscaler) -> autoscaling_v1.HorizontalPodAutoscaler:
     """v1 knows one CPU target; everything else travels in annotations."""
     annotations = dict(hpa.metadata.annotations)
     spec, status = hpa.spec, hpa.status
@@ -104,7 +106,8 @@ def _hpa_to_v1(hpa: autoscaling_v2.HorizontalPodAutoscaler) -> autoscaling_v1.Ho
     )
 
 
-def _hpa_to_v2(hpa: autoscaling_v1.HorizontalPodAutoscaler) -> autoscaling_v2.HorizontalPodAutoscaler:
+def hpa_to_v2(hpa: autoscaling_v1.HorizontalPodAutoscaler) -> autoscaling_v2.HorizontalPodAutoscaler:
+    """v2 shows what v1 keeps in annotations."""
     annotations = dict(hpa.metadata.annotations)
     metrics: tuple[autoscaling_v2.MetricSpec, ...] = ()
     conditions: tuple[autoscaling_v2.HorizontalPodAutoscalerCondition, ...] = ()
@@ -147,8 +150,8 @@ def _hpa_to_v2(hpa: autoscaling_v1.HorizontalPodAutoscaler) -> autoscaling_v2.Ho
 
 
 _CONVERSIONS: dict[tuple[str, str], Callable[[Any], Any]] = {
-    ("events.k8s.io/v1", "v1"): _event_to_core,
-    ("v1", "events.k8s.io/v1"): _event_from_core,
-    ("autoscaling/v1", "autoscaling/v2"): _hpa_to_v2,
-    ("autoscaling/v2", "autoscaling/v1"): _hpa_to_v1,
+    ("events.k8s.io/v1", "v1"): event_to_core,
+    ("v1", "events.k8s.io/v1"): event_from_core,
+    ("autoscaling/v1", "autoscaling/v2"): hpa_to_v2,
+    ("autoscaling/v2", "autoscaling/v1"): hpa_to_v1,
 }

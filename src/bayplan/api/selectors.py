@@ -221,7 +221,7 @@ def compile_selector(selector: LabelSelectorObject | None) -> LabelSelector:
     """The selector of an object's `LabelSelector`: None matches nothing, an empty one everything; SelectorError."""
     if selector is None:
         return NOTHING
-    requirements = [requirement(key, IN, (value,)) for key, value in selector.match_labels.items()]
+    requirements = [requirement(key, EQUALS, (value,)) for key, value in selector.match_labels.items()]
     for expression in selector.match_expressions:
         operator = _OBJECT_OPERATORS.get(expression.operator)
         if operator is None:

@@ -35,7 +35,7 @@ async def _ensure(context: Context, obj: Any, namespace: str, api_version: str) 
     kind = context.kinds.of_kind(api_version, type(obj).__name__)
     assert kind is not None
     if context.objects.cache(kind).get(namespace, obj.metadata.name) is None:
-        await create_object(_call(context, kind, namespace), obj)
+        await create_object(_call(context, kind, namespace), obj, plain=True)
 
 
 async def publish_service(context: Context, ip: str, port: int) -> None:

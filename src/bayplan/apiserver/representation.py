@@ -100,8 +100,10 @@ class Shape:
         printer = printer_for(self.kind)
         rows = []
         for entry in entries:
-            cells = printer.cells(self.decode_served(entry), self.now)
-            rows.append(b'{"cells":%b,"object":%b}' % (encode(cells), self._row_object(entry)))
+            obj = self.decode_served(entry)
+            conditions = printer.conditions(obj)
+            shown = b',"conditions":%b' % encode(conditions) if conditions else b""
+            rows.append(b'{"cells":%b%b,"object":%b}' % (encode(printer.cells(obj, self.now)), shown, self._row_object(entry)))
         columns = (
             [
                 {"name": one.name, "type": one.type, "format": one.format, "description": one.description, "priority": one.priority}

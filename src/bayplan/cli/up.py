@@ -143,14 +143,25 @@ def run_cluster(options: UpOptions) -> None:
     """Run until SIGINT or SIGTERM. Raises Failure."""
     from bayplan.cluster.apply import read_manifests
     from bayplan.cluster.errors import ClusterError
-    from bayplan.store.errors import StoreError
     from bayplan.support.logging import set_up_logging
 
     set_up_logging(verbosity=options.v)
     try:
         manifests = read_manifests(options.apply)
-        settings = options.settings()
-        run_loop(_serve(settings, options, manifests))
+    except ClusterError as error:
+        raise Failure(str(error)) from error
+    settings = options.settings()
+    url_nodes = f"with {settings.nodes.nodes} nodes"
+    run_until_stopped(settings, options.kubeconfig_path, manifests, url_nodes)
+
+
+def run_until_stopped(settings: ClusterSettings, kubeconfig: Path, manifests: Any, what: str) -> None:
+    """Run a cluster until SIGINT or SIGTERM. Raises Failure."""
+    from bayplan.cluster.errors import ClusterError
+    from bayplan.store.errors import StoreError
+
+    try:
+        run_loop(_serve(settings, kubeconfig, manifests, what))
     except (ClusterError, StoreError, ValueError) as error:
         raise Failure(str(error)) from error
 
@@ -165,25 +176,31 @@ def run_loop(coroutine: Any) -> None:
         uvloop.run(coroutine)
 
 
-async def _serve(settings: ClusterSettings, options: UpOptions, manifests: Any) -> None:
+async def _serve(settings: ClusterSettings, kubeconfig: Path, manifests: Any, what: str) -> None:
     from bayplan.cluster.apply import apply_manifests
     from bayplan.cluster.cluster import Cluster
 
+    stop = stop_event()
+    cluster = Cluster(settings)
+    await cluster.start()
+    try:
+        write_kubeconfig(kubeconfig, cluster.kubeconfig())
+        if manifests:
+            count = await apply_manifests(cluster.client(), manifests)
+            click.echo(f"applied {count} objects")
+        click.echo(f"ready: {cluster.server_url} {what}\n\n  export KUBECONFIG={kubeconfig.resolve()}\n  kubectl get nodes\n")
+        await wait_for_stop(stop, cluster.wait())
+    finally:
+        await cluster.stop()
+
+
+def stop_event() -> asyncio.Event:
+    """Set when the process is told to stop."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    cluster = Cluster(settings)
-    await cluster.start()
-    try:
-        write_kubeconfig(options.kubeconfig_path, cluster.kubeconfig())
-        if manifests:
-            count = await apply_manifests(cluster.client(), manifests)
-            click.echo(f"applied {count} objects")
-        click.echo(f"ready: {cluster.server_url} with {settings.nodes.nodes} nodes\n\n  export KUBECONFIG={options.kubeconfig_path.resolve()}\n  kubectl get nodes\n")
-        await wait_for_stop(stop, cluster.wait())
-    finally:
-        await cluster.stop()
+    return stop
 
 
 async def wait_for_stop(stop: asyncio.Event, crash: Any) -> None:

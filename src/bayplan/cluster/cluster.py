@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import ssl
 
 from bayplan.apiserver.authentication import Authenticator
+from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.http import HttpServer, tls_context
 from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.requests import User
@@ -86,7 +88,7 @@ class Cluster:
         for token, user, uid, groups in settings.tokens:
             authenticator.add_token(token, user, groups, uid)
         self._http = HttpServer(self.api, authenticator)
-        tls = tls_context(self.credentials.server, self.credentials.authority.certificate)
+        tls = self._tls()
         try:
             self.port = await self._http.start(settings.bind_address, settings.port, tls)
         except OSError as error:
@@ -96,6 +98,17 @@ class Cluster:
             raise ClusterError(f"cannot listen on {where}: {error.strerror or error}") from error
         address = settings.bind_address
         await self.api.publish_address({"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address), self.port)
+
+    def _tls(self) -> ssl.SSLContext:
+        settings, credentials = self.settings, self.credentials
+        try:
+            pair = credentials.server
+            if settings.tls_certificate is not None and settings.tls_key is not None:
+                pair = KeyPair(settings.tls_certificate.read_bytes(), settings.tls_key.read_bytes())
+            authority = settings.client_ca.read_bytes() if settings.client_ca is not None else credentials.authority.certificate
+            return tls_context(pair, authority)
+        except (OSError, ssl.SSLError) as error:
+            raise ClusterError(f"the certificates cannot be used: {error}") from error
 
     def _start_controllers(self) -> None:
         from bayplan.controllers.manager import ControllerManager, controller_filter

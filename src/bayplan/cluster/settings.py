@@ -33,6 +33,12 @@ class ClusterSettings:
     """Whether health and version may be read without credentials."""
     controllers: tuple[str, ...] = ("*",)
     """Controllers to run, as in `--controllers`."""
+    tls_certificate: Path | None = None
+    """The server's certificate (PEM); None for one signed by the cluster's own authority."""
+    tls_key: Path | None = None
+    """The key of that certificate."""
+    client_ca: Path | None = None
+    """Authority of client certificates (PEM); None for the cluster's own."""
     run_scheduler: bool = True
     """Whether to run the scheduler."""
     run_controllers: bool = True

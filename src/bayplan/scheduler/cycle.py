@@ -7,14 +7,15 @@ deployment costs the look at one row.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 import numpy as np
 
 from bayplan.scheduler.decision import NOMINATED_NODE, ONLY_FEASIBLE_NODE, Decision
 from bayplan.scheduler.evaluation import NO_NODE, Evaluation, Scoring
-from bayplan.scheduler.framework.post_filter import PostFilterContext, PostFilterOutcome
+from bayplan.scheduler.framework.post_filter import PostFilterContext, PostFilterOutcome, Trial
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.profile import Profile
@@ -204,15 +205,17 @@ class Cycle:
         decision.decided_by = NOMINATED_NODE
         return True
 
-    def _rivals(self, pod: PodInfo, row: int) -> list[PodInfo]:
+    def rivals(self, pod: PodInfo, row: int) -> list[PodInfo]:
         """Other pods nominated to the node which the pod must not push aside."""
+        if not len(self.nominator):
+            return []
         pods = self.nominator.on(self.snapshot.name(row))
         return [other for other in pods if other.priority >= pod.priority and other.key != pod.key]
 
     def _verdict(self, pod: PodInfo, evaluation: Evaluation, row: int) -> int:
-        rivals = self._rivals(pod, row)
+        rivals = self.rivals(pod, row)
         if rivals:
-            code = evaluation.suppose(row, rivals, ())
+            code = evaluation.suppose(row, rivals)
             if code:
                 return code
         return evaluation.codes.item(row)
@@ -224,7 +227,7 @@ class Cycle:
             return codes
         for node_name in self.nominator.nodes():
             row = self.snapshot.row_of.get(node_name)
-            if row is None or not self._rivals(pod, row):
+            if row is None or not self.rivals(pod, row):
                 continue
             code = self._verdict(pod, evaluation, row)
             if code != codes.item(row):
@@ -258,13 +261,16 @@ class _FailedCycle(PostFilterContext):
         self.codes = codes
         self.rejected_early = evaluation.rejection is not None
 
-    def fits(self, row: int, added: Sequence[PodInfo], removed: Sequence[PodInfo]) -> int:
-        rivals = [pod for pod in self.cycle._rivals(self.pod, row) if pod not in added]
-        if rivals:
-            code = self.evaluation.suppose(row, [*added, *rivals], removed)
-            if code:
-                return code
-        return self.evaluation.suppose(row, added, removed)
+    @contextmanager
+    def trial(self, row: int, removed: Sequence[PodInfo]) -> Iterator[Trial]:
+        snapshot = self.cycle.snapshot
+        rivals = self.cycle.rivals(self.pod, row)
+        with snapshot.supposing((), removed, row):
+            trial = _Trial(self.evaluation, row, rivals)
+            yield trial
+            for pod in trial.back:
+                snapshot.suppose(pod, row, -1)
+        self.evaluation.refresh_wide()
 
     def nominated_to(self, row: int) -> list[PodInfo]:
         pods = self.cycle.nominator.on(self.cycle.snapshot.name(row))
@@ -273,5 +279,31 @@ class _FailedCycle(PostFilterContext):
     def pick(self, count: int) -> int:
         return self.cycle.choice.index(count)
 
-    def pod_readers(self) -> list[str]:
-        return self.evaluation.pod_readers()
+    def is_local(self, row: int) -> bool:
+        return not self.evaluation.has_wide_filters and not self.cycle.rivals(self.pod, row)
+
+
+class _Trial(Trial):
+    """Works on the snapshot itself, within `supposing`."""
+
+    def __init__(self, evaluation: Evaluation, row: int, rivals: list[PodInfo]) -> None:
+        self.evaluation = evaluation
+        self.row = row
+        self.rivals = rivals
+        self.back: list[PodInfo] = []
+
+    def put_back(self, pod: PodInfo) -> None:
+        self.evaluation.snapshot.suppose(pod, self.row, 1)
+        self.back.append(pod)
+
+    def take_away(self, pod: PodInfo) -> None:
+        self.evaluation.snapshot.suppose(pod, self.row, -1)
+        self.back.remove(pod)
+
+    def verdict(self) -> int:
+        if self.rivals:
+            with self.evaluation.snapshot.supposing(self.rivals, (), self.row):
+                code = self.evaluation.ask_now(self.row)
+            if code:
+                return code
+        return self.evaluation.ask_now(self.row)

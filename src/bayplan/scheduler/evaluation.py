@@ -46,8 +46,6 @@ class Scoring:
     final: Ints
     fixed: bool
     """Depends on nodes only: never asked again while the structure stays."""
-    wide: bool
-    """Depends on more than its row: asked again whenever anything changed."""
 
 
 class Evaluation:
@@ -71,8 +69,12 @@ class Evaluation:
         self._filterings: list[Filtering] = []
         self._telling: list[Filtering] = []
         self._wide_filters: list[FilterPlugin] = []
+        self._settled: list[Scoring] = []
+        self._settled_total: Ints | None = None
+        self._wide_scores: list[ScorePlugin] = []
+        self._raw: dict[str, Ints] = {}
+        self._stale: set[int] = set()
         self._scored = False
-        self._has_wide_scores = False
         self._structure = -1
         self._term_epoch = -1
         self._position = 0
@@ -123,6 +125,8 @@ class Evaluation:
         self._position = snapshot.position
         self._shared = False
         self._scored = False
+        self._settled_total = None
+        self._stale.clear()
         state = self.state = CycleState(snapshot)
         self._pre_filter()
         self.codes = np.zeros(snapshot.size, dtype=np.int32)
@@ -197,28 +201,28 @@ class Evaluation:
 
     def _second_pass(self, changed: set[int]) -> None:
         """Some pods changed, and filters look beyond their row."""
-        for plugin in self._wide_filters:
-            plugin.refresh_filter(self.state, self.shape)
+        self.refresh_wide()
         if any(item.plugin is not None and item.plugin.sparse for item in self._filterings):
             self._combine(None)
         else:
             self._combine(changed)
+        self._stale |= changed
         self._scored = False
 
     def _update_row(self, row: int) -> None:
         if self.codes.item(row) == NO_NODE:
             return
         code = self._ask(row)
-        before = self.codes.item(row)
         self.codes[row] = code
-        if not self._scored:
+        settled_total = self._settled_total
+        if settled_total is None:
             return
-        if self._has_wide_scores:
+        if self._wide_scores or not self._scored:
+            self._stale.add(row)
             self._scored = False
-        elif code:
-            self.total[row] = NO_NODE
         else:
-            self._score_row(row, fixed_too=before != 0)
+            self._score_row(row, settled_total)
+            self.total[row] = NO_NODE if code else settled_total.item(row)
 
     def _ask(self, row: int) -> int:
         for item in self._telling:
@@ -232,25 +236,27 @@ class Evaluation:
                 return int(code)
         return 0
 
-    def suppose(self, row: int, added: Sequence[PodInfo], removed: Sequence[PodInfo]) -> int:
-        """The verdict on a row if some pods were there and others not."""
-        with self.snapshot.supposing(list(added), list(removed), row):
+    def suppose(self, row: int, added: Sequence[PodInfo]) -> int:
+        """The verdict on a row if some more pods were there."""
+        with self.snapshot.supposing(added, (), row):
             code = self.ask_now(row)
-        for plugin in self._wide_filters:
-            plugin.refresh_filter(self.state, self.shape)
+        self.refresh_wide()
         return code
 
     def ask_now(self, row: int) -> int:
-        """The verdict on a row with what the snapshot holds at this moment."""
-        for plugin in self._wide_filters:
-            plugin.refresh_filter(self.state, self.shape)
+        """The verdict on a row with what the snapshot holds or supposes at this moment."""
+        self.refresh_wide()
         return self._ask(row)
 
-    def pod_readers(self) -> list[str]:
-        """The active filter plugins whose verdict on a node can change with the pods there."""
-        return [
-            item.plugin.name for item in self._filterings if item.plugin is not None and item.scope is not Scope.NODE
-        ]
+    def refresh_wide(self) -> None:
+        """Let the filters that look beyond their row take in the pods as they are."""
+        for plugin in self._wide_filters:
+            plugin.refresh_filter(self.state, self.shape)
+
+    @property
+    def has_wide_filters(self) -> bool:
+        """Whether a verdict can depend on pods on other nodes."""
+        return bool(self._wide_filters)
 
     # Scoring
 
@@ -258,69 +264,90 @@ class Evaluation:
         """Bring scores and totals up to date. Raises PluginError."""
         if not self._scored:
             self.scorings, self.total = self.score_feasible(self.codes)
-            self._has_wide_scores = any(item.wide for item in self.scorings)
             self._scored = True
 
     def score_feasible(self, codes: Codes) -> tuple[list[Scoring], Ints]:
         """Scores and totals if exactly the rows with code 0 were feasible."""
-        state, shape, snapshot = self.state, self.shape, self.snapshot
         feasible = np.flatnonzero(codes == 0)
-        state.skip_score = {plugin.name for plugin in self.profile.score if self._pre_score(plugin, feasible)}
-        total = np.where(codes == 0, 0, NO_NODE).astype(np.int64)
-        scorings = []
-        for plugin in self.profile.score:
-            if plugin.name in state.skip_score:
+        settled_total = self._score_rows(feasible)
+        total = np.where(codes == 0, settled_total, NO_NODE)
+        scorings = list(self._settled)
+        for plugin in self._wide_scores:
+            if plugin.score_scope is Scope.CLUSTER and self._pre_score(plugin, feasible) is not None:
                 continue
+            raw = self._raw.get(plugin.name)
+            scores = plugin.score(self.state, self.shape, feasible) if raw is None else raw[feasible]
+            scores = plugin.normalize(self.state, self.shape, feasible, scores)
             weight = self.profile.weights[plugin.name]
-            scores = plugin.score(state, shape, feasible)
-            fixed, wide = plugin.score_scope is Scope.NODE, plugin.score_scope is Scope.CLUSTER
-            if plugin.normalizes:
-                level = plugin.equal_stays_equal and bool((scores == scores[:1]).all())
-                if fixed and level:
-                    level = self._is_level_everywhere(plugin)
-                fixed, wide = fixed and level, not (fixed and level)
-                scores = plugin.normalize(state, shape, feasible, scores)
-            final = np.zeros(snapshot.size, dtype=np.int64)
+            final = np.zeros(self.snapshot.size, dtype=np.int64)
             final[feasible] = scores * weight
-            total[feasible] += final[feasible]
-            scorings.append(Scoring(plugin, weight, final, fixed, wide))
+            total += np.where(codes == 0, final, 0)
+            scorings.append(Scoring(plugin, weight, final, False))
         return scorings, total
 
-    def _pre_score(self, plugin: ScorePlugin, feasible: Ints) -> bool:
-        """Whether the plugin has nothing to say about the pod."""
-        if not isinstance(plugin, PreScorePlugin):
-            return False
-        return isinstance(plugin.pre_score(self.state, self.shape, feasible), Skip)
+    def _score_rows(self, feasible: Ints) -> Ints:
+        """Sum of what depends on the row alone: all rows are scored at first, then those that changed."""
+        settled_total = self._settled_total
+        if settled_total is None or len(self._stale) * _FEW > self.snapshot.size:
+            settled_total = self._settled_total = self._settle(feasible)
+        else:
+            for row in self._stale:
+                self._score_row(row, settled_total)
+        self._stale.clear()
+        return settled_total
 
-    def _is_level_everywhere(self, plugin: ScorePlugin) -> bool:
-        scores = plugin.score(self.state, self.shape, self.snapshot.all_rows)[self.snapshot.alive[: self.snapshot.size]]
-        return bool((scores == scores[:1]).all())
-
-    def _score_row(self, row: int, *, fixed_too: bool) -> None:
-        total = 0
-        for item in self.scorings:
-            if item.fixed and not fixed_too:
-                total += item.final.item(row)
+    def _settle(self, feasible: Ints) -> Ints:
+        """Divide the score plugins into those with one answer per row and those that look at all feasible nodes."""
+        state, shape, snapshot = self.state, self.shape, self.snapshot
+        alive = snapshot.alive[: snapshot.size]
+        self._settled, self._wide_scores, self._raw = [], [], {}
+        settled_total = np.zeros(snapshot.size, dtype=np.int64)
+        for plugin in self.profile.score:
+            skip = self._pre_score(plugin, feasible)
+            if skip is not None and skip.lasting:
                 continue
-            score = item.plugin.score_row(self.state, self.shape, row)
-            if item.plugin.normalizes:
-                alone = np.array([row], dtype=np.intp)
-                score = int(item.plugin.normalize(self.state, self.shape, alone, np.array([score], dtype=np.int64))[0])
-            score *= item.weight
-            item.final[row] = score
-            total += score
-        self.total[row] = total
+            if plugin.score_scope is Scope.CLUSTER:
+                self._wide_scores.append(plugin)
+                continue
+            if skip is not None:
+                continue
+            scores = plugin.score(state, shape, snapshot.all_rows)
+            if plugin.normalizes:
+                level = scores[alive]
+                if not plugin.equal_stays_equal or (level != level[:1]).any():
+                    self._wide_scores.append(plugin)
+                    if plugin.score_scope is Scope.NODE:
+                        self._raw[plugin.name] = scores
+                    continue
+                scores = plugin.normalize(state, shape, snapshot.all_rows, np.full_like(scores, level[0]))
+            weight = self.profile.weights[plugin.name]
+            final = scores * weight
+            settled_total += final
+            self._settled.append(Scoring(plugin, weight, final, plugin.score_scope is Scope.NODE))
+        return settled_total
+
+    def _pre_score(self, plugin: ScorePlugin, feasible: Ints) -> Skip | None:
+        """Run the plugin's PreScore, if it has one."""
+        return plugin.pre_score(self.state, self.shape, feasible) if isinstance(plugin, PreScorePlugin) else None
+
+    def _score_row(self, row: int, settled_total: Ints) -> None:
+        total = settled_total.item(row)
+        for item in self._settled:
+            if not item.fixed:
+                score = item.plugin.score_row(self.state, self.shape, row) * item.weight
+                total += score - item.final.item(row)
+                item.final[row] = score
+        settled_total[row] = total
 
     def _own(self) -> None:
         if not self._shared:
             return
         self._shared = False
         self.codes = self.codes.copy()
-        if self._scored and not self._has_wide_scores:
-            self.total = self.total.copy()
-            self.scorings = [
-                Scoring(
-                    item.plugin, item.weight, item.final if item.fixed else item.final.copy(), item.fixed, item.wide
-                )
-                for item in self.scorings
-            ]
+        self.total = self.total.copy()
+        self._settled = [
+            item if item.fixed else Scoring(item.plugin, item.weight, item.final.copy(), False)
+            for item in self._settled
+        ]
+        if self._scored and not self._wide_scores:
+            self.scorings = list(self._settled)

@@ -18,7 +18,9 @@ class SchedulerMetrics:
         for label, place in _QUEUES.items():
             pending.labels(label).set_function(lambda place=place: float(sizes()[place]))  # type: ignore[misc]
         self._attempts = registry.counter(
-            "scheduler_schedule_attempts_total", "Number of attempts to schedule pods, by the result.", ("result", "profile")
+            "scheduler_schedule_attempts_total",
+            "Number of attempts to schedule pods, by the result.",
+            ("result", "profile"),
         )
         self._durations = registry.histogram(
             "scheduler_scheduling_attempt_duration_seconds",

@@ -167,6 +167,7 @@ class SchedulingQueue:
             queued = self._pods.get(key)
             if queued is None or queued.stamp != stamp or queued.place != ACTIVE:
                 continue
+            self._leave(queued)
             self._move(queued, IN_FLIGHT, self._clock.monotonic())
             queued.attempts += 1
             queued.missed = []

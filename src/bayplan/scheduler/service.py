@@ -1,7 +1,7 @@
 """The service around the scheduler: informers feed the core, decisions become bindings, evictions, conditions and events.
 
-Deciding is the core's (`core.SchedulerCore`, no I/O). Here is what waits: one loop takes pods from the core as long as there are any, bindings run beside it, as many at
-once as the store can commit together.
+Deciding is the core's (`core.SchedulerCore`, no I/O). Here is what waits: one loop takes pods from the core as long
+as there are any, bindings run beside it, as many at once as the store can commit together.
 """
 
 from __future__ import annotations
@@ -143,13 +143,17 @@ class SchedulerService:
             self._work.set()
             if not (isinstance(error, ApiError) and error.code in (404, 409)):
                 logger.warning("binding %s to %s: %s", info.key, node, error)
-                self._recorder(pod).event(pod, "Warning", "FailedScheduling", f"binding rejected: {error}", action="Scheduling")
+                self._recorder(pod).event(
+                    pod, "Warning", "FailedScheduling", f"binding rejected: {error}", action="Scheduling"
+                )
             return
         finally:
             self._bindings.release()
         self.core.bound(info.key)
         self.metrics.bound(self.clock.monotonic() - outcome.queued.first_seen)
-        self._recorder(pod).event(pod, "Normal", "Scheduled", f"Successfully assigned {namespace}/{name} to {node}", action="Binding")
+        self._recorder(pod).event(
+            pod, "Normal", "Scheduled", f"Successfully assigned {namespace}/{name} to {node}", action="Binding"
+        )
 
     async def _report(self, outcome: Outcome) -> None:
         """Evict victims, clear nominations, and tell the pod's status and events why it is not placed."""
@@ -171,7 +175,9 @@ class SchedulerService:
         }
         known = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
         if known is not None and known.status == "False":
-            if (known.reason, known.message) == (reason, message) and (not nominated or pod.status.nominated_node_name == nominated):
+            if (known.reason, known.message) == (reason, message) and (
+                not nominated or pod.status.nominated_node_name == nominated
+            ):
                 return
             condition["lastTransitionTime"] = known.last_transition_time
         status: dict[str, Any] = {"conditions": [condition]}
@@ -182,7 +188,9 @@ class SchedulerService:
     async def _patch_status(self, pod: core_v1.Pod, patch: dict[str, Any]) -> None:
         path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/status"
         try:
-            await self.client.raw("PATCH", path, {}, msgspec.json.encode(patch), "application/strategic-merge-patch+json")
+            await self.client.raw(
+                "PATCH", path, {}, msgspec.json.encode(patch), "application/strategic-merge-patch+json"
+            )
         except ApiError as error:
             if error.code not in (404, 409):
                 logger.warning("status of pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, error)

@@ -1,7 +1,7 @@
 """Replays recorded scheduling decisions and says where Bayplan decides otherwise.
 
-A case holds a cluster, a pod (or a queue of pods) and what kube-scheduler decided. `differences` runs the library's front
-door on the case and names every fact that differs; facts that the recording calls informational are left out.
+A case holds a cluster, a pod (or a queue of pods) and what kube-scheduler decided. `differences` asks the library
+about the case and names every fact that differs; facts that the recording calls informational are left out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How objects look in tables (`kubectl get`): one file per API group with the columns and cells of its kinds, found by group and loaded on first use.
+"""How objects look in tables (`kubectl get`): one file per API group with the cells of its kinds, found by group and loaded on first use.
 
-A printer is pure: cells follow from the object and the time. Kinds without one show name and age.
+A printer is pure: cells follow from the object and the time. Kinds without one show name and time of creation.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 
 from bayplan.api.kinds import Kind
-from bayplan.api.printing.base import DEFAULT_PRINTER, Printer
+from bayplan.api.printing.base import Printer, default_printer
 
 
 @functools.cache
@@ -18,7 +18,7 @@ def printer_for(kind: Kind) -> Printer:
     """The printer of a kind: `PRINTERS[kind name]` of the module named after the group's first label (`core.py`, `apps.py`, ...); kinds
     served in several versions may have an entry `Kind/version` of their own."""
     name = f"{__name__}.{kind.group.split('.')[0] or 'core'}"
-    if importlib.util.find_spec(name) is None:
-        return DEFAULT_PRINTER
+    if kind.type is None or importlib.util.find_spec(name) is None:
+        return default_printer()
     printers: dict[str, Printer] = importlib.import_module(name).PRINTERS
-    return printers.get(f"{kind.kind}/{kind.version}") or printers.get(kind.kind, DEFAULT_PRINTER)
+    return printers.get(f"{kind.kind}/{kind.version}") or printers.get(kind.kind) or default_printer()

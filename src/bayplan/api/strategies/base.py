@@ -27,8 +27,10 @@ class Strategy:
     """Whether `status` is kept apart: dropped on create, untouched by updates, changed only through the `status` subresource."""
     returns_object_on_delete = False
     """Whether a deletion answers with the object instead of a Status."""
+    orphans_dependents = False
+    """Whether a deletion that says nothing about dependents orphans them."""
     name_is_checked_as = "dns-1123-subdomain"
-    """Rule for `metadata.name`: `dns-1123-subdomain`, `dns-1123-label`, `dns-1035-label`, or `path-segment`."""
+    """Rule for `metadata.name`: `dns-1123-subdomain`, `dns-1123-label`, `dns-1035-label`, `path-segment`, or `any` where `validate` checks it."""
 
     def default(self, obj: Any) -> None:
         """Fill in what the user left out, as Kubernetes' defaulting does, and spell quantities canonically. Must be idempotent.

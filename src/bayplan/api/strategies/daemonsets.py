@@ -73,7 +73,7 @@ class DaemonSetStrategy(Strategy):
         check_label_selector(errors, "spec.selector", spec.selector)
         compiled = compile_or_none(spec.selector)
         labels = spec.template.metadata.labels
-        if compiled is not None and not compiled.is_everything and not compiled.matches(labels):
+        if compiled is not None and not compiled.is_everything() and not compiled.matches(labels):
             errors.append(invalid("spec.template.metadata.labels", null_if_empty(labels), MISMATCH))
         if spec.selector is not None and not spec.selector.match_labels and not spec.selector.match_expressions:
             errors.append(invalid("spec.selector", spec.selector, "empty selector is invalid for daemonset"))

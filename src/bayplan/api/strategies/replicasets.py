@@ -30,14 +30,6 @@ class ReplicaSetStrategy(Strategy):
         default_pod_template(obj.spec.template)
         if obj.spec.replicas is None:
             obj.spec.replicas = 1
-        labels = obj.spec.template.metadata.labels
-        if labels:
-            if obj.spec.selector is None:
-                from bayplan.api.types import meta_v1
-
-                obj.spec.selector = meta_v1.LabelSelector(match_labels=dict(labels))
-            if not obj.metadata.labels:
-                obj.metadata.labels = dict(labels)
 
     def validate(self, obj: apps_v1.ReplicaSet) -> list[FieldError]:
         errors: list[FieldError] = []

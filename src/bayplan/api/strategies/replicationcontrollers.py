@@ -19,6 +19,7 @@ class ReplicationControllerStrategy(Strategy):
 
     counts_generation = True
     has_status = True
+    orphans_dependents = True
     selectable_field_names = frozenset(("status.replicas",))
 
     def default(self, obj: core_v1.ReplicationController) -> None:

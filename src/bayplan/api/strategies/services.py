@@ -27,6 +27,7 @@ class ServiceStrategy(Strategy):
     """Rules of services."""
 
     has_status = True
+    allow_create_on_update = True
     returns_object_on_delete = True
     name_is_checked_as = "dns-1123-label"
     selectable_field_names = frozenset(("spec.clusterIP", "spec.type"))

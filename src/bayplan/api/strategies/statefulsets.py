@@ -17,7 +17,6 @@ from bayplan.api.validation.workloads import (
     check_collision_count,
     check_counts,
     check_not_above_replicas,
-    check_rolling_amount,
     check_runs_for_ever,
     check_selector_and_template,
 )
@@ -55,8 +54,10 @@ class StatefulSetStrategy(Strategy):
             if spec.update_strategy.rolling_update is None:
                 spec.update_strategy.rolling_update = apps_v1.RollingUpdateStatefulSetStrategy()
         rolling = spec.update_strategy.rolling_update
-        if spec.update_strategy.type == "RollingUpdate" and rolling is not None and rolling.partition is None:
-            rolling.partition = 0
+        if spec.update_strategy.type == "RollingUpdate" and rolling is not None:
+            if rolling.partition is None:
+                rolling.partition = 0
+            rolling.max_unavailable = None  # off by default in 1.36, so the server drops it
         policy = spec.persistent_volume_claim_retention_policy
         if policy is None:
             policy = spec.persistent_volume_claim_retention_policy = apps_v1.StatefulSetPersistentVolumeClaimRetentionPolicy()
@@ -124,10 +125,6 @@ def _check_update_strategy(errors: list[FieldError], strategy: apps_v1.StatefulS
         errors.append(invalid("spec.updateStrategy", strategy, "must be 'RollingUpdate' or 'OnDelete'"))
     elif rolling is not None:
         check_not_negative(errors, f"{path}.partition", rolling.partition)
-        if rolling.max_unavailable is not None and not check_rolling_amount(
-            errors, f"{path}.maxUnavailable", rolling.max_unavailable
-        ):
-            errors.append(invalid(f"{path}.maxUnavailable", rolling.max_unavailable, "cannot be 0"))
 
 
 STRATEGY = StatefulSetStrategy()

@@ -5,6 +5,7 @@ Source: apimachinery's `api/validation` package.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from bayplan.api.errors import FieldError, forbidden, invalid, required, too_long
@@ -17,11 +18,12 @@ ANNOTATIONS_LIMIT: Final = 256 * 1024
 _STANDARD_FINALIZERS: Final = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
 _NO_ERRORS: Final[list[FieldError]] = []
 
-NAME_RULES: Final = {
+NAME_RULES: Final[dict[str, Callable[[str], formats.Messages]]] = {
     "dns-1123-subdomain": formats.dns_subdomain,
     "dns-1123-label": formats.dns_label,
     "dns-1035-label": formats.dns_1035_label,
     "path-segment": formats.path_segment,
+    "any": lambda name: formats.OK,
 }
 """What `Strategy.name_is_checked_as` may say."""
 

@@ -50,7 +50,7 @@ def check_selector_and_template(
 
 def check_matching_template(errors: Errors, selector: selectors.LabelSelector, template: core_v1.PodTemplateSpec) -> None:
     """The template's labels match a selector that is not empty, and the template is valid."""
-    if not selector.is_everything() if callable(selector.is_everything) else not selector.is_everything:
+    if not selector.is_everything():
         check_template_labels(errors, selector, template)
     check_pod_template(errors, "spec.template", template)
 

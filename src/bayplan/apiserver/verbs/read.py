@@ -60,12 +60,12 @@ def selection(call: Call) -> tuple[Callable[[Entry], bool] | None, FieldSelector
         fields = parse_fields(f"metadata.name={call.path.name}")
     known = call.strategy.selectable_field_names
     for requirement in fields.requirements:
-        if requirement.path not in ("metadata.name", "metadata.namespace") and requirement.path not in known:
-            raise bad_request(f'field label not supported: {requirement.path}')
-    if fields.is_everything and labels.is_everything:
+        if requirement.field not in ("metadata.name", "metadata.namespace") and requirement.field not in known:
+            raise bad_request(f'field label not supported: {requirement.field}')
+    if fields.is_everything() and labels.is_everything():
         return None, fields
     matches_labels = labels.matches
-    if fields.is_everything:
+    if fields.is_everything():
         return lambda entry: matches_labels(entry.labels), fields
     matches_fields = fields.matches
 

@@ -124,7 +124,10 @@ class ScorePlugin(Plugin, ABC):
 
     @abstractmethod
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
-        """A raw score per row, int64. Without `normalize` it must be within 0..100. Raises PluginError."""
+        """A raw score per row, int64. Without `normalize` it must be within 0..100. Raises PluginError.
+
+        Rows that are not feasible may be asked about too; their answers are not used.
+        """
 
     def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         """The raw score of one row; equal to `score` on it."""

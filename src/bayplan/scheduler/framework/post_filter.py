@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Final
 
 from bayplan.scheduler.framework.verdicts import Codes, Status
 from bayplan.scheduler.snapshot.pods import PodInfo
+
+_PRIORITY_OFFSET: Final = 2**31
+"""Added to each victim's priority in sums, so that more victims never cost less."""
+
+
+NOW: Final = "9999"
+"""Sorts after every start time: a pod without one counts as started now."""
+
+
+def start_of(pod: PodInfo) -> str:
+    """When a pod was started, as a text that sorts by time."""
+    return pod.start_time or NOW
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +32,17 @@ class Candidate:
     victims: tuple[PodInfo, ...]
     violations: int
     """Victims whose disruption budget does not allow another disruption."""
+    cost: tuple[int, int, int, int] = field(init=False)
+    """Violations, top priority, sum of priorities (all made positive), number of victims."""
+    top_start: str = field(init=False)
+    """When the first of the most important victims was started, as a text that sorts by time."""
+
+    def __post_init__(self) -> None:
+        victims = self.victims
+        total = sum(pod.priority + _PRIORITY_OFFSET for pod in victims)
+        top = victims[0].priority
+        object.__setattr__(self, "cost", (self.violations, top, total, len(victims)))
+        object.__setattr__(self, "top_start", min(start_of(pod) for pod in victims if pod.priority == top))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +61,22 @@ class PostFilterOutcome:
     """The pod's own nomination, from an earlier attempt, is void."""
 
 
+class Trial(ABC):
+    """A node on which some pods are supposed to be gone."""
+
+    @abstractmethod
+    def put_back(self, pod: PodInfo) -> None:
+        """Suppose that one of the pods were there after all."""
+
+    @abstractmethod
+    def take_away(self, pod: PodInfo) -> None:
+        """Undo `put_back`."""
+
+    @abstractmethod
+    def verdict(self) -> int:
+        """The verdict on the node as it is supposed to be, nominated pods included."""
+
+
 class PostFilterContext(ABC):
     """The failed scheduling cycle, as a PostFilter plugin sees it."""
 
@@ -46,16 +87,16 @@ class PostFilterContext(ABC):
     """PreFilter rejected the pod, so that no node was looked at."""
 
     @abstractmethod
-    def fits(self, row: int, added: Sequence[PodInfo], removed: Sequence[PodInfo]) -> int:
-        """The verdict on a row if some pods came and others went, nominated pods included."""
+    def trial(self, row: int, removed: Sequence[PodInfo]) -> AbstractContextManager[Trial]:
+        """Suppose that some pods were gone from a node, put some back, and ask; all is as before when it ends."""
 
     @abstractmethod
     def nominated_to(self, row: int) -> list[PodInfo]:
         """Pods that are nominated to a node, the pod itself left out."""
 
     @abstractmethod
-    def pod_readers(self) -> list[str]:
-        """The active filter plugins whose verdict on a node can change with the pods there."""
+    def is_local(self, row: int) -> bool:
+        """Whether the verdict on a node follows from the node and the pods on it alone."""
 
     @abstractmethod
     def pick(self, count: int) -> int:

@@ -73,7 +73,13 @@ class ReasonTable:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """PreFilter and PreScore: this plugin has nothing to say about the pod."""
+    """PreFilter and PreScore: this plugin has nothing to say about the pod.
+
+    `lasting`: it will not before nodes, catalog objects or the affinity terms in use change; else PreScore is asked
+    again whenever pods come or go.
+    """
+
+    lasting: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,21 +18,15 @@ import numpy as np
 
 from bayplan.scheduler.framework.arguments import DefaultPreemptionArgs
 from bayplan.scheduler.framework.extension_points import PostFilterPlugin
-from bayplan.scheduler.framework.post_filter import Candidate, PostFilterContext, PostFilterOutcome
-from bayplan.scheduler.framework.state import Handle, PodInfo
+from bayplan.scheduler.framework.post_filter import Candidate, PostFilterContext, PostFilterOutcome, start_of
+from bayplan.scheduler.framework.state import Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import Status
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
-_NOW: Final = "9999"
-"""Sorts after every start time: a pod without one counts as started now."""
-_PRIORITY_OFFSET: Final = 2**31
-
-
-def start_of(pod: PodInfo) -> str:
-    """When a pod was started, as a text that sorts by time."""
-    return pod.start_time or _NOW
+_MEMORIES: Final = 16
+"""Kinds of pods for which what was found on each node is remembered."""
 
 
 def importance(pod: PodInfo) -> tuple[int, str]:
@@ -45,6 +39,9 @@ class _Refusal:
     reasons: tuple[str, ...]
 
 
+_Found = Candidate | _Refusal
+
+
 class DefaultPreemption(PostFilterPlugin):
     """Finds the node where preemption costs least."""
 
@@ -53,6 +50,8 @@ class DefaultPreemption(PostFilterPlugin):
     def __init__(self, args: object, handle: Handle) -> None:
         super().__init__(args, handle)
         self.args = args if isinstance(args, DefaultPreemptionArgs) else DefaultPreemptionArgs()
+        self._memories: dict[tuple[PodShape, int], dict[int, tuple[int, _Found]]] = {}
+        self._structure = -1
 
     def post_filter(self, context: PostFilterContext) -> PostFilterOutcome:
         ineligible = self._ineligible(context)
@@ -95,8 +94,9 @@ class DefaultPreemption(PostFilterPlugin):
         candidates: list[Candidate] = []
         refusals: list[_Refusal] = []
         budget_kept = False
+        memory = self._memory(context.pod)
         for row in rows:
-            found = self._victims_on(context, row)
+            found = self._look(context, row, memory)
             if isinstance(found, Candidate):
                 candidates.append(found)
                 budget_kept = budget_kept or not found.violations
@@ -113,27 +113,51 @@ class DefaultPreemption(PostFilterPlugin):
         codes = context.codes
         numbers = [int(code) for code in np.unique(codes) if code > 0]
         curable = [code for code in numbers if self.reasons[code].status is Status.UNSCHEDULABLE]
-        return [int(row) for row in np.flatnonzero(np.isin(codes, curable))]
+        rows: list[int] = np.flatnonzero(np.isin(codes, curable)).tolist()
+        return rows
 
-    def _victims_on(self, context: PostFilterContext, row: int) -> Candidate | _Refusal:
+    def _look(self, context: PostFilterContext, row: int, memory: dict[int, tuple[int, _Found]]) -> _Found:
+        """`_victims_on`, remembered while the pods on the node stay the same."""
+        version = self.snapshot.row_versions[row]
+        known = memory.get(row)
+        if known is not None and known[0] == version and context.is_local(row):
+            return known[1]
+        found = self._victims_on(context, row)
+        if context.is_local(row):
+            memory[row] = (version, found)
+        return found
+
+    def _memory(self, pod: PodInfo) -> dict[int, tuple[int, _Found]]:
+        """What was found for equal pods before, as long as nodes and budgets stay the same."""
+        if self._structure != self.snapshot.structure:
+            self._structure = self.snapshot.structure
+            self._memories.clear()
+        key = (pod.shape, pod.priority)
+        memory = self._memories.pop(key, {})
+        if len(self._memories) >= _MEMORIES:
+            del self._memories[next(iter(self._memories))]
+        self._memories[key] = memory
+        return memory
+
+    def _victims_on(self, context: PostFilterContext, row: int) -> _Found:
         priority = context.pod.priority
         potential = [pod for pod in self.snapshot.pods_on[row].values() if pod.priority < priority]
         if not potential:
             return _Refusal((NO_VICTIMS,))
-        code = context.fits(row, (), potential)
-        if code:
-            return _Refusal(self.reasons[code].reasons)
-        potential.sort(key=importance)
-        violating, others = self._by_budget(potential)
-        spared: list[PodInfo] = []
         victims: list[PodInfo] = []
         violations = 0
-        for pod in (*violating, *others):
-            if context.fits(row, [*spared, pod], potential):
-                victims.append(pod)
-                violations += pod in violating
-            else:
-                spared.append(pod)
+        with context.trial(row, potential) as trial:
+            code = trial.verdict()
+            if code:
+                return _Refusal(self.reasons[code].reasons)
+            potential.sort(key=importance)
+            violating, others = self._by_budget(potential)
+            for pod in (*violating, *others):
+                trial.put_back(pod)
+                if trial.verdict():
+                    trial.take_away(pod)
+                    victims.append(pod)
+                    violations += pod in violating
         if not victims:
             return _Refusal((f'expected at least one victim pod on node "{self.snapshot.name(row)}"',))
         if violating and others:
@@ -178,18 +202,8 @@ def _is_being_preempted(pod: PodInfo) -> bool:
 
 def cheapest(candidates: list[Candidate]) -> list[Candidate]:
     """The candidates that tie for the least cost."""
-
-    def cost(candidate: Candidate) -> tuple[int, int, int, int]:
-        victims = candidate.victims
-        top = victims[0].priority
-        total = sum(pod.priority + _PRIORITY_OFFSET for pod in victims)
-        return (candidate.violations, top, total, len(victims))
-
-    def latest_start(candidate: Candidate) -> str:
-        top = max(pod.priority for pod in candidate.victims)
-        return min(start_of(pod) for pod in candidate.victims if pod.priority == top)
-
-    lowest = min(cost(candidate) for candidate in candidates)
-    least = [candidate for candidate in candidates if cost(candidate) == lowest]
-    latest = max(latest_start(candidate) for candidate in least)
-    return [candidate for candidate in least if latest_start(candidate) == latest]
+    costs = [candidate.cost for candidate in candidates]
+    lowest = min(costs)
+    least = [candidate for candidate, cost in zip(candidates, costs, strict=True) if cost == lowest]
+    latest = max(candidate.top_start for candidate in least)
+    return [candidate for candidate in least if candidate.top_start == latest]

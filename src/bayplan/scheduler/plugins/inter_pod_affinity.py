@@ -150,13 +150,10 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         for group in self.snapshot.counts.terms(REQUIRED_ANTI):
             if not group.key.matches(pod.namespace, pod.labels, namespace_labels):
                 continue
-            column = self.snapshot.label_column(group.key.topology_key)
-            domains = {column.ids.item(row) for row, count in group.rows.items() if count > 0} - {-1}
-            if not domains:
+            occupied = group.domains() > 0
+            if not occupied.any():
                 continue
-            table = np.zeros(len(column.values) + 1, dtype=np.bool_)
-            table[list(domains)] = True
-            hit = table[column.ids[: self.snapshot.size]]
+            hit: Bools = occupied[group.column.ids[: self.snapshot.size]]
             blocked = hit if blocked is None else blocked | hit
         return blocked
 
@@ -169,15 +166,14 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         scores: dict[str, Ints] = {}
         for sign, keys in ((1, pod.preferred_affinity), (-1, pod.preferred_anti)):
             for target in self._targets(keys):
-                rows = self._count(target).per_row[: self.snapshot.size]
-                occupied = np.flatnonzero(rows)
-                self._credit(scores, target.topology_key, occupied, rows[occupied] * (sign * target.weight))
+                counts = np.append(self._per_domain(target.topology_key, self._count(target)), 0)
+                _credit(scores, target.topology_key, counts, sign * target.weight)
         namespace_labels = self.snapshot.catalog.namespace_labels(pod.namespace)
         for kind, weight in ((REQUIRED_AFFINITY, self.args.hard_pod_affinity_weight), (PREFERRED_AFFINITY, None)):
             self._credit_existing(scores, pod, kind, namespace_labels, 1, weight)
         self._credit_existing(scores, pod, PREFERRED_ANTI, namespace_labels, -1, None)
         if not scores:
-            return SKIP
+            return Skip(lasting=not own)
         total = np.zeros(self.snapshot.size, dtype=np.int64)
         for topology_key, per_domain in scores.items():
             total += per_domain[self._ids(topology_key)]
@@ -198,23 +194,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         for group in self.snapshot.counts.terms(kind):
             key = group.key
             if key.matches(pod.namespace, pod.labels, namespace_labels):
-                rows = np.fromiter(group.rows.keys(), dtype=np.intp)
-                counts = np.fromiter(group.rows.values(), dtype=np.int64)
-                self._credit(
-                    scores, key.topology_key, rows, counts * (sign * (key.weight if weight is None else weight))
-                )
-
-    def _credit(self, scores: dict[str, Ints], topology_key: str, rows: Ints, amounts: Ints) -> None:
-        """Credit the domains of some rows; the last entry, of rows without a domain, stays zero."""
-        column = self.snapshot.label_column(topology_key)
-        ids = column.ids[rows]
-        placed = ids >= 0
-        if not placed.any():
-            return
-        per_domain = scores.get(topology_key)
-        if per_domain is None:
-            per_domain = scores[topology_key] = np.zeros(len(column.values) + 1, dtype=np.int64)
-        np.add.at(per_domain, ids[placed], amounts[placed])
+                _credit(scores, key.topology_key, group.domains(), sign * (key.weight if weight is None else weight))
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
         total: Ints = state.score_data[self.name]
@@ -297,6 +277,15 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return not keys or any(key in labels for key in keys)
         before = old.metadata.labels
         return not keys or any(labels.get(key) != before.get(key) for key in keys)
+
+
+def _credit(scores: dict[str, Ints], topology_key: str, counts: Ints, weight: int) -> None:
+    """Credit each domain with its pods times a weight. The last entry, for nodes without a domain, is zero."""
+    if not counts.any():
+        return
+    credit = counts * weight
+    known = scores.get(topology_key)
+    scores[topology_key] = credit if known is None else known + credit
 
 
 def _gather(per_domain: Bools, ids: Any) -> Bools:

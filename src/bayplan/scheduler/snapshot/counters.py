@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bayplan.api.selectors import LabelSelector
-from bayplan.scheduler.snapshot.labels import Ints, grow
+from bayplan.scheduler.snapshot.labels import Ints, LabelColumn, grow
 
 
 class LabelGroup:
@@ -61,13 +61,36 @@ class TermKey(NamedTuple):
 
 
 class TermGroup:
-    """`rows[row]` = number of pods on that node which carry the term."""
+    """The pods that carry a term. `per_domain[domain]` = how many run in that domain of the term's topology key.
 
-    __slots__ = ("key", "rows")
+    Domains are the numbers of `column`; `per_domain` may be shorter than its list of values, the rest being zero.
+    `pods` is the sum: pods on nodes without the topology label do not count, since the term means nothing there.
+    """
 
-    def __init__(self, key: TermKey) -> None:
+    __slots__ = ("column", "key", "per_domain", "pods")
+
+    def __init__(self, key: TermKey, column: LabelColumn) -> None:
         self.key = key
-        self.rows: dict[int, int] = {}
+        self.column = column
+        self.pods = 0
+        self.per_domain: Ints = np.zeros(len(column.values) + 1, dtype=np.int64)
+
+    def add(self, row: int, delta: int) -> None:
+        """Count a pod on a node in or out."""
+        domain = self.column.ids.item(row)
+        if domain < 0:
+            return
+        self.pods += delta
+        if domain >= len(self.per_domain):
+            self.per_domain = grow(self.per_domain, 2 * domain + 1, 0)
+        self.per_domain[domain] += delta
+
+    def domains(self) -> Ints:
+        """Pods per domain, with one more entry, zero, for nodes without the topology label."""
+        wanted = len(self.column.values) + 1
+        if len(self.per_domain) < wanted:
+            self.per_domain = grow(self.per_domain, 2 * wanted, 0)
+        return np.append(self.per_domain[: wanted - 1], 0)
 
 
 def _bump(rows: dict[int, int], row: int, delta: int) -> None:
@@ -84,10 +107,11 @@ class PodCounts:
     `term_epoch` changes whenever a term comes up for the first time or goes away with its last pod.
     """
 
-    __slots__ = ("_capacity", "_counters", "_groups", "_terms", "term_epoch")
+    __slots__ = ("_capacity", "_column", "_counters", "_groups", "_terms", "term_epoch")
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, column: Callable[[str], LabelColumn]) -> None:
         self._capacity = capacity
+        self._column = column
         self._groups: dict[Hashable, LabelGroup] = {}
         self._counters: dict[Hashable, PodCounter] = {}
         self._terms: dict[str, dict[TermKey, TermGroup]] = {}
@@ -127,12 +151,12 @@ class PodCounts:
         by_key = self._terms.setdefault(key.kind, {})
         term = by_key.get(key)
         if term is None:
-            term = by_key[key] = TermGroup(key)
+            term = by_key[key] = TermGroup(key, self._column(key.topology_key))
         return term
 
     def terms(self, kind: str) -> list[TermGroup]:
-        """The term groups of a kind that at least one pod on a node carries."""
-        return [group for group in self._terms.get(kind, {}).values() if group.rows]
+        """The term groups of a kind that at least one pod in some domain carries."""
+        return [group for group in self._terms.get(kind, {}).values() if group.pods]
 
     def add(self, group: LabelGroup, terms: tuple[TermGroup, ...], row: int, delta: int, *, live: bool) -> None:
         """Count a pod in (`delta` 1) or out (-1). `live`: it counts for counters that leave terminating pods out."""
@@ -143,7 +167,7 @@ class PodCounts:
             if live or not counter.live_only:
                 counter.per_row[row] += delta
         for term in terms:
-            before = bool(term.rows)
-            _bump(term.rows, row, delta)
-            if before is not bool(term.rows):
+            before = term.pods
+            term.add(row, delta)
+            if bool(before) is not bool(term.pods):
                 self.term_epoch += 1

@@ -7,7 +7,7 @@ after which caches start over. Rows of removed nodes are used again; `alive` tel
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,7 +47,9 @@ class Snapshot:
         self.node_count = 0
         self.structure = 0
         self.resources = ResourceTable()
-        self.counts = PodCounts(capacity)
+        self._labels: dict[str, LabelColumn] = {}
+        self.nodes: list[Node | None] = []
+        self.counts = PodCounts(capacity, self.label_column)
         self.shapes = ShapeTable(self.resources, self.counts)
         self.catalog = Catalog()
         self.allocatable: Ints = np.zeros((8, capacity), dtype=np.int64)
@@ -62,16 +64,16 @@ class Snapshot:
         self.taints: EncodedColumn[tuple[TaintKey, ...]] = EncodedColumn(capacity)
         self.images: EncodedColumn[frozenset[str]] = EncodedColumn(capacity)
         self.features: EncodedColumn[frozenset[str]] = EncodedColumn(capacity)
-        self.nodes: list[Node | None] = []
         self.facts: list[NodeFacts | None] = []
         self.pods_on: list[dict[str, PodInfo]] = []
+        self.row_versions: list[int] = []
+        """Changes whenever the pods on a row do."""
         self.pods: dict[str, PodInfo] = {}
         self.row_of: dict[str, int] = {}
         self.ports: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
         self.claim_users: dict[str, int] = {}
         self._image_sizes: dict[str, int] = {}
         self._image_rows: dict[str, dict[int, None]] = {}
-        self._labels: dict[str, LabelColumn] = {}
         self._orphans: dict[str, dict[str, PodInfo]] = {}
         self._free: list[int] = []
         self._log: list[int] = []
@@ -140,9 +142,14 @@ class Snapshot:
             row = self._take_row(node.metadata.name)
         else:
             self._drop_images(row)
+        pods = list(self.pods_on[row].values())
+        for info in pods:
+            self._count(info, row, -1, live=info.live)
         self.nodes[row] = node
         self.facts[row] = facts
         self._write_facts(row, node, facts)
+        for info in pods:
+            self._count(info, row, 1, live=info.live)
         self.structure += 1
         if new:
             for info in self._orphans.pop(node.metadata.name, {}).values():
@@ -179,6 +186,7 @@ class Snapshot:
             self.nodes.append(None)
             self.facts.append(None)
             self.pods_on.append({})
+            self.row_versions.append(0)
         self.row_of[name] = row
         self.alive[row] = True
         self.names.set(row, name)
@@ -284,7 +292,7 @@ class Snapshot:
         self.structure += 1
 
     @contextmanager
-    def supposing(self, added: list[PodInfo], removed: list[PodInfo], row: int) -> Iterator[None]:
+    def supposing(self, added: Sequence[PodInfo], removed: Sequence[PodInfo], row: int) -> Iterator[None]:
         """For a while, count some pods in and others out on one node, without a trace in the log.
 
         Two things follow kube-scheduler's preemption rather than common sense: pods that terminate are counted out of
@@ -346,6 +354,7 @@ class Snapshot:
         self._record(row)
 
     def _record(self, row: int) -> None:
+        self.row_versions[row] += 1
         log = self._log
         log.append(row)
         if len(log) >= _MAX_LOG:

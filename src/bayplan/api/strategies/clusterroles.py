@@ -1,0 +1,35 @@
+"""Cluster roles."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError, invalid, required
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import rbac_v1
+from bayplan.api.validation.fields import check_label_selector, null_if_empty
+from bayplan.api.validation.rbac import check_rules
+from bayplan.api.validation.workloads import compile_or_none
+
+
+class ClusterRoleStrategy(Strategy):
+    """Rules of cluster roles. The rules of an aggregated one are a controller's."""
+
+    allow_create_on_update = True
+    name_is_checked_as = "path-segment"
+
+    def validate(self, obj: rbac_v1.ClusterRole) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_rules(errors, obj.rules, namespaced=False)
+        aggregation = obj.aggregation_rule
+        if aggregation is not None:
+            path = "aggregationRule.clusterRoleSelectors"
+            if not aggregation.cluster_role_selectors:
+                errors.append(required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
+            for index, selector in enumerate(aggregation.cluster_role_selectors):
+                check_label_selector(errors, f"{path}[{index}]", selector)
+                if compile_or_none(selector) is None:
+                    expressions = null_if_empty(selector.match_expressions)
+                    errors.append(invalid(f"{path}[{index}]", expressions, "invalid label selector."))
+        return errors
+
+
+STRATEGY = ClusterRoleStrategy()

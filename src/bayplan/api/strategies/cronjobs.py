@@ -1,0 +1,71 @@
+"""Cron jobs. The job template gets no defaults of jobs: they come when the job is made."""
+
+from __future__ import annotations
+
+from bayplan.api.defaults.pod_spec import default_pod_template
+from bayplan.api.errors import FieldError, forbidden, invalid, required
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.strategies.jobs import default_failure_policy
+from bayplan.api.types import batch_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.cron import check_schedule, check_time_zone
+from bayplan.api.validation.fields import check_label_selector, check_not_negative, unsupported
+from bayplan.api.validation.jobs import check_job_spec
+from bayplan.api.validation.pod_warnings import template_warnings
+
+_NAME_LIMIT = 52
+"""Jobs get an eleven-character suffix, and their names must be labels of 63."""
+_POLICIES = ("Allow", "Forbid", "Replace")
+
+
+class CronJobStrategy(Strategy):
+    """Rules of cron jobs."""
+
+    counts_generation = True
+    has_status = True
+
+    def default(self, obj: batch_v1.CronJob) -> None:
+        spec = obj.spec
+        default_pod_template(spec.job_template.spec.template)
+        default_failure_policy(spec.job_template.spec)
+        spec.concurrency_policy = spec.concurrency_policy or "Allow"
+        if spec.suspend is None:
+            spec.suspend = False
+        if spec.successful_jobs_history_limit is None:
+            spec.successful_jobs_history_limit = 3
+        if spec.failed_jobs_history_limit is None:
+            spec.failed_jobs_history_limit = 1
+
+    def validate(self, obj: batch_v1.CronJob) -> list[FieldError]:
+        errors: list[FieldError] = []
+        spec, path = obj.spec, "spec.jobTemplate.spec"
+        if not spec.schedule:
+            errors.append(required("spec.schedule"))
+        else:
+            check_schedule(errors, "spec.schedule", spec.schedule)
+        check_not_negative(errors, "spec.startingDeadlineSeconds", spec.starting_deadline_seconds)
+        check_time_zone(errors, "spec.timeZone", spec.time_zone)
+        if spec.concurrency_policy not in _POLICIES:
+            errors.append(unsupported("spec.concurrencyPolicy", spec.concurrency_policy, _POLICIES))
+        template = spec.job_template.spec
+        if template.manual_selector:
+            errors.append(unsupported(f"{path}.manualSelector", template.manual_selector, ("nil", "false")))
+        check_label_selector(errors, f"{path}.selector", template.selector)
+        if template.selector is not None and not template.manual_selector:
+            errors.append(forbidden(f"{path}.selector", "`selector` will be auto-generated"))
+        check_job_spec(errors, path, template)
+        check_not_negative(errors, "spec.successfulJobsHistoryLimit", spec.successful_jobs_history_limit)
+        check_not_negative(errors, "spec.failedJobsHistoryLimit", spec.failed_jobs_history_limit)
+        if len(obj.metadata.name) > _NAME_LIMIT and not obj.metadata.resource_version:
+            errors.append(invalid("metadata.name", obj.metadata.name, formats.too_long_message(_NAME_LIMIT)))
+        return errors
+
+    def warnings(self, obj: batch_v1.CronJob, old: batch_v1.CronJob | None) -> list[str]:
+        before = old.spec.job_template.spec.template if old is not None else None
+        found = template_warnings("spec.jobTemplate.spec.template", obj.spec.job_template.spec.template, before)
+        if "TZ" in obj.spec.schedule:
+            found.append("cannot use TZ or CRON_TZ in schedule, use timeZone instead")
+        return found
+
+
+STRATEGY = CronJobStrategy()

@@ -1,0 +1,56 @@
+"""CSI nodes."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError, duplicate, required
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import storage_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.fields import Errors, check_format, check_not_negative, check_unchanged
+from bayplan.api.validation.storage import check_csi_driver_name
+
+
+class CSINodeStrategy(Strategy):
+    """Rules of CSI nodes: a driver that is there stays as it is, except for what it can hold."""
+
+    allow_unconditional_update = False
+
+    def validate(self, obj: storage_v1.CSINode) -> list[FieldError]:
+        errors: list[FieldError] = []
+        names: set[str] = set()
+        for index, driver in enumerate(obj.spec.drivers):
+            path = f"spec.drivers[{index}]"
+            check_csi_driver_name(errors, f"{path}.name", driver.name)
+            if not driver.node_id:
+                errors.append(required(f"{path}.nodeID"))
+            elif len(driver.node_id) > 256:
+                errors.append(required(f"{path}.nodeID", "must be 256 characters or less"))
+            if driver.allocatable is not None:
+                check_not_negative(errors, f"{path}.allocatable.count", driver.allocatable.count)
+            if driver.name in names:
+                errors.append(duplicate(f"{path}.name", driver.name))
+            names.add(driver.name)
+            _check_topology_keys(errors, path, driver.topology_keys)
+        return errors
+
+    def validate_update(self, obj: storage_v1.CSINode, old: storage_v1.CSINode) -> list[FieldError]:
+        errors: list[FieldError] = []
+        current = {driver.name: driver for driver in obj.spec.drivers}
+        for before in old.spec.drivers:
+            after = current.get(before.name)
+            if after is not None and (after.node_id, after.topology_keys) != (before.node_id, before.topology_keys):
+                check_unchanged(errors, "spec.drivers", obj.spec.drivers, old.spec.drivers)
+                break
+        return errors
+
+
+def _check_topology_keys(errors: Errors, path: str, keys: tuple[str, ...]) -> None:
+    for index, key in enumerate(keys):
+        if not key:
+            errors.append(required(path))
+        if key in keys[:index]:
+            errors.append(duplicate(path, key))
+        check_format(errors, path, key, formats.label_key)
+
+
+STRATEGY = CSINodeStrategy()

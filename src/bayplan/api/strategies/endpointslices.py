@@ -1,0 +1,151 @@
+"""Endpoint slices."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, too_many
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import discovery_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.fields import Errors, check_format, check_ip, check_labels, check_unchanged, parse_ip, unsupported
+from bayplan.api.validation.ip_warnings import ip_warnings
+from bayplan.api.validation.services import check_ordinary_ip
+
+_TYPES = ("FQDN", "IPv4", "IPv6")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_MAX_ADDRESSES = 100
+_MAX_ENDPOINTS = 1000
+_MAX_PORTS = 20000
+_MAX_TOPOLOGY = 16
+_MAX_HINTS = 8
+_COUNTED = ("labels", "annotations", "owner_references", "finalizers")
+
+
+class EndpointSliceStrategy(Strategy):
+    """Rules of endpoint slices. Changes of metadata count for the generation too."""
+
+    counts_generation = True
+
+    def default(self, obj: discovery_v1.EndpointSlice) -> None:
+        for port in obj.ports:
+            if port.name is None:
+                port.name = ""
+            if port.protocol is None:
+                port.protocol = "TCP"
+
+    def prepare_create(self, obj: discovery_v1.EndpointSlice) -> None:
+        _drop_topology(obj)
+
+    def prepare_update(self, obj: discovery_v1.EndpointSlice, old: discovery_v1.EndpointSlice) -> None:
+        if not any(endpoint.deprecated_topology for endpoint in old.endpoints):
+            _drop_topology(obj)
+
+    def spec_changed(self, obj: discovery_v1.EndpointSlice, old: discovery_v1.EndpointSlice) -> bool:
+        if any(getattr(obj.metadata, name) != getattr(old.metadata, name) for name in _COUNTED):
+            return True
+        return super().spec_changed(obj, old)
+
+    def validate(self, obj: discovery_v1.EndpointSlice) -> list[FieldError]:
+        errors: list[FieldError] = []
+        if obj.address_type not in _TYPES:
+            errors.append(unsupported("addressType", obj.address_type, _TYPES) if obj.address_type else required("addressType"))
+        if len(obj.endpoints) > _MAX_ENDPOINTS:
+            errors.append(too_many("endpoints", len(obj.endpoints), _MAX_ENDPOINTS))
+        for index, endpoint in enumerate(obj.endpoints):
+            _check_endpoint(errors, f"endpoints[{index}]", endpoint, obj.address_type)
+        if len(obj.ports) > _MAX_PORTS:
+            errors.append(too_many("ports", len(obj.ports), _MAX_PORTS))
+        names: set[str] = set()
+        for index, port in enumerate(obj.ports):
+            _check_port(errors, f"ports[{index}]", port, names)
+        return errors
+
+    def validate_update(self, obj: discovery_v1.EndpointSlice, old: discovery_v1.EndpointSlice) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_unchanged(errors, "addressType", obj.address_type, old.address_type)
+        return errors
+
+    def warnings(self, obj: discovery_v1.EndpointSlice, old: discovery_v1.EndpointSlice | None) -> list[str]:
+        if obj.address_type == "FQDN":
+            return ["spec.addressType: FQDN endpoints are deprecated"]
+        found = []
+        for index, endpoint in enumerate(obj.endpoints):
+            for position, address in enumerate(endpoint.addresses):
+                found.extend(ip_warnings(f"spec.endpoints[{index}].addresses[{position}]", address))
+        return found
+
+
+def _drop_topology(obj: discovery_v1.EndpointSlice) -> None:
+    for endpoint in obj.endpoints:
+        endpoint.deprecated_topology = {}
+
+
+def _check_endpoint(errors: Errors, path: str, endpoint: discovery_v1.Endpoint, address_type: str) -> None:
+    if not endpoint.addresses:
+        errors.append(required(f"{path}.addresses", "must contain at least 1 address"))
+    elif len(endpoint.addresses) > _MAX_ADDRESSES:
+        errors.append(too_many(f"{path}.addresses", len(endpoint.addresses), _MAX_ADDRESSES))
+    for index, address in enumerate(endpoint.addresses):
+        _check_address(errors, f"{path}.addresses", index, address, address_type)
+    if endpoint.node_name is not None:
+        check_format(errors, f"{path}.nodeName", endpoint.node_name, formats.dns_subdomain)
+    topology = endpoint.deprecated_topology
+    if topology:
+        if len(topology) > _MAX_TOPOLOGY:
+            errors.append(too_many(f"{path}.deprecatedTopology", len(topology), _MAX_TOPOLOGY))
+        check_labels(errors, f"{path}.deprecatedTopology", topology)
+        if "kubernetes.io/hostname" in topology:
+            errors.append(forbidden(f"{path}.deprecatedTopology[kubernetes.io/hostname]", "may not be set"))
+    if endpoint.hostname is not None:
+        check_format(errors, f"{path}.hostname", endpoint.hostname, formats.dns_label)
+    if endpoint.hints is not None:
+        _check_hints(errors, f"{path}.hints", endpoint.hints)
+
+
+def _check_address(errors: Errors, path: str, index: int, address: str, address_type: str) -> None:
+    where = f"{path}[{index}]"
+    if address_type == "FQDN":
+        check_format(errors, where, address, formats.dns_subdomain)
+    elif address_type in ("IPv4", "IPv6"):
+        parsed = parse_ip(address)
+        if parsed is None:
+            check_ip(errors, where, address)
+            return
+        check_ip(errors, where, address)
+        if f"IPv{parsed.version}" != address_type:
+            errors.append(invalid(path, address, f"must be an {address_type} address"))
+        check_ordinary_ip(errors, where, address)
+
+
+def _check_hints(errors: Errors, path: str, hints: discovery_v1.EndpointHints) -> None:
+    for name, entries in (("forZones", hints.for_zones), ("forNodes", hints.for_nodes)):
+        if len(entries) > _MAX_HINTS:
+            errors.append(too_many(f"{path}.{name}", len(entries), _MAX_HINTS))
+            continue
+        seen: set[str] = set()
+        for index, entry in enumerate(entries):
+            where = f"{path}.{name}[{index}].name"
+            if entry.name in seen:
+                errors.append(duplicate(where, entry.name))
+            seen.add(entry.name)
+            check_format(errors, where, entry.name, formats.label_value if name == "forZones" else formats.dns_subdomain)
+
+
+def _check_port(errors: Errors, path: str, port: discovery_v1.EndpointPort, names: set[str]) -> None:
+    name = port.name or ""
+    if name:
+        check_format(errors, f"{path}.name", name, formats.dns_label)
+    if name in names:
+        errors.append(duplicate(f"{path}.name", name))
+    names.add(name)
+    if port.port is not None:
+        for message in formats.port_number(port.port):
+            errors.append(invalid(f"{path}.port", port.port, message))
+    if not port.protocol:
+        errors.append(required(f"{path}.protocol"))
+    elif port.protocol not in _PROTOCOLS:
+        errors.append(unsupported(f"{path}.protocol", port.protocol, _PROTOCOLS))
+    if port.app_protocol is not None:
+        check_format(errors, f"{path}.appProtocol", port.app_protocol, formats.label_key)
+
+
+STRATEGY = EndpointSliceStrategy()

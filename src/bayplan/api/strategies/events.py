@@ -1,0 +1,124 @@
+"""Events of both groups. Those of `core` are checked loosely, for the sake of old clients."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError, invalid, required
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import core_v1, events_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.fields import Errors, check_format, check_unchanged
+
+Event = core_v1.Event | events_v1.Event
+
+_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_ATTRIBUTES = ("kind", "namespace", "name", "uid", "api_version", "resource_version", "field_path")
+_TEXT_LIMIT = 128
+_MESSAGE_LIMIT = 1024
+
+
+class EventStrategy(Strategy):
+    """Rules of events."""
+
+    allow_create_on_update = True
+    selectable_field_names = frozenset(
+        (*(f"involvedObject.{name}" for name in _REFERENCE), "reason", "reportingComponent", "source", "type")
+    )
+
+    def validate(self, obj: Event) -> list[FieldError]:
+        errors: list[FieldError] = []
+        if isinstance(obj, core_v1.Event):
+            _check_legacy(errors, obj)
+        elif not obj.metadata.resource_version:
+            _check_new(errors, obj)
+        return errors
+
+    def validate_update(self, obj: Event, old: Event) -> list[FieldError]:
+        errors: list[FieldError] = []
+        if isinstance(obj, events_v1.Event) and isinstance(old, events_v1.Event):
+            for field, attribute in _IMMUTABLE:
+                check_unchanged(errors, field, getattr(obj, attribute), getattr(old, attribute))
+        return errors
+
+    def selectable_fields(self, obj: Event) -> dict[str, str]:
+        if isinstance(obj, core_v1.Event):
+            reference, source, reporter = obj.involved_object, obj.source, obj.reporting_component
+        else:
+            reference, source, reporter = obj.regarding, obj.deprecated_source, obj.reporting_controller
+        fields = {f"involvedObject.{name}": getattr(reference, one) for name, one in zip(_REFERENCE, _ATTRIBUTES, strict=True)}
+        fields |= {"reason": obj.reason, "reportingComponent": reporter, "type": obj.type}
+        fields["source"] = source.component or reporter
+        return fields
+
+
+_IMMUTABLE = (
+    ("involvedObject", "regarding"),
+    ("reason", "reason"),
+    ("message", "note"),
+    ("source", "deprecated_source"),
+    ("firstTimestamp", "deprecated_first_timestamp"),
+    ("lastTimestamp", "deprecated_last_timestamp"),
+    ("count", "deprecated_count"),
+    ("type", "type"),
+    ("eventTime", "event_time"),
+    ("action", "action"),
+    ("related", "related"),
+    ("reportingController", "reporting_controller"),
+    ("reportingInstance", "reporting_instance"),
+)
+
+
+def _check_legacy(errors: Errors, event: core_v1.Event) -> None:
+    namespace, involved = event.metadata.namespace, event.involved_object.namespace
+    text = "does not match event.namespace"
+    if event.event_time is None:
+        matches = namespace == involved if involved else namespace in ("", "default")
+        if not matches:
+            errors.append(invalid("involvedObject.namespace", involved, text))
+        return
+    if not involved and namespace not in ("default", "kube-system"):
+        errors.append(invalid("involvedObject.namespace", involved, text))
+    _check_texts(errors, "reportingComponent", event.reporting_component, event.reporting_instance, event.action, event.reason)
+    if len(event.message) > _MESSAGE_LIMIT:
+        errors.append(invalid("message", "", f"can have at most {_MESSAGE_LIMIT} characters"))
+
+
+def _check_texts(errors: Errors, reporter_field: str, reporter: str, instance: str, action: str, reason: str) -> None:
+    if not reporter:
+        errors.append(required(reporter_field))
+    check_format(errors, reporter_field, reporter, formats.label_key)
+    for field, value in (("reportingInstance", instance), ("action", action), ("reason", reason)):
+        if not value:
+            errors.append(required(field))
+        elif len(value) > _TEXT_LIMIT:
+            errors.append(invalid(field, "", f"can have at most {_TEXT_LIMIT} characters"))
+
+
+def _check_new(errors: Errors, event: events_v1.Event) -> None:
+    if event.event_time is None:
+        errors.append(required("eventTime"))
+    involved = event.regarding.namespace
+    if not involved and event.metadata.namespace not in ("default", "kube-system"):
+        errors.append(invalid("involvedObject.namespace", involved, "does not match event.namespace"))
+    _check_texts(
+        errors, "reportingController", event.reporting_controller, event.reporting_instance, event.action, event.reason
+    )
+    if event.type not in ("Normal", "Warning"):
+        errors.append(invalid("type", "", f"has invalid value: {event.type}"))
+    for field, value in (
+        ("firstTimestamp", event.deprecated_first_timestamp),
+        ("lastTimestamp", event.deprecated_last_timestamp),
+        ("count", event.deprecated_count or None),
+        ("source", event.deprecated_source.component or None),
+    ):
+        if value is not None:
+            errors.append(invalid(field, "", "needs to be unset"))
+    if len(event.note) > _MESSAGE_LIMIT:
+        errors.append(invalid("message", "", f"can have at most {_MESSAGE_LIMIT} characters"))
+    if event.series is not None:
+        if event.series.count < 2:
+            errors.append(invalid("series.count", "", "should be at least 2"))
+        if event.series.last_observed_time is None:
+            errors.append(required("series.lastObservedTime"))
+
+
+STRATEGY = EventStrategy()

@@ -1,0 +1,194 @@
+"""Jobs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bayplan.api.defaults.pod_spec import default_pod_template
+from bayplan.api.errors import FieldError, invalid, required
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import batch_v1, core_v1, meta_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.fields import check_label_selector, check_not_negative, check_unchanged, null_if_empty
+from bayplan.api.validation.jobs import check_job_spec
+from bayplan.api.validation.pod_warnings import template_warnings
+from bayplan.api.validation.workloads import MISMATCH, compile_or_none
+
+_UID = "batch.kubernetes.io/controller-uid"
+_NAME = "batch.kubernetes.io/job-name"
+_MANY_INDEXES = (
+    "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to "
+    "track completedIndexes when a big number of indexes fail"
+)
+
+
+class JobStrategy(Strategy):
+    """Rules of jobs. Selector and labels are generated from the uid unless the user manages them."""
+
+    counts_generation = True
+    has_status = True
+    orphans_dependents = True
+    selectable_field_names = frozenset(("status.successful",))
+
+    def default(self, obj: batch_v1.Job) -> None:
+        spec = obj.spec
+        default_pod_template(spec.template)
+        if spec.completions is None and spec.parallelism is None:
+            spec.completions = 1
+        if spec.parallelism is None:
+            spec.parallelism = 1
+        if spec.backoff_limit is None:
+            spec.backoff_limit = 6 if spec.backoff_limit_per_index is None else 2**31 - 1
+        if not obj.metadata.labels and spec.template.metadata.labels:
+            obj.metadata.labels = dict(spec.template.metadata.labels)
+        if spec.completion_mode is None:
+            spec.completion_mode = "NonIndexed"
+        if spec.suspend is None:
+            spec.suspend = False
+        if spec.manual_selector is None:
+            spec.manual_selector = False
+        default_failure_policy(spec)
+        if spec.pod_replacement_policy is None:
+            spec.pod_replacement_policy = "TerminatingOrFailed" if spec.pod_failure_policy is None else "Failed"
+
+    def prepare_create(self, obj: batch_v1.Job) -> None:
+        super().prepare_create(obj)
+        if not obj.spec.manual_selector:
+            _generate_selector(obj)
+
+    def validate(self, obj: batch_v1.Job) -> list[FieldError]:
+        errors: list[FieldError] = []
+        spec = obj.spec
+        if not spec.manual_selector and spec.selector is not None:
+            _check_generated(errors, obj)
+        self._check_spec(errors, spec)
+        if spec.completion_mode == "Indexed" and spec.completions is not None and spec.completions > 0:
+            pod_name = f"{obj.metadata.name}-{spec.completions - 1}"
+            if formats.dns_label(pod_name):
+                text = f"will not able to create pod with invalid DNS label: {pod_name}"
+                errors.append(invalid("metadata.name", obj.metadata.name, text))
+        return errors
+
+    def _check_spec(self, errors: list[FieldError], spec: batch_v1.JobSpec) -> None:
+        check_job_spec(errors, "spec", spec)
+        if spec.selector is None:
+            errors.append(required("spec.selector"))
+        else:
+            check_label_selector(errors, "spec.selector", spec.selector)
+        compiled = compile_or_none(spec.selector)
+        labels = spec.template.metadata.labels
+        if compiled is not None and not compiled.matches(labels):
+            errors.append(invalid("spec.template.metadata.labels", null_if_empty(labels), MISMATCH))
+
+    def validate_update(self, obj: batch_v1.Job, old: batch_v1.Job) -> list[FieldError]:
+        errors: list[FieldError] = []
+        self._check_spec(errors, obj.spec)
+        new, before = obj.spec, old.spec
+        if new.completions != before.completions and not (
+            new.completion_mode == "Indexed"
+            and before.completions is not None
+            and new.completions is not None
+            and new.completions == new.parallelism
+        ):
+            errors.append(invalid("spec.completions", new.completions, "field is immutable"))
+        check_unchanged(errors, "spec.selector", new.selector, before.selector)
+        _check_template_unchanged(errors, obj, old)
+        check_unchanged(errors, "spec.completionMode", new.completion_mode, before.completion_mode)
+        check_unchanged(errors, "spec.podFailurePolicy", new.pod_failure_policy, before.pod_failure_policy)
+        check_unchanged(errors, "spec.backoffLimitPerIndex", new.backoff_limit_per_index, before.backoff_limit_per_index)
+        check_unchanged(errors, "spec.managedBy", new.managed_by, before.managed_by)
+        check_unchanged(errors, "spec.successPolicy", new.success_policy, before.success_policy)
+        return errors
+
+    def validate_status_update(self, obj: batch_v1.Job, old: batch_v1.Job) -> list[FieldError]:
+        errors: list[FieldError] = []
+        status = obj.status
+        for name in ("active", "succeeded", "failed", "ready", "terminating"):
+            check_not_negative(errors, f"status.{name}", getattr(status, name))
+        uncounted = status.uncounted_terminated_pods
+        if uncounted is not None:
+            seen: set[str] = set()
+            for field, uids in (("succeeded", uncounted.succeeded), ("failed", uncounted.failed)):
+                for index, uid in enumerate(uids):
+                    where = f"status.uncountedTerminatedPods.{field}[{index}]"
+                    if not uid:
+                        errors.append(invalid(where, uid, "must not be empty"))
+                    elif uid in seen:
+                        errors.append(invalid(where, uid, "must be unique"))
+                    seen.add(uid)
+        return errors
+
+    def warnings(self, obj: batch_v1.Job, old: batch_v1.Job | None) -> list[str]:
+        found = []
+        spec = obj.spec
+        if spec.completion_mode == "Indexed" and (spec.completions or 0) > 100_000 and (spec.parallelism or 0) > 10_000:
+            found.append(f"spec: {_MANY_INDEXES}")
+        return found + template_warnings("spec.template", spec.template, old.spec.template if old is not None else None)
+
+    def selectable_fields(self, obj: batch_v1.Job) -> dict[str, str]:
+        return {"status.successful": str(obj.status.succeeded)}
+
+
+def default_failure_policy(spec: batch_v1.JobSpec) -> None:
+    """Conditions of a failure policy mean those that hold."""
+    if spec.pod_failure_policy is not None:
+        for rule in spec.pod_failure_policy.rules:
+            for pattern in rule.on_pod_conditions:
+                pattern.status = pattern.status or "True"
+
+
+def _generate_selector(obj: batch_v1.Job) -> None:
+    uid, name = obj.metadata.uid, obj.metadata.name
+    labels = obj.spec.template.metadata.labels
+    own = not obj.metadata.labels or obj.metadata.labels == labels
+    for key, value in (("controller-uid", uid), ("job-name", name), (_UID, uid), (_NAME, name)):
+        labels.setdefault(key, value)
+    if own:
+        obj.metadata.labels = dict(labels)
+    selector = obj.spec.selector or meta_v1.LabelSelector()
+    selector.match_labels.setdefault(_UID, uid)
+    obj.spec.selector = selector
+
+
+def _check_generated(errors: list[FieldError], obj: batch_v1.Job) -> None:
+    labels, uid, name = obj.spec.template.metadata.labels, obj.metadata.uid, obj.metadata.name
+    expected = {"controller-uid": uid, "job-name": name, _UID: uid, _NAME: name}
+    for key in ("controller-uid", "job-name"):
+        where = f"spec.template.metadata.labels[{key}]"
+        if key not in labels:
+            errors.append(required(where, f"must be '{expected[key]}'"))
+        elif labels[key] != expected[key]:
+            errors.append(invalid("spec.template.metadata.labels", labels, f"must be '{expected[key]}'"))
+    compiled = compile_or_none(obj.spec.selector)
+    if compiled is not None and not compiled.matches(expected):
+        errors.append(invalid("spec.selector", obj.spec.selector, "`selector` not auto-generated"))
+
+
+def _check_template_unchanged(errors: list[FieldError], obj: batch_v1.Job, old: batch_v1.Job) -> None:
+    """Of a job that is suspended and has not started, what steers scheduling and the resources may change."""
+    new, before = obj.spec.template, old.spec.template
+    if new == before:
+        return
+    suspended = old.spec.suspend and obj.spec.suspend is not None
+    if suspended and old.status.start_time is None:
+        new = _with_scheduling_of(new, before)
+    if new != before:
+        errors.append(invalid("spec.template", obj.spec.template, "field is immutable"))
+
+
+_SCHEDULING = ("node_selector", "tolerations", "scheduling_gates", "affinity")
+
+
+def _with_scheduling_of(new: core_v1.PodTemplateSpec, old: core_v1.PodTemplateSpec) -> core_v1.PodTemplateSpec:
+    replace = msgspec.structs.replace
+    spec = replace(new.spec, **{name: getattr(old.spec, name) for name in _SCHEDULING})
+    for kind in ("containers", "init_containers"):
+        mine, theirs = getattr(new.spec, kind), getattr(old.spec, kind)
+        if len(mine) == len(theirs):
+            kept = tuple(replace(one, resources=other.resources) for one, other in zip(mine, theirs, strict=True))
+            spec = replace(spec, **{kind: kept})
+    metadata = replace(new.metadata, labels=old.metadata.labels, annotations=old.metadata.annotations)
+    return replace(new, metadata=metadata, spec=spec)
+
+
+STRATEGY = JobStrategy()

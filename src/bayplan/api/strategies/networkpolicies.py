@@ -1,0 +1,134 @@
+"""Network policies."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from bayplan.api.errors import FieldError, forbidden, invalid, required
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import networking_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.fields import (
+    Errors,
+    check_cidr,
+    check_format,
+    check_label_selector,
+    check_port_number,
+    parse_cidr,
+    unsupported,
+)
+from bayplan.api.validation.ip_warnings import cidr_warnings
+
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+
+
+class NetworkPolicyStrategy(Strategy):
+    """Rules of network policies."""
+
+    counts_generation = True
+
+    def default(self, obj: networking_v1.NetworkPolicy) -> None:
+        spec = obj.spec
+        if not spec.policy_types:
+            spec.policy_types = ("Ingress", "Egress") if spec.egress else ("Ingress",)
+        for rule in (*spec.ingress, *spec.egress):
+            for port in rule.ports:
+                if port.protocol is None:
+                    port.protocol = "TCP"
+
+    def validate(self, obj: networking_v1.NetworkPolicy) -> list[FieldError]:
+        errors: list[FieldError] = []
+        spec = obj.spec
+        check_label_selector(errors, "spec.podSelector", spec.pod_selector)
+        for index, ingress in enumerate(spec.ingress):
+            _check_ports(errors, f"spec.ingress[{index}].ports", ingress.ports)
+            for position, peer in enumerate(ingress.from_):
+                _check_peer(errors, f"spec.ingress[{index}].from[{position}]", peer)
+        for index, egress in enumerate(spec.egress):
+            _check_ports(errors, f"spec.egress[{index}].ports", egress.ports)
+            for position, peer in enumerate(egress.to):
+                _check_peer(errors, f"spec.egress[{index}].to[{position}]", peer)
+        if len(spec.policy_types) > 2:
+            errors.append(invalid("spec.policyTypes", spec.policy_types, "may not specify more than two policyTypes"))
+            return errors
+        for index, kind in enumerate(spec.policy_types):
+            if kind not in ("Egress", "Ingress"):
+                errors.append(unsupported(f"spec.policyTypes[{index}]", kind, ("Egress", "Ingress")))
+        return errors
+
+    def warnings(self, obj: networking_v1.NetworkPolicy, old: networking_v1.NetworkPolicy | None) -> list[str]:
+        found = []
+        groups = [(f"spec.ingress[{index}].from", one.from_) for index, one in enumerate(obj.spec.ingress)]
+        groups += [(f"spec.egress[{index}].to", one.to) for index, one in enumerate(obj.spec.egress)]
+        for path, peers in groups:
+            for index, peer in enumerate(peers):
+                if peer.ip_block is not None:
+                    found.extend(cidr_warnings(f"{path}[{index}].ipBlock.cidr", peer.ip_block.cidr))
+                    for position, value in enumerate(peer.ip_block.except_):
+                        found.extend(cidr_warnings(f"{path}[{index}].ipBlock.except[{position}]", value))
+        return found
+
+
+def _check_ports(errors: Errors, path: str, ports: tuple[networking_v1.NetworkPolicyPort, ...]) -> None:
+    for index, port in enumerate(ports):
+        where, end = f"{path}[{index}]", port.end_port
+        if port.protocol is not None and port.protocol not in _PROTOCOLS:
+            errors.append(unsupported(f"{where}.protocol", port.protocol, _PROTOCOLS))
+        if port.port is None:
+            if end is not None:
+                errors.append(invalid(f"{where}.endPort", end, "may not be specified when `port` is not specified"))
+        elif isinstance(port.port, int):
+            check_port_number(errors, f"{where}.port", port.port)
+            if end is not None:
+                if end < port.port:
+                    errors.append(invalid(f"{where}.endPort", port.port, "must be greater than or equal to `port`"))
+                check_port_number(errors, f"{where}.endPort", end)
+        else:
+            if end is not None:
+                errors.append(invalid(f"{where}.endPort", end, "may not be specified when `port` is non-numeric"))
+            check_format(errors, f"{where}.port", port.port, formats.port_name)
+
+
+def _check_peer(errors: Errors, path: str, peer: networking_v1.NetworkPolicyPeer) -> None:
+    count = 0
+    for name, selector in (("podSelector", peer.pod_selector), ("namespaceSelector", peer.namespace_selector)):
+        if selector is not None:
+            count += 1
+            check_label_selector(errors, f"{path}.{name}", selector)
+    if peer.ip_block is not None:
+        count += 1
+        _check_ip_block(errors, f"{path}.ipBlock", peer.ip_block)
+    if not count:
+        errors.append(required(path, "must specify a peer"))
+    elif count > 1 and peer.ip_block is not None:
+        errors.append(forbidden(path, "may not specify both ipBlock and another peer"))
+
+
+def _check_ip_block(errors: Errors, path: str, block: networking_v1.IPBlock) -> None:
+    if not block.cidr:
+        errors.append(required(f"{path}.cidr"))
+        return
+    if not check_cidr(errors, f"{path}.cidr", block.cidr):
+        return
+    whole = parse_cidr(block.cidr)
+    for index, value in enumerate(block.except_):
+        where = f"{path}.except[{index}]"
+        if not check_cidr(errors, where, value):
+            return
+        part = parse_cidr(value)
+        if not _strictly_inside(part, whole):
+            errors.append(invalid(where, value, "must be a strict subset of `cidr`"))
+
+
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network | None
+
+
+def _strictly_inside(part: _Network, whole: _Network) -> bool:
+    if isinstance(part, ipaddress.IPv4Network) and isinstance(whole, ipaddress.IPv4Network):
+        return part != whole and part.subnet_of(whole)
+    if isinstance(part, ipaddress.IPv6Network) and isinstance(whole, ipaddress.IPv6Network):
+        return part != whole and part.subnet_of(whole)
+    return False
+
+
+STRATEGY = NetworkPolicyStrategy()

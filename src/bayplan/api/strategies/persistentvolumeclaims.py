@@ -1,0 +1,128 @@
+"""Persistent volume claims."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bayplan.api import quantity
+from bayplan.api.defaults.quantities import canonical_list
+from bayplan.api.defaults.volumes import default_claim_spec
+from bayplan.api.errors import FieldError, forbidden, invalid
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import core_v1
+from bayplan.api.validation.claims import check_claim_spec
+from bayplan.api.validation.fields import check_unchanged
+from bayplan.api.validation.pod_update import difference
+
+_BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+_IMMUTABLE = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+_replace = msgspec.structs.replace
+
+
+class PersistentVolumeClaimStrategy(Strategy):
+    """Rules of persistent volume claims. `dataSource` and `dataSourceRef` say the same where they can."""
+
+    has_status = True
+    returns_object_on_delete = True
+
+    def default(self, obj: core_v1.PersistentVolumeClaim) -> None:
+        default_claim_spec(obj.spec)
+        status = obj.status
+        status.phase = status.phase or "Pending"
+        canonical_list(status.capacity)
+        canonical_list(status.allocated_resources)
+
+    def prepare_create(self, obj: core_v1.PersistentVolumeClaim) -> None:
+        obj.status = core_v1.PersistentVolumeClaimStatus(phase="Pending")
+        source = obj.spec.data_source
+        if source is not None and (source.kind, source.api_group or "") not in _SOURCES:
+            obj.spec.data_source = None
+        reference = obj.spec.data_source_ref
+        if reference is not None and reference.namespace is not None:
+            reference.namespace = None  # sources in other namespaces are off by default
+        _pair_sources(obj.spec)
+
+    def prepare_update(self, obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim) -> None:
+        obj.status = old.status
+        _pair_sources(obj.spec)
+
+    def validate(self, obj: core_v1.PersistentVolumeClaim) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_claim_spec(errors, "spec", obj.spec)
+        return errors
+
+    def validate_update(self, obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim) -> list[FieldError]:
+        errors: list[FieldError] = []
+        new, before = _comparable(obj, old), old.spec
+        if not before.volume_name:
+            before = _replace(before, volume_name=new.volume_name)
+        if new != before:
+            errors.append(forbidden("spec", f"{_IMMUTABLE}\n{difference(before, new)}"))
+        self._check_size(errors, obj, old)
+        check_unchanged(errors, "spec.volumeMode", obj.spec.volume_mode, old.spec.volume_mode)
+        name, former = obj.spec.volume_attributes_class_name, old.spec.volume_attributes_class_name
+        if former and not name and old.status.phase == "Bound":
+            text = "update from non-nil value to nil is forbidden" if name is None else "update to empty value is forbidden"
+            errors.append(forbidden("spec.volumeAttributesClassName", text))
+        return errors
+
+    def _check_size(
+        self, errors: list[FieldError], obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim
+    ) -> None:
+        size, former = (quantity.parse(one.spec.resources.requests.get("storage", "0")) for one in (obj, old))
+        if size < former and old.status.phase == "Bound":
+            granted = quantity.parse(old.status.capacity.get("storage", "0"))
+            if size <= granted:
+                errors.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
+
+    def validate_status_update(
+        self, obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim
+    ) -> list[FieldError]:
+        errors: list[FieldError] = []
+        for name, value in obj.status.capacity.items():
+            parsed = quantity.parse(value)
+            if parsed.sign() < 0:
+                errors.append(invalid(f"status.capacity[{name}]", str(parsed), "must be greater than or equal to 0"))
+        return errors
+
+    def warnings(self, obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim | None) -> list[str]:
+        found = []
+        if _BETA_CLASS in obj.metadata.annotations:
+            found.append(f'metadata.annotations[{_BETA_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead')
+        storage = obj.spec.resources.requests.get("storage")
+        if storage is not None and quantity.parse(storage).scale:
+            text = f'fractional byte value "{quantity.canonical(storage)}" is invalid, must be an integer'
+            found.append(f"spec.resources.requests[storage]: {text}")
+        return found
+
+
+_SOURCES = (("PersistentVolumeClaim", ""), ("VolumeSnapshot", "snapshot.storage.k8s.io"))
+
+
+def _pair_sources(spec: core_v1.PersistentVolumeClaimSpec) -> None:
+    source, reference = spec.data_source, spec.data_source_ref
+    if source is not None and reference is None:
+        spec.data_source_ref = core_v1.TypedObjectReference(api_group=source.api_group, kind=source.kind, name=source.name)
+    elif reference is not None and source is None and not reference.namespace:
+        spec.data_source = core_v1.TypedLocalObjectReference(
+            api_group=reference.api_group, kind=reference.kind, name=reference.name
+        )
+
+
+def _comparable(obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim) -> core_v1.PersistentVolumeClaimSpec:
+    """The new spec with the old values of what may change."""
+    new, before = obj.spec, old.spec
+    changes: dict[str, object] = {}
+    if before.storage_class_name is None and _BETA_CLASS not in old.metadata.annotations:
+        changes["storage_class_name"] = None
+    elif new.storage_class_name == old.metadata.annotations.get(_BETA_CLASS) and before.storage_class_name is None:
+        changes["storage_class_name"] = None
+    if old.status.phase == "Bound":
+        storage = before.resources.requests.get("storage")
+        if storage is not None:
+            changes["resources"] = _replace(new.resources, requests=new.resources.requests | {"storage": storage})
+        changes["volume_attributes_class_name"] = before.volume_attributes_class_name
+    return _replace(new, **changes) if changes else new
+
+
+STRATEGY = PersistentVolumeClaimStrategy()

@@ -1,0 +1,48 @@
+"""Priority classes."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError, forbidden
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import scheduling_v1
+from bayplan.api.validation.fields import check_unchanged, unsupported
+
+_HIGHEST_USER_VALUE = 1_000_000_000
+_SYSTEM = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+
+
+class PriorityClassStrategy(Strategy):
+    """Rules of priority classes: value and preemption policy never change."""
+
+    counts_generation = True
+
+    def default(self, obj: scheduling_v1.PriorityClass) -> None:
+        if obj.preemption_policy is None:
+            obj.preemption_policy = "PreemptLowerPriority"
+
+    def validate(self, obj: scheduling_v1.PriorityClass) -> list[FieldError]:
+        errors: list[FieldError] = []
+        name = obj.metadata.name
+        if name.startswith("system-"):
+            if name not in _SYSTEM:
+                text = "priority class names with 'system-' prefix are reserved for system use only. error: "
+                errors.append(forbidden("metadata.name", f"{text}{name} is not a known system priority class"))
+            elif obj.value != _SYSTEM[name]:
+                text = "priority class names with 'system-' prefix are reserved for system use only. error: "
+                errors.append(forbidden("metadata.name", f"{text}value of {name} PriorityClass must be {_SYSTEM[name]}"))
+        elif obj.value > _HIGHEST_USER_VALUE:
+            text = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_VALUE}"
+            errors.append(forbidden("value", text))
+        if obj.preemption_policy not in (None, "PreemptLowerPriority", "Never"):
+            errors.append(unsupported("preemptionPolicy", obj.preemption_policy, ("PreemptLowerPriority", "Never")))
+        return errors
+
+    def validate_update(self, obj: scheduling_v1.PriorityClass, old: scheduling_v1.PriorityClass) -> list[FieldError]:
+        errors: list[FieldError] = []
+        if obj.value != old.value:
+            errors.append(forbidden("value", "may not be changed in an update."))
+        check_unchanged(errors, "preemptionPolicy", obj.preemption_policy, old.preemption_policy)
+        return errors
+
+
+STRATEGY = PriorityClassStrategy()

@@ -1,0 +1,31 @@
+"""Role bindings."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import rbac_v1
+from bayplan.api.validation.rbac import check_binding, check_role_unchanged, default_binding
+
+
+class RoleBindingStrategy(Strategy):
+    """Rules of role bindings: the role never changes."""
+
+    allow_create_on_update = True
+    name_is_checked_as = "path-segment"
+
+    def default(self, obj: rbac_v1.RoleBinding) -> None:
+        default_binding(obj)
+
+    def validate(self, obj: rbac_v1.RoleBinding) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_binding(errors, obj, ("Role", "ClusterRole"), namespaced=True)
+        return errors
+
+    def validate_update(self, obj: rbac_v1.RoleBinding, old: rbac_v1.RoleBinding) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_role_unchanged(errors, obj, old)
+        return errors
+
+
+STRATEGY = RoleBindingStrategy()

@@ -1,0 +1,23 @@
+"""Roles."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import rbac_v1
+from bayplan.api.validation.rbac import check_rules
+
+
+class RoleStrategy(Strategy):
+    """Rules of roles."""
+
+    allow_create_on_update = True
+    name_is_checked_as = "path-segment"
+
+    def validate(self, obj: rbac_v1.Role) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_rules(errors, obj.rules, namespaced=True)
+        return errors
+
+
+STRATEGY = RoleStrategy()

@@ -1,0 +1,46 @@
+"""Volume attachments."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError, invalid, required
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import storage_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.fields import check_format, check_unchanged
+from bayplan.api.validation.storage import check_csi_driver_name, check_provisioner
+
+
+class VolumeAttachmentStrategy(Strategy):
+    """Rules of volume attachments: the spec never changes."""
+
+    has_status = True
+    allow_unconditional_update = False
+    returns_object_on_delete = True
+
+    def validate(self, obj: storage_v1.VolumeAttachment) -> list[FieldError]:
+        errors: list[FieldError] = []
+        spec = obj.spec
+        check_provisioner(errors, "spec.attacher", spec.attacher)
+        if not obj.metadata.resource_version:
+            check_csi_driver_name(errors, "spec.attacher", spec.attacher)
+        source = spec.source
+        if source.inline_volume_spec is None and source.persistent_volume_name is None:
+            errors.append(required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
+        elif source.inline_volume_spec is not None and source.persistent_volume_name is not None:
+            text = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+            errors.append(invalid("spec.source", source, text))
+        elif source.persistent_volume_name is not None:
+            where = "spec.source.persistentVolumeName"
+            if not source.persistent_volume_name:
+                errors.append(required(where, "must specify non empty persistentVolumeName"))
+            check_format(errors, where, source.persistent_volume_name, formats.dns_subdomain)
+        check_format(errors, "spec.nodeName", spec.node_name, formats.dns_subdomain)
+        return errors
+
+    def validate_update(self, obj: storage_v1.VolumeAttachment, old: storage_v1.VolumeAttachment) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_unchanged(errors, "spec", obj.spec, old.spec)
+        return errors
+
+
+STRATEGY = VolumeAttachmentStrategy()

@@ -1,0 +1,80 @@
+"""`bayplan apiserver`: the API server alone, with kube-apiserver's flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bayplan.cli.kube_flags import api_server_settings
+from bayplan.cli.output import Failure
+from bayplan.cli.up import make_directory, run_until_stopped
+
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command()
+@click.option("--store", metavar="URL", default="memory:", show_default=True, help="Where objects are kept: memory: or sqlite:PATH.")
+@click.option("--etcd-servers", metavar="URLS", help="Not served by this build; use --store.")
+@click.option("--secure-port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="Port to listen on.")
+@click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--cert-dir", type=click.Path(path_type=Path), default=Path("bayplan-certificates"), show_default=True, help="Where own certificates are kept.")
+@click.option("--tls-cert-file", type=_FILE, help="Certificate of the server.")
+@click.option("--tls-private-key-file", type=_FILE, help="Key of that certificate.")
+@click.option("--client-ca-file", type=_FILE, help="Authority of client certificates.")
+@click.option("--token-auth-file", type=_FILE, help="Static tokens: token,user,uid,groups.")
+@click.option("--anonymous-auth", type=bool, default=True, show_default=True, help="Whether health and version may be read without credentials.")
+@click.option("--authorization-mode", default="AlwaysAllow", show_default=True, help="Who may do what; AlwaysAllow is the only mode yet.")
+@click.option("--enable-admission-plugins", default="", help="Admission plugins to run besides the default ones.")
+@click.option("--disable-admission-plugins", default="", help="Default admission plugins not to run.")
+@click.option("--service-cluster-ip-range", default="10.96.0.0/16", show_default=True, help="Range of cluster IPs.")
+@click.option("--service-node-port-range", default="30000-32767", show_default=True, help="Range of node ports.")
+@click.option("--event-ttl", default="1h0m0s", show_default=True, help="How long events are kept.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), default=Path("bayplan.kubeconfig"), show_default=True, help="Where to write the administrator's kubeconfig.")
+@click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes.")
+def command(
+    store: str,
+    etcd_servers: str | None,
+    secure_port: int,
+    bind_address: str,
+    cert_dir: Path,
+    tls_cert_file: Path | None,
+    tls_private_key_file: Path | None,
+    client_ca_file: Path | None,
+    token_auth_file: Path | None,
+    anonymous_auth: bool,
+    authorization_mode: str,
+    kubeconfig: Path,
+    v: int,
+    **behaviour: str,
+) -> None:
+    """Run the API server alone."""
+    from bayplan.cluster.settings import ClusterSettings
+    from bayplan.support.logging import set_up_logging
+
+    if etcd_servers:
+        raise Failure("--etcd-servers: this build has no etcd client; use --store sqlite:PATH or --store memory:")
+    if authorization_mode != "AlwaysAllow":
+        raise Failure(f"--authorization-mode: {authorization_mode} is not served yet; AlwaysAllow is the only mode")
+    if (tls_cert_file is None) != (tls_private_key_file is None):
+        raise click.UsageError("--tls-cert-file and --tls-private-key-file belong together")
+    set_up_logging(verbosity=v)
+    make_directory(cert_dir)
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in behaviour.items() if value]
+    flags += [f"--token-auth-file={token_auth_file}"] if token_auth_file else []
+    api, tokens, _ = api_server_settings(flags)
+    settings = ClusterSettings(
+        store=store,
+        directory=cert_dir,
+        bind_address=bind_address,
+        port=secure_port,
+        api=api,
+        tokens=tokens,
+        anonymous=anonymous_auth,
+        tls_certificate=tls_cert_file,
+        tls_key=tls_private_key_file,
+        client_ca=client_ca_file,
+        run_scheduler=False,
+        run_controllers=False,
+    )
+    run_until_stopped(settings, kubeconfig, (), "(API server alone)")

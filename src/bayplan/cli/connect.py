@@ -1,0 +1,42 @@
+"""Reaching a live cluster from the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from bayplan.cli.output import Failure
+from bayplan.client import Client
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def connection_options(function: F) -> F:
+    """The options `--kubeconfig` and `--context`."""
+    function = click.option("--context", default="", help="Context of the kubeconfig.  [default: the current one]")(function)
+    return click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of the cluster.  [default: $KUBECONFIG, then ~/.kube/config]")(function)
+
+
+def kubeconfig_path(given: Path | None) -> Path:
+    """The kubeconfig that is meant: the one named, `$KUBECONFIG`, or kubectl's own."""
+    if given is not None:
+        return given
+    listed = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    return Path(listed) if listed else Path.home() / ".kube" / "config"
+
+
+def connect(kubeconfig: Path | None, context: str, *, user_agent: str = "bayplan") -> Client:
+    """A client for a live cluster. Raises Failure if the kubeconfig cannot be used."""
+    from bayplan.client.errors import KubeconfigError
+    from bayplan.client.http import HttpTransport
+    from bayplan.client.kubeconfig import load
+
+    path = kubeconfig_path(kubeconfig)
+    try:
+        return Client(HttpTransport(load(path, context), user_agent=user_agent))
+    except KubeconfigError as error:
+        raise Failure(f"{error}; name a kubeconfig with --kubeconfig") from error

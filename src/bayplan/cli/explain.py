@@ -1,0 +1,148 @@
+"""`bayplan explain POD`: why a pod is where it is, or why it is pending."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bayplan.cli.connect import connect, connection_options
+from bayplan.cli.output import Failure, output_option, print_data
+
+if TYPE_CHECKING:
+    from bayplan.client import Client
+    from bayplan.scheduler import Decision
+
+_ROWS = 20
+
+
+@click.command()
+@click.argument("pod")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the pod.")
+@click.option("--cluster", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Take the cluster from manifests in a file instead of a live one.")
+@click.option("--scheduler-config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="KubeSchedulerConfiguration to judge by.")
+@click.option("--all", "show_all", is_flag=True, help=f"Show every node, not only {_ROWS}.")
+@connection_options
+@output_option
+def command(
+    pod: str, namespace: str, cluster: Path | None, scheduler_config: Path | None, show_all: bool, kubeconfig: Path | None, context: str, output: str
+) -> None:
+    """Say why a pod is where it is, or why it is pending.
+
+    Every node is judged as the scheduler would judge it now: which plugin refuses it and why, or what each plugin scores. Exit code 1 if no node fits.
+    """
+    if "/" in pod:
+        namespace, _, pod = pod.rpartition("/")
+    objects = _from_file(cluster) if cluster else asyncio.run(_from_cluster(connect(kubeconfig, context)))
+    found = next((one for one in objects["Pod"] if (one.metadata.namespace or "default", one.metadata.name) == (namespace, pod)), None)
+    if found is None:
+        raise Failure(f"there is no pod {pod} in namespace {namespace}")
+    node = found.spec.node_name
+    decision = _judge(objects, found, scheduler_config)
+    if output:
+        print_data({"pod": f"{namespace}/{pod}", "node": node, **decision.to_dict()}, output)
+    else:
+        _print(decision, node, show_all)
+    if decision.gate is not None or not (decision.scheduled or node):
+        raise SystemExit(1)
+
+
+def _judge(objects: dict[str, list[Any]], pod: Any, config: Path | None) -> Decision:
+    """The decision about a pod as if it had no node yet."""
+    from bayplan.api.strategies.base import clone
+    from bayplan.scheduler import Planner
+
+    pending = clone(pod)
+    pending.spec.node_name = ""
+    rest = {kind: [one for one in found if one is not pod] for kind, found in objects.items()}
+    planner = Planner(_flat(rest), str(config) if config else None)
+    return planner.decide(pending, explain=True)
+
+
+def _flat(objects: dict[str, list[Any]]) -> list[Any]:
+    return [one for found in objects.values() for one in found]
+
+
+async def _from_cluster(client: Client) -> dict[str, list[Any]]:
+    """Everything that bears on scheduling. Kinds that the server does not have, or that we may not read, are left out."""
+    from bayplan.api.errors import ApiError
+    from bayplan.client.errors import TransportError
+    from bayplan.scheduler.snapshot.catalog import KINDS
+
+    objects: dict[str, list[Any]] = {}
+    try:
+        for name in ("Node", "Pod", *KINDS):
+            cls = next(row.type for row in client.kinds if row.kind == name and row.is_stored)
+            try:
+                objects[name] = (await client.list(cls, page_size=5000)).items
+            except ApiError as error:
+                if name in ("Node", "Pod") or error.code not in (403, 404):
+                    raise Failure(f"cannot list {name}: {error.message}") from error
+                objects[name] = []
+    except TransportError as error:
+        raise Failure(f"{error}; is the cluster running?") from error
+    finally:
+        await client.close()
+    return objects
+
+
+def _from_file(path: Path) -> dict[str, list[Any]]:
+    """Objects of a file of manifests (YAML documents or a List)."""
+    from bayplan.api.codec import DecodeError, from_tree
+    from bayplan.api.kinds import DEFAULT_KINDS
+    from bayplan.api.strategies import strategy_for
+    from bayplan.cluster.apply import ManifestError, read_manifests
+
+    objects: dict[str, list[Any]] = {"Node": [], "Pod": []}
+    try:
+        for file, tree in read_manifests([path]):
+            kind = DEFAULT_KINDS.of_kind(tree["apiVersion"], tree["kind"])
+            if kind is not None:
+                obj = from_tree(kind.type, tree)
+                strategy_for(kind).default(obj)
+                objects.setdefault(kind.kind, []).append(obj)
+    except (ManifestError, DecodeError) as error:
+        raise Failure(str(error)) from error
+    return objects
+
+
+def _print(decision: Decision, node: str, show_all: bool) -> None:
+    from rich.console import Console
+
+    console = Console(soft_wrap=True)
+    if node:
+        console.print(f"[bold]{decision.pod}[/bold] runs on [green]{node}[/green]. If it were to be placed now:", highlight=False)
+    console.print(decision.summary(), highlight=False, markup=False)
+    table = _table(decision, show_all)
+    if table is not None:
+        console.print(table)
+
+
+def _table(decision: Decision, show_all: bool) -> Any:
+    """Nodes: those that fit, best first, then those that do not."""
+    from rich.table import Table
+
+    nodes = decision.to_dict().get("nodes") or {}
+    if not nodes:
+        return None
+    ordered = sorted(nodes.items(), key=lambda item: (-item[1].get("total", -1), item[0]))
+    shown = ordered if show_all else ordered[:_ROWS]
+    plugins = sorted({plugin for _, row in ordered for plugin, score in (row.get("scores") or {}).items() if score})
+    table = Table("Node", "Total", *plugins, "Refused by", "Because", header_style="bold", box=None)
+    for name, row in shown:
+        verdict = row["filter"]
+        scores = row.get("scores") or {}
+        fits = verdict.get("ok")
+        table.add_row(
+            name,
+            str(row.get("total", "")) if fits else "",
+            *(str(scores.get(plugin, "")) for plugin in plugins),
+            "" if fits else verdict.get("plugin", ""),
+            "" if fits else ", ".join(verdict.get("reasons", ())),
+            style=None if fits else "dim",
+        )
+    if len(ordered) > len(shown):
+        table.caption = f"{len(ordered) - len(shown)} more nodes; --all shows them"
+    return table

@@ -1,0 +1,30 @@
+"""`bayplan node-simulator`: simulated nodes in any cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from bayplan.cli import component
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(0), default=3, show_default=True, help="Nodes to create and play.")
+@click.option("--zones", type=click.IntRange(1, 26), default=3, show_default=True, help="Zones over which they are spread.")
+@click.option("--name-prefix", default="node", show_default=True, help="How their names begin.")
+@click.option("--cpu", default="4", show_default=True, help="CPU of each node.")
+@click.option("--memory", default="32Gi", show_default=True, help="Memory of each node.")
+@click.option("--pods", default="110", show_default=True, help="Pods that each node takes.")
+@component.component_options(0)
+def command(nodes: int, zones: int, name_prefix: str, cpu: str, memory: str, pods: str, **options: Any) -> None:
+    """Play simulated nodes in any cluster, Bayplan's or a real one."""
+
+    def make(client: Any, clock: Any, randomness: Any, metrics: Any) -> Any:
+        from bayplan.kubelet.simulator import NodeSimulator, SimulatorSettings
+
+        capacity = {"cpu": cpu, "memory": memory, "ephemeral-storage": "100Gi", "pods": pods}
+        settings = SimulatorSettings(nodes=nodes, zones=zones, name_prefix=name_prefix, capacity=capacity)
+        return NodeSimulator(client, settings, clock=clock, randomness=randomness)
+
+    component.run("node-simulator", make, **options)

@@ -1,0 +1,24 @@
+"""`bayplan scheduler`: the scheduler against any cluster, with kube-scheduler's flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bayplan.cli import component
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="KubeSchedulerConfiguration.")
+@component.component_options(10259)
+def command(config: Path | None, **options: Any) -> None:
+    """Run the scheduler against any cluster, Bayplan's or a real one."""
+
+    def make(client: Any, clock: Any, randomness: Any, metrics: Any) -> Any:
+        from bayplan.scheduler.service import SchedulerService
+
+        return SchedulerService(client, clock=clock, randomness=randomness, metrics=metrics, config=config)
+
+    component.run("kube-scheduler", make, **options)

@@ -1,0 +1,80 @@
+"""One component on its own, against an API server somewhere: health and metrics over HTTP, leader election, orderly stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from bayplan.client import Client
+from bayplan.client.leader_election import LeaderElector
+from bayplan.cluster.errors import ClusterError
+from bayplan.support.clock import Clock
+from bayplan.support.metrics import Registry
+from bayplan.support.randomness import Randomness
+
+
+class HealthServer:
+    """Serves `/healthz`, `/livez`, `/readyz` and `/metrics` of a component."""
+
+    def __init__(self, metrics: Registry) -> None:
+        self._metrics = metrics
+        self._runner: web.ServerRunner | None = None
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; port 0 means not to. Raises ClusterError."""
+        if port == 0:
+            return
+        runner = web.ServerRunner(web.Server(self._handle, access_log=None))
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            await runner.cleanup()
+            raise ClusterError(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another with --secure-port") from error
+        self._runner = runner
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
+        if request.path in ("/healthz", "/livez", "/readyz"):
+            return web.Response(text="ok")
+        if request.path == "/metrics":
+            return web.Response(body=self._metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+        return web.Response(status=404, text="404 page not found\n")
+
+
+async def run_component(
+    client: Client,
+    name: str,
+    work: Callable[[], Awaitable[None]],
+    stop: asyncio.Event,
+    *,
+    clock: Clock,
+    randomness: Randomness,
+    elect: bool,
+    health: HealthServer,
+) -> None:
+    """Run a component until told to stop; with `elect` only while it holds the lease `kube-system/NAME`. Raises what the component raises."""
+    if elect:
+        elector = LeaderElector(client, name, f"{name}_{randomness.uuid4()}", clock=clock)
+        running = asyncio.ensure_future(elector.run(work))
+    else:
+        running = asyncio.ensure_future(work())
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+    finally:
+        for task in (running, stopping):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await health.stop()
+        await client.close()

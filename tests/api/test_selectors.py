@@ -1,0 +1,115 @@
+"""Label and field selectors: syntax, matching, error texts."""
+
+from __future__ import annotations
+
+import pytest
+
+from bayplan.api.selectors import (
+    NOTHING,
+    SelectorError,
+    compile_selector,
+    from_map,
+    parse_fields,
+    parse_labels,
+    requirement,
+)
+from bayplan.api.types.meta_v1 import LabelSelector, LabelSelectorRequirement
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "matches"),
+    [
+        ("", {}, True),
+        ("a=b", {"a": "b"}, True),
+        ("a==b", {"a": "c"}, False),
+        ("a!=b", {}, True),
+        ("a in (x, y)", {"a": "y"}, True),
+        ("a notin (x,y)", {}, True),
+        ("a notin (x,y)", {"a": "x"}, False),
+        ("a", {"a": ""}, True),
+        ("!a", {"a": ""}, False),
+        ("a>1", {"a": "2"}, True),
+        ("a>1", {"a": "x"}, False),
+        ("a<1", {}, False),
+        ("a in (,x)", {"a": ""}, True),
+        ("a=b,c!=d,!f", {"a": "b", "c": "e"}, True),
+        ("example.com/a=b", {"example.com/a": "b"}, True),
+    ],
+)
+def test_a_query_matches_labels(text: str, labels: dict[str, str], matches: bool) -> None:
+    assert parse_labels(text).matches(labels) is matches
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a=b=c", "found '=', expected: ',' or 'end of string'"),
+        ("a in (x", "found '', expected: ',', or ')'"),
+        ("a in x", "found 'x' expected: '('"),
+        (",", "found ',', expected: !, identifier, or 'end of string'"),
+        ("a,", "found '', expected: identifier after ','"),
+        ("a>x", "for 'Gt', 'Lt' operators, the value must be an integer"),
+        ("-a=b", "name part must consist of alphanumeric characters"),
+    ],
+)
+def test_a_broken_query_says_where(text: str, message: str) -> None:
+    with pytest.raises(SelectorError, match="unable to parse requirement: ") as caught:
+        parse_labels(text)
+    assert message in str(caught.value)
+
+
+def test_object_selectors_compile() -> None:
+    selector = LabelSelector(
+        match_labels={"app": "web"},
+        match_expressions=(LabelSelectorRequirement(key="tier", operator="NotIn", values=("test",)),),
+    )
+    compiled = compile_selector(selector)
+    assert compiled.matches({"app": "web", "tier": "live"})
+    assert not compiled.matches({"app": "web", "tier": "test"})
+    assert compiled.exact_match("app") == "web"
+    assert compiled.exact_match("tier") is None
+
+
+def test_none_matches_nothing_and_empty_everything() -> None:
+    assert compile_selector(None) is NOTHING
+    assert not compile_selector(None).matches({})
+    assert compile_selector(LabelSelector()).is_everything()
+    assert from_map({}).matches({"any": "thing"})
+
+
+def test_an_unknown_operator_is_refused() -> None:
+    broken = LabelSelector(match_expressions=(LabelSelectorRequirement(key="a", operator="Like"),))
+    with pytest.raises(SelectorError, match='"Like" is not a valid label selector operator'):
+        compile_selector(broken)
+
+
+def test_values_do_not_go_with_exists() -> None:
+    with pytest.raises(SelectorError, match="values set must be empty for exists and does not exist"):
+        requirement("a", "exists", ("x",))
+
+
+def test_equal_selectors_are_equal_keys() -> None:
+    assert len({parse_labels("a in (x,y),b=c"), parse_labels("b=c,a in (y,x)")}) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "matches"),
+    [
+        ("", {}, True),
+        ("spec.nodeName=", {}, True),
+        ("metadata.name=a,status.phase!=Failed", {"metadata.name": "a", "status.phase": "Running"}, True),
+        ("metadata.name==b", {"metadata.name": "a"}, False),
+        (r"a=x\,y", {"a": "x,y"}, True),
+        (r"a=x\=y", {"a": "x=y"}, True),
+    ],
+)
+def test_field_selectors_match(text: str, fields: dict[str, str], matches: bool) -> None:
+    selector = parse_fields(text)
+    assert selector.matches(fields) is matches
+    assert parse_fields(str(selector)) == selector
+
+
+@pytest.mark.parametrize("text", ["a", r"a=b\x", "a=b=c"])
+def test_broken_field_selectors_are_refused(text: str) -> None:
+    with pytest.raises(SelectorError, match="invalid"):
+        parse_fields(text)

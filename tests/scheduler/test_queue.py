@@ -1,0 +1,191 @@
+"""The scheduling queue, driven by a clock that stands still until told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayplan.api.types.core_v1 import Pod
+from bayplan.scheduler.framework.events import Action, ClusterEvent, EventHint
+from bayplan.scheduler.library import typed
+from bayplan.scheduler.queue import FLUSH_AFTER, SchedulingQueue
+from bayplan.scheduler.snapshot.pods import PodInfo
+from bayplan.scheduler.snapshot.snapshot import Snapshot
+from tests.scheduler.objects import pod
+
+NODE_ADDED = ClusterEvent("Node", Action.ADD)
+POD_DELETED = ClusterEvent("Pod", Action.DELETE)
+HINTS = {
+    "Fit": (EventHint("Node", Action.ADD), EventHint("Pod", Action.DELETE)),
+    "Affinity": (EventHint("Node", Action.NODE_LABEL),),
+    "Picky": (EventHint("Node", Action.ADD, lambda pod, old, new: new == "helpful"),),
+    "Gates": (EventHint("Pod", Action.POD_GATES),),
+}
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+class Setup:
+    """A queue with its clock, and pods by name."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.snapshot = Snapshot()
+        self.gated: set[str] = set()
+        self.queue = SchedulingQueue(self.clock, lambda info, at: (-info.priority, at), HINTS, self.gate)
+
+    def gate(self, info: PodInfo) -> str | None:
+        return "Gates" if info.key in self.gated else None
+
+    def pod(self, name: str, **spec: Any) -> PodInfo:
+        made: Pod = typed("Pod", pod(name, **spec))
+        return self.snapshot.pod_info(made, pending=True)
+
+    def add(self, *names: str, priority: int = 0) -> None:
+        for name in names:
+            self.queue.add(self.pod(name, priority=priority))
+            self.clock.seconds += 0.001
+
+    def popped(self) -> list[str]:
+        names = []
+        while (queued := self.queue.pop()) is not None:
+            names.append(queued.pod.pod.metadata.name)
+        return names
+
+    def rejected(self, name: str, *plugins: str) -> None:
+        assert self.queue.pop() is not None
+        self.queue.reject(f"default/{name}", plugins)
+
+
+def test_higher_priority_comes_first_then_who_came_first() -> None:
+    setup = Setup()
+    setup.add("first", "second")
+    setup.add("urgent", priority=10)
+    assert setup.popped() == ["urgent", "first", "second"]
+    assert setup.queue.pop() is None
+
+
+def test_a_rejected_pod_waits_for_an_event_that_may_help() -> None:
+    setup = Setup()
+    setup.add("pod")
+    setup.rejected("pod", "Fit")
+    assert setup.queue.sizes()["unschedulable"] == 1
+    assert setup.queue.move(ClusterEvent("Node", Action.NODE_LABEL), None, None) == 0
+    setup.clock.seconds += 5
+    assert setup.queue.move(POD_DELETED, None, None) == 1
+    assert setup.popped() == ["pod"]
+
+
+def test_a_hint_that_looks_closer_decides() -> None:
+    setup = Setup()
+    setup.add("pod")
+    setup.rejected("pod", "Picky")
+    assert setup.queue.move(NODE_ADDED, None, "useless") == 0
+    assert setup.queue.move(NODE_ADDED, None, "helpful") == 1
+
+
+def test_any_event_may_help_what_a_plugin_without_hints_rejected() -> None:
+    setup = Setup()
+    setup.add("pod")
+    setup.rejected("pod", "Unknown")
+    assert setup.queue.move(ClusterEvent("StorageClass", Action.ADD), None, None) == 1
+
+
+def test_back_off_doubles_up_to_ten_seconds() -> None:
+    setup = Setup()
+    assert [setup.queue.backoff(attempts) for attempts in range(1, 7)] == [1, 2, 4, 8, 10, 10]
+    setup.add("pod")
+    setup.rejected("pod", "Fit")
+    setup.queue.move(NODE_ADDED, None, None)
+    assert setup.queue.sizes()["backoff"] == 1
+    assert setup.queue.pop() is None
+    wake = setup.queue.next_wake()
+    assert wake is not None
+    assert wake - setup.clock.seconds == 1
+    setup.clock.seconds += 1
+    assert setup.popped() == ["pod"]
+
+
+def test_after_five_minutes_a_pod_is_tried_again_in_any_case() -> None:
+    setup = Setup()
+    setup.add("pod")
+    setup.rejected("pod", "Fit")
+    setup.clock.seconds += FLUSH_AFTER - 1
+    assert setup.queue.pop() is None
+    setup.clock.seconds += 1
+    assert setup.popped() == ["pod"]
+
+
+def test_an_event_during_the_attempt_is_not_missed() -> None:
+    setup = Setup()
+    setup.add("pod")
+    assert setup.queue.pop() is not None
+    setup.queue.move(NODE_ADDED, None, None)
+    setup.queue.reject("default/pod", ("Fit",))
+    assert setup.queue.sizes() == {"active": 0, "backoff": 1, "unschedulable": 0, "gated": 0, "in-flight": 0}
+
+
+def test_an_error_is_retried_after_back_off_without_any_event() -> None:
+    setup = Setup()
+    setup.add("pod")
+    assert setup.queue.pop() is not None
+    setup.queue.reject("default/pod", (), error=True)
+    setup.clock.seconds += 1
+    assert setup.popped() == ["pod"]
+
+
+def test_a_gated_pod_enters_when_its_gate_is_gone() -> None:
+    setup = Setup()
+    setup.gated.add("default/pod")
+    setup.add("pod")
+    assert setup.queue.sizes()["gated"] == 1
+    assert setup.queue.pop() is None
+    setup.gated.clear()
+    setup.queue.update(setup.pod("pod"))
+    assert setup.popped() == ["pod"]
+
+
+def test_a_changed_priority_changes_the_order() -> None:
+    setup = Setup()
+    setup.add("one", "two")
+    setup.queue.update(setup.pod("two", priority=5))
+    assert setup.popped() == ["two", "one"]
+
+
+def test_a_removed_pod_is_not_scheduled() -> None:
+    setup = Setup()
+    setup.add("pod")
+    setup.queue.remove("default/pod")
+    assert setup.queue.pop() is None
+    assert len(setup.queue) == 0
+
+
+def test_activating_skips_the_back_off() -> None:
+    setup = Setup()
+    setup.add("pod")
+    setup.rejected("pod", "Fit")
+    setup.queue.activate(["default/pod"])
+    assert setup.popped() == ["pod"]
+
+
+def test_events_nobody_waits_for_cost_nothing_however_many_pods_wait() -> None:
+    setup = Setup()
+    names = [f"pod-{number}" for number in range(20_000)]
+    for name in names:
+        setup.queue.add(setup.pod(name))
+    while (queued := setup.queue.pop()) is not None:
+        setup.queue.reject(queued.pod.key, ("Fit",))
+    asked = []
+    setup.queue._helps = lambda *args: asked.append(args) or False  # type: ignore[method-assign,func-returns-value]
+    for _ in range(1000):
+        assert setup.queue.move(ClusterEvent("Node", Action.NODE_LABEL), None, None) == 0
+        assert setup.queue.pop() is None
+    assert asked == []
+    assert setup.queue.sizes()["unschedulable"] == 20_000
