@@ -12,8 +12,8 @@ from bayplan.api.errors import FieldError
 class Strategy:
     """Rules of one kind. One instance serves all requests, so it holds no state.
 
-    The order of a create is `default`, `prepare_create`, (mutating admission, `default` again), `validate`; of an update
-    `default`, `prepare_update`, (mutating admission, `default` again), `validate`, `validate_update`. Objects handed in are freshly decoded and belong to the
+    The order of a create is `default`, (mutating admission, `default` again), `prepare_create`, `validate`, `validate_create`; of an update
+    `default`, `prepare_update`, (mutating admission), `validate`, `validate_update`. Objects handed in are freshly decoded and belong to the
     caller alone, so `default` and `prepare_*` change them in place; `old` is shared and must not be changed.
     """
 
@@ -64,6 +64,10 @@ class Strategy:
 
     def validate(self, obj: Any) -> list[FieldError]:
         """What is wrong with the object itself (metadata is checked by the server, for all kinds alike)."""
+        return []
+
+    def validate_create(self, obj: Any) -> list[FieldError]:
+        """What is wrong only because the object is new; `validate` is called as well."""
         return []
 
     def validate_update(self, obj: Any, old: Any) -> list[FieldError]:

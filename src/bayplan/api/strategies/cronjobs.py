@@ -56,9 +56,12 @@ class CronJobStrategy(Strategy):
         check_job_spec(errors, path, template)
         check_not_negative(errors, "spec.successfulJobsHistoryLimit", spec.successful_jobs_history_limit)
         check_not_negative(errors, "spec.failedJobsHistoryLimit", spec.failed_jobs_history_limit)
-        if len(obj.metadata.name) > _NAME_LIMIT and not obj.metadata.resource_version:
-            errors.append(invalid("metadata.name", obj.metadata.name, formats.too_long_message(_NAME_LIMIT)))
         return errors
+
+    def validate_create(self, obj: batch_v1.CronJob) -> list[FieldError]:
+        if len(obj.metadata.name) > _NAME_LIMIT:
+            return [invalid("metadata.name", obj.metadata.name, formats.too_long_message(_NAME_LIMIT))]
+        return []
 
     def warnings(self, obj: batch_v1.CronJob, old: batch_v1.CronJob | None) -> list[str]:
         before = old.spec.job_template.spec.template if old is not None else None

@@ -42,8 +42,7 @@ class CSIDriverStrategy(Strategy):
     def validate(self, obj: storage_v1.CSIDriver) -> list[FieldError]:
         errors: list[FieldError] = []
         spec = obj.spec
-        if not obj.metadata.resource_version:
-            check_csi_driver_name(errors, "name", obj.metadata.name)
+        check_csi_driver_name(errors, "name", obj.metadata.name)
         if spec.fs_group_policy not in _FS_POLICIES:
             errors.append(unsupported("spec.fsGroupPolicy", spec.fs_group_policy, _FS_POLICIES))
         audiences: set[str] = set()

@@ -28,7 +28,7 @@ class EventStrategy(Strategy):
         errors: list[FieldError] = []
         if isinstance(obj, core_v1.Event):
             _check_legacy(errors, obj)
-        elif not obj.metadata.resource_version:
+        else:
             _check_new(errors, obj)
         return errors
 

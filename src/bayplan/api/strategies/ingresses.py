@@ -24,11 +24,6 @@ class IngressStrategy(Strategy):
     def validate(self, obj: networking_v1.Ingress) -> list[FieldError]:
         errors: list[FieldError] = []
         spec = obj.spec
-        annotation = obj.metadata.annotations.get(_CLASS)
-        if not obj.metadata.resource_version and annotation is not None and spec.ingress_class_name is not None:
-            if annotation != spec.ingress_class_name:
-                text = "must match `ingressClassName` when both are specified"
-                errors.append(invalid(f"annotations.{_CLASS}", annotation, text))
         if not spec.rules and spec.default_backend is None:
             errors.append(invalid("spec", obj.spec.rules, "either `defaultBackend` or `rules` must be specified"))
         for index, rule in enumerate(spec.rules):
@@ -44,6 +39,12 @@ class IngressStrategy(Strategy):
         if spec.ingress_class_name is not None:
             check_format(errors, "spec.ingressClassName", spec.ingress_class_name, formats.dns_subdomain)
         return errors
+
+    def validate_create(self, obj: networking_v1.Ingress) -> list[FieldError]:
+        annotation, name = obj.metadata.annotations.get(_CLASS), obj.spec.ingress_class_name
+        if annotation is not None and name is not None and annotation != name:
+            return [invalid(f"annotations.{_CLASS}", annotation, "must match `ingressClassName` when both are specified")]
+        return []
 
     def validate_status_update(self, obj: networking_v1.Ingress, old: networking_v1.Ingress) -> list[FieldError]:
         errors: list[FieldError] = []

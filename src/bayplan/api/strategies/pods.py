@@ -88,11 +88,14 @@ class PodStrategy(Strategy):
         if not spec.service_account_name:
             _check_tokens(errors, spec)
         check_pod_containers_only(errors, spec)
-        if not obj.metadata.resource_version:  # a create
-            if spec.node_name and spec.scheduling_gates:
-                errors.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
-            if spec.ephemeral_containers:
-                errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        return errors
+
+    def validate_create(self, obj: core_v1.Pod) -> list[FieldError]:
+        errors: list[FieldError] = []
+        if obj.spec.ephemeral_containers:
+            errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+        if obj.spec.node_name and obj.spec.scheduling_gates:
+            errors.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
         return errors
 
     def validate_update(self, obj: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:

@@ -7,7 +7,7 @@ from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import storage_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import check_format, check_unchanged
-from bayplan.api.validation.storage import check_csi_driver_name, check_provisioner
+from bayplan.api.validation.storage import check_csi_driver_name
 
 
 class VolumeAttachmentStrategy(Strategy):
@@ -20,9 +20,7 @@ class VolumeAttachmentStrategy(Strategy):
     def validate(self, obj: storage_v1.VolumeAttachment) -> list[FieldError]:
         errors: list[FieldError] = []
         spec = obj.spec
-        check_provisioner(errors, "spec.attacher", spec.attacher)
-        if not obj.metadata.resource_version:
-            check_csi_driver_name(errors, "spec.attacher", spec.attacher)
+        check_csi_driver_name(errors, "spec.attacher", spec.attacher)
         source = spec.source
         if source.inline_volume_spec is None and source.persistent_volume_name is None:
             errors.append(required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))

@@ -84,7 +84,7 @@ def _check_metric(errors: Errors, path: str, metric: autoscaling_v2.MetricSpec) 
     if not metric.type:
         errors.append(required(f"{path}.type", "must specify a metric source type"))
     elif metric.type not in _METRICS:
-        errors.append(unsupported(f"{path}.type", metric.type, _METRICS))
+        errors.extend([unsupported(f"{path}.type", metric.type, _METRICS)] * 2)  # Kubernetes says it twice
     else:
         expected = metric.type[0].lower() + metric.type[1:]
         if expected not in given:

@@ -75,7 +75,10 @@ def validate_object_meta(
 def validate_object_meta_update(
     new: meta_v1.ObjectMeta, old: meta_v1.ObjectMeta, *, standard_finalizers: bool = True
 ) -> list[FieldError]:
-    """What is wrong with a change of metadata. Each error stands twice, because Kubernetes checks twice and lists both as causes."""
+    """What is wrong with a change of metadata; `validate_object_meta` is called as well.
+
+    Most errors stand twice, because Kubernetes checks twice and lists both as causes.
+    """
     errors: list[FieldError] = []
     if old.deletion_timestamp is not None and new.finalizers != old.finalizers:
         extra = sorted(set(new.finalizers) - set(old.finalizers))
@@ -83,19 +86,19 @@ def validate_object_meta_update(
             shown = ", ".join(f'"{one}"' for one in extra)
             detail = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
             errors.append(forbidden("metadata.finalizers", detail))
-    if not new.resource_version:
-        errors.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
     if new.generation < old.generation:
         errors.append(invalid("metadata.generation", new.generation, "must not be decremented"))
     for field, attribute in _IMMUTABLE:
         value = getattr(new, attribute)
         if value != getattr(old, attribute):
             errors.append(invalid(field, value, "field is immutable"))
-    if new.labels is not old.labels or new.annotations is not old.annotations:
+    if new.labels != old.labels or new.annotations != old.annotations or new.owner_references != old.owner_references:
         _check_parts(errors, new)
-    if new.finalizers:
+    if errors:
+        errors += errors
+    if new.finalizers and new.finalizers != old.finalizers:
         _check_finalizers(errors, new, standard=standard_finalizers)
-    return errors + errors if errors else _NO_ERRORS
+    return errors or _NO_ERRORS
 
 
 _IMMUTABLE: Final = (
