@@ -1,8 +1,8 @@
 """Recorded answers of a Kubernetes API server, as cases for the strategies.
 
-A miniature of the write path (decode, default, prepare, validate) runs the creates and updates of `tests/golden/api` in this process and compares objects
-and causes. What needs more than the object itself (admission, allocation, other objects) is left out by name below; requests that fail for such reasons
-are not cases.
+A miniature of the write path (decode, default, prepare, validate) runs the creates and updates of `tests/golden/api`
+in this process and compares objects and causes. What needs more than the object itself (admission, allocation, other
+objects) is left out by name below; requests that fail for such reasons are not cases.
 """
 
 from __future__ import annotations
@@ -81,7 +81,11 @@ class Player:
                     if pointer == "":
                         self.captured[variable] = codec.to_tree(self.objects[path])
                 continue
-            if request["method"] not in ("POST", "PUT", "PATCH") or "body" not in request or subresource not in ("", "status"):
+            if (
+                request["method"] not in ("POST", "PUT", "PATCH")
+                or "body" not in request
+                or subresource not in ("", "status")
+            ):
                 continue
             if expect and (expect.get("code") not in (200, 201, 422) or not isinstance(expect.get("body"), dict)):
                 continue
@@ -174,8 +178,10 @@ class Player:
         errors = [*errors, *strategy.validate(obj), *strategy.validate_create(obj)]
         if errors:
             return errors, metadata.name
+        warnings = strategy.warnings(obj, None)
+        metadata.resource_version = "5"
         self.objects[f"{path}/{metadata.name}"] = obj
-        return obj, strategy.warnings(obj, None)
+        return obj, warnings
 
     def update(self, path: str, kind: Kind, subresource: str, old: Any, body: Any) -> Any:
         """The update of a server without state."""
@@ -233,7 +239,7 @@ class Player:
             return Outcome(scenario, step["id"], step["name"], "accepted", [str(error) for error in first])
         wanted, given = without_foreign(kind, copy.deepcopy(body)), without_foreign(kind, codec.to_tree(first))
         wanted = {"object": wanted, "warnings": (expect.get("headers") or {}).get("Warning", [])}
-        given = {"object": given, "warnings": [f'299 - {json.dumps(text, ensure_ascii=False)}' for text in second]}
+        given = {"object": given, "warnings": [f"299 - {json.dumps(text, ensure_ascii=False)}" for text in second]}
         for one in (wanted, given):
             for member in ("kind", "apiVersion"):
                 one["object"].pop(member, None)
@@ -247,7 +253,9 @@ def admit(kind: Kind, obj: Any) -> None:
         spec.service_account_name = spec.service_account_name or "default"
         token = core_v1.VolumeProjection(service_account_token=core_v1.ServiceAccountTokenProjection(path="token"))
         volume = core_v1.Volume(name="kube-api-access-abcde", projected=core_v1.ProjectedVolumeSource(sources=(token,)))
-        mount = core_v1.VolumeMount(name=volume.name, mount_path="/var/run/secrets/kubernetes.io/serviceaccount", read_only=True)
+        mount = core_v1.VolumeMount(
+            name=volume.name, mount_path="/var/run/secrets/kubernetes.io/serviceaccount", read_only=True
+        )
         spec.volumes += (volume,)
         for container in spec.containers + spec.init_containers:
             if all(one.mount_path != mount.mount_path for one in container.volume_mounts):
@@ -363,7 +371,10 @@ def without_foreign(kind: Kind, tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_token_volume(spec: dict[str, Any]) -> None:
-    for holder, member in ((spec, "volumes"), *((c, "volumeMounts") for c in spec.get("containers", []) + spec.get("initContainers", []))):
+    for holder, member in (
+        (spec, "volumes"),
+        *((c, "volumeMounts") for c in spec.get("containers", []) + spec.get("initContainers", [])),
+    ):
         kept = [one for one in holder.pop(member, ()) if not one["name"].startswith("kube-api-access-")]
         if kept:
             holder[member] = kept
@@ -388,7 +399,8 @@ _STRUCT = re.compile(r"(Invalid value|Duplicate value|Unsupported value): [\[{].
 
 
 def loosely_equal(expected: Any, actual: Any) -> bool:
-    """Equality but for `<struct>`, `<diff>`, `<ip>` and the like, which stand for anything, and for empty lists, which are written as null."""
+    """Equality but for `<struct>`, `<diff>`, `<ip>` and the like, which stand for anything, and for empty lists,
+    which are written as null."""
     if expected is None and actual == []:
         return True
     if isinstance(expected, str) and isinstance(actual, str):
@@ -425,7 +437,10 @@ def main() -> None:
         if loosely_equal(outcome.expected, outcome.actual):
             good[outcome.scenario] += 1
         elif "-v" in sys.argv:
-            print(f"{outcome.scenario} {outcome.step} {outcome.name}\n   want {shown(outcome.expected)}\n   have {shown(outcome.actual)}")
+            print(
+                f"{outcome.scenario} {outcome.step} {outcome.name}\n   want {shown(outcome.expected)}\n   have "
+                f"{shown(outcome.actual)}"
+            )
     if "-v" not in sys.argv:
         for scenario in total:
             if good[scenario] != total[scenario]:

@@ -44,8 +44,8 @@ def test_a_query_matches_labels(text: str, labels: dict[str, str], matches: bool
     ("text", "message"),
     [
         ("a=b=c", "found '=', expected: ',' or 'end of string'"),
-        ("a in (x", "found '', expected: ',', or ')'"),
-        ("a in x", "found 'x' expected: '('"),
+        ("a in (x", "unable to parse requirement: found '', expected: ',' or ')'"),
+        ("a in x", "unable to parse requirement: found 'x' expected: '('"),
         (",", "found ',', expected: !, identifier, or 'end of string'"),
         ("a,", "found '', expected: identifier after ','"),
         ("a>x", "for 'Gt', 'Lt' operators, the value must be an integer"),
@@ -53,7 +53,7 @@ def test_a_query_matches_labels(text: str, labels: dict[str, str], matches: bool
     ],
 )
 def test_a_broken_query_says_where(text: str, message: str) -> None:
-    with pytest.raises(SelectorError, match="unable to parse requirement: ") as caught:
+    with pytest.raises(SelectorError) as caught:
         parse_labels(text)
     assert message in str(caught.value)
 

@@ -85,9 +85,9 @@ _MISSING = object()
 
 
 def _parts(path: str) -> list[str]:
-    if path and not path.startswith("/"):
-        raise PatchError(422, GENERIC)
-    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")]
+    """The members that a pointer goes through, the document first; what stands before the first slash is not looked at."""
+    _, *parts = path.split("/")
+    return ["", *(part.replace("~1", "/").replace("~0", "~") for part in parts)]
 
 
 def _index(part: str, length: int) -> int:
@@ -266,7 +266,7 @@ def _strategic_list(tree: list[Any], patch: list[Any], schema: Schema, order: An
     key = schema.get("x-kubernetes-patch-merge-key")
     if key is None:
         merged = [*tree, *(item for item in patch if item not in tree)]
-        return _ordered(merged, tree, order, None)
+        return _ordered(merged, tree, order if isinstance(order, list) else patch, None)
     if any(isinstance(item, dict) and item.get(_DIRECTIVE) == "replace" for item in patch):
         return [copy_tree(_without_directive(item)) for item in patch if _without_directive(item)]
     return _merge_list_by_key(tree, patch, schema, key, order, name)
@@ -292,7 +292,7 @@ def _merge_list_by_key(tree: list[Any], patch: list[Any], schema: Schema, key: s
         for item in patch:
             if item.get(_DIRECTIVE) is None and item[key] not in wanted:
                 raise PatchError(500, f"The order in patch list:\n{patch}\n doesn't match {_SET_ORDER}{name} list:\n{order}\n")
-    return _ordered(result, tree, order, key)
+    return _ordered(result, tree, order if isinstance(order, list) else patch, key)
 
 
 def _is_directive(item: Any) -> bool:
@@ -303,10 +303,11 @@ def _without_directive(item: Any) -> Any:
     return {key: value for key, value in item.items() if key != _DIRECTIVE} if isinstance(item, dict) else item
 
 
-def _ordered(merged: list[Any], live: list[Any], order: Any, key: str | None) -> list[Any]:
-    """Items in the order that `$setElementOrder` asks for; items of the live list that it does not name keep their place among the others."""
-    if not isinstance(order, list):
-        return merged
+def _ordered(merged: list[Any], live: list[Any], order: list[Any], key: str | None) -> list[Any]:
+    """Items in the order that `$setElementOrder`, or else the patch itself, gives them.
+
+    Items of the live list that it does not name stand before the first named one that follows them in the live list, or at the end.
+    """
 
     def identity(item: Any) -> Any:
         return item.get(key) if key is not None and isinstance(item, dict) else item

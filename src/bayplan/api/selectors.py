@@ -260,7 +260,10 @@ class _Parser:
                 return requirements
             if token != "!" and not _is_word(token):
                 raise SelectorError(f"found '{token}', expected: !, identifier, or 'end of string'")
-            requirements.append(self.requirement())
+            try:
+                requirements.append(self.requirement())
+            except SelectorError as error:
+                raise SelectorError(f"unable to parse requirement: {error}") from None
             token = self.next()
             if token == "":
                 return requirements
@@ -289,7 +292,7 @@ class _Parser:
             raise SelectorError(f"found '{token}', expected: identifier")
         errors = qualified_name_errors(token)
         if errors:
-            raise SelectorError(f'key: Invalid value: "{token}": {"; ".join(errors)}')
+            raise SelectorError(f'<nil>: Invalid value: "{token}": {"; ".join(errors)}')
         return token
 
     def operator(self) -> str:
@@ -324,7 +327,7 @@ class _Parser:
                 values.append(token)
                 expect_value = False
             else:
-                raise SelectorError(f"found '{token}', expected: ',', or ')'")
+                raise SelectorError(f"found '{token}', expected: ',' or ')'")
 
     def exact_value(self) -> str:
         token = self.peek()
@@ -342,10 +345,7 @@ def _is_word(token: str) -> bool:
 
 def parse_labels(text: str) -> LabelSelector:
     """The selector of a `labelSelector` query string; an empty string matches everything. Raises SelectorError."""
-    try:
-        requirements = _Parser(text).parse()
-    except SelectorError as error:
-        raise SelectorError(f"unable to parse requirement: {error}") from None
+    requirements = _Parser(text).parse()
     return LabelSelector(tuple(sorted(requirements, key=lambda item: item.key)))
 
 
@@ -405,7 +405,7 @@ def _unescape(value: str) -> str:
                 )
             result.append(escaped)
         elif character == "=":
-            raise SelectorError(f"invalid selector: '{value}'; can't understand '{value}'")
+            raise SelectorError(f"invalid field selector: unescaped character in value: {ord(character)}")
         else:
             result.append(character)
     return "".join(result)
@@ -418,15 +418,15 @@ _FIELD_PARTS: Final = re.compile(r"((?:[^\\=!]|\\.|!(?!=))*)(!=|==|=)(.*)", re.D
 def parse_fields(text: str) -> FieldSelector:
     """The selector of a `fieldSelector` query string (`a=b,c!=d`, `\\,` escapes). Raises SelectorError."""
     requirements: list[FieldRequirement] = []
+    terms: list[str] = []
     position = 0
     while position < len(text):
         match = _FIELD_TERM.match(text, position)
         if match is None or match.end() == position:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{text[position:]}'")
         position = match.end()
-        term = match[1]
-        if not term:
-            continue
+        terms.append(match[1])
+    for term in sorted(filter(None, terms)):
         parts = _FIELD_PARTS.fullmatch(term)
         if parts is None:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")

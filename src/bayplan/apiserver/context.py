@@ -159,11 +159,12 @@ def yaml_to_json(data: bytes, kind_name: str) -> bytes:
     """A YAML document as JSON. Raises ApiError (400)."""
     import yaml  # slow to import, and seldom needed
 
+    from bayplan.apiserver.yaml import to_json
+
     try:
-        tree = yaml.load(data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        return to_json(data)
     except yaml.YAMLError as error:
         raise bad_request(f"the object provided is unrecognized (must be of type {kind_name}): yaml: {error}") from None
-    return encode(_json_keys(tree))
 
 
 def protobuf_to_json(data: bytes, kind_name: str, kinds: KindTable) -> bytes:
@@ -184,21 +185,6 @@ def _definition_of_other(api_version: str, kind: str) -> str:
     if kind == "DeleteOptions":
         return "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
     return f"io.k8s.api.{group.split('.')[0] or 'core'}.{version}.{kind}"
-
-
-def _json_keys(tree: Any) -> Any:
-    """Keys of YAML mappings as JSON strings: booleans and numbers become their text."""
-    if isinstance(tree, dict):
-        return {_key(key): _json_keys(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [_json_keys(item) for item in tree]
-    return tree
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return "null" if key is None else str(key)
 
 
 def decode_options(cls: type[Any], data: bytes) -> Any:

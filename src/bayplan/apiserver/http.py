@@ -7,7 +7,7 @@ import logging
 import ssl
 import tempfile
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 from aiohttp import web
@@ -25,6 +25,8 @@ from bayplan.apiserver.watching import BOOKMARK, Watcher
 logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = 1.0
+_HEADER_LIMIT = 1 << 20
+"""Bytes of a request line or header, as Go's server takes them."""
 
 
 class HttpServer:
@@ -39,7 +41,10 @@ class HttpServer:
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Listen. Returns the port (chosen by the system if 0 is given). Raises OSError if the address is taken."""
-        runner = web.ServerRunner(web.Server(self._handle, access_log=None, keepalive_timeout=300))
+        handler = web.Server(
+            self._handle, access_log=None, keepalive_timeout=300, max_line_size=_HEADER_LIMIT, max_field_size=_HEADER_LIMIT
+        )
+        runner = web.ServerRunner(handler)
         await runner.setup()
         site = web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024, shutdown_timeout=_DRAIN_SECONDS)
         try:
@@ -65,7 +70,7 @@ class HttpServer:
         response = await self.server.handle(request)
         if response.watcher is not None:
             return await self._stream(http, response, response.watcher)
-        return _plain(response)
+        return _plain(response, pretty=wants_pretty(http.query_string, http.headers.get("User-Agent", "")))
 
     async def _request(self, http: web.BaseRequest) -> Request | Response:
         headers = http.headers
@@ -107,13 +112,14 @@ class HttpServer:
     def _user(self, http: web.BaseRequest, authorization: str) -> User | None:
         if authorization:
             return self.authenticator.authenticate(authorization)
-        name, groups = "", ()
+        name: str = ""
+        groups: tuple[str, ...] = ()
         transport = http.transport
         certificate = transport.get_extra_info("peercert") if transport is not None else None
         if certificate:
             subject = [pair for row in certificate.get("subject", ()) for pair in row]
             name = next((value for key, value in subject if key == "commonName"), "")
-            groups = tuple(value for key, value in subject if key == "organizationName")  # type: ignore[assignment]
+            groups = tuple(value for key, value in subject if key == "organizationName")
         return self.authenticator.authenticate("", name, groups)
 
     async def _stream(self, http: web.BaseRequest, response: Response, watcher: Watcher) -> web.StreamResponse:
@@ -162,8 +168,23 @@ def _headers(response: Response) -> CIMultiDict[str]:
     return headers
 
 
-def _plain(response: Response) -> web.Response:
-    return web.Response(body=response.body, status=response.code, headers=_headers(response))
+def wants_pretty(query: str, user_agent: str) -> bool:
+    """Whether JSON is to be indented: asked for with `pretty`, or for tools that people look at."""
+    if "pretty" in query:
+        value = next((value for key, value in parse_qsl(query) if key == "pretty"), "")
+        if value:
+            return value.lower() in ("1", "t", "true")
+    return user_agent.startswith(_READ_BY_PEOPLE)
+
+
+_READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
+
+
+def _plain(response: Response, *, pretty: bool = False) -> web.Response:
+    body = response.body
+    if response.content_type.startswith("application/json") and body[:1] == b"{" and not response.is_final:
+        body = msgspec.json.format(body, indent=2) if pretty else body + b"\n"
+    return web.Response(body=body, status=response.code, headers=_headers(response))
 
 
 def tls_context(server: KeyPair, client_ca: bytes | None) -> ssl.SSLContext:

@@ -39,11 +39,13 @@ class NonResource:
     def handle(self, request: Request) -> Response:
         """The answer. Raises ApiError."""
         path = request.path.rstrip("/") or "/"
+        if path == "/index.html":
+            path = "/"
         head = path.split("/", 2)[1]
         if head in ("healthz", "livez", "readyz"):
             return self._health(request, path)
         if path == "/version":
-            return Response(200, msgspec.json.encode(version_info()))
+            return Response(200, msgspec.json.format(msgspec.json.encode(version_info()), indent=2), is_final=True)
         if path == "/metrics":
             return Response(200, self.server.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
         if head == "openapi":

@@ -152,8 +152,7 @@ def metadata_only(entry: Entry) -> bytes:
 
 
 def to_yaml(data: bytes) -> bytes:
-    """JSON as YAML, keys in order of the alphabet as Kubernetes writes it."""
-    import yaml  # slow to import, and seldom needed
+    """JSON as YAML."""
+    from bayplan.apiserver.yaml import to_yaml as convert_to_yaml  # slow to import, and seldom needed
 
-    text: str = yaml.dump(msgspec.json.decode(data), Dumper=yaml.SafeDumper, default_flow_style=False, sort_keys=True, allow_unicode=True, width=1 << 30)
-    return text.encode()
+    return convert_to_yaml(data)

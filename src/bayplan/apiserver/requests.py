@@ -51,6 +51,8 @@ class Response:
     headers: dict[str, str] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     watcher: Watcher | None = None
+    is_final: bool = False
+    """Whether the body is to be sent byte for byte, not laid out for the reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,9 @@ class ResourcePath:
 
 
 def parse_resource_path(kinds: KindTable, path: str) -> ResourcePath | None:
-    """Take a path apart; None if it is none of a resource (discovery, health, ...).
+    """Take a path apart; None if it is none of a resource (discovery, health, an unknown group, ...).
 
-    Raises ApiError (404) if the group version exists but the resource does not.
+    Raises ApiError (404) if the group exists but the resource does not.
     """
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
@@ -89,10 +91,12 @@ def parse_resource_path(kinds: KindTable, path: str) -> ResourcePath | None:
         kind = kinds.of_resource(group, version, rest[2])
         if kind is not None and kind.namespaced:
             namespace, rest = rest[1], rest[2:]
-        elif kind is not None or group:
+        elif kind is not None or group in kinds.groups():
             raise resource_not_found()
     kind = kinds.of_resource(group, version, rest[0])
     if kind is None:
+        if group and group not in kinds.groups():
+            return None
         raise resource_not_found()
     name = rest[1] if len(rest) > 1 else ""
     if name and kind.namespaced and not namespace and not is_watch:

@@ -7,14 +7,17 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from bayplan.api.errors import ApiError, internal_error, method_not_allowed
-from bayplan.api.kinds import DEFAULT_KINDS, KindTable
+from bayplan.api.errors import ApiError, failure, internal_error, method_not_allowed
+from bayplan.api.kinds import DEFAULT_KINDS, Kind, KindTable
 from bayplan.apiserver.admission.chain import build_chain
 from bayplan.apiserver.allocation import Allocators
 from bayplan.apiserver.bootstrap import publish, publish_service
 from bayplan.apiserver.context import Call, Context
+from bayplan.apiserver.deprecation import deprecation_of
+from bayplan.apiserver.negotiation import PLAIN, YAML, Form, negotiate
 from bayplan.apiserver.nonresource import NonResource
 from bayplan.apiserver.objects import ObjectStore
+from bayplan.apiserver.representation import to_yaml
 from bayplan.apiserver.requests import Request, ResourcePath, Response, bool_parameter, parse_resource_path
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.subresources import SUBRESOURCES
@@ -84,12 +87,25 @@ class ApiServer:
             path = parse_resource_path(self.context.kinds, request.path)
             if path is None:
                 return self._nonresource.handle(request)
-            return await self._resource(Call.of(self.context, request, path))
+            return await self._answer(Call.of(self.context, request, path))
         except ApiError as error:
             return error_response(error)
         except Exception as error:
             logger.exception("%s %s failed", request.method, request.path)
             return error_response(internal_error(f"{type(error).__name__}: {error}"))
+
+    async def _answer(self, call: Call) -> Response:
+        """Answer a request on a resource; errors carry the warnings that were given before."""
+        form = negotiate(call.request.accept)
+        warning = deprecation_of(call.kind)
+        if warning:
+            call.warnings.append(warning)
+        try:
+            return await self._resource(call)
+        except ApiError as error:
+            response = error_response(error, form)
+            response.warnings = call.warnings
+            return response
 
     async def _resource(self, call: Call) -> Response:
         path, request = call.path, call.request
@@ -97,6 +113,8 @@ class ApiServer:
             return await SUBRESOURCES.handle(call)
         verb = verb_of(request, path)
         if verb not in call.kind.verbs:
+            if verb == "watch" and "list" in call.kind.verbs:
+                raise verb_not_supported("watch", call.kind)
             raise method_not_allowed()
         if not call.kind.is_stored:
             return await SUBRESOURCES.handle_virtual(call)
@@ -124,6 +142,12 @@ def verb_of(request: Request, path: ResourcePath) -> str:
     return verb
 
 
+def verb_not_supported(verb: str, kind: Kind) -> ApiError:
+    """405: the resource exists, but does not do this."""
+    message = f'{verb} is not supported on resources of kind "{kind.group_resource}"'
+    return failure(405, "MethodNotAllowed", message, group=kind.group, kind=kind.plural)
+
+
 _OBJECT_METHODS = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_METHODS = {"DELETE": "deletecollection"}
 _VERBS: dict[str, Callable[[Call], Awaitable[Response]]] = {
@@ -136,7 +160,10 @@ _VERBS: dict[str, Callable[[Call], Awaitable[Response]]] = {
 }
 
 
-def error_response(error: ApiError) -> Response:
-    """An error as an answer."""
+def error_response(error: ApiError, form: Form = PLAIN) -> Response:
+    """An error as an answer, in the media type that the client asked for."""
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
-    return Response(error.code, msgspec.json.encode(error.status), headers=headers)
+    body = msgspec.json.encode(error.status)
+    if form.media_type == YAML:
+        return Response(error.code, to_yaml(body), YAML, headers)
+    return Response(error.code, body, headers=headers)

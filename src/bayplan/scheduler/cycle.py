@@ -60,10 +60,19 @@ class RandomChoice:
 class FirstByName:
     """The first of the best nodes by name: for reproducible runs."""
 
-    __slots__ = ()
+    __slots__ = ("_names", "_ranks")
+
+    def __init__(self) -> None:
+        self._names: Sequence[str] = ()
+        self._ranks: Ints = np.zeros(0, dtype=np.int64)
+        """Place of each row's name in the order of all names; made anew when the names are others."""
 
     def choose(self, rows: Ints, names: Sequence[str]) -> int:
-        return min((int(row) for row in rows), key=names.__getitem__)
+        if names is not self._names:
+            self._ranks = np.empty(len(names), dtype=np.int64)
+            self._ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+            self._names = names
+        return int(rows[int(self._ranks[rows].argmin())])
 
     def index(self, count: int) -> int:
         return 0

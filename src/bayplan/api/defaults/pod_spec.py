@@ -1,4 +1,5 @@
-"""Defaults of pods and pod templates. Source: `pkg/apis/core/v1/defaults.go` and the `+default` markers of the types."""
+"""Defaults of pods and pod templates. Source: `pkg/apis/core/v1/defaults.go` and the `+default` markers of the
+types."""
 
 from __future__ import annotations
 

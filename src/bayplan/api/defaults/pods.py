@@ -53,7 +53,8 @@ def _default_pod_requests(spec: core_v1.PodSpec, resources: core_v1.ResourceRequ
 
 
 def container_requests(spec: core_v1.PodSpec) -> dict[str, quantity.Quantity]:
-    """What all containers together request: the sum of the regular ones and sidecars, or more if an init container needs more."""
+    """What all containers together request: the sum of the regular ones and sidecars, or more if an init
+    container needs more."""
     totals: dict[str, quantity.Quantity] = {}
     for container in spec.containers:
         _add(totals, container.resources.requests)
@@ -111,13 +112,18 @@ def _qos_of(parts: list[core_v1.ResourceRequirements]) -> str:
         guaranteed = guaranteed and len(limited) == 2
     if not requests and not limits:
         return "BestEffort"
-    if guaranteed and len(requests) == len(limits) and all(limits.get(name) == value for name, value in requests.items()):
+    if (
+        guaranteed
+        and len(requests) == len(limits)
+        and all(limits.get(name) == value for name, value in requests.items())
+    ):
         return "Guaranteed"
     return "Burstable"
 
 
 def merge_match_label_keys(pod: core_v1.Pod) -> None:
-    """Write the pod's own values of `matchLabelKeys` and `mismatchLabelKeys` into the selectors of its affinity terms and spread constraints."""
+    """Write the pod's own values of `matchLabelKeys` and `mismatchLabelKeys` into the selectors of its affinity
+    terms and spread constraints."""
     spec, labels = pod.spec, pod.metadata.labels
     for constraint in spec.topology_spread_constraints:
         if constraint.match_label_keys and constraint.label_selector is not None:
@@ -137,7 +143,9 @@ def merge_match_label_keys(pod: core_v1.Pod) -> None:
 
 def _extend(selector: meta_v1.LabelSelector, labels: dict[str, str], keys: tuple[str, ...], operator: str) -> None:
     added = tuple(
-        meta_v1.LabelSelectorRequirement(key=key, operator=operator, values=(labels[key],)) for key in keys if key in labels
+        meta_v1.LabelSelectorRequirement(key=key, operator=operator, values=(labels[key],))
+        for key in keys
+        if key in labels
     )
     if added:
         selector.match_expressions += added

@@ -1,8 +1,8 @@
-"""What is special about each kind: one file per kind (named after its plural) with one `Strategy`, found by name and loaded on first use.
+"""What is special about each kind: one file per kind (named after its plural) with one `Strategy`, found by name.
 
-A strategy is pure: it looks at the object, the old object and nothing else. What needs the state of the cluster (admission, allocation of addresses, existence
-of references) is the API server's. Rules that several kinds share stand once, in `bayplan.api.validation` and `bayplan.api.defaults`.
-Kinds without a file get `Strategy` as it is.
+A strategy is pure: it looks at the object, the old object and nothing else. What needs the state of the cluster
+(admission, allocation of addresses, existence of references) is the API server's. Rules that several kinds share stand
+once, in `bayplan.api.validation` and `bayplan.api.defaults`. Kinds without a file get `Strategy` as it is.
 """
 
 from __future__ import annotations
@@ -16,9 +16,15 @@ from bayplan.api.strategies.base import Strategy
 
 @functools.cache
 def strategy_for(kind: Kind) -> Strategy:
-    """The strategy of a kind: `STRATEGY` of the module named after the plural (`pods.py`; `<plural>_<version>.py` for a version that is
-    not the one in which objects are kept)."""
-    name = kind.plural if not kind.storage_version or kind.storage_version == kind.version else f"{kind.plural}_{kind.version}"
+    """The strategy of a kind: `STRATEGY` of the module named after the plural (`pods.py`).
+
+    The module of a version that is not the one in which objects are kept is `<plural>_<version>.py`.
+    """
+    name = (
+        kind.plural
+        if not kind.storage_version or kind.storage_version == kind.version
+        else f"{kind.plural}_{kind.version}"
+    )
     module_name = f"{__name__}.{name}"
     if importlib.util.find_spec(module_name) is None:
         return Strategy()

@@ -12,28 +12,33 @@ from bayplan.api.errors import FieldError
 class Strategy:
     """Rules of one kind. One instance serves all requests, so it holds no state.
 
-    The order of a create is `default`, (mutating admission, `default` again), `prepare_create`, `validate`, `validate_create`; of an update
-    `default`, `prepare_update`, (mutating admission), `validate`, `validate_update`. Objects handed in are freshly decoded and belong to the
-    caller alone, so `default` and `prepare_*` change them in place; `old` is shared and must not be changed.
+    The order of a create is `default`, (mutating admission, `default` again), `prepare_create`, `validate`,
+    `validate_create`; of an update `default`, `prepare_update`, (mutating admission), `validate`, `validate_update`.
+    Objects handed in are freshly decoded and belong to the caller alone, so `default` and `prepare_*` change them in
+    place; `old` is shared and must not be changed.
     """
 
     counts_generation = False
-    """Whether `metadata.generation` starts at 1 and counts changes of what the user wants (by default: of everything but metadata and status)."""
+    """Whether `metadata.generation` starts at 1 and counts changes of what the user wants (by default: of
+    everything but metadata and status)."""
     allow_unconditional_update = True
     """Whether an update without a resourceVersion overwrites whatever is there."""
     allow_create_on_update = False
     """Whether a PUT of a missing object creates it."""
     has_status = False
-    """Whether `status` is kept apart: dropped on create, untouched by updates, changed only through the `status` subresource."""
+    """Whether `status` is kept apart: dropped on create, untouched by updates, changed only through the `status`
+    subresource."""
     returns_object_on_delete = False
     """Whether a deletion answers with the object instead of a Status."""
     orphans_dependents = False
     """Whether a deletion that says nothing about dependents orphans them."""
     name_is_checked_as = "dns-1123-subdomain"
-    """Rule for `metadata.name`: `dns-1123-subdomain`, `dns-1123-label`, `dns-1035-label`, `path-segment`, or `any` where `validate` checks it."""
+    """Rule for `metadata.name`: `dns-1123-subdomain`, `dns-1123-label`, `dns-1035-label`, `path-segment`, or
+    `any` where `validate` checks it."""
 
     def default(self, obj: Any) -> None:
-        """Fill in what the user left out, as Kubernetes' defaulting does, and spell quantities canonically. Must be idempotent.
+        """Fill in what the user left out, as Kubernetes' defaulting does, and spell quantities canonically. Must be
+        idempotent.
 
         Raises codec.DecodeError for what Kubernetes finds while it decodes, such as a malformed quantity.
         """
@@ -79,7 +84,8 @@ class Strategy:
         return []
 
     def prepare_subresource_update(self, subresource: str, obj: Any, old: Any) -> None:
-        """Restore what a write through another subresource than `status` (`ephemeralcontainers`, `resize`, `approval`, `finalize`) may not change."""
+        """Restore what a write through another subresource than `status` (`ephemeralcontainers`, `resize`,
+        `approval`, `finalize`) may not change."""
         raise NotImplementedError(f"{type(self).__name__} has no rules for {subresource}")
 
     def validate_subresource_update(self, subresource: str, obj: Any, old: Any) -> list[FieldError]:

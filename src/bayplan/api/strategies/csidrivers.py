@@ -52,7 +52,9 @@ class CSIDriverStrategy(Strategy):
                 errors.append(duplicate(f"{where}.audience", request.audience))
             audiences.add(request.audience)
             if seconds is not None and seconds < 600:
-                errors.append(invalid(f"{where}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
+                errors.append(
+                    invalid(f"{where}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
+                )
             elif seconds is not None and seconds > 2**32:
                 text = "may not specify a duration larger than 2^32 seconds"
                 errors.append(invalid(f"{where}.expirationSeconds", seconds, text))
@@ -70,7 +72,9 @@ class CSIDriverStrategy(Strategy):
     def validate_update(self, obj: storage_v1.CSIDriver, old: storage_v1.CSIDriver) -> list[FieldError]:
         errors: list[FieldError] = []
         check_unchanged(errors, "spec.attachedRequired", obj.spec.attach_required, old.spec.attach_required)
-        check_unchanged(errors, "spec.volumeLifecycleModes", obj.spec.volume_lifecycle_modes, old.spec.volume_lifecycle_modes)
+        check_unchanged(
+            errors, "spec.volumeLifecycleModes", obj.spec.volume_lifecycle_modes, old.spec.volume_lifecycle_modes
+        )
         return errors
 
 

@@ -31,7 +31,9 @@ class CSIStorageCapacityStrategy(Strategy):
                 errors.append(invalid(field, quantity.canonical(value), "must be greater than or equal to 0"))
         return errors
 
-    def validate_update(self, obj: storage_v1.CSIStorageCapacity, old: storage_v1.CSIStorageCapacity) -> list[FieldError]:
+    def validate_update(
+        self, obj: storage_v1.CSIStorageCapacity, old: storage_v1.CSIStorageCapacity
+    ) -> list[FieldError]:
         errors: list[FieldError] = []
         check_unchanged(errors, "nodeTopology", obj.node_topology, old.node_topology)
         check_unchanged(errors, "storageClassName", obj.storage_class_name, old.storage_class_name)

@@ -6,8 +6,15 @@ from bayplan.api.defaults.pod_spec import default_pod_template
 from bayplan.api.errors import FieldError, forbidden, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apps_v1
-from bayplan.api.validation.fields import check_at_most_hundred_percent, check_int_or_percent, check_not_negative, go_struct
-from bayplan.api.validation.fields import check_unchanged, int_or_percent_value, unsupported
+from bayplan.api.validation.fields import (
+    check_at_most_hundred_percent,
+    check_int_or_percent,
+    check_not_negative,
+    check_unchanged,
+    go_struct,
+    int_or_percent_value,
+    unsupported,
+)
 from bayplan.api.validation.pod_warnings import template_warnings
 from bayplan.api.validation.workloads import (
     check_collision_count,
@@ -104,7 +111,9 @@ def _check_strategy(errors: list[FieldError], strategy: apps_v1.DeploymentStrate
             if value is not None:
                 check_int_or_percent(errors, f"{_PATH}.{name}", value)
         if not int_or_percent_value(rolling.max_unavailable) and not int_or_percent_value(rolling.max_surge):
-            errors.append(invalid(f"{_PATH}.maxUnavailable", rolling.max_unavailable, "may not be 0 when `maxSurge` is 0"))
+            errors.append(
+                invalid(f"{_PATH}.maxUnavailable", rolling.max_unavailable, "may not be 0 when `maxSurge` is 0")
+            )
         if rolling.max_unavailable is not None:
             check_at_most_hundred_percent(errors, f"{_PATH}.maxUnavailable", rolling.max_unavailable)
 

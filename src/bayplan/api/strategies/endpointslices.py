@@ -6,7 +6,15 @@ from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, requir
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import discovery_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, check_ip, check_labels, check_unchanged, parse_ip, unsupported
+from bayplan.api.validation.fields import (
+    Errors,
+    check_format,
+    check_ip,
+    check_labels,
+    check_unchanged,
+    parse_ip,
+    unsupported,
+)
 from bayplan.api.validation.ip_warnings import ip_warnings
 from bayplan.api.validation.services import check_ordinary_ip
 
@@ -47,7 +55,9 @@ class EndpointSliceStrategy(Strategy):
     def validate(self, obj: discovery_v1.EndpointSlice) -> list[FieldError]:
         errors: list[FieldError] = []
         if obj.address_type not in _TYPES:
-            errors.append(unsupported("addressType", obj.address_type, _TYPES) if obj.address_type else required("addressType"))
+            errors.append(
+                unsupported("addressType", obj.address_type, _TYPES) if obj.address_type else required("addressType")
+            )
         if len(obj.endpoints) > _MAX_ENDPOINTS:
             errors.append(too_many("endpoints", len(obj.endpoints), _MAX_ENDPOINTS))
         for index, endpoint in enumerate(obj.endpoints):
@@ -117,17 +127,16 @@ def _check_address(errors: Errors, path: str, index: int, address: str, address_
 
 
 def _check_hints(errors: Errors, path: str, hints: discovery_v1.EndpointHints) -> None:
-    for name, entries in (("forZones", hints.for_zones), ("forNodes", hints.for_nodes)):
-        if len(entries) > _MAX_HINTS:
-            errors.append(too_many(f"{path}.{name}", len(entries), _MAX_HINTS))
+    zones, nodes = [entry.name for entry in hints.for_zones], [entry.name for entry in hints.for_nodes]
+    for field, names, rule in (("forZones", zones, formats.label_value), ("forNodes", nodes, formats.dns_subdomain)):
+        if len(names) > _MAX_HINTS:
+            errors.append(too_many(f"{path}.{field}", len(names), _MAX_HINTS))
             continue
-        seen: set[str] = set()
-        for index, entry in enumerate(entries):
-            where = f"{path}.{name}[{index}].name"
-            if entry.name in seen:
-                errors.append(duplicate(where, entry.name))
-            seen.add(entry.name)
-            check_format(errors, where, entry.name, formats.label_value if name == "forZones" else formats.dns_subdomain)
+        for index, name in enumerate(names):
+            where = f"{path}.{field}[{index}].name"
+            if name in names[:index]:
+                errors.append(duplicate(where, name))
+            check_format(errors, where, name, rule)
 
 
 def _check_port(errors: Errors, path: str, port: discovery_v1.EndpointPort, names: set[str]) -> None:

@@ -44,7 +44,9 @@ class EventStrategy(Strategy):
             reference, source, reporter = obj.involved_object, obj.source, obj.reporting_component
         else:
             reference, source, reporter = obj.regarding, obj.deprecated_source, obj.reporting_controller
-        fields = {f"involvedObject.{name}": getattr(reference, one) for name, one in zip(_REFERENCE, _ATTRIBUTES, strict=True)}
+        fields = {
+            f"involvedObject.{name}": getattr(reference, one) for name, one in zip(_REFERENCE, _ATTRIBUTES, strict=True)
+        }
         fields |= {"reason": obj.reason, "reportingComponent": reporter, "type": obj.type}
         fields["source"] = source.component or reporter
         return fields
@@ -77,7 +79,9 @@ def _check_legacy(errors: Errors, event: core_v1.Event) -> None:
         return
     if not involved and namespace not in ("default", "kube-system"):
         errors.append(invalid("involvedObject.namespace", involved, text))
-    _check_texts(errors, "reportingComponent", event.reporting_component, event.reporting_instance, event.action, event.reason)
+    _check_texts(
+        errors, "reportingComponent", event.reporting_component, event.reporting_instance, event.action, event.reason
+    )
     if len(event.message) > _MESSAGE_LIMIT:
         errors.append(invalid("message", "", f"can have at most {_MESSAGE_LIMIT} characters"))
 

@@ -23,8 +23,8 @@ class HorizontalPodAutoscalerStrategy(Strategy):
             spec.min_replicas = 1
         if not spec.metrics:
             target = autoscaling_v2.MetricTarget(type="Utilization", average_utilization=_DEFAULT_UTILIZATION)
-            source = autoscaling_v2.ResourceMetricSource(name="cpu", target=target)
-            spec.metrics = (autoscaling_v2.MetricSpec(type="Resource", resource=source),)
+            cpu = autoscaling_v2.ResourceMetricSource(name="cpu", target=target)
+            spec.metrics = (autoscaling_v2.MetricSpec(type="Resource", resource=cpu),)
         for metric in spec.metrics:
             for source in (metric.object, metric.pods, metric.resource, metric.container_resource, metric.external):
                 if source is not None:

@@ -43,7 +43,9 @@ class IngressStrategy(Strategy):
     def validate_create(self, obj: networking_v1.Ingress) -> list[FieldError]:
         annotation, name = obj.metadata.annotations.get(_CLASS), obj.spec.ingress_class_name
         if annotation is not None and name is not None and annotation != name:
-            return [invalid(f"annotations.{_CLASS}", annotation, "must match `ingressClassName` when both are specified")]
+            return [
+                invalid(f"annotations.{_CLASS}", annotation, "must match `ingressClassName` when both are specified")
+            ]
         return []
 
     def validate_status_update(self, obj: networking_v1.Ingress, old: networking_v1.Ingress) -> list[FieldError]:
@@ -57,7 +59,7 @@ class IngressStrategy(Strategy):
 
     def warnings(self, obj: networking_v1.Ingress, old: networking_v1.Ingress | None) -> list[str]:
         if old is None and _CLASS in obj.metadata.annotations:
-            return [f'annotation "{_CLASS}" is deprecated, please use \'spec.ingressClassName\' instead']
+            return [f"annotation \"{_CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"]
         return []
 
 
@@ -65,7 +67,9 @@ def _check_rule(errors: Errors, path: str, rule: networking_v1.IngressRule) -> N
     if rule.host:
         if parse_ip(rule.host) is not None:
             errors.append(invalid(f"{path}.host", rule.host, "must be a DNS name, not an IP address"))
-        check_format(errors, f"{path}.host", rule.host, formats.wildcard_subdomain if "*" in rule.host else formats.dns_subdomain)
+        check_format(
+            errors, f"{path}.host", rule.host, formats.wildcard_subdomain if "*" in rule.host else formats.dns_subdomain
+        )
     if rule.http is None:
         return
     if not rule.http.paths:

@@ -17,7 +17,8 @@ from bayplan.api.validation.workloads import MISMATCH, compile_or_none
 _UID = "batch.kubernetes.io/controller-uid"
 _NAME = "batch.kubernetes.io/job-name"
 _MANY_INDEXES = (
-    "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to "
+    "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
+    "Kubernetes might not be able to "
     "track completedIndexes when a big number of indexes fail"
 )
 
@@ -95,7 +96,9 @@ class JobStrategy(Strategy):
         _check_template_unchanged(errors, obj, old)
         check_unchanged(errors, "spec.completionMode", new.completion_mode, before.completion_mode)
         check_unchanged(errors, "spec.podFailurePolicy", new.pod_failure_policy, before.pod_failure_policy)
-        check_unchanged(errors, "spec.backoffLimitPerIndex", new.backoff_limit_per_index, before.backoff_limit_per_index)
+        check_unchanged(
+            errors, "spec.backoffLimitPerIndex", new.backoff_limit_per_index, before.backoff_limit_per_index
+        )
         check_unchanged(errors, "spec.managedBy", new.managed_by, before.managed_by)
         check_unchanged(errors, "spec.successPolicy", new.success_policy, before.success_policy)
         return errors

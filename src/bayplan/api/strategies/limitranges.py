@@ -93,7 +93,11 @@ def _check_amounts(errors: Errors, path: str, item: core_v1.LimitRangeItem) -> N
             if high is not None and request > high:
                 wrong("defaultRequest", request, f"default request value {request} is greater than max value {high}")
             if default is not None and request > default:
-                wrong("defaultRequest", request, f"default request value {request} is greater than default limit value {default}")
+                wrong(
+                    "defaultRequest",
+                    request,
+                    f"default request value {request} is greater than default limit value {default}",
+                )
         if default is not None:
             if low is not None and low > default:
                 wrong("default", low, f"min value {low} is greater than default value {default}")
@@ -107,7 +111,11 @@ def _check_amounts(errors: Errors, path: str, item: core_v1.LimitRangeItem) -> N
                 if ratio.milli_value() / 1000 > limit:
                     wrong("maxLimitRequestRatio", ratio, f"ratio {ratio} is greater than max/min = {limit:f}")
         if default is not None and request is not None and default != request and not allows_overcommit(name):
-            wrong("defaultRequest", request, f"default value {default} must equal to defaultRequest value {request} in {name}")
+            wrong(
+                "defaultRequest",
+                request,
+                f"default value {default} must equal to defaultRequest value {request} in {name}",
+            )
 
 
 STRATEGY = LimitRangeStrategy()

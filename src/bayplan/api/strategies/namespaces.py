@@ -56,7 +56,9 @@ class NamespaceStrategy(Strategy):
             return [invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")]
         return []
 
-    def validate_subresource_update(self, subresource: str, obj: core_v1.Namespace, old: core_v1.Namespace) -> list[FieldError]:
+    def validate_subresource_update(
+        self, subresource: str, obj: core_v1.Namespace, old: core_v1.Namespace
+    ) -> list[FieldError]:
         return self.validate(obj)
 
     def selectable_fields(self, obj: core_v1.Namespace) -> dict[str, str]:

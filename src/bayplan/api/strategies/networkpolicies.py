@@ -31,8 +31,8 @@ class NetworkPolicyStrategy(Strategy):
         spec = obj.spec
         if not spec.policy_types:
             spec.policy_types = ("Ingress", "Egress") if spec.egress else ("Ingress",)
-        for rule in (*spec.ingress, *spec.egress):
-            for port in rule.ports:
+        for ports in (*(rule.ports for rule in spec.ingress), *(rule.ports for rule in spec.egress)):
+            for port in ports:
                 if port.protocol is None:
                     port.protocol = "TCP"
 

@@ -56,7 +56,9 @@ class NodeStrategy(Strategy):
             families = {network.version for network in map(parse_cidr, cidrs) if network is not None}
             if len(families) != 2 or len(cidrs) > 2:
                 errors.append(invalid("spec.podCIDRs", cidrs, "may specify no more than one CIDR for each IP family"))
-            errors.extend(duplicate(f"spec.podCIDRs[{index}]", one) for index, one in enumerate(cidrs) if one in cidrs[:index])
+            errors.extend(
+                duplicate(f"spec.podCIDRs[{index}]", one) for index, one in enumerate(cidrs) if one in cidrs[:index]
+            )
         return errors
 
     def validate_update(self, obj: core_v1.Node, old: core_v1.Node) -> list[FieldError]:
@@ -65,7 +67,9 @@ class NodeStrategy(Strategy):
         if old.spec.pod_cidrs and obj.spec.pod_cidrs != old.spec.pod_cidrs:
             errors.append(forbidden("spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid'))
         if old.spec.provider_id and obj.spec.provider_id != old.spec.provider_id:
-            errors.append(forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid'))
+            errors.append(
+                forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid')
+            )
         if obj.spec.external_id != old.spec.external_id:
             errors.append(forbidden("spec.externalID", "may not be updated"))
         return errors

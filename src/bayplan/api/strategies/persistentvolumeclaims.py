@@ -51,7 +51,9 @@ class PersistentVolumeClaimStrategy(Strategy):
         check_claim_spec(errors, "spec", obj.spec)
         return errors
 
-    def validate_update(self, obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim) -> list[FieldError]:
+    def validate_update(
+        self, obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim
+    ) -> list[FieldError]:
         errors: list[FieldError] = []
         new, before = _comparable(obj, old), old.spec
         if not before.volume_name:
@@ -62,7 +64,11 @@ class PersistentVolumeClaimStrategy(Strategy):
         check_unchanged(errors, "spec.volumeMode", obj.spec.volume_mode, old.spec.volume_mode)
         name, former = obj.spec.volume_attributes_class_name, old.spec.volume_attributes_class_name
         if former and not name and old.status.phase == "Bound":
-            text = "update from non-nil value to nil is forbidden" if name is None else "update to empty value is forbidden"
+            text = (
+                "update from non-nil value to nil is forbidden"
+                if name is None
+                else "update to empty value is forbidden"
+            )
             errors.append(forbidden("spec.volumeAttributesClassName", text))
         return errors
 
@@ -73,7 +79,9 @@ class PersistentVolumeClaimStrategy(Strategy):
         if size < former and old.status.phase == "Bound":
             granted = quantity.parse(old.status.capacity.get("storage", "0"))
             if size <= granted:
-                errors.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
+                errors.append(
+                    forbidden("spec.resources.requests.storage", "field can not be less than status.capacity")
+                )
 
     def validate_status_update(
         self, obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim
@@ -88,7 +96,9 @@ class PersistentVolumeClaimStrategy(Strategy):
     def warnings(self, obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim | None) -> list[str]:
         found = []
         if _BETA_CLASS in obj.metadata.annotations:
-            found.append(f'metadata.annotations[{_BETA_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead')
+            found.append(
+                f'metadata.annotations[{_BETA_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead'
+            )
         storage = obj.spec.resources.requests.get("storage")
         if storage is not None and quantity.parse(storage).scale:
             text = f'fractional byte value "{quantity.canonical(storage)}" is invalid, must be an integer'
@@ -102,20 +112,24 @@ _SOURCES = (("PersistentVolumeClaim", ""), ("VolumeSnapshot", "snapshot.storage.
 def _pair_sources(spec: core_v1.PersistentVolumeClaimSpec) -> None:
     source, reference = spec.data_source, spec.data_source_ref
     if source is not None and reference is None:
-        spec.data_source_ref = core_v1.TypedObjectReference(api_group=source.api_group, kind=source.kind, name=source.name)
+        spec.data_source_ref = core_v1.TypedObjectReference(
+            api_group=source.api_group, kind=source.kind, name=source.name
+        )
     elif reference is not None and source is None and not reference.namespace:
         spec.data_source = core_v1.TypedLocalObjectReference(
             api_group=reference.api_group, kind=reference.kind, name=reference.name
         )
 
 
-def _comparable(obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim) -> core_v1.PersistentVolumeClaimSpec:
+def _comparable(
+    obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim
+) -> core_v1.PersistentVolumeClaimSpec:
     """The new spec with the old values of what may change."""
     new, before = obj.spec, old.spec
     changes: dict[str, object] = {}
-    if before.storage_class_name is None and _BETA_CLASS not in old.metadata.annotations:
-        changes["storage_class_name"] = None
-    elif new.storage_class_name == old.metadata.annotations.get(_BETA_CLASS) and before.storage_class_name is None:
+    if (before.storage_class_name is None and _BETA_CLASS not in old.metadata.annotations) or (
+        new.storage_class_name == old.metadata.annotations.get(_BETA_CLASS) and before.storage_class_name is None
+    ):
         changes["storage_class_name"] = None
     if old.status.phase == "Bound":
         storage = before.resources.requests.get("storage")

@@ -20,15 +20,36 @@ _POLICIES = ("Delete", "Recycle", "Retain")
 _SOURCES = tuple(
     (attribute, name)
     for attribute, name in zip(
-        core_v1.PersistentVolumeSpec.__struct_fields__, core_v1.PersistentVolumeSpec.__struct_encode_fields__, strict=True
+        core_v1.PersistentVolumeSpec.__struct_fields__,
+        core_v1.PersistentVolumeSpec.__struct_encode_fields__,
+        strict=True,
     )
     if attribute in SHARED_SOURCES or attribute in ("local", "csi")
 )
 _ORDER = (
-    "host_path", "gce_persistent_disk", "aws_elastic_block_store", "glusterfs", "flocker", "nfs", "rbd", "quobyte", "cephfs", "iscsi",
-    "cinder", "fc", "flex_volume", "azure_file", "vsphere_volume", "photon_persistent_disk", "portworx_volume", "azure_disk", "scale_io",
-    "local", "storageos", "csi",
-)  # fmt: skip
+    "host_path",
+    "gce_persistent_disk",
+    "aws_elastic_block_store",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flex_volume",
+    "azure_file",
+    "vsphere_volume",
+    "photon_persistent_disk",
+    "portworx_volume",
+    "azure_disk",
+    "scale_io",
+    "local",
+    "storageos",
+    "csi",
+)
 
 
 class PersistentVolumeStrategy(Strategy):
@@ -47,7 +68,9 @@ class PersistentVolumeStrategy(Strategy):
         default_volume_source(spec)
 
     def prepare_create(self, obj: core_v1.PersistentVolume) -> None:
-        obj.status = core_v1.PersistentVolumeStatus(phase="Pending", last_phase_transition_time=obj.metadata.creation_timestamp)
+        obj.status = core_v1.PersistentVolumeStatus(
+            phase="Pending", last_phase_transition_time=obj.metadata.creation_timestamp
+        )
 
     def validate(self, obj: core_v1.PersistentVolume) -> list[FieldError]:
         errors: list[FieldError] = []
@@ -66,7 +89,9 @@ class PersistentVolumeStrategy(Strategy):
                 check_node_selector(errors, "spec.nodeAffinity.required", spec.node_affinity.required)
         _check_source(errors, spec)
         if policy == "Recycle" and spec.host_path is not None and _is_root(spec.host_path.path):
-            errors.append(forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'"))
+            errors.append(
+                forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")
+            )
         if spec.storage_class_name:
             check_format(errors, "spec.storageClassName", spec.storage_class_name, formats.dns_subdomain)
         if spec.volume_mode not in (None, "Block", "Filesystem"):

@@ -39,7 +39,9 @@ class PodDisruptionBudgetStrategy(Strategy):
             errors.append(unsupported("spec.unhealthyPodEvictionPolicy", policy, _POLICIES))
         return errors
 
-    def validate_status_update(self, obj: policy_v1.PodDisruptionBudget, old: policy_v1.PodDisruptionBudget) -> list[FieldError]:
+    def validate_status_update(
+        self, obj: policy_v1.PodDisruptionBudget, old: policy_v1.PodDisruptionBudget
+    ) -> list[FieldError]:
         errors: list[FieldError] = []
         check_conditions(errors, "status.conditions", obj.status.conditions)
         for field, value in (

@@ -29,10 +29,17 @@ class PodStrategy(Strategy):
     returns_object_on_delete = True
     selectable_field_names = frozenset(
         (
-            "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork", "status.phase",
-            "status.podIP", "status.podIPs", "status.nominatedNodeName",
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
         )
-    )  # fmt: skip
+    )
 
     def default(self, obj: core_v1.Pod) -> None:
         default_pod_spec(obj.spec)
@@ -145,7 +152,9 @@ def _resized(new: core_v1.PodSpec, old: core_v1.PodSpec) -> core_v1.PodSpec:
     for attribute in ("containers", "init_containers"):
         wanted = {container.name: container for container in getattr(new, attribute)}
         parts[attribute] = tuple(
-            _replace(one, resources=wanted[one.name].resources, resize_policy=wanted[one.name].resize_policy) if one.name in wanted else one
+            _replace(one, resources=wanted[one.name].resources, resize_policy=wanted[one.name].resize_policy)
+            if one.name in wanted
+            else one
             for one in getattr(old, attribute)
         )
     return _replace(old, **parts, resources=new.resources)

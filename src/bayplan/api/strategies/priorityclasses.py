@@ -29,7 +29,9 @@ class PriorityClassStrategy(Strategy):
                 errors.append(forbidden("metadata.name", f"{text}{name} is not a known system priority class"))
             elif obj.value != _SYSTEM[name]:
                 text = "priority class names with 'system-' prefix are reserved for system use only. error: "
-                errors.append(forbidden("metadata.name", f"{text}value of {name} PriorityClass must be {_SYSTEM[name]}"))
+                errors.append(
+                    forbidden("metadata.name", f"{text}value of {name} PriorityClass must be {_SYSTEM[name]}")
+                )
         elif obj.value > _HIGHEST_USER_VALUE:
             text = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_VALUE}"
             errors.append(forbidden("value", text))

@@ -8,7 +8,12 @@ from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apps_v1
 from bayplan.api.validation.fields import check_not_negative, check_unchanged
 from bayplan.api.validation.pod_warnings import template_warnings
-from bayplan.api.validation.workloads import check_counts, check_not_above_replicas, check_runs_for_ever, check_selector_and_template
+from bayplan.api.validation.workloads import (
+    check_counts,
+    check_not_above_replicas,
+    check_runs_for_ever,
+    check_selector_and_template,
+)
 
 REPLICA_COUNTS = (
     ("replicas", "replicas"),

@@ -11,7 +11,12 @@ from bayplan.api.types import core_v1
 from bayplan.api.validation.fields import check_not_negative
 from bayplan.api.validation.pod_spec import check_pod_template
 from bayplan.api.validation.pod_warnings import template_warnings
-from bayplan.api.validation.workloads import check_counts, check_not_above_replicas, check_runs_for_ever, check_template_labels
+from bayplan.api.validation.workloads import (
+    check_counts,
+    check_not_above_replicas,
+    check_runs_for_ever,
+    check_template_labels,
+)
 
 
 class ReplicationControllerStrategy(Strategy):
@@ -51,7 +56,9 @@ class ReplicationControllerStrategy(Strategy):
         check_runs_for_ever(errors, spec.template, "ReplicationController")
         return errors
 
-    def validate_status_update(self, obj: core_v1.ReplicationController, old: core_v1.ReplicationController) -> list[FieldError]:
+    def validate_status_update(
+        self, obj: core_v1.ReplicationController, old: core_v1.ReplicationController
+    ) -> list[FieldError]:
         errors: list[FieldError] = []
         check_counts(errors, obj.status, REPLICA_COUNTS)
         check_not_above_replicas(errors, obj.status, REPLICA_COUNTS[1:4])

@@ -16,10 +16,18 @@ _SCOPES = _POD_SCOPES | {"VolumeAttributesClass"}
 _EXISTS_ONLY = _POD_SCOPES - {"PriorityClass"}
 _POD_RESOURCES = frozenset(
     (
-        "pods", "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu",
-        "limits.memory", "limits.ephemeral-storage",
+        "pods",
+        "cpu",
+        "memory",
+        "ephemeral-storage",
+        "requests.cpu",
+        "requests.memory",
+        "requests.ephemeral-storage",
+        "limits.cpu",
+        "limits.memory",
+        "limits.ephemeral-storage",
     )
-)  # fmt: skip
+)
 _CLAIM_RESOURCES = frozenset(("persistentvolumeclaims", "requests.storage"))
 
 
@@ -99,8 +107,10 @@ def _check_selector(errors: Errors, selector: core_v1.ScopeSelector, hard: Resou
         operator, values = expression.operator, expression.values
         if expression.scope_name in _EXISTS_ONLY and operator != "Exists":
             text = (
-                "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
-                "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+                "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, "
+                "ResourceQuotaScopeNotTerminating, "
+                "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or "
+                "ResourceQuotaScopeCrossNamespacePodAffinity"
             )
             errors.append(invalid(f"{path}.operator", operator, text))
         if operator in ("In", "NotIn"):

@@ -22,7 +22,8 @@ class ServiceAccountStrategy(Strategy):
     def warnings(self, obj: core_v1.ServiceAccount, old: core_v1.ServiceAccount | None) -> list[str]:
         if _ENFORCED in obj.metadata.annotations and (old is None or _ENFORCED not in old.metadata.annotations):
             return [
-                f"metadata.annotations[{_ENFORCED}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+                f"metadata.annotations[{_ENFORCED}]: deprecated in v1.32+; prefer separate namespaces to isolate "
+                "access to mounted secrets"
             ]
         return []
 

@@ -22,8 +22,18 @@ class ServiceCIDRStrategy(Strategy):
         if len(cidrs) > 2:
             return [invalid("spec.cidrs", cidrs, "may only hold up to 2 values")]
         networks = [parse_cidr(cidr) for cidr in cidrs]
-        if len(cidrs) == 2 and all(networks) and len({network.version for network in networks if network is not None}) != 2:
-            errors.append(invalid("spec.cidrs", cidrs, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
+        if (
+            len(cidrs) == 2
+            and all(networks)
+            and len({network.version for network in networks if network is not None}) != 2
+        ):
+            errors.append(
+                invalid(
+                    "spec.cidrs",
+                    cidrs,
+                    "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
+                )
+            )
         for index, cidr in enumerate(cidrs):
             check_canonical_cidr(errors, f"spec.cidrs[{index}]", cidr)
         return errors

@@ -1,11 +1,17 @@
-"""Services. Addresses, node ports and address families are allocated by the API server between `prepare_*` and `validate`."""
+"""Services. Addresses, node ports and address families are allocated by the API server between `prepare_*` and
+`validate`."""
 
 from __future__ import annotations
 
 from bayplan.api.errors import FieldError
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
-from bayplan.api.validation.services import check_load_balancer_status, service_warnings, validate_service, validate_service_update
+from bayplan.api.validation.services import (
+    check_load_balancer_status,
+    service_warnings,
+    validate_service,
+    validate_service_update,
+)
 
 
 def externally_accessible(spec: core_v1.ServiceSpec) -> bool:
@@ -20,7 +26,9 @@ def needs_health_check(spec: core_v1.ServiceSpec) -> bool:
 
 def needs_node_port(spec: core_v1.ServiceSpec) -> bool:
     """Whether the ports of the service get node ports."""
-    return spec.type == "NodePort" or (spec.type == "LoadBalancer" and spec.allocate_load_balancer_node_ports is not False)
+    return spec.type == "NodePort" or (
+        spec.type == "LoadBalancer" and spec.allocate_load_balancer_node_ports is not False
+    )
 
 
 class ServiceStrategy(Strategy):
@@ -40,7 +48,9 @@ class ServiceStrategy(Strategy):
         elif spec.session_affinity == "ClientIP":
             config = spec.session_affinity_config
             if config is None or config.client_ip is None or config.client_ip.timeout_seconds is None:
-                spec.session_affinity_config = core_v1.SessionAffinityConfig(client_ip=core_v1.ClientIPConfig(timeout_seconds=10800))
+                spec.session_affinity_config = core_v1.SessionAffinityConfig(
+                    client_ip=core_v1.ClientIPConfig(timeout_seconds=10800)
+                )
         spec.type = spec.type or "ClusterIP"
         for port in spec.ports:
             port.protocol = port.protocol or "TCP"
@@ -101,9 +111,8 @@ def _normalize_cluster_ips(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -
 
 def _keep_allocated(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -> None:
     """What was allocated stays if the update does not mention it."""
-    if new.type != "ExternalName" and old.type != "ExternalName":
-        if not new.cluster_ip and not new.cluster_ips:
-            new.cluster_ip, new.cluster_ips = old.cluster_ip, old.cluster_ips
+    if "ExternalName" not in (new.type, old.type) and not new.cluster_ip and not new.cluster_ips:
+        new.cluster_ip, new.cluster_ips = old.cluster_ip, old.cluster_ips
     if needs_node_port(new) and needs_node_port(old):
         taken = {port.node_port for port in new.ports}
         known = {(port.protocol, port.port): port.node_port for port in old.ports}
@@ -132,9 +141,17 @@ def _drop_what_the_type_left_behind(new: core_v1.ServiceSpec, old: core_v1.Servi
         if all(former.get((port.name, port.port, port.protocol)) == port.node_port for port in new.ports):
             for port in new.ports:
                 port.node_port = 0
-    if needs_health_check(old) and not needs_health_check(new) and new.health_check_node_port == old.health_check_node_port:
+    if (
+        needs_health_check(old)
+        and not needs_health_check(new)
+        and new.health_check_node_port == old.health_check_node_port
+    ):
         new.health_check_node_port = 0
-    if externally_accessible(old) and not externally_accessible(new) and new.external_traffic_policy == old.external_traffic_policy:
+    if (
+        externally_accessible(old)
+        and not externally_accessible(new)
+        and new.external_traffic_policy == old.external_traffic_policy
+    ):
         new.external_traffic_policy = ""
     if old.type == "LoadBalancer" and new.type != "LoadBalancer":
         if new.allocate_load_balancer_node_ports == old.allocate_load_balancer_node_ports:

@@ -30,11 +30,17 @@ _COUNTS = (
     ("observed_generation", "observedGeneration"),
 )
 _UPDATABLE = (
-    "replicas", "ordinals", "template", "update_strategy", "revision_history_limit", "persistent_volume_claim_retention_policy",
+    "replicas",
+    "ordinals",
+    "template",
+    "update_strategy",
+    "revision_history_limit",
+    "persistent_volume_claim_retention_policy",
     "min_ready_seconds",
-)  # fmt: skip
+)
 _FORBIDDEN = (
-    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', "
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+    "'revisionHistoryLimit', "
     "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
 )
 
@@ -60,7 +66,9 @@ class StatefulSetStrategy(Strategy):
             rolling.max_unavailable = None  # off by default in 1.36, so the server drops it
         policy = spec.persistent_volume_claim_retention_policy
         if policy is None:
-            policy = spec.persistent_volume_claim_retention_policy = apps_v1.StatefulSetPersistentVolumeClaimRetentionPolicy()
+            policy = spec.persistent_volume_claim_retention_policy = (
+                apps_v1.StatefulSetPersistentVolumeClaimRetentionPolicy()
+            )
         policy.when_deleted = policy.when_deleted or "Retain"
         policy.when_scaled = policy.when_scaled or "Retain"
         if spec.replicas is None:
@@ -76,7 +84,9 @@ class StatefulSetStrategy(Strategy):
         errors: list[FieldError] = []
         spec = obj.spec
         if spec.pod_management_policy not in ("OrderedReady", "Parallel"):
-            errors.append(invalid("spec.podManagementPolicy", spec.pod_management_policy, "must be 'OrderedReady' or 'Parallel'"))
+            errors.append(
+                invalid("spec.podManagementPolicy", spec.pod_management_policy, "must be 'OrderedReady' or 'Parallel'")
+            )
         _check_update_strategy(errors, spec.update_strategy)
         policy = spec.persistent_volume_claim_retention_policy
         if policy is not None:
@@ -110,7 +120,10 @@ class StatefulSetStrategy(Strategy):
     def warnings(self, obj: apps_v1.StatefulSet, old: apps_v1.StatefulSet | None) -> list[str]:
         found = template_warnings("spec.template", obj.spec.template, old.spec.template if old is not None else None)
         if (obj.spec.revision_history_limit or 0) < 0:
-            found.append("spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
+            found.append(
+                "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is "
+                "recommended"
+            )
         return found
 
 

@@ -23,7 +23,9 @@ class VolumeAttachmentStrategy(Strategy):
         check_csi_driver_name(errors, "spec.attacher", spec.attacher)
         source = spec.source
         if source.inline_volume_spec is None and source.persistent_volume_name is None:
-            errors.append(required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
+            errors.append(
+                required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName")
+            )
         elif source.inline_volume_spec is not None and source.persistent_volume_name is not None:
             text = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
             errors.append(invalid("spec.source", source, text))

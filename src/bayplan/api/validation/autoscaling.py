@@ -51,7 +51,9 @@ def _check_rules(errors: Errors, path: str, rules: autoscaling_v2.HPAScalingRule
     if window is not None and window < 0:
         errors.append(invalid(f"{path}.stabilizationWindowSeconds", window, "must be greater than or equal to zero"))
     if window is not None and window > _MAX_WINDOW:
-        errors.append(invalid(f"{path}.stabilizationWindowSeconds", window, f"must be less than or equal to {_MAX_WINDOW}"))
+        errors.append(
+            invalid(f"{path}.stabilizationWindowSeconds", window, f"must be less than or equal to {_MAX_WINDOW}")
+        )
     if rules.select_policy is not None and rules.select_policy not in ("Disabled", "Max", "Min"):
         errors.append(unsupported(f"{path}.selectPolicy", rules.select_policy, ("Disabled", "Max", "Min")))
     if not rules.policies:
@@ -119,7 +121,9 @@ def _check_source(errors: Errors, path: str, name: str, source: Any) -> None:
             text = "must set either a target value for metric or a per-pod target"
             errors.append(required(f"{path}.target.averageValue", text))
         if name == "external" and value is not None and average is not None:
-            errors.append(forbidden(f"{path}.target.value", "may not set both a target value for metric and a per-pod target"))
+            errors.append(
+                forbidden(f"{path}.target.value", "may not set both a target value for metric and a per-pod target")
+            )
     elif name == "pods":
         if average is None or quantity.parse(average).sign() <= 0:
             errors.append(required(f"{path}.target.averageValue", "must specify a positive target averageValue"))

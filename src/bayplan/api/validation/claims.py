@@ -62,7 +62,9 @@ def _check_data_sources(errors: Errors, path: str, spec: core_v1.PersistentVolum
         if not source.kind:
             errors.append(required(f"{where}.kind"))
         if not source.api_group and source.kind != "PersistentVolumeClaim":
-            errors.append(invalid(where, source.kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+            errors.append(
+                invalid(where, source.kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup")
+            )
         if source.api_group:
             check_format(errors, f"{where}.apiGroup", source.api_group, formats.dns_subdomain)
     first, second = spec.data_source, spec.data_source_ref
@@ -70,4 +72,6 @@ def _check_data_sources(errors: Errors, path: str, spec: core_v1.PersistentVolum
         if (first.api_group or "", first.kind, first.name) != (second.api_group or "", second.kind, second.name):
             errors.append(invalid(path, f"{path}.dataSource", "must match dataSourceRef"))
     elif first is not None and second is not None and second.namespace:
-        errors.append(invalid(path, f"{path}.dataSource", "may not be specified when dataSourceRef.namespace is specified"))
+        errors.append(
+            invalid(path, f"{path}.dataSource", "may not be specified when dataSourceRef.namespace is specified")
+        )

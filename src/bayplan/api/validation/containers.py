@@ -57,7 +57,11 @@ def check_containers(errors: Errors, path: str, containers: tuple[core_v1.Contai
 
 
 def check_init_containers(
-    errors: Errors, path: str, containers: tuple[core_v1.Container, ...], regular: tuple[core_v1.Container, ...], pod: PodContext
+    errors: Errors,
+    path: str,
+    containers: tuple[core_v1.Container, ...],
+    regular: tuple[core_v1.Container, ...],
+    pod: PodContext,
 ) -> None:
     """`initContainers` of a pod, sidecars among them."""
     names = {container.name for container in regular}
@@ -81,9 +85,13 @@ def check_init_containers(
             ("startupProbe", container.startup_probe),
         ):
             if value is not None:
-                errors.append(forbidden(f"{where}.{field}", "may not be set for init containers without restartPolicy=Always"))
+                errors.append(
+                    forbidden(f"{where}.{field}", "may not be set for init containers without restartPolicy=Always")
+                )
         if container.resize_policy:
-            errors.append(invalid(f"{where}.resizePolicy", container.resize_policy, "must not be set for init containers"))
+            errors.append(
+                invalid(f"{where}.resizePolicy", container.resize_policy, "must not be set for init containers")
+            )
 
 
 _NOT_EPHEMERAL = (
@@ -119,7 +127,11 @@ def check_ephemeral_containers(errors: Errors, path: str, spec: core_v1.PodSpec,
         for position, mount in enumerate(container.volume_mounts):
             for field, text in (("subPath", mount.sub_path), ("subPathExpr", mount.sub_path_expr)):
                 if text:
-                    errors.append(forbidden(f"{where}.volumeMounts[{position}].{field}", "cannot be set for an Ephemeral Container"))
+                    errors.append(
+                        forbidden(
+                            f"{where}.volumeMounts[{position}].{field}", "cannot be set for an Ephemeral Container"
+                        )
+                    )
 
 
 def check_image_whitespace(errors: Errors, path: str, container: AnyContainer) -> None:
@@ -137,7 +149,9 @@ def _check_common(errors: Errors, path: str, container: AnyContainer, pod: PodCo
     if not container.image:
         errors.append(required(f"{path}.image"))
     if container.termination_message_policy not in _MESSAGE_POLICIES:
-        errors.append(unsupported(f"{path}.terminationMessagePolicy", container.termination_message_policy, _MESSAGE_POLICIES))
+        errors.append(
+            unsupported(f"{path}.terminationMessagePolicy", container.termination_message_policy, _MESSAGE_POLICIES)
+        )
     if container.ports:
         _check_ports(errors, f"{path}.ports", container.ports)
     if container.env:
@@ -204,7 +218,9 @@ def _check_ports(errors: Errors, path: str, ports: tuple[core_v1.ContainerPort, 
         if not port.container_port:
             errors.append(required(f"{path}[{index}].containerPort"))
         elif not 1 <= port.container_port <= 65535:
-            errors.append(invalid(f"{path}[{index}].containerPort", port.container_port, formats.range_message(1, 65535)))
+            errors.append(
+                invalid(f"{path}[{index}].containerPort", port.container_port, formats.range_message(1, 65535))
+            )
         if port.host_port and not 1 <= port.host_port <= 65535:
             errors.append(invalid(f"{path}[{index}].hostPort", port.host_port, formats.range_message(1, 65535)))
         if port.protocol not in PROTOCOLS:
@@ -222,16 +238,22 @@ def _check_host_ports(errors: Errors, path: str, containers: tuple[core_v1.Conta
                 seen.add(key)
 
 
-def _check_resize_policy(errors: Errors, path: str, policies: tuple[core_v1.ContainerResizePolicy, ...], restart_policy: str) -> None:
+def _check_resize_policy(
+    errors: Errors, path: str, policies: tuple[core_v1.ContainerResizePolicy, ...], restart_policy: str
+) -> None:
     seen: set[str] = set()
     for index, policy in enumerate(policies):
         if policy.resource_name in seen:
             errors.append(duplicate(f"{path}[{index}]", policy.resource_name))
         seen.add(policy.resource_name)
         if policy.resource_name not in ("cpu", "memory"):
-            errors.append(unsupported(path, policy.resource_name, ("cpu", "memory")) if policy.resource_name else required(path))
+            errors.append(
+                unsupported(path, policy.resource_name, ("cpu", "memory")) if policy.resource_name else required(path)
+            )
         if policy.restart_policy not in ("NotRequired", "RestartContainer"):
             supported = ("NotRequired", "RestartContainer")
-            errors.append(unsupported(path, policy.restart_policy, supported) if policy.restart_policy else required(path))
+            errors.append(
+                unsupported(path, policy.restart_policy, supported) if policy.restart_policy else required(path)
+            )
         if restart_policy == "Never" and policy.restart_policy != "NotRequired":
             errors.append(invalid(path, policy.restart_policy, "must be 'NotRequired' when `restartPolicy` is 'Never'"))

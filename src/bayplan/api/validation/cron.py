@@ -10,8 +10,13 @@ from typing import Final
 from bayplan.api.errors import invalid
 from bayplan.api.validation.fields import Errors
 
-_MONTHS: Final = {name: number for number, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}
-_DAYS: Final = {name: number for number, name in enumerate("sun mon tue wed thu fri sat".split())}
+_MONTHS: Final = {
+    name: number
+    for number, name in enumerate(
+        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"], 1
+    )
+}
+_DAYS: Final = {name: number for number, name in enumerate(["sun", "mon", "tue", "wed", "thu", "fri", "sat"])}
 _BOUNDS: Final[tuple[tuple[int, int, dict[str, int]], ...]] = (
     (0, 59, {}),
     (0, 23, {}),

@@ -11,13 +11,24 @@ from bayplan.api.validation.paths import check_relative_path
 
 ENV_FIELDS = frozenset(
     (
-        "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs",
-        "status.podIP", "status.podIPs",
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.uid",
+        "spec.nodeName",
+        "spec.serviceAccountName",
+        "status.hostIP",
+        "status.hostIPs",
+        "status.podIP",
+        "status.podIPs",
     )
-)  # fmt: skip
-VOLUME_FIELDS = frozenset(("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"))
+)
+VOLUME_FIELDS = frozenset(
+    ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
+)
 _KNOWN_LABELS = ENV_FIELDS | VOLUME_FIELDS | {"spec.restartPolicy", "spec.schedulerName", "status.phase"}
-_RESOURCES = tuple(sorted(f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "memory", "ephemeral-storage")))
+_RESOURCES = tuple(
+    sorted(f"{kind}.{name}" for kind in ("limits", "requests") for name in ("cpu", "memory", "ephemeral-storage"))
+)
 _HUGE_PAGES = ("requests.hugepages-", "limits.hugepages-")
 _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
 
@@ -57,7 +68,9 @@ def _check_source(errors: Errors, path: str, source: core_v1.EnvVarSource, value
         errors.append(invalid(path, "", "may not have more than one field specified at a time"))
 
 
-def _check_key_reference(errors: Errors, path: str, reference: core_v1.ConfigMapKeySelector | core_v1.SecretKeySelector) -> None:
+def _check_key_reference(
+    errors: Errors, path: str, reference: core_v1.ConfigMapKeySelector | core_v1.SecretKeySelector
+) -> None:
     check_format(errors, f"{path}.name", reference.name, formats.dns_subdomain)
     if not reference.key:
         errors.append(required(f"{path}.key"))
@@ -101,7 +114,9 @@ def check_env_from(errors: Errors, path: str, sources: tuple[core_v1.EnvFromSour
             errors.append(invalid(path, "", "may not have more than one field specified at a time"))
 
 
-def check_field_selector(errors: Errors, path: str, selector: core_v1.ObjectFieldSelector, fields: frozenset[str]) -> None:
+def check_field_selector(
+    errors: Errors, path: str, selector: core_v1.ObjectFieldSelector, fields: frozenset[str]
+) -> None:
     """A field of the pod, one of `fields` or one label or annotation."""
     if not selector.api_version:
         errors.append(required(f"{path}.apiVersion"))
@@ -123,7 +138,9 @@ def check_field_selector(errors: Errors, path: str, selector: core_v1.ObjectFiel
     if problem:
         errors.append(invalid(f"{path}.fieldPath", selector.field_path, f"error converting fieldPath: {problem}"))
     elif subscript is not None:
-        check_format(errors, path, subscript.lower() if name == "metadata.annotations" else subscript, formats.label_key)
+        check_format(
+            errors, path, subscript.lower() if name == "metadata.annotations" else subscript, formats.label_key
+        )
     elif name not in fields:
         errors.append(unsupported(f"{path}.fieldPath", name, sorted(fields)))
 
@@ -135,7 +152,9 @@ def _split_subscript(path: str) -> tuple[str, str | None]:
     return (name, subscript) if bracket and name else (path, None)
 
 
-def check_resource_selector(errors: Errors, path: str, selector: core_v1.ResourceFieldSelector, *, volume: bool = False) -> None:
+def check_resource_selector(
+    errors: Errors, path: str, selector: core_v1.ResourceFieldSelector, *, volume: bool = False
+) -> None:
     """A resource of a container; in volumes the container must be named."""
     name = selector.resource
     if volume and not selector.container_name:
@@ -147,11 +166,18 @@ def check_resource_selector(errors: Errors, path: str, selector: core_v1.Resourc
     divisor = quantity.parse(selector.divisor)
     if divisor.is_zero():
         return
+    allowed: tuple[str, ...]
     if name in ("limits.cpu", "requests.cpu"):
         allowed, text = ("1m", "1"), "only divisor's values 1m and 1 are supported with the cpu resource"
     else:
         allowed = _BYTE_DIVISORS
-        shown = "local ephemeral storage" if name.endswith("ephemeral-storage") else "memory" if name.endswith(".memory") else "hugepages"
+        shown = (
+            "local ephemeral storage"
+            if name.endswith("ephemeral-storage")
+            else "memory"
+            if name.endswith(".memory")
+            else "hugepages"
+        )
         text = f"only divisor's values {', '.join(_BYTE_DIVISORS)} are supported with the {shown} resource"
         if name not in _RESOURCES and not name.startswith(_HUGE_PAGES):
             return

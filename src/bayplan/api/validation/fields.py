@@ -24,7 +24,9 @@ _LEADING_ZERO = re.compile(r"(?:^|\.)0\d")
 
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
     """A value is not one of a closed set; the set is told in the order given."""
-    return FieldError(ErrorType.NOT_SUPPORTED, path, value, "supported values: " + ", ".join(f'"{one}"' for one in supported))
+    return FieldError(
+        ErrorType.NOT_SUPPORTED, path, value, "supported values: " + ", ".join(f'"{one}"' for one in supported)
+    )
 
 
 def check_format(errors: Errors, path: str, value: str, rule: Callable[[str], formats.Messages]) -> None:
@@ -84,7 +86,9 @@ def check_label_selector(errors: Errors, path: str, selector: meta_v1.LabelSelec
                 errors.append(required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
         elif expression.operator in ("Exists", "DoesNotExist"):
             if expression.values:
-                errors.append(forbidden(f"{where}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+                errors.append(
+                    forbidden(f"{where}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+                )
         else:
             errors.append(invalid(f"{where}.operator", expression.operator, "not a valid selector operator"))
         check_key_format(errors, f"{where}.key", expression.key)
@@ -271,7 +275,13 @@ def check_conditions(errors: Errors, path: str, conditions: Sequence[meta_v1.Con
         if condition.status not in ("True", "False", "Unknown"):
             errors.append(unsupported(f"{where}.status", condition.status, ("False", "True", "Unknown")))
         if condition.observed_generation < 0:
-            errors.append(invalid(f"{where}.observedGeneration", condition.observed_generation, "must be greater than or equal to zero"))
+            errors.append(
+                invalid(
+                    f"{where}.observedGeneration",
+                    condition.observed_generation,
+                    "must be greater than or equal to zero",
+                )
+            )
         if not condition.last_transition_time:
             errors.append(required(f"{where}.lastTransitionTime"))
         if not condition.reason:

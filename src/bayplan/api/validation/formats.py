@@ -1,4 +1,5 @@
-"""Formats of strings: each function says what is wrong with one value, as a tuple of messages in Kubernetes' words; empty if it is valid.
+"""Formats of strings: each function says what is wrong with one value, as a tuple of messages in Kubernetes' words;
+empty if it is valid.
 
 Verdicts are cached, because the same names, keys and values come again and again.
 Source: apimachinery's `util/validation` and `api/validate/content` packages.
@@ -64,38 +65,46 @@ def range_message(low: int, high: int) -> str:
     return f"must be between {low} and {high}, inclusive"
 
 
-_KEY_TEXT = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+_KEY_TEXT = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+)
 _LABEL_MESSAGE = regex_message(
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
+    "end with an alphanumeric character",
     _LABEL,
     "my-name",
     "123-abc",
 )
 _SUBDOMAIN_MESSAGE = regex_message(
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+    "start and end with an alphanumeric character",
     _SUBDOMAIN,
     "example.com",
 )
 _SUBDOMAIN_UNDERSCORE_MESSAGE = regex_message(
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character",
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and "
+    "must start and end with an alphanumeric character",
     _SUBDOMAIN_UNDERSCORE,
     "example.com",
 )
 _LABEL_1035_MESSAGE = regex_message(
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+    "character, and end with an alphanumeric character",
     _LABEL_1035,
     "my-name",
     "abc-123",
 )
 _WILDCARD_MESSAGE = regex_message(
-    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, "
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist "
+    "of lower case alphanumeric characters, "
     "'-' or '.' and end with an alphanumeric character",
     _WILDCARD,
     "*.example.com",
 )
 _KEY_MESSAGE = regex_message(_KEY_TEXT, _KEY, "MyName", "my.name", "123-abc")
 _VALUE_MESSAGE = regex_message(
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must "
+    "start and end with an alphanumeric character",
     _VALUE,
     "MyValue",
     "my_value",
@@ -161,7 +170,10 @@ def label_key(value: str) -> Messages:
     messages: list[str] = []
     if slash:
         if "/" in name:
-            return (f"a valid label key {_KEY_MESSAGE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",)
+            return (
+                f"a valid label key {_KEY_MESSAGE} with an optional DNS subdomain prefix and '/' (e.g. "
+                "'example.com/MyName')",
+            )
         if not prefix:
             messages.append("prefix part must be non-empty")
         else:
@@ -213,14 +225,20 @@ def percent(value: str) -> Messages:
     """Digits and a percent sign."""
     if _percent(value):
         return OK
-    return (regex_message("a valid percent string must be a numeric string followed by an ending '%'", _PERCENT, "1%", "93%"),)
+    return (
+        regex_message(
+            "a valid percent string must be a numeric string followed by an ending '%'", _PERCENT, "1%", "93%"
+        ),
+    )
 
 
 def http_header_name(value: str) -> Messages:
     """Letters, digits and hyphens."""
     if _header(value):
         return OK
-    return (regex_message("a valid HTTP header must consist of alphanumeric characters or '-'", _HEADER, "X-Header-Name"),)
+    return (
+        regex_message("a valid HTTP header must consist of alphanumeric characters or '-'", _HEADER, "X-Header-Name"),
+    )
 
 
 @lru_cache(maxsize=16384)
@@ -228,7 +246,9 @@ def env_var_name(value: str) -> Messages:
     """Printable ASCII other than `=`."""
     messages = [] if value else ["environment variable name must be non-empty"]
     if not all(" " <= character <= "~" and character != "=" for character in value):
-        messages.append("a valid environment variable name must consist only of printable ASCII characters other than '='")
+        messages.append(
+            "a valid environment variable name must consist only of printable ASCII characters other than '='"
+        )
     return tuple(messages)
 
 
@@ -246,7 +266,13 @@ def config_map_key(value: str) -> Messages:
     messages = [too_long_message(253)] if len(value) > 253 else []
     if not _config_key(value):
         messages.append(
-            regex_message("a valid config key must consist of alphanumeric characters, '-', '_' or '.'", _CONFIG_KEY, "key.name", "KEY_NAME", "key-name")
+            regex_message(
+                "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+                _CONFIG_KEY,
+                "key.name",
+                "KEY_NAME",
+                "key-name",
+            )
         )
     return tuple(messages + _parent_directory(value))
 
@@ -256,7 +282,8 @@ def c_identifier(value: str) -> Messages:
     if _c_identifier(value):
         return OK
     text = (
-        "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'"
+        "a valid C identifier must start with alphabetic character or '_', followed by a string of "
+        "alphanumeric characters or '_'"
     )
     return (regex_message(text, _C_IDENTIFIER, "my_name", "MY_NAME", "MyName"),)
 
@@ -273,10 +300,13 @@ def condition_reason(value: str) -> Messages:
     if _condition_reason(value):
         return OK
     text = (
-        "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', "
+        "a condition reason must start with alphabetic character, optionally followed by a string of "
+        "alphanumeric characters or '_,:', "
         "and must end with an alphanumeric character or '_'"
     )
-    return (regex_message(text, _CONDITION_REASON, "my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"),)
+    return (
+        regex_message(text, _CONDITION_REASON, "my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"),
+    )
 
 
 def path_segment(value: str) -> Messages:

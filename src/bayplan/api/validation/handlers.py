@@ -5,7 +5,13 @@ from __future__ import annotations
 from bayplan.api.errors import forbidden, invalid, required
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_not_negative, check_port_number, check_port_number_or_name, unsupported
+from bayplan.api.validation.fields import (
+    Errors,
+    check_not_negative,
+    check_port_number,
+    check_port_number_or_name,
+    unsupported,
+)
 
 
 def check_liveness_probe(errors: Errors, path: str, probe: core_v1.Probe) -> None:
@@ -43,7 +49,9 @@ def check_lifecycle(errors: Errors, path: str, lifecycle: core_v1.Lifecycle, gra
             _check_handler(errors, f"{path}.{name}", handler, grace)
 
 
-def _check_handler(errors: Errors, path: str, handler: core_v1.Probe | core_v1.LifecycleHandler, grace: int | None) -> None:
+def _check_handler(
+    errors: Errors, path: str, handler: core_v1.Probe | core_v1.LifecycleHandler, grace: int | None
+) -> None:
     found = 0
     for name in ("exec", "httpGet", "tcpSocket", "grpc", "sleep"):
         action = getattr(handler, _ATTRIBUTES[name], None)
@@ -59,7 +67,9 @@ def _check_handler(errors: Errors, path: str, handler: core_v1.Probe | core_v1.L
 
 
 _ATTRIBUTES = {"exec": "exec", "httpGet": "http_get", "tcpSocket": "tcp_socket", "grpc": "grpc", "sleep": "sleep"}
-_Action = core_v1.ExecAction | core_v1.HTTPGetAction | core_v1.TCPSocketAction | core_v1.GRPCAction | core_v1.SleepAction
+_Action = (
+    core_v1.ExecAction | core_v1.HTTPGetAction | core_v1.TCPSocketAction | core_v1.GRPCAction | core_v1.SleepAction
+)
 
 
 def _check_action(errors: Errors, path: str, action: _Action, grace: int | None) -> None:

@@ -30,7 +30,9 @@ def cidr_warnings(path: str, value: str) -> list[str]:
     found = []
     if address != network.network_address:
         single = f"{address}/{network.max_prefixlen}"
-        found.append(f'{path}: CIDR value "{value}" is ambiguous in this context (should be "{network}" or "{single}"?)')
+        found.append(
+            f'{path}: CIDR value "{value}" is ambiguous in this context (should be "{network}" or "{single}"?)'
+        )
     if (network.version == 4 and str(address) != text) or (len(length) > 1 and length[0] == "0"):
         found.append(f'{path}: non-standard CIDR value "{value}" is invalid: use "{network}"')
     if not found and network.version == 6 and str(network) != value:

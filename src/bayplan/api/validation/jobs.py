@@ -7,7 +7,13 @@ import re
 from bayplan.api.errors import duplicate, invalid, required, too_many
 from bayplan.api.types import batch_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_domain_prefixed_path, check_format, check_not_negative, unsupported
+from bayplan.api.validation.fields import (
+    Errors,
+    check_domain_prefixed_path,
+    check_format,
+    check_not_negative,
+    unsupported,
+)
 from bayplan.api.validation.pod_spec import check_pod_template
 
 _MAX_PARALLEL = 100_000
@@ -63,7 +69,9 @@ def _check_completion_mode(errors: Errors, path: str, spec: batch_v1.JobSpec) ->
             text = "requires indexed completion mode"
             errors.append(invalid(f"{path}.backoffLimitPerIndex", spec.backoff_limit_per_index, text))
         if spec.max_failed_indexes is not None:
-            errors.append(invalid(f"{path}.maxFailedIndexes", spec.max_failed_indexes, "requires indexed completion mode"))
+            errors.append(
+                invalid(f"{path}.maxFailedIndexes", spec.max_failed_indexes, "requires indexed completion mode")
+            )
     if mode != "Indexed":
         return
     if spec.completions is None:
@@ -108,7 +116,11 @@ def _check_failure_policy(errors: Errors, path: str, spec: batch_v1.JobSpec) -> 
                 errors.append(invalid(f"{where}.action", rule.action, text))
         elif rule.action not in _ACTIONS:
             supported = _ACTIONS
-            errors.append(unsupported(f"{where}.action", rule.action, supported) if rule.action else required(f"{where}.action", "valid values: " + ", ".join(f'"{one}"' for one in _ACTIONS)))
+            errors.append(
+                unsupported(f"{where}.action", rule.action, supported)
+                if rule.action
+                else required(f"{where}.action", "valid values: " + ", ".join(f'"{one}"' for one in _ACTIONS))
+            )
         if rule.on_exit_codes is not None:
             _check_exit_codes(errors, f"{where}.onExitCodes", rule.on_exit_codes, names)
         if rule.on_pod_conditions:
@@ -125,7 +137,9 @@ def _check_failure_policy(errors: Errors, path: str, spec: batch_v1.JobSpec) -> 
             errors.append(invalid(where, rule, "specifying one of OnExitCodes and OnPodConditions is required"))
 
 
-def _check_exit_codes(errors: Errors, path: str, codes: batch_v1.PodFailurePolicyOnExitCodesRequirement, names: set[str]) -> None:
+def _check_exit_codes(
+    errors: Errors, path: str, codes: batch_v1.PodFailurePolicyOnExitCodesRequirement, names: set[str]
+) -> None:
     if codes.operator not in ("In", "NotIn"):
         if codes.operator:
             errors.append(unsupported(f"{path}.operator", codes.operator, ("In", "NotIn")))
@@ -194,7 +208,10 @@ def count_indexes(text: str, completions: int) -> int:
     for part in text.split(","):
         ends = part.split("-")
         if len(ends) > 2:
-            raise ValueError(f"the fragment {_quote(part)} violates the requirement that an index interval can have at most two parts separated by '-'")
+            raise ValueError(
+                f"the fragment {_quote(part)} violates the requirement that an index interval can have at most "
+                "two parts separated by '-'"
+            )
         numbers = []
         for end in ends:
             if not re.fullmatch("[+-]?[0-9]+", end):
@@ -223,5 +240,3 @@ def _check_replacement_policy(errors: Errors, path: str, spec: batch_v1.JobSpec)
             errors.append(unsupported(path, policy, ("Failed",)))
     elif policy not in ("Failed", "TerminatingOrFailed"):
         errors.append(unsupported(path, policy, ("Failed", "TerminatingOrFailed")))
-
-

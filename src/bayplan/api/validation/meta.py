@@ -38,7 +38,8 @@ def name_messages(name: str, rule: str, *, prefix: bool = False) -> formats.Mess
 def validate_object_meta(
     metadata: meta_v1.ObjectMeta, *, namespaced: bool, name_rule: str, standard_finalizers: bool = True
 ) -> list[FieldError]:
-    """What is wrong with the metadata of a new object. `standard_finalizers`: finalizers without a domain must be known ones (built-in kinds)."""
+    """What is wrong with the metadata of a new object. `standard_finalizers`: finalizers without a domain must
+    be known ones (built-in kinds)."""
     rule = NAME_RULES[name_rule]
     if (
         metadata.name
@@ -62,8 +63,7 @@ def validate_object_meta(
     if not metadata.name:
         errors.append(required("metadata.name", "name or generateName is required"))
     else:
-        for message in rule(metadata.name):
-            errors.append(invalid("metadata.name", metadata.name, message))
+        errors.extend(invalid("metadata.name", metadata.name, message) for message in rule(metadata.name))
     _check_namespace(errors, metadata, namespaced)
     if metadata.generation < 0:
         errors.append(invalid("metadata.generation", metadata.generation, "must be greater than or equal to 0"))
@@ -84,7 +84,10 @@ def validate_object_meta_update(
         extra = sorted(set(new.finalizers) - set(old.finalizers))
         if extra:
             shown = ", ".join(f'"{one}"' for one in extra)
-            detail = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+            detail = (
+                "no new finalizers can be added if the object is being deleted, found new finalizers "
+                f"[]string{{{shown}}}"
+            )
             errors.append(forbidden("metadata.finalizers", detail))
     if new.generation < old.generation:
         errors.append(invalid("metadata.generation", new.generation, "must not be decremented"))
@@ -118,8 +121,8 @@ def _check_namespace(errors: list[FieldError], metadata: meta_v1.ObjectMeta, nam
     elif not metadata.namespace:
         errors.append(required("metadata.namespace"))
     else:
-        for message in formats.dns_label(metadata.namespace):
-            errors.append(invalid("metadata.namespace", metadata.namespace, message))
+        messages = formats.dns_label(metadata.namespace)
+        errors.extend(invalid("metadata.namespace", metadata.namespace, message) for message in messages)
 
 
 def _check_parts(errors: list[FieldError], metadata: meta_v1.ObjectMeta) -> None:
@@ -137,8 +140,7 @@ def check_annotations(errors: list[FieldError], path: str, annotations: dict[str
     """Keys are label keys but for their case; all together have a limit."""
     size = 0
     for key, value in annotations.items():
-        for message in formats.label_key(key.lower()):
-            errors.append(invalid(path, key, message))
+        errors.extend(invalid(path, key, message) for message in formats.label_key(key.lower()))
         size += len(key) + (len(value) if value.isascii() else len(value.encode()))
     if size > ANNOTATIONS_LIMIT:
         errors.append(too_long(path, ANNOTATIONS_LIMIT))
@@ -159,7 +161,10 @@ def _check_owner_references(errors: list[FieldError], references: tuple[meta_v1.
         if reference.controller:
             this = f"{reference.kind}/{reference.name}"
             if controller:
-                detail = f'Only one reference can have Controller set to true. Found "true" in references for {controller} and {this}'
+                detail = (
+                    'Only one reference can have Controller set to true. Found "true" in references for '
+                    f"{controller} and {this}"
+                )
                 errors.append(invalid(path, references, detail))
             else:
                 controller = this
@@ -179,8 +184,8 @@ def _check_managed_fields(errors: list[FieldError], path: str, entry: meta_v1.Ma
 def _check_finalizers(errors: list[FieldError], metadata: meta_v1.ObjectMeta, *, standard: bool) -> None:
     finalizers = metadata.finalizers
     for finalizer in finalizers:
-        for message in formats.label_key(finalizer):
-            errors.append(invalid("metadata.finalizers", finalizer, message))
+        messages = formats.label_key(finalizer)
+        errors.extend(invalid("metadata.finalizers", finalizer, message) for message in messages)
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         errors.append(
             invalid("metadata.finalizers", finalizers, "finalizer orphan and foregroundDeletion cannot be both set")

@@ -12,7 +12,9 @@ from bayplan.api.validation.paths import check_relative_path
 _Container = core_v1.Container | core_v1.EphemeralContainer
 
 
-def check_volume_mounts(errors: Errors, path: str, container: _Container, volumes: Mapping[str, core_v1.Volume]) -> None:
+def check_volume_mounts(
+    errors: Errors, path: str, container: _Container, volumes: Mapping[str, core_v1.Volume]
+) -> None:
     """`volumeMounts` of a container."""
     devices = {device.name: device.device_path for device in container.volume_devices}
     seen: set[str] = set()
@@ -32,7 +34,11 @@ def check_volume_mounts(errors: Errors, path: str, container: _Container, volume
                 errors.append(invalid(f"{path}[{index}].name", mount.name, "must not already exist in volumeDevices"))
             if mount.mount_path in devices.values():
                 errors.append(
-                    invalid(f"{path}[{index}].mountPath", mount.mount_path, "must not already exist as a path in volumeDevices")
+                    invalid(
+                        f"{path}[{index}].mountPath",
+                        mount.mount_path,
+                        "must not already exist as a path in volumeDevices",
+                    )
                 )
         if mount.sub_path:
             check_relative_path(errors, f"{path}.subPath", mount.sub_path)
@@ -69,7 +75,9 @@ def _check_recursive(errors: Errors, path: str, mount: core_v1.VolumeMount) -> N
         errors.append(forbidden(path, "may only be specified when mountPropagation is None or not specified"))
 
 
-def check_volume_devices(errors: Errors, path: str, container: _Container, volumes: Mapping[str, core_v1.Volume]) -> None:
+def check_volume_devices(
+    errors: Errors, path: str, container: _Container, volumes: Mapping[str, core_v1.Volume]
+) -> None:
     """`volumeDevices` of a container."""
     mounts = {mount.name: mount.mount_path for mount in container.volume_mounts}
     names: set[str] = set()

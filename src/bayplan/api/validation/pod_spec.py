@@ -30,7 +30,9 @@ _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "N
 _EMPTY_SECURITY_CONTEXT: Final = core_v1.PodSecurityContext()
 
 
-def check_pod_spec(errors: Errors, path: str, spec: core_v1.PodSpec, metadata: meta_v1.ObjectMeta | None = None) -> None:
+def check_pod_spec(
+    errors: Errors, path: str, spec: core_v1.PodSpec, metadata: meta_v1.ObjectMeta | None = None
+) -> None:
     """The spec of a pod (`metadata`: the pod's) or of a template (None)."""
     volumes = check_volumes(errors, f"{path}.volumes", spec.volumes, metadata) if spec.volumes else _NO_VOLUMES
     claims = _NO_CLAIMS
@@ -59,7 +61,9 @@ def check_pod_spec(errors: Errors, path: str, spec: core_v1.PodSpec, metadata: m
         errors.append(unsupported(f"{path}.dnsPolicy", spec.dns_policy, _DNS_POLICIES))
     if spec.node_selector:
         check_labels(errors, f"{path}.nodeSelector", spec.node_selector)
-    if spec.security_context is not None and (spec.security_context != _EMPTY_SECURITY_CONTEXT or spec.share_process_namespace):
+    if spec.security_context is not None and (
+        spec.security_context != _EMPTY_SECURITY_CONTEXT or spec.share_process_namespace
+    ):
         check_pod_security_context(errors, f"{path}.securityContext", spec)
     if spec.affinity is not None:
         check_affinity(errors, f"{path}.affinity", spec.affinity)
@@ -104,7 +108,9 @@ def _check_hostname_override(errors: Errors, path: str, spec: core_v1.PodSpec, n
     if len(name) > 64:
         errors.append(invalid(where, name, "must be no more than 64 characters"))
     if spec.set_hostname_as_fqdn:
-        errors.append(forbidden(f"{path}.setHostnameAsFQDN", "may not be specified when `hostnameOverride` is specified"))
+        errors.append(
+            forbidden(f"{path}.setHostnameAsFQDN", "may not be specified when `hostnameOverride` is specified")
+        )
     if spec.host_network:
         errors.append(forbidden(f"{path}.hostNetwork", "may not be specified when `hostnameOverride` is specified"))
 
@@ -117,7 +123,9 @@ def _check_references(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
         check_format(errors, f"{path}.runtimeClassName", spec.runtime_class_name, formats.dns_subdomain)
     if spec.preemption_policy is not None and spec.preemption_policy not in ("PreemptLowerPriority", "Never"):
         if spec.preemption_policy:
-            errors.append(unsupported(f"{path}.preemptionPolicy", spec.preemption_policy, ("PreemptLowerPriority", "Never")))
+            errors.append(
+                unsupported(f"{path}.preemptionPolicy", spec.preemption_policy, ("PreemptLowerPriority", "Never"))
+            )
         else:
             errors.append(required(f"{path}.preemptionPolicy"))
     if spec.overhead:
@@ -179,7 +187,9 @@ def _check_dns(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
         errors.append(required(path, "must provide `dnsConfig` when `dnsPolicy` is None"))
         return
     if spec.dns_policy == "None" and not config.nameservers:
-        errors.append(required(f"{path}.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None"))
+        errors.append(
+            required(f"{path}.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None")
+        )
         return
     if len(config.nameservers) > 3:
         errors.append(invalid(f"{path}.nameservers", config.nameservers, "must not have more than 3 nameservers"))
@@ -192,7 +202,9 @@ def _check_dns(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
         errors.append(invalid(f"{path}.searches", config.searches, text))
     for index, search in enumerate(config.searches):
         if search != ".":
-            check_format(errors, f"{path}.searches[{index}]", search.removesuffix("."), formats.dns_subdomain_with_underscore)
+            check_format(
+                errors, f"{path}.searches[{index}]", search.removesuffix("."), formats.dns_subdomain_with_underscore
+            )
     for index, option in enumerate(config.options):
         if not option.name:
             errors.append(required(f"{path}.options[{index}]", "must not be empty"))
@@ -243,13 +255,17 @@ def check_pod_annotations(errors: Errors, path: str, annotations: dict[str, str]
     for key, value in annotations.items():
         if key.startswith(_APPARMOR):
             name = key.removeprefix(_APPARMOR)
-            if all(name != one.name for one in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers)):
+            names = {one.name for one in spec.init_containers + spec.containers}
+            if name not in names | {one.name for one in spec.ephemeral_containers}:
                 errors.append(invalid(f"{path}[{key}]", name, "container not found"))
             if value not in ("", "runtime/default", "unconfined") and not value.startswith("localhost/"):
                 errors.append(invalid(f"{path}[{key}]", value, f'invalid AppArmor profile name: "{value}"'))
         elif key == "controller.kubernetes.io/pod-deletion-cost":
             digits = value.removeprefix("-")
-            if not digits.isascii() or not digits.isdigit() or (digits[0] == "0" and value != "0") or not -(2**31) <= int(value) < 2**31:
+            if (
+                not digits.isascii()
+                or not digits.isdigit()
+                or (digits[0] == "0" and value != "0")
+                or not -(2**31) <= int(value) < 2**31
+            ):
                 errors.append(invalid(f"{path}[{key}]", value, "must be a 32bit integer"))
-
-

@@ -6,7 +6,6 @@ import difflib
 
 import msgspec
 
-from bayplan.api import quantity
 from bayplan.api.defaults.pods import qos_class
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required
 from bayplan.api.types import core_v1
@@ -17,14 +16,16 @@ from bayplan.api.validation.scheduling import check_tolerations
 
 _replace = msgspec.structs.replace
 _UPDATABLE = (
-    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
+    "pod updates may not change fields other than "
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
     "`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 
 
 def validate_pod_update(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
-    """Changes through the pod itself: images, deadline, more tolerations, fewer gates; of gated pods also tighter node constraints."""
+    """Changes through the pod itself: images, deadline, more tolerations, fewer gates; of gated pods also
+    tighter node constraints."""
     errors: list[FieldError] = []
     for field, attribute in (("containers", "containers"), ("initContainers", "init_containers")):
         if not _check_images(errors, f"spec.{field}", getattr(new.spec, attribute), getattr(old.spec, attribute)):
@@ -59,15 +60,23 @@ def validate_pod_update(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
 
 def difference(old: msgspec.Struct, new: msgspec.Struct) -> str:
     """The lines in which two objects differ, for people."""
-    before, after = (msgspec.json.format(msgspec.json.encode(one), indent=2).decode().splitlines() for one in (old, new))
-    return "\n".join(line for line in difflib.unified_diff(before, after, lineterm="", n=1) if not line.startswith(("---", "+++")))
+    before, after = (
+        msgspec.json.format(msgspec.json.encode(one), indent=2).decode().splitlines() for one in (old, new)
+    )
+    return "\n".join(
+        line for line in difflib.unified_diff(before, after, lineterm="", n=1) if not line.startswith(("---", "+++"))
+    )
 
 
-def _with_images(new: tuple[core_v1.Container, ...], old: tuple[core_v1.Container, ...]) -> tuple[core_v1.Container, ...]:
+def _with_images(
+    new: tuple[core_v1.Container, ...], old: tuple[core_v1.Container, ...]
+) -> tuple[core_v1.Container, ...]:
     return tuple(_replace(one, image=other.image) for one, other in zip(new, old, strict=True))
 
 
-def _check_images(errors: Errors, path: str, new: tuple[core_v1.Container, ...], old: tuple[core_v1.Container, ...]) -> bool:
+def _check_images(
+    errors: Errors, path: str, new: tuple[core_v1.Container, ...], old: tuple[core_v1.Container, ...]
+) -> bool:
     if len(new) != len(old):
         errors.append(forbidden(path, "pod updates may not add or remove containers"))
         return False
@@ -92,7 +101,9 @@ def _check_deadline(errors: Errors, new: int | None, old: int | None) -> bool:
     return True
 
 
-def _check_tolerations(errors: Errors, new: tuple[core_v1.Toleration, ...], old: tuple[core_v1.Toleration, ...]) -> None:
+def _check_tolerations(
+    errors: Errors, new: tuple[core_v1.Toleration, ...], old: tuple[core_v1.Toleration, ...]
+) -> None:
     kept = [_replace(toleration, toleration_seconds=None) for toleration in new]
     for toleration in old:
         if _replace(toleration, toleration_seconds=None) not in kept:
@@ -124,7 +135,9 @@ def _check_gated(errors: Errors, munged: core_v1.PodSpec, old: core_v1.PodSpec) 
     return munged
 
 
-def _check_node_affinity_mutation(errors: Errors, new: core_v1.NodeAffinity | None, old: core_v1.NodeAffinity | None) -> None:
+def _check_node_affinity_mutation(
+    errors: Errors, new: core_v1.NodeAffinity | None, old: core_v1.NodeAffinity | None
+) -> None:
     before = old.required_during_scheduling_ignored_during_execution if old is not None else None
     if before is None:
         return
@@ -157,9 +170,15 @@ def validate_pod_status_update(new: core_v1.Pod, old: core_v1.Pod) -> list[Field
     if status.qos_class != old.status.qos_class:
         errors.append(invalid("status.qosClass", status.qos_class, "field is immutable"))
     if old.spec.restart_policy != "Always":
-        _check_terminated(errors, "status.containerStatuses", status.container_statuses, old.status.container_statuses, old.spec)
         _check_terminated(
-            errors, "status.initContainerStatuses", status.init_container_statuses, old.status.init_container_statuses, old.spec
+            errors, "status.containerStatuses", status.container_statuses, old.status.container_statuses, old.spec
+        )
+        _check_terminated(
+            errors,
+            "status.initContainerStatuses",
+            status.init_container_statuses,
+            old.status.init_container_statuses,
+            old.spec,
         )
     _check_claim_statuses(errors, new)
     for name, addresses in (("podIPs", status.pod_ips), ("hostIPs", status.host_ips)):
@@ -170,7 +189,11 @@ def validate_pod_status_update(new: core_v1.Pod, old: core_v1.Pod) -> list[Field
 
 
 def _check_terminated(
-    errors: Errors, path: str, new: tuple[core_v1.ContainerStatus, ...], old: tuple[core_v1.ContainerStatus, ...], spec: core_v1.PodSpec
+    errors: Errors,
+    path: str,
+    new: tuple[core_v1.ContainerStatus, ...],
+    old: tuple[core_v1.ContainerStatus, ...],
+    spec: core_v1.PodSpec,
 ) -> None:
     """Terminated containers stay so unless their restart policy lets them start again."""
     free = {one.name for one in spec.init_containers if one.restart_policy == "Always"}
@@ -190,7 +213,9 @@ def _check_claim_statuses(errors: Errors, pod: core_v1.Pod) -> None:
     for index, status in enumerate(pod.status.resource_claim_statuses):
         where = f"status.resourceClaimStatuses[{index}]"
         if status.name not in known:
-            errors.append(invalid(f"{where}.name", status.name, "must match the name of an entry in `spec.resourceClaims`"))
+            errors.append(
+                invalid(f"{where}.name", status.name, "must match the name of an entry in `spec.resourceClaims`")
+            )
         if status.name in seen:
             errors.append(duplicate(f"{where}.name", status.name))
         seen.add(status.name)
@@ -241,7 +266,9 @@ def validate_resize(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
             if status.resources is None:
                 errors.append(forbidden("spec", "Pod running on node without support for resize"))
             break
-    if len(new.spec.containers) != len(old.spec.containers) or len(new.spec.init_containers) != len(old.spec.init_containers):
+    if len(new.spec.containers) != len(old.spec.containers) or len(new.spec.init_containers) != len(
+        old.spec.init_containers
+    ):
         return [*errors, forbidden("spec", "only cpu and memory resources are mutable")]
     for index, (after, before) in enumerate(zip(new.spec.init_containers, old.spec.init_containers, strict=True)):
         if before.restart_policy == "Always":

@@ -43,15 +43,25 @@ def deprecated_label_warning(key: str) -> str:
     return f'deprecated since v{found[0]}; use "{found[1]}" instead' if found else ""
 
 
-def template_warnings(path: str, template: core_v1.PodTemplateSpec, old: core_v1.PodTemplateSpec | None = None) -> list[str]:
+def template_warnings(
+    path: str, template: core_v1.PodTemplateSpec, old: core_v1.PodTemplateSpec | None = None
+) -> list[str]:
     """Warnings about the template at `path`."""
-    return pod_warnings(f"{path}.", template.spec, template.metadata, old.spec if old is not None else None, is_pod=False)
+    return pod_warnings(
+        f"{path}.", template.spec, template.metadata, old.spec if old is not None else None, is_pod=False
+    )
 
 
 def pod_warnings(
-    prefix: str, spec: core_v1.PodSpec, metadata: meta_v1.ObjectMeta, old: core_v1.PodSpec | None, *, is_pod: bool = True
+    prefix: str,
+    spec: core_v1.PodSpec,
+    metadata: meta_v1.ObjectMeta,
+    old: core_v1.PodSpec | None,
+    *,
+    is_pod: bool = True,
 ) -> list[str]:
-    """Warnings about a pod spec whose fields begin with `prefix` (`spec.template.`); `old`: the spec before an update."""
+    """Warnings about a pod spec whose fields begin with `prefix` (`spec.template.`); `old`: the spec before an
+    update."""
     found: list[str] = []
     if old is not None and old == spec:
         return found
@@ -72,10 +82,13 @@ def pod_warnings(
         for index, constraint in enumerate(spec.topology_spread_constraints):
             text = deprecated_label_warning(constraint.topology_key)
             if text:
-                found.append(f"{path}.topologySpreadConstraints[{index}].topologyKey: {constraint.topology_key} is {text}")
+                found.append(
+                    f"{path}.topologySpreadConstraints[{index}].topologyKey: {constraint.topology_key} is {text}"
+                )
             if constraint.label_selector is None:
                 found.append(
-                    f"{path}.topologySpreadConstraints[{index}].labelSelector: a null labelSelector results in matching no pod"
+                    f"{path}.topologySpreadConstraints[{index}].labelSelector: a null labelSelector results in "
+                    "matching no pod"
                 )
     if metadata.annotations:
         found.extend(_annotation_warnings(f"{prefix}metadata.annotations", spec, metadata.annotations))
@@ -83,10 +96,8 @@ def pod_warnings(
         found.extend(_volume_warnings(f"{path}.volumes[{index}]", volume))
     found.extend(_uniqueness_warnings(path, spec))
     found.extend(_container_warnings(path, spec))
-    if spec.overhead and any(_fractional(spec.overhead, name) for name in ("memory", "ephemeral-storage")):
-        for name in ("memory", "ephemeral-storage"):
-            if _fractional(spec.overhead, name):
-                found.append(_fraction_text(f"{path}.overhead[{name}]", spec.overhead[name]))
+    fractions = [name for name in ("memory", "ephemeral-storage") if _fractional(spec.overhead, name)]
+    found.extend(_fraction_text(f"{path}.overhead[{name}]", spec.overhead[name]) for name in fractions)
     if spec.dns_config is not None:
         for index, server in enumerate(spec.dns_config.nameservers):
             found.extend(ip_warnings(f"{path}.dnsConfig.nameservers[{index}]", server))
@@ -94,7 +105,9 @@ def pod_warnings(
         found.extend(ip_warnings(f"{path}.hostAliases[{index}].ip", alias.ip))
     grace = spec.termination_grace_period_seconds
     if grace is not None and grace < 0:
-        found.append(f"{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1")
+        found.append(
+            f"{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
+        )
     return found
 
 
@@ -157,7 +170,9 @@ def _volume_warnings(path: str, volume: core_v1.Volume) -> Iterator[str]:
     if volume.host_path is None and volume.ephemeral is not None and volume.ephemeral.volume_claim_template is not None:
         requests = volume.ephemeral.volume_claim_template.spec.resources.requests
         if _fractional(requests, "storage"):
-            yield _fraction_text(f"{path}.ephemeral.volumeClaimTemplate.spec.resources.requests[storage]", requests["storage"])
+            yield _fraction_text(
+                f"{path}.ephemeral.volumeClaimTemplate.spec.resources.requests[storage]", requests["storage"]
+            )
     if volume.projected is not None:
         paths: dict[str, int] = {}
         for index, source in enumerate(volume.projected.sources):
@@ -183,7 +198,7 @@ def _uniqueness_warnings(path: str, spec: core_v1.PodSpec) -> Iterator[str]:
     secrets: set[str] = set()
     for index, reference in enumerate(spec.image_pull_secrets):
         if not reference.name:
-            yield f"{path}.imagePullSecrets[{index}].name: invalid empty name \"\""
+            yield f'{path}.imagePullSecrets[{index}].name: invalid empty name ""'
         elif reference.name in secrets:
             yield f'{path}.imagePullSecrets[{index}].name: duplicate name "{reference.name}"'
         secrets.add(reference.name)
@@ -216,11 +231,14 @@ def _env_warnings(path: str, env: tuple[core_v1.EnvVar, ...]) -> Iterator[str]:
     for index, variable in enumerate(env):
         before = last.get(variable.name)
         if before is not None and f"$({variable.name})" not in variable.value:
-            yield f'{path}.env[{index}]: hides previous definition of "{variable.name}", which may be dropped when using apply'
+            text = f'hides previous definition of "{variable.name}", which may be dropped when using apply'
+            yield f"{path}.env[{index}]: {text}"
         last[variable.name] = index
 
 
-def _port_warnings(path: str, container: core_v1.Container, seen: dict[tuple[int, str, str, int], list[str]]) -> Iterator[str]:
+def _port_warnings(
+    path: str, container: core_v1.Container, seen: dict[tuple[int, str, str, int], list[str]]
+) -> Iterator[str]:
     for index, port in enumerate(container.ports):
         where = f"{path}.ports[{index}]"
         key = (port.container_port, port.protocol, port.host_ip, port.host_port)
@@ -237,5 +255,3 @@ def _fractional(amounts: dict[str, str | int | float], name: str) -> bool:
 
 def _fraction_text(path: str, value: str | int | float) -> str:
     return f'{path}: fractional byte value "{quantity.canonical(value)}" is invalid, must be an integer'
-
-

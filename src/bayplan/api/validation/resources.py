@@ -16,18 +16,40 @@ Resources = Mapping[str, str | int | float]
 _STANDARD_CONTAINER = frozenset(("cpu", "memory", "ephemeral-storage"))
 _STANDARD = frozenset(
     (
-        *_STANDARD_CONTAINER, "storage", "requests.cpu", "requests.memory", "requests.storage", "requests.ephemeral-storage",
-        "limits.cpu", "limits.memory", "limits.ephemeral-storage", "pods", "resourcequotas", "services", "replicationcontrollers",
-        "secrets", "configmaps", "persistentvolumeclaims", "services.nodeports", "services.loadbalancers",
+        *_STANDARD_CONTAINER,
+        "storage",
+        "requests.cpu",
+        "requests.memory",
+        "requests.storage",
+        "requests.ephemeral-storage",
+        "limits.cpu",
+        "limits.memory",
+        "limits.ephemeral-storage",
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
     )
-)  # fmt: skip
+)
 _QUOTA = frozenset((*_STANDARD - {"storage"},))
 _INTEGER = frozenset(
     (
-        "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps", "persistentvolumeclaims",
-        "services.nodeports", "services.loadbalancers",
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
     )
-)  # fmt: skip
+)
 HUGE_PAGES = "hugepages-"
 _CONTAINER_TEXT = "must be a standard resource for containers"
 
@@ -109,7 +131,9 @@ def _at_most(request: str | int | float, limit: str | int | float) -> bool:
     return quantity.parse(request).compare(quantity.parse(limit)) <= 0
 
 
-def check_container_resources(errors: Errors, path: str, resources: core_v1.ResourceRequirements, claims: frozenset[str]) -> None:
+def check_container_resources(
+    errors: Errors, path: str, resources: core_v1.ResourceRequirements, claims: frozenset[str]
+) -> None:
     """Requests and limits of a container. `claims`: names of the pod's resource claims."""
     limits, requests = resources.limits, resources.requests
     if resources.claims:
@@ -136,7 +160,9 @@ def _check_pod_name(errors: Errors, path: str, name: str) -> None:
         errors.append(unsupported(path, name, ("cpu", HUGE_PAGES, "memory")))
 
 
-def check_requirements(errors: Errors, path: str, limits: Resources, requests: Resources, check_name: Callable[[Errors, str, str], None]) -> None:
+def check_requirements(
+    errors: Errors, path: str, limits: Resources, requests: Resources, check_name: Callable[[Errors, str, str], None]
+) -> None:
     """The careful form: names, amounts, and requests against limits."""
     huge = base = False
     for name in sorted(limits):
@@ -156,7 +182,9 @@ def check_requirements(errors: Errors, path: str, limits: Resources, requests: R
             if parsed != limit and not allows_overcommit(name):
                 errors.append(invalid(f"{path}.requests", str(parsed), f"must be equal to {name} limit of {limit}"))
             elif parsed > limit:
-                errors.append(invalid(f"{path}.requests", str(parsed), f"must be less than or equal to {name} limit of {limit}"))
+                errors.append(
+                    invalid(f"{path}.requests", str(parsed), f"must be less than or equal to {name} limit of {limit}")
+                )
         elif not allows_overcommit(name):
             errors.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
     if (huge or huge_requests) and not (base or base_requests):
@@ -187,7 +215,11 @@ def _check_claims(errors: Errors, path: str, claims: tuple[core_v1.ResourceClaim
         if claim.request:
             for message in formats.dns_label(claim.request):
                 errors.append(invalid(f"{where}.request", claim.request, message))
-        if (claim.name, claim.request) in seen or claim.name in whole or (not claim.request and any(name == claim.name for name, _ in seen)):
+        if (
+            (claim.name, claim.request) in seen
+            or claim.name in whole
+            or (not claim.request and any(name == claim.name for name, _ in seen))
+        ):
             errors.append(duplicate(where, f"{claim.name}/{claim.request}" if claim.request else claim.name))
         seen.add((claim.name, claim.request))
         if not claim.request:
@@ -195,10 +227,16 @@ def _check_claims(errors: Errors, path: str, claims: tuple[core_v1.ResourceClaim
         if claim.name not in known:
             names = ": " + ", ".join(sorted(known)) if known else " which is empty"
             missing = not_found(where, claim.name)
-            errors.append(FieldError(missing.type, where, claim.name, "must be one of the names in pod.spec.resourceClaims" + names))
+            errors.append(
+                FieldError(
+                    missing.type, where, claim.name, "must be one of the names in pod.spec.resourceClaims" + names
+                )
+            )
 
 
-def check_pod_resources(errors: Errors, path: str, spec: core_v1.PodSpec, totals: Mapping[str, quantity.Quantity]) -> None:
+def check_pod_resources(
+    errors: Errors, path: str, spec: core_v1.PodSpec, totals: Mapping[str, quantity.Quantity]
+) -> None:
     """Resources of a pod as a whole. `totals`: what its containers request together."""
     resources = spec.resources
     assert resources is not None
@@ -218,4 +256,6 @@ def check_pod_resources(errors: Errors, path: str, spec: core_v1.PodSpec, totals
             limit, whole = quantity.parse(container.resources.limits[name]), resources.limits.get(name)
             if whole is not None and limit > quantity.parse(whole):
                 where = f"{path}.containers[{index}][{name}].limits"
-                errors.append(invalid(where, str(limit), f"must be less than or equal to pod limits of {quantity.parse(whole)}"))
+                errors.append(
+                    invalid(where, str(limit), f"must be less than or equal to pod limits of {quantity.parse(whole)}")
+                )

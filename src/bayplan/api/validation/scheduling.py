@@ -5,7 +5,14 @@ from __future__ import annotations
 from bayplan.api.errors import ErrorType, FieldError, duplicate, forbidden, invalid, required
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, check_key_format, check_label_selector, go_struct, unsupported
+from bayplan.api.validation.fields import (
+    Errors,
+    check_format,
+    check_key_format,
+    check_label_selector,
+    go_struct,
+    unsupported,
+)
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -36,7 +43,9 @@ def check_affinity(errors: Errors, path: str, affinity: core_v1.Affinity) -> Non
             _check_pod_affinity_term(errors, f"{where}.podAffinityTerm", weighted.pod_affinity_term)
 
 
-def check_node_selector(errors: Errors, path: str, selector: core_v1.NodeSelector, *, check_values: bool = True) -> None:
+def check_node_selector(
+    errors: Errors, path: str, selector: core_v1.NodeSelector, *, check_values: bool = True
+) -> None:
     """A `NodeSelector`; it has a term."""
     if not selector.node_selector_terms:
         errors.append(required(f"{path}.nodeSelectorTerms", "must have at least one node selector term"))
@@ -52,10 +61,14 @@ def _check_node_selector_term(errors: Errors, path: str, term: core_v1.NodeSelec
                 errors.append(required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
         elif operator in ("Exists", "DoesNotExist"):
             if expression.values:
-                errors.append(forbidden(f"{where}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+                errors.append(
+                    forbidden(f"{where}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+                )
         elif operator in ("Gt", "Lt"):
             if len(expression.values) != 1:
-                errors.append(required(f"{where}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+                errors.append(
+                    required(f"{where}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
+                )
         else:
             errors.append(invalid(f"{where}.operator", operator, "not a valid selector operator"))
         check_key_format(errors, f"{where}.key", expression.key)
@@ -85,7 +98,9 @@ def _check_pod_affinity_term(errors: Errors, path: str, term: core_v1.PodAffinit
     _check_label_keys(errors, f"{path}.mismatchLabelKeys", term.mismatch_label_keys, term.label_selector)
     for index, key in enumerate(term.match_label_keys):
         if key in term.mismatch_label_keys:
-            errors.append(invalid(f"{path}.matchLabelKeys[{index}]", key, "exists in both matchLabelKeys and mismatchLabelKeys"))
+            errors.append(
+                invalid(f"{path}.matchLabelKeys[{index}]", key, "exists in both matchLabelKeys and mismatchLabelKeys")
+            )
     if not term.topology_key:
         errors.append(required(f"{path}.topologyKey", "can not be empty"))
     check_key_format(errors, f"{path}.topologyKey", term.topology_key)
@@ -118,7 +133,9 @@ def check_tolerations(errors: Errors, path: str, tolerations: tuple[core_v1.Tole
         elif operator == "Exists":
             if toleration.value:
                 errors.append(
-                    invalid(f"{path}[{index}].operator", toleration.value, "value must be empty when `operator` is 'Exists'")
+                    invalid(
+                        f"{path}[{index}].operator", toleration.value, "value must be empty when `operator` is 'Exists'"
+                    )
                 )
         else:
             supported = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
@@ -137,7 +154,9 @@ def check_taints(errors: Errors, path: str, taints: tuple[core_v1.Taint, ...]) -
         if messages:
             errors.append(invalid(f"{where}.value", taint.value, ";".join(messages)))
         if taint.effect not in EFFECTS:
-            errors.append(unsupported(f"{where}.effect", taint.effect, EFFECTS) if taint.effect else required(f"{where}.effect"))
+            errors.append(
+                unsupported(f"{where}.effect", taint.effect, EFFECTS) if taint.effect else required(f"{where}.effect")
+            )
         if (taint.key, taint.effect) in seen:
             text = "taints must be unique by key and effect pair"
             errors.append(FieldError(ErrorType.DUPLICATE, where, go_struct(taint), text))
@@ -166,7 +185,9 @@ def check_topology_spread(errors: Errors, path: str, constraints: tuple[core_v1.
                 text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
                 errors.append(invalid(f"{where}.minDomains", constraint.min_domains, text))
         if constraint.node_affinity_policy not in (None, "Honor", "Ignore"):
-            errors.append(unsupported(f"{where}.nodeAffinityPolicy", constraint.node_affinity_policy, ("Honor", "Ignore")))
+            errors.append(
+                unsupported(f"{where}.nodeAffinityPolicy", constraint.node_affinity_policy, ("Honor", "Ignore"))
+            )
         if constraint.node_taints_policy not in (None, "Honor", "Ignore"):
             errors.append(unsupported(f"{where}.nodeTaintsPolicy", constraint.node_taints_policy, ("Honor", "Ignore")))
         _check_label_keys(errors, f"{where}.matchLabelKeys", constraint.match_label_keys, constraint.label_selector)

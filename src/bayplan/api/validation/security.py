@@ -25,7 +25,9 @@ def check_security_context(errors: Errors, path: str, context: core_v1.SecurityC
             errors.append(invalid(f"{path}.procMount", "Unmasked", "`hostUsers` must be false to use `Unmasked`"))
     if context.allow_privilege_escalation is False:
         if context.privileged:
-            errors.append(invalid(path, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
+            errors.append(
+                invalid(path, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+            )
         if context.capabilities is not None and "CAP_SYS_ADMIN" in context.capabilities.add:
             text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
             errors.append(invalid(path, context, text))
@@ -50,7 +52,9 @@ def check_pod_security_context(errors: Errors, path: str, spec: core_v1.PodSpec)
     if context.sysctls:
         _check_sysctls(errors, f"{path}.sysctls", context.sysctls, spec)
     if context.fs_group_change_policy not in (None, "Always", "OnRootMismatch"):
-        errors.append(unsupported(f"{path}.fsGroupChangePolicy", context.fs_group_change_policy, ("Always", "OnRootMismatch")))
+        errors.append(
+            unsupported(f"{path}.fsGroupChangePolicy", context.fs_group_change_policy, ("Always", "OnRootMismatch"))
+        )
     if context.seccomp_profile is not None:
         check_seccomp(errors, f"{path}.seccompProfile", context.seccomp_profile)
     if context.windows_options is not None:
@@ -58,9 +62,13 @@ def check_pod_security_context(errors: Errors, path: str, spec: core_v1.PodSpec)
     if context.app_armor_profile is not None:
         check_app_armor(errors, f"{path}.appArmorProfile", context.app_armor_profile)
     if context.supplemental_groups_policy not in (None, "Merge", "Strict"):
-        errors.append(unsupported(f"{path}.supplementalGroupsPolicy", context.supplemental_groups_policy, ("Merge", "Strict")))
+        errors.append(
+            unsupported(f"{path}.supplementalGroupsPolicy", context.supplemental_groups_policy, ("Merge", "Strict"))
+        )
     if context.se_linux_change_policy not in (None, "MountOption", "Recursive"):
-        errors.append(unsupported(f"{path}.seLinuxChangePolicy", context.se_linux_change_policy, ("MountOption", "Recursive")))
+        errors.append(
+            unsupported(f"{path}.seLinuxChangePolicy", context.se_linux_change_policy, ("MountOption", "Recursive"))
+        )
 
 
 def _check_id(errors: Errors, path: str, number: int | None) -> None:
@@ -82,7 +90,9 @@ def _check_sysctls(errors: Errors, path: str, sysctls: tuple[core_v1.Sysctl, ...
         dotted = name.replace("/", ".")
         if spec.host_network and dotted.startswith("net."):
             errors.append(invalid(where, name, "may not be specified when 'hostNetwork' is true"))
-        elif spec.host_ipc and (dotted.startswith(("kernel.shm", "kernel.msg", "fs.mqueue.")) or dotted == "kernel.sem"):
+        elif spec.host_ipc and (
+            dotted.startswith(("kernel.shm", "kernel.msg", "fs.mqueue.")) or dotted == "kernel.sem"
+        ):
             errors.append(invalid(where, name, "may not be specified when 'hostIPC' is true"))
 
 
@@ -157,16 +167,23 @@ def check_operating_system(errors: Errors, path: str, spec: core_v1.PodSpec) -> 
 
 
 def _containers(spec: core_v1.PodSpec, path: str) -> list[tuple[str, core_v1.SecurityContext | None]]:
-    found = [(f"{path}.initContainers[{index}]", one.security_context) for index, one in enumerate(spec.init_containers)]
+    found = [
+        (f"{path}.initContainers[{index}]", one.security_context) for index, one in enumerate(spec.init_containers)
+    ]
     found += [(f"{path}.containers[{index}]", one.security_context) for index, one in enumerate(spec.containers)]
-    return found + [(f"{path}.ephemeralContainers[{index}]", one.security_context) for index, one in enumerate(spec.ephemeral_containers)]
+    return found + [
+        (f"{path}.ephemeralContainers[{index}]", one.security_context)
+        for index, one in enumerate(spec.ephemeral_containers)
+    ]
 
 
 def _check_linux(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
     contexts = [(path, spec.security_context), *_containers(spec, path)]
     for where, context in contexts:
         if context is not None and context.windows_options is not None:
-            errors.append(forbidden(f"{where}.securityContext.windowsOptions", "windows options cannot be set for a linux pod"))
+            errors.append(
+                forbidden(f"{where}.securityContext.windowsOptions", "windows options cannot be set for a linux pod")
+            )
 
 
 _WINDOWS_POD = (

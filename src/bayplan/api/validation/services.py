@@ -189,7 +189,14 @@ def _check_duplicate_ports(errors: Errors, spec: core_v1.ServiceSpec) -> None:
     ports: set[tuple[str, int]] = set()
     for index, port in enumerate(spec.ports):
         if (port.protocol, port.port) in ports:
-            shown = {"Name": "", "Protocol": port.protocol, "AppProtocol": None, "Port": port.port, "TargetPort": 0, "NodePort": 0}
+            shown = {
+                "Name": "",
+                "Protocol": port.protocol,
+                "AppProtocol": None,
+                "Port": port.port,
+                "TargetPort": 0,
+                "NodePort": 0,
+            }
             errors.append(duplicate(f"spec.ports[{index}]", shown))
         ports.add((port.protocol, port.port))
 
@@ -223,7 +230,9 @@ def _check_policies(errors: Errors, spec: core_v1.ServiceSpec) -> None:
     policy = spec.external_traffic_policy
     if not external:
         if policy:
-            errors.append(invalid("spec.externalTrafficPolicy", policy, "may only be set for externally-accessible services"))
+            errors.append(
+                invalid("spec.externalTrafficPolicy", policy, "may only be set for externally-accessible services")
+            )
     elif not policy:
         errors.append(required("spec.externalTrafficPolicy"))
     elif policy not in ("Cluster", "Local"):
@@ -255,9 +264,9 @@ def validate_service_update(new: core_v1.Service, old: core_v1.Service) -> list[
         errors.append(invalid("spec.loadBalancerClass", spec.load_balancer_class, "may not change once set"))
     elif before.type != "LoadBalancer" and spec.type != "LoadBalancer" and spec.load_balancer_class is not None:
         errors.append(forbidden("spec.loadBalancerClass", _LOAD_BALANCER_ONLY))
-    if all(one.type == "LoadBalancer" and one.external_traffic_policy == "Local" for one in (spec, before)):
-        if spec.health_check_node_port != before.health_check_node_port:
-            errors.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
+    checks_health = all(one.type == "LoadBalancer" and one.external_traffic_policy == "Local" for one in (spec, before))
+    if checks_health and spec.health_check_node_port != before.health_check_node_port:
+        errors.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
     return errors
 
 
@@ -270,7 +279,9 @@ def _check_primary(errors: Errors, path: str, new: tuple[str, ...], old: tuple[s
             errors.append(invalid(f"{path}[{index}]", new, "may not change once set"))
 
 
-def check_load_balancer_status(errors: Errors, path: str, status: core_v1.LoadBalancerStatus, service_type: str) -> None:
+def check_load_balancer_status(
+    errors: Errors, path: str, status: core_v1.LoadBalancerStatus, service_type: str
+) -> None:
     """`status.loadBalancer` of a service."""
     if service_type != "LoadBalancer" and status.ingress:
         errors.append(forbidden(f"{path}.ingress", "may only be used when `spec.type` is 'LoadBalancer'"))
@@ -320,7 +331,7 @@ def service_warnings(service: core_v1.Service, old: core_v1.Service | None) -> l
     for index, value in enumerate(spec.load_balancer_source_ranges):
         found.extend(cidr_warnings(f"spec.loadBalancerSourceRanges[{index}]", value.strip()))
     if spec.type == "ExternalName" and spec.session_affinity == "ClientIP":
-        found.append("spec.sessionAffinity is ignored when spec.type is \"ExternalName\"")
+        found.append('spec.sessionAffinity is ignored when spec.type is "ExternalName"')
     if spec.traffic_distribution == "PreferClose":
         found.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
     return found

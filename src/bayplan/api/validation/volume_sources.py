@@ -48,7 +48,9 @@ def _check_nfs(errors: Errors, path: str, source: core_v1.NFSVolumeSource) -> No
         errors.append(invalid(f"{path}.path", source.path, "must be an absolute path"))
 
 
-def _check_iscsi(errors: Errors, path: str, source: core_v1.ISCSIVolumeSource | core_v1.ISCSIPersistentVolumeSource) -> None:
+def _check_iscsi(
+    errors: Errors, path: str, source: core_v1.ISCSIVolumeSource | core_v1.ISCSIPersistentVolumeSource
+) -> None:
     if not source.target_portal:
         errors.append(required(f"{path}.targetPortal"))
     if not source.iqn:
@@ -63,7 +65,9 @@ def _check_iscsi(errors: Errors, path: str, source: core_v1.ISCSIVolumeSource | 
         errors.append(invalid(f"{path}.initiatorname", source.initiator_name, "must be valid format"))
 
 
-def _check_glusterfs(errors: Errors, path: str, source: core_v1.GlusterfsVolumeSource | core_v1.GlusterfsPersistentVolumeSource) -> None:
+def _check_glusterfs(
+    errors: Errors, path: str, source: core_v1.GlusterfsVolumeSource | core_v1.GlusterfsPersistentVolumeSource
+) -> None:
     if not source.endpoints:
         errors.append(required(f"{path}.endpoints"))
     if not source.path:
@@ -89,7 +93,9 @@ def _check_rbd(errors: Errors, path: str, source: core_v1.RBDVolumeSource | core
         errors.append(required(f"{path}.image"))
 
 
-def _check_cinder(errors: Errors, path: str, source: core_v1.CinderVolumeSource | core_v1.CinderPersistentVolumeSource) -> None:
+def _check_cinder(
+    errors: Errors, path: str, source: core_v1.CinderVolumeSource | core_v1.CinderPersistentVolumeSource
+) -> None:
     if not source.volume_id:
         errors.append(required(f"{path}.volumeID"))
     secret = source.secret_ref
@@ -100,7 +106,9 @@ def _check_cinder(errors: Errors, path: str, source: core_v1.CinderVolumeSource 
             errors.append(required(f"{path}.secretRef.namespace"))
 
 
-def _check_cephfs(errors: Errors, path: str, source: core_v1.CephFSVolumeSource | core_v1.CephFSPersistentVolumeSource) -> None:
+def _check_cephfs(
+    errors: Errors, path: str, source: core_v1.CephFSVolumeSource | core_v1.CephFSPersistentVolumeSource
+) -> None:
     if not source.monitors:
         errors.append(required(f"{path}.monitors"))
 
@@ -113,7 +121,13 @@ def _check_quobyte(errors: Errors, path: str, source: core_v1.QuobyteVolumeSourc
     else:
         for pair in source.registry.split(","):
             if ":" not in pair:
-                errors.append(invalid(f"{path}.registry", source.registry, "must be a host:port pair or multiple pairs separated by commas"))
+                errors.append(
+                    invalid(
+                        f"{path}.registry",
+                        source.registry,
+                        "must be a host:port pair or multiple pairs separated by commas",
+                    )
+                )
     if not source.volume:
         errors.append(required(f"{path}.volume"))
 
@@ -122,7 +136,11 @@ def _check_fc(errors: Errors, path: str, source: core_v1.FCVolumeSource) -> None
     if not source.target_wwns and not source.wwids:
         errors.append(required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both"))
     if source.target_wwns and source.wwids:
-        errors.append(invalid(f"{path}.targetWWNs", source.target_wwns, "targetWWNs and wwids can not be specified simultaneously"))
+        errors.append(
+            invalid(
+                f"{path}.targetWWNs", source.target_wwns, "targetWWNs and wwids can not be specified simultaneously"
+            )
+        )
     if source.target_wwns:
         if source.lun is None:
             errors.append(required(f"{path}.lun", "lun is required if targetWWNs is specified"))
@@ -130,7 +148,9 @@ def _check_fc(errors: Errors, path: str, source: core_v1.FCVolumeSource) -> None
             errors.append(invalid(f"{path}.lun", source.lun, "must be between 0 and 255, inclusive"))
 
 
-def _check_flex(errors: Errors, path: str, source: core_v1.FlexVolumeSource | core_v1.FlexPersistentVolumeSource) -> None:
+def _check_flex(
+    errors: Errors, path: str, source: core_v1.FlexVolumeSource | core_v1.FlexPersistentVolumeSource
+) -> None:
     if not source.driver:
         errors.append(required(f"{path}.driver"))
     for key in source.options:
@@ -139,7 +159,9 @@ def _check_flex(errors: Errors, path: str, source: core_v1.FlexVolumeSource | co
             errors.append(invalid(f"{path}.options[{key}]", key, "kubernetes.io and k8s.io namespaces are reserved"))
 
 
-def _check_azure_file(errors: Errors, path: str, source: core_v1.AzureFileVolumeSource | core_v1.AzureFilePersistentVolumeSource) -> None:
+def _check_azure_file(
+    errors: Errors, path: str, source: core_v1.AzureFileVolumeSource | core_v1.AzureFilePersistentVolumeSource
+) -> None:
     if not source.secret_name:
         errors.append(required(f"{path}.secretName"))
     if not source.share_name:
@@ -173,19 +195,35 @@ def _check_azure_disk(errors: Errors, path: str, source: core_v1.AzureDiskVolume
     if source.kind not in (None, "Dedicated", "Managed", "Shared"):
         errors.append(unsupported(f"{path}.kind", source.kind, ("Dedicated", "Managed", "Shared")))
     if source.kind == "Managed" and not source.disk_uri.startswith("/subscriptions/"):
-        errors.append(unsupported(f"{path}.diskURI", source.disk_uri, ("/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}",)))
+        errors.append(
+            unsupported(
+                f"{path}.diskURI",
+                source.disk_uri,
+                ("/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}",),
+            )
+        )
     elif source.kind != "Managed" and not source.disk_uri.startswith("https://"):
-        errors.append(unsupported(f"{path}.diskURI", source.disk_uri, ("https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd",)))
+        errors.append(
+            unsupported(
+                f"{path}.diskURI",
+                source.disk_uri,
+                ("https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd",),
+            )
+        )
 
 
-def _check_storageos(errors: Errors, path: str, source: core_v1.StorageOSVolumeSource | core_v1.StorageOSPersistentVolumeSource) -> None:
+def _check_storageos(
+    errors: Errors, path: str, source: core_v1.StorageOSVolumeSource | core_v1.StorageOSPersistentVolumeSource
+) -> None:
     if not source.volume_name:
         errors.append(required(f"{path}.volumeName"))
     if source.secret_ref is not None and not source.secret_ref.name:
         errors.append(required(f"{path}.secretRef.name"))
 
 
-def _check_scale_io(errors: Errors, path: str, source: core_v1.ScaleIOVolumeSource | core_v1.ScaleIOPersistentVolumeSource) -> None:
+def _check_scale_io(
+    errors: Errors, path: str, source: core_v1.ScaleIOVolumeSource | core_v1.ScaleIOPersistentVolumeSource
+) -> None:
     for name, value in (("gateway", source.gateway), ("system", source.system), ("volumeName", source.volume_name)):
         if not value:
             errors.append(required(f"{path}.{name}"))
@@ -214,4 +252,5 @@ SHARED_SOURCES: dict[str, Check] = {
     "storageos": _check_storageos,
     "scale_io": _check_scale_io,
 }
-"""Attribute of the source -> its rules; the same for volumes and persistent volumes but for the type of secret references."""
+"""Attribute of the source -> its rules; the same for volumes and persistent volumes but for the type of secret
+references."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from bayplan.api import quantity
@@ -115,7 +116,9 @@ def _check_downward_file(errors: Errors, path: str, item: core_v1.DownwardAPIVol
     if item.field_ref is not None:
         check_field_selector(errors, f"{path}.fieldRef", item.field_ref, VOLUME_FIELDS)
         if item.resource_field_ref is not None:
-            errors.append(invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
+            errors.append(
+                invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
+            )
     if item.resource_field_ref is not None:
         check_resource_selector(errors, f"{path}.resourceFieldRef", item.resource_field_ref, volume=True)
     elif item.field_ref is None:
@@ -152,11 +155,12 @@ def _check_projection(errors: Errors, path: str, projection: core_v1.VolumeProje
             for file in projection.downward_api.items:
                 _check_downward_file(errors, f"{path}.downwardAPI", file)
                 _check_path_conflict(errors, path, file.path, "", paths)
-    for single, check in (
+    singles: tuple[tuple[Any, Callable[[Errors, str, Any, set[str]], None]], ...] = (
         (projection.service_account_token, _check_token),
         (projection.cluster_trust_bundle, _check_trust_bundle),
         (projection.pod_certificate, _check_pod_certificate),
-    ):
+    )
+    for single, check in singles:
         if single is None:
             continue
         count += 1
@@ -179,7 +183,9 @@ def _check_token(errors: Errors, path: str, token: core_v1.ServiceAccountTokenPr
     if seconds is not None and seconds < 600:
         errors.append(invalid(f"{where}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
     elif seconds is not None and seconds > 2**32:
-        errors.append(invalid(f"{where}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"))
+        errors.append(
+            invalid(f"{where}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
+        )
     if not token.path:
         errors.append(required(f"{where}.path"))
     else:
@@ -187,7 +193,9 @@ def _check_token(errors: Errors, path: str, token: core_v1.ServiceAccountTokenPr
         _check_path_conflict(errors, path, token.path, "", paths)
 
 
-def _check_trust_bundle(errors: Errors, path: str, bundle: core_v1.ClusterTrustBundleProjection, paths: set[str]) -> None:
+def _check_trust_bundle(
+    errors: Errors, path: str, bundle: core_v1.ClusterTrustBundleProjection, paths: set[str]
+) -> None:
     where = f"{path}.clusterTrustBundle"
     if bundle.name is not None and bundle.signer_name is not None:
         errors.append(invalid(where, bundle, "only one of name and signerName may be used"))
@@ -197,7 +205,11 @@ def _check_trust_bundle(errors: Errors, path: str, bundle: core_v1.ClusterTrustB
         if not bundle.name:
             errors.append(invalid(f"{where}.name", "", "must be a valid object name"))
         if bundle.label_selector is not None:
-            errors.append(invalid(f"{where}.labelSelector", bundle.label_selector, "labelSelector must be unset if name is specified"))
+            errors.append(
+                invalid(
+                    f"{where}.labelSelector", bundle.label_selector, "labelSelector must be unset if name is specified"
+                )
+            )
     if not bundle.path:
         errors.append(required(f"{where}.path"))
     else:
@@ -208,7 +220,9 @@ def _check_trust_bundle(errors: Errors, path: str, bundle: core_v1.ClusterTrustB
 _KEY_TYPES = ("ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519", "RSA3072", "RSA4096")
 
 
-def _check_pod_certificate(errors: Errors, path: str, source: core_v1.PodCertificateProjection, paths: set[str]) -> None:
+def _check_pod_certificate(
+    errors: Errors, path: str, source: core_v1.PodCertificateProjection, paths: set[str]
+) -> None:
     where = f"{path}.podCertificate"
     if not source.signer_name:
         errors.append(required(f"{where}.signerName"))
@@ -219,7 +233,9 @@ def _check_pod_certificate(errors: Errors, path: str, source: core_v1.PodCertifi
         errors.append(invalid(f"{where}.maxExpirationSeconds", seconds, "must be between 1 hour and 91 days"))
     targets = (source.credential_bundle_path, source.key_path, source.certificate_chain_path)
     if not any(targets):
-        errors.append(required(where, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
+        errors.append(
+            required(where, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath")
+        )
     for name, target in zip(("credentialBundlePath", "keyPath", "certificateChainPath"), targets, strict=True):
         if target:
             check_relative_path(errors, f"{where}.{name}", target)
@@ -276,9 +292,35 @@ _CHECKS: dict[str, Any] = {
 _ORDER = tuple(
     (attribute, core_v1.Volume.__struct_encode_fields__[core_v1.Volume.__struct_fields__.index(attribute)])
     for attribute in (
-        "empty_dir", "host_path", "git_repo", "gce_persistent_disk", "aws_elastic_block_store", "secret", "nfs", "iscsi", "glusterfs", "flocker",
-        "persistent_volume_claim", "rbd", "cinder", "cephfs", "quobyte", "downward_api", "fc", "flex_volume", "config_map", "azure_file",
-        "vsphere_volume", "photon_persistent_disk", "portworx_volume", "azure_disk", "storageos", "projected", "scale_io", "csi", "ephemeral",
+        "empty_dir",
+        "host_path",
+        "git_repo",
+        "gce_persistent_disk",
+        "aws_elastic_block_store",
+        "secret",
+        "nfs",
+        "iscsi",
+        "glusterfs",
+        "flocker",
+        "persistent_volume_claim",
+        "rbd",
+        "cinder",
+        "cephfs",
+        "quobyte",
+        "downward_api",
+        "fc",
+        "flex_volume",
+        "config_map",
+        "azure_file",
+        "vsphere_volume",
+        "photon_persistent_disk",
+        "portworx_volume",
+        "azure_disk",
+        "storageos",
+        "projected",
+        "scale_io",
+        "csi",
+        "ephemeral",
         "image",
     )
-)  # fmt: skip
+)

@@ -32,7 +32,11 @@ def compile_or_none(selector: meta_v1.LabelSelector | None) -> selectors.LabelSe
 
 
 def check_selector_and_template(
-    errors: Errors, selector: meta_v1.LabelSelector | None, template: core_v1.PodTemplateSpec, kind: str, malformed: str = "invalid label selector"
+    errors: Errors,
+    selector: meta_v1.LabelSelector | None,
+    template: core_v1.PodTemplateSpec,
+    kind: str,
+    malformed: str = "invalid label selector",
 ) -> None:
     """`spec.selector` is there, says something, and matches `spec.template`, whose pods run for ever."""
     if selector is None:
@@ -48,7 +52,9 @@ def check_selector_and_template(
     check_matching_template(errors, compiled, template)
 
 
-def check_matching_template(errors: Errors, selector: selectors.LabelSelector, template: core_v1.PodTemplateSpec) -> None:
+def check_matching_template(
+    errors: Errors, selector: selectors.LabelSelector, template: core_v1.PodTemplateSpec
+) -> None:
     """The template's labels match a selector that is not empty, and the template is valid."""
     if not selector.is_everything():
         check_template_labels(errors, selector, template)
@@ -93,7 +99,9 @@ def check_not_above_replicas(errors: Errors, status: Any, names: Sequence[tuple[
         if value > status.replicas:
             errors.append(invalid(f"status.{name}", value, "cannot be greater than status.replicas"))
     if status.available_replicas > status.ready_replicas:
-        errors.append(invalid("status.availableReplicas", status.available_replicas, "cannot be greater than readyReplicas"))
+        errors.append(
+            invalid("status.availableReplicas", status.available_replicas, "cannot be greater than readyReplicas")
+        )
 
 
 def check_collision_count(errors: Errors, new: int | None, old: int | None) -> None:

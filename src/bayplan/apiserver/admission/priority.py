@@ -56,7 +56,9 @@ class Priority(AdmissionPlugin):
 
 def _classes(request: AdmissionRequest) -> Any:
     context = request.call.context
-    return context.objects.cache(context.kinds.of_kind("scheduling.k8s.io/v1", "PriorityClass"))
+    kind = context.kinds.of_kind("scheduling.k8s.io/v1", "PriorityClass")
+    assert kind is not None
+    return context.objects.cache(kind)
 
 
 def _global_default(request: AdmissionRequest) -> Any:

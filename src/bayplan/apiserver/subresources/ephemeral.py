@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.api.errors import FieldError, ErrorType, invalid_object
+from bayplan.api.errors import ErrorType, FieldError, invalid_object
 from bayplan.api.types import core_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response

@@ -9,7 +9,7 @@ from bayplan.api.kinds import Kind
 from bayplan.api.selectors import compile_selector
 from bayplan.api.types import core_v1, meta_v1, policy_v1
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.requests import Response, ResourcePath
+from bayplan.apiserver.requests import ResourcePath, Response
 from bayplan.apiserver.subresources.binding import CREATED
 from bayplan.apiserver.verbs.delete import delete_entry
 from bayplan.apiserver.verbs.write import modify

@@ -18,14 +18,12 @@ async def handle(call: Call) -> Response:
 
 
 _COMPONENTS = ("scheduler", "controller-manager", "etcd-0")
-_WARNING = "v1 ComponentStatus is deprecated in v1.19+"
 
 
 async def component_statuses(call: Call) -> Response:
     """The old health listing; the API server itself vouches for its store."""
     import msgspec
 
-    call.warnings.append(_WARNING)
     healthy = [{"type": "Healthy", "status": "True", "message": "ok"}]
     items = {name: {"metadata": {"name": name}, "conditions": healthy} for name in _COMPONENTS}
     if call.path.name:

@@ -6,8 +6,16 @@ from typing import Any
 
 import msgspec
 
-from bayplan.api.codec import DecodeError, decode_reporting
-from bayplan.api.errors import ErrorType, FieldError, bad_request, conflict, invalid_object, not_found_error, unsupported_media_type
+from bayplan.api.codec import DecodeError, decode_reporting, encode
+from bayplan.api.errors import (
+    ErrorType,
+    FieldError,
+    bad_request,
+    conflict,
+    invalid_object,
+    not_found_error,
+    unsupported_media_type,
+)
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import DELETE, AdmissionRequest
 from bayplan.apiserver.cache import stored_value
@@ -16,7 +24,7 @@ from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
 from bayplan.apiserver.verbs import read
 from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict
-from bayplan.support.timestamps import rfc3339
+from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 _POLICIES = ("Foreground", "Background", "Orphan")
@@ -111,27 +119,47 @@ def _warn(call: Call, options: meta_v1.DeleteOptions) -> None:
 
 async def delete_entry(call: Call, entry: Entry, options: meta_v1.DeleteOptions) -> tuple[Entry, bool]:
     """Delete an object as far as finalizers and grace allow. Returns its last state and whether it is gone. Raises ApiError."""
-    objects = call.context.objects
     while True:
-        obj = call.decode_stored(entry)
-        _check_preconditions(call, obj, entry, options)
-        request = AdmissionRequest(call, DELETE, None, obj, name=entry.name, namespace=entry.namespace)
-        await call.context.admission.plan(call.stored, DELETE, "").run(request)
-        changed = _mark(call, obj, options)
-        dry_run = bool(options.dry_run)
         try:
-            if not obj.metadata.finalizers and not obj.metadata.deletion_grace_period_seconds and not _waits(call, obj):
-                revision = entry.revision if dry_run else await objects.remove(call.stored, entry)
-                return _shown(call, obj, entry, revision), True
-            if not changed or dry_run:
-                return entry, False
-            return await objects.replace(call.stored, obj, entry.revision), False
+            return await _delete_once(call, entry, options)
         except Conflict as race:
-            await objects.settle(race)
+            await call.context.objects.settle(race)
             current = call.entry(entry.namespace, entry.name)
             if current is None:
                 raise not_found_error(call.kind.plural, call.kind.group, entry.name) from None
             entry = current
+
+
+async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions) -> tuple[Entry, bool]:
+    """One try of a deletion. Raises store.Conflict if the object changed meanwhile."""
+    obj = call.decode_stored(entry)
+    _check_preconditions(call, obj, entry, options)
+    request = AdmissionRequest(call, DELETE, None, obj, name=entry.name, namespace=entry.namespace)
+    await call.context.admission.plan(call.stored, DELETE, "").run(request)
+    is_namespace = call.stored.kind == "Namespace" and not call.stored.group
+    if is_namespace and obj.metadata.deletion_timestamp is not None and obj.spec.finalizers:
+        return entry, False
+    before = encode(obj)
+    if is_namespace and obj.metadata.deletion_timestamp is None:
+        _mark_namespace(call, obj, options)
+        gone = False
+    else:
+        gone = _mark(call, obj, options)
+    changed = encode(obj) != before
+    if not gone:
+        return (await _written(call, obj, entry, options) if changed else entry), False
+    if changed and _is_graceful(call):
+        entry = await _written(call, obj, entry, options)
+        obj = call.decode_stored(entry)
+    revision = entry.revision if options.dry_run else await call.context.objects.remove(call.stored, entry)
+    return _shown(call, obj, entry, revision), True
+
+
+async def _written(call: Call, obj: Any, entry: Entry, options: meta_v1.DeleteOptions) -> Entry:
+    """The changed object, kept (or, in a dry run, only shown)."""
+    if options.dry_run:
+        return _shown(call, obj, entry, entry.revision)
+    return await call.context.objects.replace(call.stored, obj, entry.revision)
 
 
 def _shown(call: Call, obj: Any, entry: Entry, revision: int) -> Entry:
@@ -145,78 +173,106 @@ def _check_preconditions(call: Call, obj: Any, entry: Entry, options: meta_v1.De
     wanted = options.preconditions
     if wanted is None:
         return
+    is_namespace = call.stored.kind == "Namespace"
     if wanted.uid and wanted.uid != obj.metadata.uid:
         detail = (
             f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({obj.metadata.uid}). "
             "The object might have been deleted and then recreated"
         )
-        raise conflict(call.kind.kind, call.kind.group, entry.name, detail)
+        if is_namespace:
+            detail = f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {obj.metadata.uid}"
+        raise conflict(_conflict_name(call), call.kind.group, entry.name, detail)
     if wanted.resource_version and wanted.resource_version != str(entry.revision):
         detail = (
             f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the ResourceVersion in record "
             f"({entry.revision}). The object might have been modified"
         )
-        raise conflict(call.kind.kind, call.kind.group, entry.name, detail)
+        if is_namespace:
+            detail = (
+                f"Precondition failed: ResourceVersion in precondition: {wanted.resource_version}, "
+                f"ResourceVersion in object meta: {entry.revision}"
+            )
+        raise conflict(_conflict_name(call), call.kind.group, entry.name, detail)
 
 
-def _waits(call: Call, obj: Any) -> bool:
-    """Whether something that is no metadata finalizer holds the object back: the finalizers of a namespace's spec."""
-    return call.stored.kind == "Namespace" and bool(obj.spec.finalizers)
+def _conflict_name(call: Call) -> str:
+    """Kubernetes names the kind here, not the resource, but for namespaces."""
+    return call.kind.plural if call.stored.kind == "Namespace" else call.kind.kind
+
+
+def _mark_namespace(call: Call, namespace: Any, options: meta_v1.DeleteOptions) -> None:
+    """The first deletion of a namespace only says that it is terminating, whatever its finalizers are."""
+    namespace.metadata.deletion_timestamp = rfc3339(call.context.clock.now())
+    namespace.status.phase = "Terminating"
+    namespace.metadata.finalizers = _finalizers(call, namespace.metadata, options)
 
 
 def _mark(call: Call, obj: Any, options: meta_v1.DeleteOptions) -> bool:
-    """Write the deletion into metadata: timestamp, grace, finalizers. Returns whether anything changed."""
+    """Write the deletion into metadata: timestamp, grace, finalizers. Returns whether nothing holds the object back."""
     metadata = obj.metadata
-    before = (metadata.deletion_timestamp, metadata.deletion_grace_period_seconds, metadata.finalizers)
-    grace = _grace(call, obj, options)
-    now = call.context.clock.now()
+    if _is_graceful(call) and _begin_grace(call, obj, options):
+        metadata.finalizers = _finalizers(call, metadata, options)
+        return not metadata.finalizers and not metadata.deletion_grace_period_seconds
+    if metadata.deletion_timestamp is not None and metadata.deletion_grace_period_seconds:
+        return False
+    metadata.finalizers = _finalizers(call, metadata, options)
+    if not metadata.finalizers:
+        return True
     if metadata.deletion_timestamp is None:
+        metadata.deletion_timestamp = rfc3339(call.context.clock.now())
+        if metadata.generation:
+            metadata.generation += 1
+    metadata.deletion_grace_period_seconds = 0
+    return False
+
+
+def _is_graceful(call: Call) -> bool:
+    """Whether objects of this kind are given time to end; they show that they are deleted even if the time is zero."""
+    return call.stored.kind == "Pod" and not call.stored.group
+
+
+def _begin_grace(call: Call, obj: Any, options: meta_v1.DeleteOptions) -> bool:
+    """Set or shorten the time that a pod is given to end. Returns whether it was set; it is never made longer."""
+    metadata, now = obj.metadata, call.context.clock.now()
+    if metadata.deletion_timestamp is None:
+        grace = _grace(obj, options)
         metadata.deletion_timestamp = rfc3339(now + grace)
         metadata.deletion_grace_period_seconds = grace
         if metadata.generation:
             metadata.generation += 1
-        _set_propagation(call, metadata, options)
-    else:
-        if grace < (metadata.deletion_grace_period_seconds or 0) and _explicit(options):
-            metadata.deletion_timestamp = rfc3339(now + grace)
-            metadata.deletion_grace_period_seconds = grace
-        if options.propagation_policy is not None or options.orphan_dependents is not None:
-            _set_propagation(call, metadata, options)
-    if call.stored.kind == "Namespace" and obj.status.phase != "Terminating":
-        obj.status.phase = "Terminating"
         return True
-    return before != (metadata.deletion_timestamp, metadata.deletion_grace_period_seconds, metadata.finalizers)
+    left, wanted = metadata.deletion_grace_period_seconds or 0, options.grace_period_seconds
+    if not left or wanted is None or wanted >= left:
+        return False
+    wanted = 1 if wanted < 0 else wanted
+    metadata.deletion_timestamp = rfc3339(parse_rfc3339(metadata.deletion_timestamp) - left + wanted)
+    metadata.deletion_grace_period_seconds = wanted
+    return True
 
 
-def _explicit(options: meta_v1.DeleteOptions) -> bool:
-    return options.grace_period_seconds is not None
-
-
-def _grace(call: Call, obj: Any, options: meta_v1.DeleteOptions) -> int:
-    """Seconds that a pod on a node is given to end; 0 for everything else, for pods on no node and for pods that have ended."""
-    if call.stored.kind != "Pod":
-        return 0
-    if not obj.spec.node_name or obj.status.phase in ("Succeeded", "Failed"):
+def _grace(pod: Any, options: meta_v1.DeleteOptions) -> int:
+    """Seconds that a pod on a node is given to end; 0 for pods on no node and for pods that have ended."""
+    if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
         return 0
     grace = options.grace_period_seconds
     if grace is None:
-        grace = obj.spec.termination_grace_period_seconds
-        grace = 30 if grace is None else grace
+        grace = pod.spec.termination_grace_period_seconds or 0
     return 1 if grace < 0 else int(grace)
 
 
-def _set_propagation(call: Call, metadata: Any, options: meta_v1.DeleteOptions) -> None:
-    """Finalizers say how dependents are dealt with; the garbage collector takes them away."""
+def _finalizers(call: Call, metadata: Any, options: meta_v1.DeleteOptions) -> tuple[str, ...]:
+    """The object's finalizers with those that say how dependents are dealt with; the garbage collector takes them away."""
+    if call.stored.kind == "Event":
+        return tuple(metadata.finalizers)
     policy = options.propagation_policy
-    if policy is None and options.orphan_dependents is not None:
+    if options.orphan_dependents is not None:
         policy = "Orphan" if options.orphan_dependents else "Background"
-    if policy is None and call.kind.plural in ("jobs", "replicationcontrollers"):
-        policy = "Orphan"
-    kept = list(metadata.finalizers)
-    if policy is not None:
-        kept = [name for name in kept if name not in (FOREGROUND, ORPHAN)]
-    if policy == "Foreground":
-        kept.append(FOREGROUND)
-    elif policy == "Orphan":
-        kept.append(ORPHAN)
-    metadata.finalizers = tuple(kept)
+    if policy is None:
+        if ORPHAN in metadata.finalizers or FOREGROUND in metadata.finalizers:
+            return tuple(metadata.finalizers)
+        policy = "Orphan" if call.strategy.orphans_dependents else "Background"
+    kept = [name for name in metadata.finalizers if name not in (FOREGROUND, ORPHAN)]
+    wanted = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(policy)
+    if wanted is None:
+        return tuple(kept)
+    return tuple(metadata.finalizers) if wanted in metadata.finalizers else (*kept, wanted)

@@ -51,17 +51,14 @@ def selection(call: Call) -> tuple[Callable[[Entry], bool] | None, FieldSelector
     try:
         labels = parse_labels(query.get("labelSelector", ""))
     except SelectorError as error:
-        raise bad_request(f"unable to parse requirement: {error}" if "unable to parse" not in str(error) else str(error)) from None
+        raise bad_request(str(error)) from None
     try:
         fields = parse_fields(query.get("fieldSelector", ""))
     except SelectorError as error:
         raise bad_request(str(error)) from None
     if call.path.name:
         fields = parse_fields(f"metadata.name={call.path.name}")
-    known = call.strategy.selectable_field_names
-    for requirement in fields.requirements:
-        if requirement.field not in ("metadata.name", "metadata.namespace") and requirement.field not in known:
-            raise bad_request(f'field label not supported: {requirement.field}')
+    _check_fields(call, fields)
     if fields.is_everything() and labels.is_everything():
         return None, fields
     matches_labels = labels.matches
@@ -73,6 +70,19 @@ def selection(call: Call) -> tuple[Callable[[Entry], bool] | None, FieldSelector
         return matches_labels(entry.labels) and matches_fields({**entry.fields, "metadata.name": entry.name, "metadata.namespace": entry.namespace})
 
     return select, fields
+
+
+def _check_fields(call: Call, fields: FieldSelector) -> None:
+    """Kinds with selectable fields of their own list them all; the others know name and namespace. Raises ApiError (400)."""
+    own = call.strategy.selectable_field_names
+    common = ("metadata.name", "metadata.namespace") if call.kind.namespaced or not own else ("metadata.name",)
+    for requirement in fields.requirements:
+        path = requirement.field
+        if path in common or path in own:
+            continue
+        if own:
+            raise bad_request(f"field label not supported: {path}")
+        raise bad_request(f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 
 
 def parse_revision(call: Call) -> int:

@@ -16,7 +16,6 @@ from bayplan.api.errors import (
     bad_request,
     conflict,
     failure,
-    internal_error,
     invalid,
     invalid_object,
     not_found_error,
@@ -27,6 +26,7 @@ from bayplan.api.validation.meta import validate_object_meta, validate_object_me
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionRequest
 from bayplan.apiserver.cache import stored_value
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.owners import deduplicate_owners
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict
@@ -52,6 +52,7 @@ async def create_object(call: Call, obj: Any, *, plain: bool = False) -> Entry:
     """
     metadata = obj.metadata
     _place(call, metadata)
+    call.warnings.extend(deduplicate_owners(metadata))
     if metadata.resource_version:
         raise failure(500, "", "resourceVersion should not be set on objects to be created", details=False)
     obj = call.to_stored(obj)
@@ -66,6 +67,7 @@ async def create_object(call: Call, obj: Any, *, plain: bool = False) -> Entry:
         call.strategy.default(obj)
     _fill_system_fields(call, metadata)
     call.strategy.prepare_create(obj)
+    _fill_requester(call, obj)
     release = call.context.allocators.allocate(call.stored, obj, None)
     try:
         if not plain:
@@ -75,6 +77,7 @@ async def create_object(call: Call, obj: Any, *, plain: bool = False) -> Entry:
         call.warnings.extend(call.strategy.warnings(obj, None))
         if call.dry_run:
             release()
+            _check_is_new(call, metadata.name)
             return _unsaved(call, obj)
         return await _insert(call, obj, generated)
     except BaseException:
@@ -100,6 +103,14 @@ def _fill_system_fields(call: Call, metadata: Any) -> None:
     metadata.generation = 1 if call.strategy.counts_generation else 0
 
 
+def _fill_requester(call: Call, obj: Any) -> None:
+    """A certificate request says who made it."""
+    if call.stored.kind == "CertificateSigningRequest":
+        user, spec = call.request.user, obj.spec
+        spec.username, spec.uid, spec.groups = user.name, user.uid, user.groups
+        spec.extra = {key: tuple(values) for key, values in user.extra.items()}
+
+
 def _generate_name(call: Call, base: str) -> str:
     return base[:_GENERATED_BASE] + call.context.randomness.suffix(_GENERATED_SUFFIX)
 
@@ -115,11 +126,21 @@ async def _insert(call: Call, obj: Any, generated: bool) -> Entry:
             name = obj.metadata.name
             if generated:
                 obj.metadata.name = _generate_name(call, obj.metadata.generate_name)
+    raise _already_exists(call, name)
+
+
+def _check_is_new(call: Call, name: str) -> None:
+    """Raises ApiError (409) if the name is taken."""
+    if call.entry(call.path.namespace if call.kind.namespaced else "", name) is not None:
+        raise _already_exists(call, name)
+
+
+def _already_exists(call: Call, name: str) -> ApiError:
     error = already_exists(call.kind.plural, call.kind.group, name)
     existing = call.entry(call.path.namespace if call.kind.namespaced else "", name)
     if existing is not None and b'"deletionTimestamp"' in existing.body and call.decode_stored(existing).metadata.deletion_timestamp:
         error.status.message = "object is being deleted: " + error.status.message
-    raise error
+    return error
 
 
 def _unsaved(call: Call, obj: Any) -> Entry:
@@ -190,10 +211,11 @@ def _check_identity(call: Call, obj: Any, old: Any, entry: Entry) -> None:
         if not new.resource_version.isdigit():
             raise invalid_object(call.kind.kind, call.kind.group, new.name, [invalid("metadata.resourceVersion", new.resource_version, "must be an unsigned integer")])
         raise conflict(call.kind.plural, call.kind.group, call.path.name)
-    if new.uid and new.uid != was.uid:
+    if new.uid and new.uid != was.uid and call.request.method == "PUT":
         detail = f"Precondition failed: UID in precondition: {new.uid}, UID in object meta: {was.uid}"
         raise conflict(call.kind.plural, call.kind.group, call.path.name, detail)
-    new.uid = was.uid
+    new.uid = new.uid or was.uid
+    new.resource_version = was.resource_version
     new.self_link = ""
     new.generation = was.generation
     new.managed_fields = was.managed_fields
@@ -258,15 +280,15 @@ async def update(call: Call) -> Response:
     """Replace an object by the body (PUT), or create it where the kind allows that."""
     body = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
     _check_body_name(call, body)
-    if not body.metadata.resource_version and not call.strategy.allow_unconditional_update:
-        raise invalid_object(
-            call.kind.kind, call.kind.group, call.path.name, [invalid("metadata.resourceVersion", 0, "must be specified for an update")]
-        )
+    call.warnings.extend(deduplicate_owners(body.metadata))
     status = call.path.subresource is not None and call.path.subresource.name == "status"
     if call.entry(call.path.namespace, call.path.name) is None:
         if call.strategy.allow_create_on_update and not status and not body.metadata.resource_version:
             return call.answer(201, await create_object(call, body))
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
+    if not body.metadata.resource_version and not call.strategy.allow_unconditional_update:
+        problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid_object(call.kind.kind, call.kind.group, call.path.name, [problem])
     data = encode(body)
 
     def replaced(old: Any) -> Any:
@@ -345,7 +367,7 @@ def patch_failure(error: PatchError) -> ApiError:
     if error.code == 422:
         return failure(422, "Invalid", str(error))
     if error.code == 500:
-        return internal_error(str(error))
+        return failure(500, "", str(error), details=False)
     return bad_request(str(error)) if error.code == 400 else failure(error.code, "RequestEntityTooLarge", str(error), details=False)
 
 
@@ -353,13 +375,22 @@ def _decode_patched(call: Call, cls: type[Any], tree: Any, mode: str) -> Any:
     try:
         obj, problems = decode_reporting(cls, encode(tree))
     except DecodeError as error:
-        raise bad_request(str(error)) from None
+        raise _unusable(tree, str(error)) from None
     if problems and mode == "Strict":
-        raise failure(422, "Invalid", f' "" is invalid: patch: Invalid value: {encode(tree).decode()}: strict decoding error: {", ".join(problems)}')
+        raise _unusable(tree, f"strict decoding error: {', '.join(problems)}")
+    if (obj.kind, obj.api_version) != (call.kind.kind, call.kind.api_version) and cls is call.kind.type:
+        raise _unusable(tree, f'no kind "{obj.kind}" is registered for version "{obj.api_version}"')
     if problems and mode == "Warn":
-        call.warnings.extend(problems)
-    if obj.metadata.name != call.path.name:
+        call.warnings[:] = dict.fromkeys([*call.warnings, *problems])
+    name = call.path.name
+    if obj.metadata.name != name:
         if obj.metadata.name:
-            raise bad_request(f"the name of the object ({obj.metadata.name}) does not match the name on the URL ({call.path.name})")
-        raise bad_request("name must be provided")
+            raise bad_request(f"the name of the object ({obj.metadata.name}) does not match the name on the URL ({name})")
+        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    call.warnings[:] = dict.fromkeys([*call.warnings, *deduplicate_owners(obj.metadata)])
     return obj
+
+
+def _unusable(tree: Any, why: str) -> ApiError:
+    """The answer to a patch whose result is no object of the kind."""
+    return invalid_object("", "", "", [invalid("patch", encode(tree).decode(), why)])

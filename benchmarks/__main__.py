@@ -1,0 +1,56 @@
+"""Measure and print: `python -m benchmarks [NAME...] [--quick]`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from benchmarks import api_server, end_to_end, library, startup
+from benchmarks.figures import Figure
+
+BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
+    "start-up": startup.run,
+    "library": library.run,
+    "api-server": api_server.run,
+    "up": end_to_end.run_up,
+    "split": end_to_end.run_split,
+}
+
+
+def main() -> int:
+    """Run the chosen benchmarks; write benchmarks/out/results.json."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"unknown benchmark {unknown[0]!r}; known: {', '.join(BENCHMARKS)}")
+    console, figures = Console(), []
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, disable=not console.is_terminal) as progress:
+        for name in options.names or BENCHMARKS:
+            task = progress.add_task(name, total=None)
+            for figure in BENCHMARKS[name](options.quick):
+                figures.append(figure)
+                progress.update(task, description=f"{name}: {figure.name}")
+            progress.remove_task(task)
+    table = Table("Benchmark", "Measure", "Value", "Unit", "Kubernetes 1.36.2 + etcd", header_style="bold")
+    for one in figures:
+        table.add_row(one.benchmark, one.name, f"{one.value:,.3g}" if one.value < 100 else f"{one.value:,.0f}", one.unit, one.peer)
+    console.print(table)
+    target = Path(__file__).parent / "out" / "results.json"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "figures": [asdict(one) for one in figures]}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,81 @@
+"""The API server over HTTPS with a durable store: creates, gets, lists, watch fan-out, memory."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import load
+from benchmarks.figures import Figure
+from benchmarks.processes import resident_mib, running
+from benchmarks.workloads import pod
+
+_PODS = "/api/v1/namespaces/default/pods"
+
+
+def run(quick: bool) -> Iterator[Figure]:
+    """One server, growing from 0 to 25,000 pods."""
+    count, watchers = (2_500, 100) if quick else (25_000, 1_000)
+    with tempfile.TemporaryDirectory() as directory:
+        kubeconfig = Path(directory, "kubeconfig")
+        arguments = ("apiserver", "--store", f"sqlite:{directory}/store.db", "--cert-dir", f"{directory}/pki", "--secure-port", "0", "--kubeconfig", str(kubeconfig))
+        with running(*arguments) as (process, _):
+            yield Figure("API server", "resident memory, empty", resident_mib(process), "MiB", "275 + etcd 41")
+            target = load.Target(kubeconfig)
+            yield from asyncio.run(_measure(target, count, watchers))
+            yield Figure("API server", f"resident memory, {count} pods", resident_mib(process), "MiB", "1,066-1,100 + etcd 82-95")
+
+
+async def _measure(target: load.Target, count: int, watchers: int) -> list[Figure]:
+    account = json.dumps({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}).encode()
+    await load.run(target, iter([target.request("POST", "/api/v1/namespaces/default/serviceaccounts", account)]), 1)
+    bodies = [target.request("POST", _PODS, json.dumps(pod(index)).encode()) for index in range(count)]
+    seconds = await _timed(target, iter(bodies), 64)
+    figures = [Figure("API server", "durable pod creates, 64 connections", count / seconds, "/s", "1,430-1,710")]
+    gets = count * 2
+    seconds = await _timed(target, itertools.islice(itertools.cycle([target.request("GET", f"{_PODS}/pod-{index}") for index in range(100)]), gets), 32)
+    figures.append(Figure("API server", "gets of one pod, 32 connections", gets / seconds, "/s", "4,800-5,200"))
+    best = min([await _timed(target, iter([target.request("GET", _PODS)]), 1) for _ in range(5)])
+    figures.append(Figure("API server", f"list of {count} pods", best, "s", "0.9-1.1"))
+    figures.append(Figure("API server", f"one write to {watchers} watchers, last one served", await _fan_out(target, watchers) * 1000, "ms"))
+    return figures
+
+
+async def _timed(target: load.Target, requests: Iterator[bytes], connections: int) -> float:
+    started = time.perf_counter()
+    await load.run(target, requests, connections)
+    return time.perf_counter() - started
+
+
+async def _fan_out(target: load.Target, watchers: int) -> float:
+    """Seconds from a write's request to the last watcher's line, the best of five writes."""
+    seen = 0
+    everybody = asyncio.Event()
+
+    def on_line(line: bytes) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == watchers:
+            everybody.set()
+
+    listing = "/api/v1/namespaces/default/configmaps?watch=true"
+    watches = [await load.watch(target, listing, on_line) for _ in range(watchers)]
+    await asyncio.sleep(0.5)
+    times = []
+    for number in range(5):
+        seen = 0
+        everybody.clear()
+        body = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"fan-out-{number}"}}).encode()
+        started = time.perf_counter()
+        await load.run(target, iter([target.request("POST", "/api/v1/namespaces/default/configmaps", body)]), 1)
+        await asyncio.wait_for(everybody.wait(), 10)
+        times.append(time.perf_counter() - started)
+    for one in watches:
+        if one.transport is not None:
+            one.transport.close()
+    return min(times)

@@ -1,0 +1,15 @@
+"""Kinds that are still served, but should not be used any more: every answer says so."""
+
+from __future__ import annotations
+
+from bayplan.api.kinds import Kind
+
+_WARNINGS = {
+    ("v1", "ComponentStatus"): "v1 ComponentStatus is deprecated in v1.19+",
+    ("v1", "Endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+}
+
+
+def deprecation_of(kind: Kind) -> str:
+    """The text of the Warning header, "" for kinds that are up to date."""
+    return _WARNINGS.get((kind.api_version, kind.kind), "")

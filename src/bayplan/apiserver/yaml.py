@@ -1,0 +1,78 @@
+"""YAML as Kubernetes reads and writes it.
+
+Kubernetes uses YAML 1.1 as go-yaml understands it: `y` and `n` are booleans, keys of any type become JSON strings, and on the way out every text
+that could be read as something else stands in double quotes.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import msgspec
+import yaml
+
+from bayplan.api.codec import encode
+
+_BOOLEANS = {"y": True, "yes": True, "on": True, "true": True, "n": False, "no": False, "off": False, "false": False}
+_AMBIGUOUS = re.compile(
+    r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*(:[0-5]?[0-9])*|([0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?|\.inf|\.Inf|\.INF)"
+    r"|\.nan|\.NaN|\.NAN|~|null|Null|NULL||<<"
+    r"|[yYnN]|(yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|true|True|TRUE|false|False|FALSE)"
+    r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt \t].*)?"
+)
+
+
+@functools.cache
+def _loader() -> Any:
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        """Timestamps stay text; `y` and `n` are booleans."""
+
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in rows if tag not in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool")]
+        for first, rows in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    booleans = re.compile("^(?:y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$")
+    Loader.add_implicit_resolver("tag:yaml.org,2002:bool", booleans, list("yYnNtTfFoO"))
+    Loader.add_constructor("tag:yaml.org,2002:bool", lambda loader, node: _BOOLEANS[loader.construct_scalar(node).lower()])
+    return Loader
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Chooses the style of texts as go-yaml does; lists are not indented."""
+
+
+def _text(dumper: Any, value: str) -> Any:
+    style = "|" if "\n" in value else '"' if _AMBIGUOUS.fullmatch(value) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def to_yaml(data: bytes) -> bytes:
+    """JSON as YAML, keys in order of the alphabet."""
+    tree = msgspec.json.decode(data)
+    text: str = yaml.dump(tree, Dumper=_Dumper, default_flow_style=False, sort_keys=True, allow_unicode=True, width=80)
+    return text.encode()
+
+
+def to_json(data: bytes) -> bytes:
+    """A YAML document as JSON. Raises yaml.YAMLError."""
+    return encode(_json_keys(yaml.load(data, Loader=_loader())))
+
+
+def _json_keys(tree: Any) -> Any:
+    """Keys of YAML mappings as JSON strings: booleans and numbers become their text."""
+    if isinstance(tree, dict):
+        return {_key(key): _json_keys(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_json_keys(item) for item in tree]
+    return tree
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return "null" if key is None else str(key)

@@ -1,0 +1,74 @@
+"""Rules for metadata."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from bayplan.api.types import meta_v1
+from bayplan.api.validation.meta import validate_object_meta, validate_object_meta_update
+
+
+def meta(**members: object) -> meta_v1.ObjectMeta:
+    """Metadata of a valid object with some members replaced."""
+    given = {"name": "a", "namespace": "n", "resource_version": "1", **members}
+    return msgspec.structs.replace(meta_v1.ObjectMeta(), **given)
+
+
+def problems(metadata: meta_v1.ObjectMeta, *, namespaced: bool = True, rule: str = "dns-1123-subdomain") -> list[str]:
+    """Field and type of each error."""
+    found = validate_object_meta(metadata, namespaced=namespaced, name_rule=rule)
+    return [f"{error.field} {error.type.name}" for error in found]
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ({}, []),
+        ({"name": ""}, ["metadata.name REQUIRED"]),
+        ({"name": "A"}, ["metadata.name INVALID"]),
+        ({"namespace": ""}, ["metadata.namespace REQUIRED"]),
+        ({"generate_name": "a-"}, []),
+        ({"generate_name": "Aa-"}, ["metadata.generateName INVALID"]),
+        ({"labels": {"a b": "c d"}}, ["metadata.labels INVALID", "metadata.labels INVALID"]),
+        ({"annotations": {"Upper/Case": "any thing"}}, []),
+        ({"annotations": {"a": "x" * 300_000}}, ["metadata.annotations TOO_LONG"]),
+        ({"finalizers": ("plain",)}, ["metadata.finalizers[0] INVALID"]),
+        ({"finalizers": ("orphan", "foregroundDeletion")}, ["metadata.finalizers INVALID"]),
+        ({"generation": -1}, ["metadata.generation INVALID"]),
+    ],
+)
+def test_new_objects(members: dict[str, object], expected: list[str]) -> None:
+    assert problems(meta(**members)) == expected
+
+
+def test_cluster_wide_objects_have_no_namespace() -> None:
+    assert problems(meta(), namespaced=False) == ["metadata.namespace FORBIDDEN"]
+
+
+def test_finalizers_without_a_domain_are_fine_for_custom_resources() -> None:
+    found = validate_object_meta(
+        meta(finalizers=("plain",)), namespaced=True, name_rule="dns-1123-subdomain", standard_finalizers=False
+    )
+    assert not found
+
+
+def test_only_one_owner_controls() -> None:
+    owner = meta_v1.OwnerReference(api_version="v1", kind="Pod", name="p", uid="u", controller=True)
+    other = msgspec.structs.replace(owner, name="q")
+    assert problems(meta(owner_references=(owner, other))) == ["metadata.ownerReferences INVALID"]
+
+
+def test_what_identifies_an_object_never_changes_and_is_told_twice() -> None:
+    found = validate_object_meta_update(meta(name="b"), meta())
+    assert [error.field for error in found] == ["metadata.name", "metadata.name"]
+
+
+def test_no_finalizer_is_added_to_an_object_that_is_going_away() -> None:
+    old = meta(deletion_timestamp="2030-01-01T00:00:00Z", finalizers=("example.com/a",))
+    new = msgspec.structs.replace(old, finalizers=("example.com/a", "example.com/b"))
+    found = validate_object_meta_update(new, old)
+    assert found[0].detail == (
+        'no new finalizers can be added if the object is being deleted, found new finalizers []string{"example.com/b"}'
+    )
+    assert not validate_object_meta_update(msgspec.structs.replace(old, finalizers=()), old)

@@ -1,0 +1,142 @@
+"""Rules for pods beyond the recorded cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bayplan.api import codec
+from bayplan.api.strategies.base import clone
+from bayplan.api.strategies.pods import STRATEGY
+from bayplan.api.types import core_v1
+
+
+def pod(spec: dict[str, Any] | None = None, **container: Any) -> core_v1.Pod:
+    """A pod of one container as the server would keep it."""
+    tree = {
+        "metadata": {"name": "p", "namespace": "n"},
+        "spec": {
+            "containers": [{"name": "c", "image": "x", **container}],
+            "serviceAccountName": "default",
+            **(spec or {}),
+        },
+    }
+    found: core_v1.Pod = codec.from_tree(core_v1.Pod, tree)
+    STRATEGY.default(found)
+    STRATEGY.prepare_create(found)
+    return found
+
+
+def problems(one: core_v1.Pod) -> list[str]:
+    """What is wrong with a new pod."""
+    return [f"{error.field} {error.type.name}" for error in (*STRATEGY.validate(one), *STRATEGY.validate_create(one))]
+
+
+@pytest.mark.parametrize(
+    ("spec", "container", "expected"),
+    [
+        ({}, {}, []),
+        (
+            {"volumes": [{"name": "v", "hostPath": {"path": "/a"}}]},
+            {"volumeMounts": [{"name": "v", "mountPath": "/a"}]},
+            [],
+        ),
+        (
+            {},
+            {"volumeMounts": [{"name": "v", "mountPath": "/a"}]},
+            ["spec.containers[0].volumeMounts[0].name NOT_FOUND"],
+        ),
+        ({"volumes": [{"name": "v"}, {"name": "v"}]}, {}, ["spec.volumes[1].name DUPLICATE"]),
+        ({"hostname": "a.b"}, {}, ["spec.hostname INVALID"]),
+        ({"activeDeadlineSeconds": 0}, {}, ["spec.activeDeadlineSeconds INVALID"]),
+        (
+            {"hostNetwork": True},
+            {"ports": [{"containerPort": 80, "hostPort": 81}]},
+            ["spec.containers[0].ports[0].hostPort INVALID"],
+        ),
+        (
+            {},
+            {"resources": {"limits": {"hugepages-2Mi": "3Mi"}}},
+            [
+                "spec.containers[0].resources.limits[hugepages-2Mi] INVALID",
+                "spec.containers[0].resources.requests[hugepages-2Mi] INVALID",
+                "spec.containers[0].resources FORBIDDEN",
+            ],
+        ),
+        ({}, {"resources": {"requests": {"example.com/gpu": "1"}}}, ["spec.containers[0].resources.limits REQUIRED"]),
+        ({}, {"resources": {"claims": [{"name": "a"}]}}, ["spec.containers[0].resources.claims[0] NOT_FOUND"]),
+        ({"os": {"name": "windows"}, "hostPID": True}, {}, ["spec.hostPID FORBIDDEN"]),
+        ({"os": {"name": "plan9"}}, {}, ["spec.os.name NOT_SUPPORTED"]),
+        ({"overhead": {"cpu": "-1"}}, {}, ["spec.overhead.limits[cpu] INVALID"]),
+        ({}, {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['a']"}}}]}, []),
+        ({}, {"lifecycle": {"preStop": {"exec": {}}}}, ["spec.containers[0].lifecycle.preStop.exec.command REQUIRED"]),
+        (
+            {"initContainers": [{"name": "i", "image": "x", "livenessProbe": {"tcpSocket": {"port": 1}}}]},
+            {},
+            ["spec.initContainers[0].livenessProbe FORBIDDEN"],
+        ),
+        ({"ephemeralContainers": [{"name": "e", "image": "x"}]}, {}, ["spec.ephemeralContainers FORBIDDEN"]),
+        (
+            {"securityContext": {"sysctls": [{"name": "net.core.somaxconn", "value": "1"}]}, "hostNetwork": True},
+            {},
+            ["spec.securityContext.sysctls[0].name INVALID"],
+        ),
+    ],
+)
+def test_new_pods(spec: dict[str, Any], container: dict[str, Any], expected: list[str]) -> None:
+    assert problems(pod(spec, **container)) == expected
+
+
+def update_problems(old: core_v1.Pod, new: core_v1.Pod) -> list[str]:
+    """What is wrong with a change."""
+    return [error.field for error in STRATEGY.validate_update(new, old)]
+
+
+def test_images_may_change_and_the_old_pod_stays_as_it_is() -> None:
+    old, new = pod(), pod(image="y")
+    before = clone(old)
+    assert not update_problems(old, new)
+    assert old == before
+
+
+def test_other_fields_may_not_change() -> None:
+    assert update_problems(pod(), pod(command=["x"])) == ["spec"]
+
+
+def test_tolerations_are_only_added() -> None:
+    one, two = {"key": "a", "operator": "Exists"}, {"key": "b", "operator": "Exists"}
+    assert not update_problems(pod({"tolerations": [one]}), pod({"tolerations": [two, one]}))
+    assert update_problems(pod({"tolerations": [one]}), pod({"tolerations": [two]})) == ["spec.tolerations"]
+
+
+def test_resize_changes_cpu_and_memory_alone() -> None:
+    old = pod(resources={"requests": {"cpu": "1"}})
+    new = pod(resources={"requests": {"cpu": "2"}}, command=["x"])
+    STRATEGY.prepare_subresource_update("resize", new, old)
+    assert new.spec.containers[0].command == ()
+    assert not STRATEGY.validate_subresource_update("resize", new, old)
+    gone = pod()
+    STRATEGY.prepare_subresource_update("resize", gone, old)
+    fields = {error.field for error in STRATEGY.validate_subresource_update("resize", gone, old)}
+    assert fields == {"spec", "spec.containers[0].resources.requests"}
+
+
+def test_ephemeral_containers_are_only_added() -> None:
+    old = pod()
+    old.spec.ephemeral_containers = (core_v1.EphemeralContainer(name="e", image="x"),)
+    STRATEGY.default(old)
+    new = clone(old)
+    new.spec.ephemeral_containers = ()
+    found = STRATEGY.validate_subresource_update("ephemeralcontainers", new, old)
+    assert [error.field for error in found] == ["spec.ephemeralContainers"]
+
+
+def test_terminated_containers_of_pods_that_never_restart_stay_terminated() -> None:
+    ended = core_v1.ContainerState(terminated=core_v1.ContainerStateTerminated(exit_code=0))
+    old = pod({"restartPolicy": "Never"})
+    old.status.container_statuses = (core_v1.ContainerStatus(name="c", state=ended),)
+    new = clone(old)
+    new.status.container_statuses = (core_v1.ContainerStatus(name="c"),)
+    found = STRATEGY.validate_status_update(new, old)
+    assert [error.field for error in found] == ["status.containerStatuses[0].state"]
