@@ -46,7 +46,7 @@ def run_split(quick: bool) -> Iterator[Figure]:
                     )
                 )  # fmt: skip
                 stack.enter_context(
-                    running("scheduler", "--kubeconfig", str(kubeconfig), "--leader-elect=false", "--secure-port", "0", until="")
+                    running("scheduler", "--kubeconfig", str(kubeconfig), "--leader-elect=false", "--secure-port", "0", until="started")
                 )
                 target = load.Target(kubeconfig)
                 account = json.dumps({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}).encode()

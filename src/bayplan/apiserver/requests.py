@@ -91,7 +91,7 @@ def parse_resource_path(kinds: KindTable, path: str) -> ResourcePath | None:
         kind = kinds.of_resource(group, version, rest[2])
         if kind is not None and kind.namespaced:
             namespace, rest = rest[1], rest[2:]
-        elif kind is not None or group in kinds.groups():
+        elif kind is not None or (group and group in kinds.groups()):
             raise resource_not_found()
     kind = kinds.of_resource(group, version, rest[0])
     if kind is None:

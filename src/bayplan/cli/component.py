@@ -59,6 +59,7 @@ def run(
         health = HealthServer(metrics)
         await health.start(bind_address, secure_port)
         component = make(client, clock, randomness, metrics)
+        click.echo(f"started: {name}")
         await run_component(client, name, component.run, stop, clock=clock, randomness=randomness, elect=leader_elect, health=health)
 
     try:

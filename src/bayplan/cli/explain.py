@@ -40,7 +40,7 @@ def command(
     if found is None:
         raise Failure(f"there is no pod {pod} in namespace {namespace}")
     node = found.spec.node_name
-    decision = _judge(objects, found, scheduler_config)
+    decision = judge(objects, found, scheduler_config)
     if output:
         print_data({"pod": f"{namespace}/{pod}", "node": node, **decision.to_dict()}, output)
     else:
@@ -49,7 +49,7 @@ def command(
         raise SystemExit(1)
 
 
-def _judge(objects: dict[str, list[Any]], pod: Any, config: Path | None) -> Decision:
+def judge(objects: dict[str, list[Any]], pod: Any, config: Path | None) -> Decision:
     """The decision about a pod as if it had no node yet."""
     from bayplan.api.strategies.base import clone
     from bayplan.scheduler import Planner
@@ -66,25 +66,31 @@ def _flat(objects: dict[str, list[Any]]) -> list[Any]:
 
 
 async def _from_cluster(client: Client) -> dict[str, list[Any]]:
-    """Everything that bears on scheduling. Kinds that the server does not have, or that we may not read, are left out."""
-    from bayplan.api.errors import ApiError
+    """What `collect` finds, over a connection that is closed afterwards. Raises Failure."""
     from bayplan.client.errors import TransportError
-    from bayplan.scheduler.snapshot.catalog import KINDS
 
-    objects: dict[str, list[Any]] = {}
     try:
-        for name in ("Node", "Pod", *KINDS):
-            cls = next(row.type for row in client.kinds if row.kind == name and row.is_stored)
-            try:
-                objects[name] = (await client.list(cls, page_size=5000)).items
-            except ApiError as error:
-                if name in ("Node", "Pod") or error.code not in (403, 404):
-                    raise Failure(f"cannot list {name}: {error.message}") from error
-                objects[name] = []
+        return await collect(client)
     except TransportError as error:
         raise Failure(f"{error}; is the cluster running?") from error
     finally:
         await client.close()
+
+
+async def collect(client: Client) -> dict[str, list[Any]]:
+    """Everything that bears on scheduling, by kind. Kinds that the server does not have, or that we may not read, are left out. Raises Failure."""
+    from bayplan.api.errors import ApiError
+    from bayplan.scheduler.snapshot.catalog import KINDS
+
+    objects: dict[str, list[Any]] = {}
+    for name in ("Node", "Pod", *KINDS):
+        cls = next(row.type for row in client.kinds if row.kind == name and row.is_stored)
+        try:
+            objects[name] = (await client.list(cls, page_size=5000)).items
+        except ApiError as error:
+            if name in ("Node", "Pod") or error.code not in (403, 404):
+                raise Failure(f"cannot list {name}: {error.message}") from error
+            objects[name] = []
     return objects
 
 

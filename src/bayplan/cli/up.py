@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 from dataclasses import dataclass
@@ -167,7 +168,9 @@ def run_until_stopped(settings: ClusterSettings, kubeconfig: Path, manifests: An
 
 
 def run_loop(coroutine: Any) -> None:
-    """Run a coroutine on the fastest event loop there is."""
+    """Run a coroutine on the fastest event loop there is, with a garbage collector that fits a long-lived process full of acyclic data."""
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
     try:
         import uvloop
     except ImportError:

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from bayplan.client import Client
-from bayplan.client.leader_election import LeaderElector
 from bayplan.cluster.errors import ClusterError
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
@@ -62,6 +61,8 @@ async def run_component(
 ) -> None:
     """Run a component until told to stop; with `elect` only while it holds the lease `kube-system/NAME`. Raises what the component raises."""
     if elect:
+        from bayplan.client.leader_election import LeaderElector
+
         elector = LeaderElector(client, name, f"{name}_{randomness.uuid4()}", clock=clock)
         running = asyncio.ensure_future(elector.run(work))
     else:

@@ -90,7 +90,7 @@ class PersistentVolumeClaimStrategy(Strategy):
         for name, value in obj.status.capacity.items():
             parsed = quantity.parse(value)
             if parsed.sign() < 0:
-                errors.append(invalid(f"status.capacity[{name}]", str(parsed), "must be greater than or equal to 0"))
+                errors.append(invalid(f"status.capacity[{name}]", parsed.value(), "must be a valid resource quantity"))
         return errors
 
     def warnings(self, obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim | None) -> list[str]:

@@ -15,6 +15,7 @@ from bayplan.api.validation.fields import Errors, check_format, check_ip, check_
 from bayplan.api.validation.scheduling import check_tolerations
 
 _replace = msgspec.structs.replace
+_NOT_NEGATIVE = "must be a non-negative integer"
 _UPDATABLE = (
     "pod updates may not change fields other than "
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
@@ -162,7 +163,12 @@ def validate_pod_status_update(new: core_v1.Pod, old: core_v1.Pod) -> list[Field
     """Changes through `status`."""
     errors: list[FieldError] = []
     status = new.status
+    if status.observed_generation < 0:
+        errors.append(invalid("status.observedGeneration", status.observed_generation, _NOT_NEGATIVE))
     for index, condition in enumerate(status.conditions):
+        if condition.observed_generation < 0:
+            where = f"status.conditions[{index}].observedGeneration"
+            errors.append(invalid(where, condition.observed_generation, _NOT_NEGATIVE))
         if condition.type not in ("PodScheduled", "Ready", "Initialized"):
             check_key_format(errors, f"metadata.conditions[{index}].Type", condition.type)
     if status.nominated_node_name and status.nominated_node_name != old.status.nominated_node_name:

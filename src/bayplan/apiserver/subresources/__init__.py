@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from bayplan.api.errors import failure, method_not_allowed, not_found_error
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.subresources import binding, ephemeral, eviction, finalize, scale, status
+from bayplan.apiserver.subresources import binding, eviction, scale, status
 
 Handler = Callable[[Call], Awaitable[Response]]
 
@@ -52,9 +52,9 @@ SUBRESOURCES = SubresourceTable(
         "scale": scale.handle,
         "binding": binding.handle,
         "eviction": eviction.handle,
-        "finalize": finalize.handle,
+        "finalize": status.handle,
         "approval": status.handle,
-        "ephemeralcontainers": ephemeral.handle,
-        "resize": ephemeral.handle_resize,
+        "ephemeralcontainers": status.handle,
+        "resize": status.handle,
     }
 )

@@ -1,4 +1,5 @@
-"""`status`: the part of an object that its controller writes. Also the answer to `componentstatuses`."""
+"""`status`, the part of an object that its controller writes, and the other subresources that take the whole object and let one part of it
+change (`approval`, `ephemeralcontainers`, `finalize`, `resize`): what may change is up to the kind's strategy. Also `componentstatuses`."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from bayplan.apiserver.verbs import read, write
 
 
 async def handle(call: Call) -> Response:
-    """get, update and patch of `status` (and of other subresources that take the whole object)."""
+    """get, update and patch."""
     if call.request.method == "GET":
         return read.get(call)
     if call.request.method == "PUT":

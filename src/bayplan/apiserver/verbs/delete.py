@@ -151,7 +151,10 @@ async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions)
     if changed and _is_graceful(call):
         entry = await _written(call, obj, entry, options)
         obj = call.decode_stored(entry)
-    revision = entry.revision if options.dry_run else await call.context.objects.remove(call.stored, entry)
+    revision = entry.revision
+    if not options.dry_run:
+        revision = await call.context.objects.remove(call.stored, entry)
+        call.context.allocators.forget(call.stored, obj)
     return _shown(call, obj, entry, revision), True
 
 

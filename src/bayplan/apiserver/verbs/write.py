@@ -22,6 +22,7 @@ from bayplan.api.errors import (
 )
 from bayplan.api.patches import PatchError, apply_json_patch, apply_merge_patch, apply_strategic_patch
 from bayplan.api.schema import definition_of
+from bayplan.api.strategies.base import Strategy
 from bayplan.api.validation.meta import validate_object_meta, validate_object_meta_update
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionRequest
 from bayplan.apiserver.cache import stored_value
@@ -162,6 +163,8 @@ def check(call: Call, obj: Any, old: Any | None) -> None:
         *validate_object_meta(metadata, namespaced=call.stored.namespaced, name_rule=strategy.name_is_checked_as),
         *strategy.validate(obj),
     ]
+    if old is None:
+        errors += strategy.validate_create(obj)
     if old is not None:
         errors += [*validate_object_meta_update(metadata, old.metadata), *strategy.validate_update(obj, old)]
     if errors:
@@ -172,10 +175,10 @@ Transform = Callable[[Any], Any]
 """From a fresh copy of the stored object to the wanted one (which may be the same object, changed)."""
 
 
-async def modify(call: Call, transform: Transform, *, status: bool = False, subresource: str = "", plain: bool = False) -> Entry:
+async def modify(call: Call, transform: Transform, *, subresource: str = "", plain: bool = False) -> Entry:
     """Read, change, check and write an object, again if somebody was faster. The transform must be repeatable.
 
-    status: only status may change. plain: the change is the server's own (a binding, a finalizer), so rules of users do not apply.
+    subresource: the way in, which decides what may change. plain: the change is the server's own (a binding, a finalizer), so rules of users do not apply.
     An object whose deletion only waited for its last finalizer goes away. Raises ApiError.
     """
     objects, namespace, name = call.context.objects, call.path.namespace, call.path.name
@@ -188,7 +191,7 @@ async def modify(call: Call, transform: Transform, *, status: bool = False, subr
         _check_identity(call, obj, old, entry)
         release = _nothing
         if not plain:
-            release = await _apply_rules(call, obj, old, status=status, subresource=subresource)
+            release = await _apply_rules(call, obj, old, subresource=subresource)
         try:
             return await _commit(call, obj, old, entry)
         except Conflict as race:
@@ -224,26 +227,19 @@ def _check_identity(call: Call, obj: Any, old: Any, entry: Entry) -> None:
     new.generate_name = new.generate_name or was.generate_name
 
 
-async def _apply_rules(call: Call, obj: Any, old: Any, *, status: bool, subresource: str) -> Callable[[], None]:
+async def _apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> Callable[[], None]:
+    """Default, restore what this way in may not change, admit and validate. Returns how to give back what was allocated."""
     strategy = call.strategy
     strategy.default(obj)
-    if status:
-        strategy.prepare_status_update(obj, old)
-        _keep_metadata(obj.metadata, old.metadata)
-    else:
-        strategy.prepare_update(obj, old)
-        if strategy.counts_generation and strategy.spec_changed(obj, old):
-            obj.metadata.generation = old.metadata.generation + 1
+    _prepare(strategy, obj, old, subresource)
     admission = call.context.admission.plan(call.stored, UPDATE, subresource)
     request = AdmissionRequest(call, UPDATE, obj, old, subresource)
     if admission.mutating:
         await admission.admit(request)
-    release = call.context.allocators.allocate(call.stored, obj, old) if not status else _nothing
+    release = _nothing if subresource else call.context.allocators.allocate(call.stored, obj, old)
     try:
-        if status:
-            errors = [*validate_object_meta_update(obj.metadata, old.metadata), *strategy.validate_status_update(obj, old)]
-            if errors:
-                raise invalid_object(call.kind.kind, call.kind.group, obj.metadata.name, errors)
+        if subresource:
+            _check_subresource(call, obj, old, subresource)
         else:
             check(call, obj, old)
         if admission.validating:
@@ -253,6 +249,37 @@ async def _apply_rules(call: Call, obj: Any, old: Any, *, status: bool, subresou
         release()
         raise
     return release
+
+
+def _prepare(strategy: Strategy, obj: Any, old: Any, subresource: str) -> None:
+    if _is_status(strategy, subresource):
+        strategy.prepare_status_update(obj, old)
+        _keep_metadata(obj.metadata, old.metadata)
+        return
+    if subresource:
+        strategy.prepare_subresource_update(subresource, obj, old)
+    else:
+        strategy.prepare_update(obj, old)
+    if strategy.counts_generation and strategy.spec_changed(obj, old):
+        obj.metadata.generation = old.metadata.generation + 1
+
+
+def _is_status(strategy: Strategy, subresource: str) -> bool:
+    """Whether a write counts as one of status: kinds without rules for another subresource keep what it writes there."""
+    has_rules = type(strategy).prepare_subresource_update is not Strategy.prepare_subresource_update
+    return subresource == "status" or (bool(subresource) and not has_rules)
+
+
+def _check_subresource(call: Call, obj: Any, old: Any, subresource: str) -> None:
+    strategy = call.strategy
+    rules = (
+        strategy.validate_status_update(obj, old)
+        if _is_status(strategy, subresource)
+        else strategy.validate_subresource_update(subresource, obj, old)
+    )
+    errors = [*validate_object_meta_update(obj.metadata, old.metadata), *rules]
+    if errors:
+        raise invalid_object(call.kind.kind, call.kind.group, obj.metadata.name, errors)
 
 
 def _keep_metadata(new: Any, old: Any) -> None:
@@ -266,7 +293,8 @@ async def _commit(call: Call, obj: Any, old: Any, entry: Entry) -> Entry:
     obj.kind = obj.api_version = ""
     if call.dry_run:
         return _unsaved(call, obj)
-    if metadata.deletion_timestamp and not metadata.finalizers and not metadata.deletion_grace_period_seconds:
+    if _ends_here(call, obj):
+        call.context.allocators.forget(call.stored, obj)
         revision = await objects.remove(call.stored, entry)
         metadata.resource_version = str(revision)
         return _unsaved(call, obj)
@@ -276,14 +304,21 @@ async def _commit(call: Call, obj: Any, old: Any, entry: Entry) -> Entry:
     return await objects.replace(call.stored, obj, entry.revision, ttl=ttl)
 
 
+def _ends_here(call: Call, obj: Any) -> bool:
+    """Whether nothing holds a deleted object back any more: no finalizer, no time to end."""
+    metadata = obj.metadata
+    if not metadata.deletion_timestamp or metadata.finalizers or metadata.deletion_grace_period_seconds:
+        return False
+    return call.stored.kind != "Namespace" or not obj.spec.finalizers
+
+
 async def update(call: Call) -> Response:
     """Replace an object by the body (PUT), or create it where the kind allows that."""
     body = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
     _check_body_name(call, body)
     call.warnings.extend(deduplicate_owners(body.metadata))
-    status = call.path.subresource is not None and call.path.subresource.name == "status"
     if call.entry(call.path.namespace, call.path.name) is None:
-        if call.strategy.allow_create_on_update and not status and not body.metadata.resource_version:
+        if call.strategy.allow_create_on_update and call.path.subresource is None and not body.metadata.resource_version:
             return call.answer(201, await create_object(call, body))
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     if not body.metadata.resource_version and not call.strategy.allow_unconditional_update:
@@ -295,7 +330,7 @@ async def update(call: Call) -> Response:
         return call.to_stored(_again(body, data))
 
     name = call.path.subresource.name if call.path.subresource else ""
-    return call.answer(200, await modify(call, replaced, status=status, subresource=name))
+    return call.answer(200, await modify(call, replaced, subresource=name))
 
 
 def _again(body: Any, data: bytes) -> Any:
@@ -323,14 +358,13 @@ _PATCH_TYPES = {
 async def patch(call: Call) -> Response:
     """Change an object by a JSON, merge or strategic merge patch."""
     apply = patch_function(call)
-    status = call.path.subresource is not None and call.path.subresource.name == "status"
     name = call.path.subresource.name if call.path.subresource else ""
 
     def patched(old: Any) -> Any:
         served = old if call.kind is call.stored else convert(old, call.stored, call.kind)
         return call.to_stored(apply(served))
 
-    return call.answer(200, await modify(call, patched, status=status, subresource=name))
+    return call.answer(200, await modify(call, patched, subresource=name))
 
 
 def patch_function(call: Call) -> Callable[[Any], Any]:

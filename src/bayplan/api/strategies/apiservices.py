@@ -1,0 +1,62 @@
+"""API services of aggregated API servers."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError, invalid, required
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import apiregistration_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.fields import check_format
+
+
+class APIServiceStrategy(Strategy):
+    """Rules of API services: they are named after the version and the group that they serve."""
+
+    has_status = True
+    allow_unconditional_update = False
+    name_is_checked_as = "path-segment"
+
+    def default(self, obj: apiregistration_v1.APIService) -> None:
+        if obj.spec.service is not None and obj.spec.service.port is None:
+            obj.spec.service.port = 443
+
+    def validate(self, obj: apiregistration_v1.APIService) -> list[FieldError]:
+        errors: list[FieldError] = []
+        spec, name = obj.spec, obj.metadata.name
+        wanted = f"{spec.version}.{spec.group}"
+        if name != wanted:
+            errors.append(invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"'))
+        if spec.group:
+            check_format(errors, "spec.group", spec.group, formats.dns_subdomain)
+        check_format(errors, "spec.version", spec.version, formats.dns_1035_label)
+        if not 0 < spec.group_priority_minimum <= 20000:
+            text = "must be positive and less than 20000"
+            errors.append(invalid("spec.groupPriorityMinimum", spec.group_priority_minimum, text))
+        if not 0 < spec.version_priority <= 1000:
+            errors.append(invalid("spec.versionPriority", spec.version_priority, "must be positive and less than 1000"))
+        service = spec.service
+        if service is None:
+            if spec.ca_bundle:
+                errors.append(
+                    invalid(
+                        "spec.caBundle", f"{len(spec.ca_bundle)} bytes", "local APIServices may not have a caBundle"
+                    )
+                )
+            if spec.insecure_skip_tls_verify:
+                text = "local APIServices may not have insecureSkipTLSVerify"
+                errors.append(invalid("spec.insecureSkipTLSVerify", True, text))
+            return errors
+        if not service.namespace:
+            errors.append(required("spec.service.namespace"))
+        if not service.name:
+            errors.append(required("spec.service.name"))
+        if service.port is not None:
+            messages = formats.port_number(service.port)
+            errors.extend(invalid("spec.service.port", service.port, f"port is not valid: {one}") for one in messages)
+        if spec.insecure_skip_tls_verify and spec.ca_bundle:
+            text = "may not be true if caBundle is present"
+            errors.append(invalid("spec.insecureSkipTLSVerify", True, text))
+        return errors
+
+
+STRATEGY = APIServiceStrategy()

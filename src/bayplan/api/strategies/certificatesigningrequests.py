@@ -1,0 +1,168 @@
+"""Certificate signing requests. Who asks is written by the API server, not by the client."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from bayplan.api.errors import FieldError, duplicate, invalid, required
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import certificates_v1
+from bayplan.api.validation.fields import Errors, unsupported
+
+_USAGES = (
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
+)
+_SHORTEST = 600
+_LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
+
+
+class CertificateSigningRequestStrategy(Strategy):
+    """Rules of certificate signing requests: the spec never changes."""
+
+    has_status = True
+    name_is_checked_as = "path-segment"
+    selectable_field_names = frozenset(("spec.signerName",))
+
+    def prepare_update(
+        self, obj: certificates_v1.CertificateSigningRequest, old: certificates_v1.CertificateSigningRequest
+    ) -> None:
+        obj.spec, obj.status = old.spec, old.status
+
+    def prepare_status_update(
+        self, obj: certificates_v1.CertificateSigningRequest, old: certificates_v1.CertificateSigningRequest
+    ) -> None:
+        obj.spec = old.spec
+        decided = [one for one in old.status.conditions if one.type in ("Approved", "Denied")]
+        others = [one for one in obj.status.conditions if one.type not in ("Approved", "Denied")]
+        obj.status.conditions = (*decided, *others)
+
+    def prepare_subresource_update(
+        self,
+        subresource: str,
+        obj: certificates_v1.CertificateSigningRequest,
+        old: certificates_v1.CertificateSigningRequest,
+    ) -> None:
+        if subresource != "approval":
+            super().prepare_subresource_update(subresource, obj, old)
+        obj.spec = old.spec
+        obj.status.certificate = old.status.certificate
+
+    def validate(self, obj: certificates_v1.CertificateSigningRequest) -> list[FieldError]:
+        errors: list[FieldError] = []
+        spec = obj.spec
+        problem = _request_problem(spec.request)
+        if problem:
+            errors.append(invalid("spec.request", spec.request or None, problem))
+        if not spec.usages:
+            errors.append(required("spec.usages"))
+        for index, usage in enumerate(spec.usages):
+            if usage not in _USAGES:
+                errors.append(unsupported(f"spec.usages[{index}]", usage, _USAGES))
+            if usage in spec.usages[:index]:
+                errors.append(duplicate(f"spec.usages[{index}]", usage))
+        _check_signer_name(errors, "spec.signerName", spec.signer_name)
+        seconds = spec.expiration_seconds
+        if seconds is not None and seconds < _SHORTEST:
+            text = "may not specify a duration less than 600 seconds (10 minutes)"
+            errors.append(invalid("spec.expirationSeconds", seconds, text))
+        _check_conditions(errors, obj.status)
+        return errors
+
+    def validate_status_update(
+        self, obj: certificates_v1.CertificateSigningRequest, old: certificates_v1.CertificateSigningRequest
+    ) -> list[FieldError]:
+        errors: list[FieldError] = []
+        _check_conditions(errors, obj.status)
+        if obj.status.certificate and not _has_block(obj.status.certificate, "CERTIFICATE"):
+            text = "must contain at least one CERTIFICATE PEM block"
+            errors.append(invalid("status.certificate", "<certificate data>", text))
+        if old.status.certificate and obj.status.certificate != old.status.certificate:
+            errors.append(invalid("status.certificate", obj.status.certificate, "may not be modified once set"))
+        return errors
+
+    def validate_subresource_update(
+        self,
+        subresource: str,
+        obj: certificates_v1.CertificateSigningRequest,
+        old: certificates_v1.CertificateSigningRequest,
+    ) -> list[FieldError]:
+        errors: list[FieldError] = []
+        _check_conditions(errors, obj.status)
+        return errors
+
+    def selectable_fields(self, obj: certificates_v1.CertificateSigningRequest) -> dict[str, str]:
+        return {"spec.signerName": obj.spec.signer_name}
+
+
+def _request_problem(encoded: str) -> str:
+    return "" if _has_block(encoded, "CERTIFICATE REQUEST") else "PEM block type must be CERTIFICATE REQUEST"
+
+
+def _has_block(encoded: str, kind: str) -> bool:
+    try:
+        text = base64.b64decode(encoded)
+    except binascii.Error:
+        return False
+    return all(f"-----{edge} {kind}-----".encode() in text for edge in ("BEGIN", "END"))
+
+
+def _check_signer_name(errors: Errors, path: str, name: str) -> None:
+    if not name:
+        errors.append(required(path))
+        return
+    if name == _LEGACY_SIGNER:
+        text = "the legacy signerName is not allowed via this API version"
+        errors.append(invalid(path, name, text))
+    domain, slash, rest = name.partition("/")
+    if not slash or not rest:
+        text = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
+        errors.append(invalid(path, name, text))
+    elif "." not in domain:
+        errors.append(invalid(path, domain, "should be a domain with at least two segments separated by dots"))
+
+
+def _check_conditions(errors: Errors, status: certificates_v1.CertificateSigningRequestStatus) -> None:
+    seen: set[str] = set()
+    for index, condition in enumerate(status.conditions):
+        path = f"status.conditions[{index}]"
+        if not condition.type:
+            errors.append(required(f"{path}.type"))
+        if not condition.status:
+            errors.append(required(f"{path}.status"))
+        elif condition.type in ("Approved", "Denied", "Failed") and condition.status != "True":
+            errors.append(unsupported(f"{path}.status", condition.status, ("True",)))
+        if condition.type in seen:
+            errors.append(duplicate(f"{path}.type", condition.type))
+        seen.add(condition.type)
+    if {"Approved", "Denied"} <= seen:
+        index = max(place for place, one in enumerate(status.conditions) if one.type in ("Approved", "Denied"))
+        kind = status.conditions[index].type
+        errors.append(
+            invalid(f"status.conditions[{index}].type", kind, "Approved and Denied conditions are mutually exclusive")
+        )
+
+
+STRATEGY = CertificateSigningRequestStrategy()

@@ -1,0 +1,80 @@
+"""Mutating admission policies. Their expressions are checked where they are compiled."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError, invalid, required
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import admissionregistration_v1 as types
+from bayplan.api.validation.admission_rules import (
+    FAILURE_POLICIES,
+    check_match_conditions,
+    check_match_resources,
+    check_param_kind,
+    check_variables,
+    default_match_resources,
+)
+from bayplan.api.validation.fields import Errors, unsupported
+
+_PATCH_TYPES = ("ApplyConfiguration", "JSONPatch")
+
+
+class MutatingAdmissionPolicyStrategy(Strategy):
+    """Rules of mutating admission policies."""
+
+    counts_generation = True
+    allow_unconditional_update = False
+
+    def default(self, obj: types.MutatingAdmissionPolicy) -> None:
+        if obj.spec.failure_policy is None:
+            obj.spec.failure_policy = "Fail"
+        if obj.spec.match_constraints is not None:
+            default_match_resources(obj.spec.match_constraints)
+
+    def validate(self, obj: types.MutatingAdmissionPolicy) -> list[FieldError]:
+        errors: list[FieldError] = []
+        spec = obj.spec
+        if spec.failure_policy not in FAILURE_POLICIES:
+            errors.append(unsupported("spec.failurePolicy", spec.failure_policy, FAILURE_POLICIES))
+        if spec.param_kind is not None:
+            check_param_kind(errors, "spec.paramKind", spec.param_kind)
+        if spec.match_constraints is None:
+            errors.append(required("spec.matchConstraints"))
+        else:
+            check_match_resources(errors, "spec.matchConstraints", spec.match_constraints, needs_rules=True)
+        check_match_conditions(errors, "spec.matchConditions", spec.match_conditions)
+        check_variables(errors, "spec.variables", spec.variables)
+        if not spec.mutations:
+            errors.append(required("spec.mutations", "mutations must contain at least one item"))
+        for index, mutation in enumerate(spec.mutations):
+            _check_mutation(errors, f"spec.mutations[{index}]", mutation)
+        policy = spec.reinvocation_policy
+        if not policy:
+            errors.append(required("spec.reinvocationPolicy"))
+        elif policy not in ("IfNeeded", "Never"):
+            errors.append(unsupported("spec.reinvocationPolicy", policy, ("IfNeeded", "Never")))
+        return errors
+
+
+def _check_mutation(errors: Errors, path: str, mutation: types.Mutation) -> None:
+    kinds = {
+        "ApplyConfiguration": ("applyConfiguration", mutation.apply_configuration),
+        "JSONPatch": ("jsonPatch", mutation.json_patch),
+    }
+    if not mutation.patch_type:
+        errors.append(required(f"{path}.patchType"))
+        return
+    if mutation.patch_type not in kinds:
+        errors.append(unsupported(f"{path}.patchType", mutation.patch_type, _PATCH_TYPES))
+        return
+    name, patch = kinds.pop(mutation.patch_type)
+    if patch is None:
+        errors.append(required(f"{path}.{name}", f"must be specified when patchType is {mutation.patch_type}"))
+    elif not patch.expression.strip():
+        errors.append(required(f"{path}.{name}.expression", "expression is not specified"))
+    ((other, unwanted),) = kinds.values()
+    if unwanted is not None:
+        text = f"must not be specified when patchType is {mutation.patch_type}"
+        errors.append(invalid(f"{path}.{other}", f"{{{other}}}", text))
+
+
+STRATEGY = MutatingAdmissionPolicyStrategy()

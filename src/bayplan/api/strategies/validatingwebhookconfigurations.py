@@ -1,0 +1,27 @@
+"""Validating webhook configurations."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import admissionregistration_v1
+from bayplan.api.validation.webhooks import check_webhooks, default_webhook
+
+
+class ValidatingWebhookConfigurationStrategy(Strategy):
+    """Rules of validating webhook configurations."""
+
+    counts_generation = True
+    allow_unconditional_update = False
+
+    def default(self, obj: admissionregistration_v1.ValidatingWebhookConfiguration) -> None:
+        for webhook in obj.webhooks:
+            default_webhook(webhook)
+
+    def validate(self, obj: admissionregistration_v1.ValidatingWebhookConfiguration) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_webhooks(errors, obj.webhooks)
+        return errors
+
+
+STRATEGY = ValidatingWebhookConfigurationStrategy()

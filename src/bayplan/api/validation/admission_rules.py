@@ -1,0 +1,216 @@
+"""Rules and defaults that admission webhooks and admission policies share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bayplan.api.errors import duplicate, invalid, required
+from bayplan.api.types import admissionregistration_v1 as types
+from bayplan.api.types import meta_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.fields import Errors, check_format, check_label_selector, unsupported
+
+MATCH_POLICIES = ("Equivalent", "Exact")
+FAILURE_POLICIES = ("Fail", "Ignore")
+_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_SCOPES = ("*", "Cluster", "Namespaced")
+_MAX_MATCH_CONDITIONS = 64
+
+Rule = types.RuleWithOperations | types.NamedRuleWithOperations
+
+
+def default_rules(rules: Sequence[Rule]) -> None:
+    """Rules hold for every scope unless they say otherwise."""
+    for rule in rules:
+        if rule.scope is None:
+            rule.scope = "*"
+
+
+def default_match_resources(match: types.MatchResources) -> None:
+    """Selectors that match everything, equivalent matching, and rules of every scope."""
+    if match.match_policy is None:
+        match.match_policy = "Equivalent"
+    if match.namespace_selector is None:
+        match.namespace_selector = meta_v1.LabelSelector()
+    if match.object_selector is None:
+        match.object_selector = meta_v1.LabelSelector()
+    default_rules(match.resource_rules)
+    default_rules(match.exclude_resource_rules)
+
+
+def check_rules(errors: Errors, path: str, rules: Sequence[Rule]) -> None:
+    """What an admission webhook or policy looks at."""
+    for index, rule in enumerate(rules):
+        where = f"{path}[{index}]"
+        _check_values(errors, where, "apiGroups", rule.api_groups, "groups")
+        _check_values(errors, where, "apiVersions", rule.api_versions, "versions")
+        for position, version in enumerate(rule.api_versions):
+            if not version:
+                errors.append(required(f"{where}.apiVersions[{position}]"))
+        _check_resources(errors, f"{where}.resources", rule.resources)
+        if not rule.operations:
+            errors.append(required(f"{where}.operations"))
+        elif len(rule.operations) > 1 and "*" in rule.operations:
+            text = "if '*' is present, must not specify other operations"
+            errors.append(invalid(f"{where}.operations", rule.operations, text))
+        for position, operation in enumerate(rule.operations):
+            if operation not in _OPERATIONS:
+                errors.append(unsupported(f"{where}.operations[{position}]", operation, _OPERATIONS))
+        if rule.scope is not None and rule.scope not in _SCOPES:
+            errors.append(unsupported(f"{where}.scope", rule.scope, _SCOPES))
+        if isinstance(rule, types.NamedRuleWithOperations):
+            for position, name in enumerate(rule.resource_names):
+                check_format(errors, f"{where}.resourceNames[{position}]", name, formats.path_segment)
+                if name in rule.resource_names[:position]:
+                    errors.append(duplicate(f"{where}.resourceNames[{position}]", name))
+
+
+def _check_values(errors: Errors, path: str, field: str, values: tuple[str, ...], noun: str) -> None:
+    if not values:
+        errors.append(required(f"{path}.{field}"))
+    elif len(values) > 1 and "*" in values:
+        text = f"if '*' is present, must not specify other API {noun}"
+        errors.append(invalid(f"{path}.{field}", values, text))
+
+
+def _check_resources(errors: Errors, path: str, resources: tuple[str, ...]) -> None:
+    if not resources:
+        errors.append(required(path))
+    for index, resource in enumerate(resources):
+        name, slash, subresource = resource.partition("/")
+        if not resource:
+            errors.append(required(f"{path}[{index}]"))
+        elif name == "*" and subresource not in ("", "*") and f"*/{subresource}" != resource:
+            errors.append(invalid(f"{path}[{index}]", resource, "malformed resource"))
+        elif (
+            slash
+            and subresource == "*"
+            and name != "*"
+            and any(one.startswith(f"{name}/") for one in resources[:index])
+        ):
+            errors.append(
+                invalid(f"{path}[{index}]", resource, f"if '{resource}' is present, must not specify {resource}")
+            )
+    if len(resources) > 1 and "*/*" in resources:
+        errors.append(invalid(path, resources, "if '*/*' is present, must not specify other resources"))
+    elif len(resources) > 1 and "*" in resources and any("/" not in one for one in resources if one != "*"):
+        text = "if '*' is present, must not specify other resources without subresources"
+        errors.append(invalid(path, resources, text))
+
+
+def check_match_conditions(errors: Errors, path: str, conditions: Sequence[types.MatchCondition]) -> None:
+    """Names and presence of expressions; the expressions are checked where they are compiled."""
+    if len(conditions) > _MAX_MATCH_CONDITIONS:
+        errors.append(invalid(path, len(conditions), f"must have at most {_MAX_MATCH_CONDITIONS} items"))
+    seen: set[str] = set()
+    for index, condition in enumerate(conditions):
+        where = f"{path}[{index}]"
+        if not condition.expression.strip():
+            errors.append(required(f"{where}.expression"))
+        if not condition.name:
+            errors.append(required(f"{where}.name"))
+        else:
+            check_format(errors, f"{where}.name", condition.name, formats.label_key)
+            if condition.name in seen:
+                errors.append(duplicate(f"{where}.name", condition.name))
+            seen.add(condition.name)
+
+
+def check_match_resources(errors: Errors, path: str, match: types.MatchResources, *, needs_rules: bool) -> None:
+    """`matchConstraints` of a policy or `matchResources` of a binding."""
+    policy = match.match_policy
+    if policy is None:
+        errors.append(required(f"{path}.matchPolicy"))
+    elif policy not in MATCH_POLICIES:
+        errors.append(unsupported(f"{path}.matchPolicy", policy, MATCH_POLICIES))
+    for name, selector in (("namespaceSelector", match.namespace_selector), ("objectSelector", match.object_selector)):
+        if selector is None:
+            errors.append(required(f"{path}.{name}"))
+        else:
+            check_label_selector(errors, f"{path}.{name}", selector)
+    if needs_rules and not match.resource_rules:
+        errors.append(required(f"{path}.resourceRules"))
+    check_rules(errors, f"{path}.resourceRules", match.resource_rules)
+    check_rules(errors, f"{path}.excludeResourceRules", match.exclude_resource_rules)
+
+
+def check_param_kind(errors: Errors, path: str, kind: types.ParamKind) -> None:
+    """`paramKind` of a policy."""
+    if not kind.api_version:
+        errors.append(required(f"{path}.apiVersion"))
+    elif kind.api_version.count("/") > 1:
+        errors.append(
+            invalid(f"{path}.apiVersion", kind.api_version, f"unexpected GroupVersion string: {kind.api_version}")
+        )
+    else:
+        group, slash, version = kind.api_version.rpartition("/")
+        if slash:
+            for message in formats.dns_subdomain(group):
+                errors.append(invalid(f"{path}.apiVersion", group, message))
+        for message in formats.dns_1035_label(version):
+            errors.append(invalid(f"{path}.apiVersion", version, message))
+    if not kind.kind:
+        errors.append(required(f"{path}.kind"))
+    else:
+        for message in formats.dns_1035_label(kind.kind.lower()):
+            errors.append(
+                invalid(f"{path}.kind", kind.kind, f"may have mixed case, but should otherwise match: {message}")
+            )
+
+
+def check_param_ref(errors: Errors, path: str, reference: types.ParamRef) -> None:
+    """`paramRef` of a binding."""
+    if reference.name:
+        check_format(errors, f"{path}.name", reference.name, formats.path_segment)
+        if reference.selector is not None:
+            errors.append(invalid(f"{path}.name", reference.name, "name and selector are mutually exclusive"))
+    if reference.selector is not None:
+        check_label_selector(errors, f"{path}.selector", reference.selector)
+    if not reference.name and reference.selector is None:
+        errors.append(required(path, "one of name or selector must be specified"))
+    action = reference.parameter_not_found_action
+    if not action:
+        errors.append(required(f"{path}.parameterNotFoundAction"))
+    elif action not in ("Allow", "Deny"):
+        errors.append(unsupported(f"{path}.parameterNotFoundAction", action, ("Deny", "Allow")))
+
+
+_CEL_RESERVED = frozenset(
+    (
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    )
+)
+
+
+def check_variables(errors: Errors, path: str, variables: Sequence[types.Variable]) -> None:
+    """Variables of a policy."""
+    for index, variable in enumerate(variables):
+        where = f"{path}[{index}]"
+        if not variable.name:
+            errors.append(required(f"{where}.name"))
+        elif formats.c_identifier(variable.name) or variable.name in _CEL_RESERVED:
+            errors.append(invalid(f"{where}.name", variable.name, "must be a valid CEL identifier"))
+        elif any(variable.name == other.name for other in variables[:index]):
+            errors.append(duplicate(f"{where}.name", variable.name))
+        if not variable.expression.strip():
+            errors.append(required(f"{where}.expression"))

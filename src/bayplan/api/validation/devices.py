@@ -1,0 +1,165 @@
+"""Rules for device requests, in claims, claim templates and device classes. Their expressions are checked where
+they are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bayplan.api.errors import duplicate, invalid, required
+from bayplan.api.types import resource_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.fields import Errors, check_format, check_key_format, unsupported
+
+_MODES = ("All", "ExactCount")
+_ONE_OF = "exactly one of `exactly` or `firstAvailable` is required"
+
+AnyRequest = resource_v1.ExactDeviceRequest | resource_v1.DeviceSubRequest
+
+
+def default_device_claim(claim: resource_v1.DeviceClaim) -> None:
+    """A request without a mode is for a number of devices, one unless it says otherwise."""
+    for request in claim.requests:
+        for part in (*((request.exactly,) if request.exactly is not None else ()), *request.first_available):
+            if not part.allocation_mode:
+                part.allocation_mode = "ExactCount"
+            if part.allocation_mode == "ExactCount" and not part.count:
+                part.count = 1
+            for toleration in part.tolerations:
+                toleration.operator = toleration.operator or "Equal"
+
+
+def check_device_claim(errors: Errors, path: str, claim: resource_v1.DeviceClaim) -> None:
+    """`devices` of a claim."""
+    names: set[str] = set()
+    known: set[str] = set()
+    for index, request in enumerate(claim.requests):
+        where = f"{path}.requests[{index}]"
+        _check_request(errors, where, request)
+        if request.name in names:
+            errors.append(duplicate(where, request.name))
+        names.add(request.name)
+        known.add(request.name)
+        known |= {f"{request.name}/{one.name}" for one in request.first_available}
+    for index, constraint in enumerate(claim.constraints):
+        where = f"{path}.constraints[{index}]"
+        _check_request_names(errors, f"{where}.requests", constraint.requests, known)
+        if constraint.match_attribute is None and constraint.distinct_attribute is None:
+            errors.append(required(where, "exactly one of matchAttribute or distinctAttribute is required"))
+        if constraint.match_attribute is not None:
+            check_qualified_attribute(errors, f"{where}.matchAttribute", constraint.match_attribute)
+    for index, config in enumerate(claim.config):
+        where = f"{path}.config[{index}]"
+        _check_request_names(errors, f"{where}.requests", config.requests, known)
+        check_opaque(errors, where, config.opaque)
+
+
+def _check_request(errors: Errors, path: str, request: resource_v1.DeviceRequest) -> None:
+    check_format(errors, f"{path}.name", request.name, formats.dns_label)
+    if request.exactly is not None and request.first_available:
+        errors.append(invalid(path, None, f"{_ONE_OF}, but multiple fields are set"))
+    elif request.exactly is None and not request.first_available:
+        errors.append(required(path, _ONE_OF))
+    if request.exactly is not None:
+        _check_part(errors, f"{path}.exactly", request.exactly)
+    names: set[str] = set()
+    for index, part in enumerate(request.first_available):
+        where = f"{path}.firstAvailable[{index}]"
+        check_format(errors, f"{where}.name", part.name, formats.dns_label)
+        if part.name in names:
+            errors.append(duplicate(where, part.name))
+        names.add(part.name)
+        _check_part(errors, where, part)
+
+
+def _check_part(errors: Errors, path: str, part: AnyRequest) -> None:
+    if not part.device_class_name:
+        errors.append(required(f"{path}.deviceClassName"))
+    else:
+        check_format(errors, f"{path}.deviceClassName", part.device_class_name, formats.dns_subdomain)
+    check_selectors(errors, f"{path}.selectors", part.selectors)
+    if part.allocation_mode not in _MODES:
+        errors.append(unsupported(f"{path}.allocationMode", part.allocation_mode, _MODES))
+    elif part.allocation_mode == "All":
+        if part.count:
+            text = "must not be specified when allocationMode is 'All'"
+            errors.append(invalid(f"{path}.count", part.count, text))
+    elif part.count <= 0:
+        errors.append(invalid(f"{path}.count", part.count, "must be greater than zero"))
+    for index, toleration in enumerate(part.tolerations):
+        _check_toleration(errors, f"{path}.tolerations[{index}]", toleration)
+
+
+def _check_toleration(errors: Errors, path: str, toleration: resource_v1.DeviceToleration) -> None:
+    if toleration.key:
+        check_key_format(errors, f"{path}.key", toleration.key)
+    operator = toleration.operator
+    if operator not in ("Equal", "Exists"):
+        errors.append(
+            unsupported(f"{path}.operator", operator, ("Equal", "Exists")) if operator else required(f"{path}.operator")
+        )
+    elif operator == "Exists":
+        if toleration.value:
+            errors.append(invalid(f"{path}.value", toleration.value, "must be empty for operator `Exists`"))
+    else:
+        check_format(errors, f"{path}.value", toleration.value, formats.label_value)
+        if not toleration.key:
+            errors.append(required(f"{path}.key", "required for operator `Equal`"))
+    if toleration.effect not in ("", "NoExecute", "NoSchedule", "None"):
+        errors.append(unsupported(f"{path}.effect", toleration.effect, ("NoExecute", "NoSchedule", "None")))
+
+
+def check_selectors(errors: Errors, path: str, selectors: Sequence[resource_v1.DeviceSelector]) -> None:
+    """Selectors by expression."""
+    for index, selector in enumerate(selectors):
+        if selector.cel is None:
+            errors.append(required(f"{path}[{index}].cel"))
+        elif not selector.cel.expression.strip():
+            errors.append(required(f"{path}[{index}].cel.expression"))
+
+
+def _check_request_names(errors: Errors, path: str, names: tuple[str, ...], known: set[str]) -> None:
+    for index, name in enumerate(names):
+        if name not in known:
+            text = (
+                "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+            )
+            errors.append(invalid(f"{path}[{index}]", name, text))
+        if name in names[:index]:
+            errors.append(duplicate(f"{path}[{index}]", name))
+
+
+def check_opaque(errors: Errors, path: str, opaque: resource_v1.OpaqueDeviceConfiguration | None) -> None:
+    """Parameters for a driver."""
+    if opaque is None:
+        errors.append(required(f"{path}.opaque"))
+        return
+    check_driver_name(errors, f"{path}.opaque.driver", opaque.driver)
+    if opaque.parameters is None:
+        errors.append(required(f"{path}.opaque.parameters"))
+    elif not isinstance(opaque.parameters, dict):
+        errors.append(invalid(f"{path}.opaque.parameters", "<value omitted>", "must be a valid JSON object"))
+
+
+def check_driver_name(errors: Errors, path: str, name: str) -> None:
+    """The name of a driver: a domain name of up to 63 characters."""
+    if not name:
+        errors.append(required(path))
+    else:
+        if len(name) > 63:
+            errors.append(invalid(path, name, formats.too_long_message(63)))
+        check_format(errors, path, name, formats.dns_subdomain)
+
+
+def check_qualified_attribute(errors: Errors, path: str, name: str, *, needs_domain: bool = True) -> None:
+    """`domain/identifier`, or an identifier alone where the driver's domain is meant."""
+    domain, slash, identifier = name.rpartition("/")
+    if not slash and needs_domain:
+        errors.append(invalid(path, name, "must include a domain"))
+    if slash:
+        check_format(errors, path, domain, formats.dns_subdomain)
+    if not identifier:
+        errors.append(required(path, "the name must not be empty"))
+    else:
+        check_format(errors, path, identifier, formats.c_identifier)
+    if len(identifier) > 32:
+        errors.append(invalid(path, identifier, formats.too_long_message(32)))
