@@ -6,7 +6,6 @@ Kubernetes ignores (nulls, unknown fields) and to say what it was. So known inpu
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable
 from typing import Any
@@ -24,10 +23,15 @@ class DecodeError(ValueError):
     """The bytes are no object of the wanted type; the message says why."""
 
 
-@functools.cache
-def decoder(cls: type[Any]) -> Callable[[bytes | str], Any]:
+_decoders: dict[Any, Callable[[bytes | str], Any]] = {}
+
+
+def decoder(cls: Any) -> Callable[[bytes | str], Any]:
     """The decode function of a struct class, made once."""
-    return msgspec.json.Decoder(cls).decode
+    found = _decoders.get(cls)
+    if found is None:
+        found = _decoders[cls] = msgspec.json.Decoder(cls).decode
+    return found
 
 
 def decode(cls: type[Any], data: bytes) -> Any:

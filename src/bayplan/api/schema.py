@@ -38,7 +38,7 @@ def definitions() -> dict[str, Schema]:
 
 
 @functools.cache
-def definition_of(cls: type[Any]) -> str:
+def definition_of(cls: Any) -> str:
     """The definition name of a struct class."""
     group, _, version = cls.__module__.rpartition(".")[2].rpartition("_")
     return f"{_PREFIXES.get(group, f'io.k8s.api.{group}')}.{version}.{cls.__name__}"

@@ -40,7 +40,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--apiserver-flag", multiple=True, metavar="FLAG", help="A flag of `bayplan apiserver`, such as --service-cluster-ip-range=10.0.0.0/16.")
 @click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes.")
 @click.pass_context
-def command(ctx: click.Context, **_: object) -> None:
+def command(ctx: click.Context, /, **_: object) -> None:
     """Run a whole cluster until Ctrl-C: API server, scheduler, controllers and simulated nodes.
 
     Everything is kept in the data directory and is there again after a restart.

@@ -123,9 +123,10 @@ class Player:
         return report
 
     async def _clean_up(self) -> None:
-        for watch in self._watches.values():
-            if watch.task is not None:
-                watch.task.cancel()
+        tasks = [watch.task for watch in self._watches.values() if watch.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         namespace = f"/api/v1/namespaces/{self._variables['ns']}"
         for path in (f"{namespace}/services", *reversed(self._created), namespace):
             await self._send({"method": "DELETE", "path": path, "query": {"gracePeriodSeconds": 0}})

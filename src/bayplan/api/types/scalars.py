@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -29,7 +29,7 @@ def always_list() -> tuple[()]:
     return ()
 
 
-def always_map() -> dict[str, str]:
+def always_map() -> dict[str, Any]:
     """An empty map that is written."""
     return {}
 
