@@ -151,7 +151,7 @@ def qualified_name_errors(name: str) -> list[str]:
     if slash:
         if "/" in prefix:
             return [
-                f"a qualified name {_NAME_MESSAGE.removeprefix('name part ')} with an optional DNS subdomain prefix "
+                f"a valid label key {_NAME_MESSAGE.removeprefix('name part ')} with an optional DNS subdomain prefix "
                 "and '/' (e.g. 'example.com/MyName')"
             ]
         if not prefix:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +39,8 @@ class Context:
     allocators: Allocators
     clock: Clock
     randomness: Randomness
+    node_connector: Callable[[Call, str], Awaitable[Response]] | None = None
+    """Answers what only a node can (logs, exec, port forwarding), given the node's name; None if no node runs containers."""
 
 
 @dataclass(slots=True)

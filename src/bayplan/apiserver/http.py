@@ -160,7 +160,8 @@ _NO_QUERY: dict[str, str] = {}
 
 def _headers(response: Response) -> CIMultiDict[str]:
     headers: CIMultiDict[str] = CIMultiDict(response.headers)
-    headers["Content-Type"] = response.content_type
+    if response.content_type:
+        headers["Content-Type"] = response.content_type
     headers["Cache-Control"] = "no-cache, private"
     for warning in response.warnings:
         escaped = warning.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")

@@ -60,3 +60,11 @@ def _parse(clause: str) -> tuple[str, dict[str, str]]:
     media_type, *parts = (part.strip() for part in clause.split(";"))
     parameters = dict(part.split("=", 1) for part in parts if "=" in part)
     return media_type, parameters
+
+
+def negotiate_stream(accept: str) -> Form:
+    """The form of a watch. Raises ApiError (406) for types that cannot be streamed."""
+    form = negotiate(accept)
+    if form.media_type != JSON:
+        raise not_acceptable(("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"))
+    return form

@@ -97,9 +97,6 @@ class ApiServer:
     async def _answer(self, call: Call) -> Response:
         """Answer a request on a resource; errors carry the warnings that were given before."""
         form = negotiate(call.request.accept)
-        warning = deprecation_of(call.kind)
-        if warning:
-            call.warnings.append(warning)
         try:
             return await self._resource(call)
         except ApiError as error:
@@ -109,9 +106,12 @@ class ApiServer:
 
     async def _resource(self, call: Call) -> Response:
         path, request = call.path, call.request
+        verb = verb_of(request, path) if path.subresource is None else ""
+        warning = deprecation_of(call.kind)
+        if warning and (verb in call.kind.verbs or verb in ("", "watch")):
+            call.warnings.append(warning)
         if path.subresource is not None:
             return await SUBRESOURCES.handle(call)
-        verb = verb_of(request, path)
         if verb not in call.kind.verbs:
             if verb == "watch" and "list" in call.kind.verbs:
                 raise verb_not_supported("watch", call.kind)

@@ -101,13 +101,14 @@ class Player:
         self._variables: dict[str, Any] = {}
         self._normalizer = transcripts.Normalizer("", set())
         self._watches: dict[str, _Watch] = {}
+        self._tasks: list[asyncio.Task[None]] = []
         self._created: list[str] = []
 
     async def play(self, scenario: Mapping[str, Any]) -> Report:
         """Play one scenario in a namespace of its own and clean up after it."""
         self._variables = {"ns": scenario["namespace"]}
         self._normalizer = transcripts.Normalizer(scenario["namespace"], transcripts.literals(scenario["steps"]))
-        self._watches, self._created = {}, []
+        self._watches, self._created, self._tasks = {}, [], []
         report = Report(scenario["scenario"])
         try:
             for step in scenario["steps"]:
@@ -123,10 +124,9 @@ class Player:
         return report
 
     async def _clean_up(self) -> None:
-        tasks = [watch.task for watch in self._watches.values() if watch.task is not None]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         namespace = f"/api/v1/namespaces/{self._variables['ns']}"
         for path in (f"{namespace}/services", *reversed(self._created), namespace):
             await self._send({"method": "DELETE", "path": path, "query": {"gracePeriodSeconds": 0}})
@@ -259,6 +259,7 @@ class Player:
     async def _watch(self, step: Mapping[str, Any]) -> dict[str, Any]:
         watch = self._watches[step["watch"]] = _Watch()
         watch.task = asyncio.create_task(self._run_watch(step["request"], watch))
+        self._tasks.append(watch.task)
         outcome = self._outcome(step, await watch.opened)
         if outcome["code"] == 200:
             outcome["body"] = None

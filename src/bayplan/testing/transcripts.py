@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -269,7 +269,7 @@ def _shape(value: Any) -> Any:
     return f"<{type(value).__name__}>"
 
 
-_VIEWS = {
+_VIEWS: dict[str, Callable[[Any], Any]] = {
     "keys": lambda body: sorted(body) if isinstance(body, dict) else body,
     "shape": _shape,
     "sort": lambda body: sorted(body, key=lambda item: json.dumps(item, sort_keys=True)) if isinstance(body, list) else body,

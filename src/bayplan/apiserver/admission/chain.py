@@ -95,8 +95,17 @@ def default_plugins() -> tuple[AdmissionPlugin, ...]:
     from bayplan.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
     from bayplan.apiserver.admission.priority import Priority
     from bayplan.apiserver.admission.service_account import ServiceAccount
+    from bayplan.apiserver.admission.storage_object_in_use_protection import StorageObjectInUseProtection
+    from bayplan.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
 
-    return (NamespaceLifecycle(), ServiceAccount(), Priority(), DefaultTolerationSeconds())
+    return (
+        NamespaceLifecycle(),
+        ServiceAccount(),
+        TaintNodesByCondition(),
+        Priority(),
+        DefaultTolerationSeconds(),
+        StorageObjectInUseProtection(),
+    )
 
 
 @dataclass(slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from bayplan.api.errors import failure, method_not_allowed, not_found_error
+from bayplan.api.errors import ApiError, failure, method_not_allowed
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.subresources import binding, eviction, scale, status
+from bayplan.apiserver.subresources import binding, connect, eviction, scale, status
 
 Handler = Callable[[Call], Awaitable[Response]]
 
@@ -30,12 +30,7 @@ class SubresourceTable:
         handler = self._handlers.get(subresource.name)
         if handler is not None:
             return await handler(call)
-        if call.entry(call.path.namespace, call.path.name) is None:
-            raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
-        raise failure(
-            503, "ServiceUnavailable", f"{call.kind.plural}/{subresource.name} needs a node that runs containers; this one does not serve it",
-            name=call.path.name, kind=call.kind.plural,
-        )  # fmt: skip
+        raise not_served(call, f"{call.kind.plural}/{subresource.name}")
 
     async def handle_virtual(self, call: Call) -> Response:
         """Answer a request on a kind that is not stored."""
@@ -43,7 +38,12 @@ class SubresourceTable:
             return await binding.create_binding(call)
         if call.kind.kind == "ComponentStatus":
             return await status.component_statuses(call)
-        raise failure(501, "NotImplemented", f"this server does not answer {call.kind.group_resource}", kind=call.kind.plural)
+        raise not_served(call, call.kind.group_resource)
+
+
+def not_served(call: Call, what: str) -> ApiError:
+    """501: the resource is known, but nothing here answers it."""
+    return failure(501, "NotImplemented", f"this server does not answer {what}", kind=call.kind.plural)
 
 
 SUBRESOURCES = SubresourceTable(
@@ -56,5 +56,10 @@ SUBRESOURCES = SubresourceTable(
         "approval": status.handle,
         "ephemeralcontainers": status.handle,
         "resize": status.handle,
+        "log": connect.handle,
+        "exec": connect.handle,
+        "attach": connect.handle,
+        "portforward": connect.handle,
+        "proxy": connect.handle_proxy,
     }
 )

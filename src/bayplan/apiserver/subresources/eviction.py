@@ -99,9 +99,27 @@ def _counted(call: Call, pod: core_v1.Pod, budget: policy_v1.PodDisruptionBudget
         raise _refusal(
             f"The disruption budget {budget.metadata.name} needs {status.desired_healthy} healthy pods and has {status.current_healthy} currently", retry=0
         )
+    now = rfc3339(call.context.clock.now())
     status.disruptions_allowed -= 1
-    status.disrupted_pods = {**status.disrupted_pods, pod.metadata.name: rfc3339(call.context.clock.now())}
+    status.disrupted_pods = {**status.disrupted_pods, pod.metadata.name: now}
+    if status.disruptions_allowed == 0:
+        status.conditions = _exhausted(budget, now)
     return budget
+
+
+def _exhausted(budget: policy_v1.PodDisruptionBudget, now: str) -> tuple[meta_v1.Condition, ...]:
+    """The budget's conditions with the one that says that no further disruption is allowed."""
+    kept = [one for one in budget.status.conditions if one.type != "DisruptionAllowed"]
+    before = next((one for one in budget.status.conditions if one.type == "DisruptionAllowed"), None)
+    since = before.last_transition_time if before is not None and before.status == "False" else now
+    condition = meta_v1.Condition(
+        type="DisruptionAllowed",
+        status="False",
+        reason="InsufficientPods",
+        observed_generation=budget.status.observed_generation,
+        last_transition_time=since,
+    )
+    return (*kept, condition)
 
 
 def _refusal(cause: str, retry: int) -> ApiError:

@@ -14,6 +14,7 @@ from bayplan.api.selectors import FieldSelector, SelectorError, parse_fields, pa
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.cache import ResourceCache
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.negotiation import negotiate_stream
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
 from bayplan.apiserver.watching import ADDED, BOOKMARK, Entry, Watcher
 from bayplan.store.errors import Compacted, FutureRevision
@@ -219,8 +220,8 @@ async def _entries_from_history(
 
 def watch(call: Call) -> Response:
     """A stream of changes."""
+    negotiate_stream(call.request.accept)
     shape = call.shape(is_list=True)
-    shape.check(is_list=True)
     _check_options(call, watch=True)
     select, _ = selection(call)
     query = call.request.query

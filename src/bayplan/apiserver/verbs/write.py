@@ -412,7 +412,8 @@ def _decode_patched(call: Call, cls: type[Any], tree: Any, mode: str) -> Any:
         raise _unusable(tree, str(error)) from None
     if problems and mode == "Strict":
         raise _unusable(tree, f"strict decoding error: {', '.join(problems)}")
-    if (obj.kind, obj.api_version) != (call.kind.kind, call.kind.api_version) and cls is call.kind.type:
+    is_other = obj.kind not in ("", call.kind.kind) or obj.api_version not in ("", call.kind.api_version)
+    if is_other and cls is call.kind.type:
         raise _unusable(tree, f'no kind "{obj.kind}" is registered for version "{obj.api_version}"')
     if problems and mode == "Warn":
         call.warnings[:] = dict.fromkeys([*call.warnings, *problems])
