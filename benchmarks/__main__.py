@@ -35,7 +35,13 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown benchmark {unknown[0]!r}; known: {', '.join(BENCHMARKS)}")
     console, figures = Console(), []
-    with Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console, disable=not console.is_terminal) as progress:
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    ) as progress:
         for name in options.names or BENCHMARKS:
             task = progress.add_task(name, total=None)
             for figure in BENCHMARKS[name](options.quick):
@@ -44,11 +50,19 @@ def main() -> int:
             progress.remove_task(task)
     table = Table("Benchmark", "Measure", "Value", "Unit", "Kubernetes 1.36.2 + etcd", header_style="bold")
     for one in figures:
-        table.add_row(one.benchmark, one.name, f"{one.value:,.3g}" if one.value < 100 else f"{one.value:,.0f}", one.unit, one.peer)
+        table.add_row(
+            one.benchmark, one.name, f"{one.value:,.3g}" if one.value < 100 else f"{one.value:,.0f}", one.unit, one.peer
+        )
     console.print(table)
     target = Path(__file__).parent / "out" / "results.json"
     target.parent.mkdir(exist_ok=True)
-    target.write_text(json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "figures": [asdict(one) for one in figures]}, indent=1) + "\n")
+    target.write_text(
+        json.dumps(
+            {"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "figures": [asdict(one) for one in figures]},
+            indent=1,
+        )
+        + "\n"
+    )
     return 0
 
 

@@ -23,12 +23,24 @@ def run(quick: bool) -> Iterator[Figure]:
     count, watchers = (2_500, 100) if quick else (25_000, 1_000)
     with tempfile.TemporaryDirectory() as directory:
         kubeconfig = Path(directory, "kubeconfig")
-        arguments = ("apiserver", "--store", f"sqlite:{directory}/store.db", "--cert-dir", f"{directory}/pki", "--secure-port", "0", "--kubeconfig", str(kubeconfig))
+        arguments = (
+            "apiserver",
+            "--store",
+            f"sqlite:{directory}/store.db",
+            "--cert-dir",
+            f"{directory}/pki",
+            "--secure-port",
+            "0",
+            "--kubeconfig",
+            str(kubeconfig),
+        )
         with running(*arguments) as (process, _):
             yield Figure("API server", "resident memory, empty", resident_mib(process), "MiB", "275 + etcd 41")
             target = load.Target(kubeconfig)
             yield from asyncio.run(_measure(target, count, watchers))
-            yield Figure("API server", f"resident memory, {count} pods", resident_mib(process), "MiB", "1,066-1,100 + etcd 82-95")
+            yield Figure(
+                "API server", f"resident memory, {count} pods", resident_mib(process), "MiB", "1,066-1,100 + etcd 82-95"
+            )
 
 
 async def _measure(target: load.Target, count: int, watchers: int) -> list[Figure]:
@@ -38,11 +50,24 @@ async def _measure(target: load.Target, count: int, watchers: int) -> list[Figur
     seconds = await _timed(target, iter(bodies), 64)
     figures = [Figure("API server", "durable pod creates, 64 connections", count / seconds, "/s", "1,430-1,710")]
     gets = count * 2
-    seconds = await _timed(target, itertools.islice(itertools.cycle([target.request("GET", f"{_PODS}/pod-{index}") for index in range(100)]), gets), 32)
+    seconds = await _timed(
+        target,
+        itertools.islice(
+            itertools.cycle([target.request("GET", f"{_PODS}/pod-{index}") for index in range(100)]), gets
+        ),
+        32,
+    )
     figures.append(Figure("API server", "gets of one pod, 32 connections", gets / seconds, "/s", "4,800-5,200"))
     best = min([await _timed(target, iter([target.request("GET", _PODS)]), 1) for _ in range(5)])
     figures.append(Figure("API server", f"list of {count} pods", best, "s", "0.9-1.1"))
-    figures.append(Figure("API server", f"one write to {watchers} watchers, last one served", await _fan_out(target, watchers) * 1000, "ms"))
+    figures.append(
+        Figure(
+            "API server",
+            f"one write to {watchers} watchers, last one served",
+            await _fan_out(target, watchers) * 1000,
+            "ms",
+        )
+    )
     return figures
 
 

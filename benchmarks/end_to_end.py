@@ -28,7 +28,9 @@ def run_up(quick: bool) -> Iterator[Figure]:
         for name, affinity in (("SchedulingBasic", False), ("SchedulingNodeAffinity", True)):
             with tempfile.TemporaryDirectory() as directory:
                 kubeconfig = Path(directory, "kubeconfig")
-                with running("up", "--data-dir", directory, "--port", "0", "--nodes", "0", "--kubeconfig", str(kubeconfig)):
+                with running(
+                    "up", "--data-dir", directory, "--port", "0", "--nodes", "0", "--kubeconfig", str(kubeconfig)
+                ):
                     rate = asyncio.run(_rate(load.Target(kubeconfig), nodes, count, affinity))
             yield Figure("up", f"{name}, {nodes} nodes, {count} pods", rate, "pods/s", _PEER.get((name, nodes), ""))
 
@@ -46,11 +48,25 @@ def run_split(quick: bool) -> Iterator[Figure]:
                     )
                 )  # fmt: skip
                 stack.enter_context(
-                    running("scheduler", "--kubeconfig", str(kubeconfig), "--leader-elect=false", "--secure-port", "0", until="started")
+                    running(
+                        "scheduler",
+                        "--kubeconfig",
+                        str(kubeconfig),
+                        "--leader-elect=false",
+                        "--secure-port",
+                        "0",
+                        until="started",
+                    )
                 )
                 target = load.Target(kubeconfig)
-                account = json.dumps({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}).encode()
-                asyncio.run(load.run(target, iter([target.request("POST", "/api/v1/namespaces/default/serviceaccounts", account)]), 1))
+                account = json.dumps(
+                    {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+                ).encode()
+                asyncio.run(
+                    load.run(
+                        target, iter([target.request("POST", "/api/v1/namespaces/default/serviceaccounts", account)]), 1
+                    )
+                )
                 rate = asyncio.run(_rate(target, nodes, count, affinity))
             yield Figure("split", f"{name}, {nodes} nodes, {count} pods", rate, "pods/s", _PEER.get((name, nodes), ""))
 
@@ -58,10 +74,15 @@ def run_split(quick: bool) -> Iterator[Figure]:
 async def _rate(target: load.Target, nodes: int, count: int, affinity: bool) -> float:
     """Pods bound per second, from the first create to the last binding."""
     made = [node(index) for index in range(nodes)]
-    await load.run(target, iter([target.request("POST", "/api/v1/nodes", json.dumps(one).encode()) for one in made]), 32)
+    await load.run(
+        target, iter([target.request("POST", "/api/v1/nodes", json.dumps(one).encode()) for one in made]), 32
+    )
     patches = [
         target.request(
-            "PATCH", f"/api/v1/nodes/{one['metadata']['name']}/status", json.dumps({"status": one["status"]}).encode(), "application/merge-patch+json"
+            "PATCH",
+            f"/api/v1/nodes/{one['metadata']['name']}/status",
+            json.dumps({"status": one["status"]}).encode(),
+            "application/merge-patch+json",
         )
         for one in made
     ]
@@ -78,7 +99,9 @@ async def _rate(target: load.Target, nodes: int, count: int, affinity: bool) -> 
 
     watch = await load.watch(target, f"{_PODS}?watch=true", on_line)
     await asyncio.sleep(0.5)
-    requests = [target.request("POST", _PODS, json.dumps(pod(index, affinity=affinity)).encode()) for index in range(count)]
+    requests = [
+        target.request("POST", _PODS, json.dumps(pod(index, affinity=affinity)).encode()) for index in range(count)
+    ]
     started = time.perf_counter()
     await load.run(target, iter(requests), 64)
     await asyncio.wait_for(finished.wait(), 300)

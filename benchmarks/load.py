@@ -35,7 +35,9 @@ class Target:
 class _Connection(asyncio.Protocol):
     """Sends a request, waits for its answer, sends the next."""
 
-    def __init__(self, requests: Iterator[bytes], done: asyncio.Future[None], on_answer: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, requests: Iterator[bytes], done: asyncio.Future[None], on_answer: Callable[[int, int], None]
+    ) -> None:
         self._requests = requests
         self._done = done
         self._on_answer = on_answer
@@ -80,7 +82,9 @@ class _Connection(asyncio.Protocol):
             self._done.set_exception(error or ConnectionResetError("the server closed the connection"))
 
 
-async def run(target: Target, requests: Iterator[bytes], connections: int, on_answer: Callable[[int, int], None] | None = None) -> None:
+async def run(
+    target: Target, requests: Iterator[bytes], connections: int, on_answer: Callable[[int, int], None] | None = None
+) -> None:
     """Send all requests over so many connections. Raises RuntimeError if an answer is no success, OSError."""
     loop = asyncio.get_running_loop()
     failures: list[int] = []
@@ -95,7 +99,9 @@ async def run(target: Target, requests: Iterator[bytes], connections: int, on_an
     for _ in range(connections):
         done: asyncio.Future[None] = loop.create_future()
         waiting.append(done)
-        await loop.create_connection(lambda done=done: _Connection(requests, done, check), target.host, target.port, ssl=target.tls)  # type: ignore[misc]
+        await loop.create_connection(
+            lambda done=done: _Connection(requests, done, check), target.host, target.port, ssl=target.tls
+        )
     await asyncio.gather(*waiting)
     if failures:
         raise RuntimeError(f"{len(failures)} requests failed, the first with status {failures[0]}")

@@ -14,7 +14,9 @@ BAYPLAN = str(Path(sys.executable).parent / "bayplan")
 
 
 @contextlib.contextmanager
-def running(*arguments: str, until: str = "ready", timeout: float = 60.0) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
+def running(
+    *arguments: str, until: str = "ready", timeout: float = 60.0
+) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
     """A process that has printed `until`, and after how many seconds it did; ended on exit. Raises RuntimeError if it does not come up."""
     with tempfile.NamedTemporaryFile() as log:
         started = time.perf_counter()

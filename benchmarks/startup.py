@@ -38,7 +38,17 @@ def _first_pod() -> tuple[float, float]:
         manifest, kubeconfig = Path(directory, "pod.json"), Path(directory, "kubeconfig")
         manifest.write_text(json.dumps(pod(0)))
         started = time.perf_counter()
-        with running("up", "--data-dir", f"{directory}/data", "--port", "0", "--apply", str(manifest), "--kubeconfig", str(kubeconfig)) as (_, ready):
+        with running(
+            "up",
+            "--data-dir",
+            f"{directory}/data",
+            "--port",
+            "0",
+            "--apply",
+            str(manifest),
+            "--kubeconfig",
+            str(kubeconfig),
+        ) as (_, ready):
             asyncio.run(_until_running(load.Target(kubeconfig)))
             return ready, time.perf_counter() - started
 

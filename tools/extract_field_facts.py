@@ -22,7 +22,7 @@ DEFINITION_PREFIX = {
     "k8s.io/kube-aggregator": "io.k8s.kube-aggregator",
 }
 STRUCT = re.compile(r"^type (\w+) struct \{")
-FIELD = re.compile(r'^\s+(?:(\w+)\s+)?([*\[\]\w.]+)\s+`(.*)`')
+FIELD = re.compile(r"^\s+(?:(\w+)\s+)?([*\[\]\w.]+)\s+`(.*)`")
 JSON_TAG = re.compile(r'json:"([^"]*)"')
 PROTOBUF_TAG = re.compile(r'protobuf:"([^"]*)"')
 
@@ -68,7 +68,9 @@ def flatten(structs: dict[str, list[Field]], name: str) -> list[list[str | int]]
         if json_name:
             rows.append([json_name, flags_of(go_type, options), str(number), wire])
         elif bare != "TypeMeta" and bare in structs:
-            rows += [[row[0], row[1], f"{number}.{row[2]}" if number else row[2], row[3]] for row in flatten(structs, bare)]
+            rows += [
+                [row[0], row[1], f"{number}.{row[2]}" if number else row[2], row[3]] for row in flatten(structs, bare)
+            ]
         elif bare == "TypeMeta":
             rows += [["kind", "o", "0", ""], ["apiVersion", "o", "0", ""]]
     return rows
@@ -97,7 +99,9 @@ def facts_of(source: pathlib.Path) -> dict[str, list[list[str | int]]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", action="append", required=True, type=pathlib.Path, metavar="DIR")
-    parser.add_argument("--definitions", type=pathlib.Path, help="keep only structs that this OpenAPI definitions file names")
+    parser.add_argument(
+        "--definitions", type=pathlib.Path, help="keep only structs that this OpenAPI definitions file names"
+    )
     options = parser.parse_args()
     facts: dict[str, list[list[str | int]]] = {}
     for source in options.source:
@@ -106,7 +110,9 @@ def main() -> int:
         wanted = json.loads(options.definitions.read_text())["$defs"]
         print("without facts:", sorted(wanted.keys() - facts.keys()), file=sys.stderr)
         facts = {name: facts[name] for name in sorted(facts) if name in wanted}
-    rows = ",\n".join(f"{json.dumps(name)}: {json.dumps(fields, separators=(',', ':'))}" for name, fields in facts.items())
+    rows = ",\n".join(
+        f"{json.dumps(name)}: {json.dumps(fields, separators=(',', ':'))}" for name, fields in facts.items()
+    )
     (pathlib.Path(__file__).parent / "field_facts.json").write_text("{\n" + rows + "\n}\n")
     print(f"{len(facts)} structs, {sum(map(len, facts.values()))} fields", file=sys.stderr)
     return 0

@@ -32,7 +32,9 @@ import kubernetes_validate
 RELEASE = "v1.36.0"
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src" / "bayplan" / "api" / "types"
-FACTS: dict[str, list[tuple[str, str, str, str]]] = json.loads((pathlib.Path(__file__).parent / "field_facts.json").read_text())
+FACTS: dict[str, list[tuple[str, str, str, str]]] = json.loads(
+    (pathlib.Path(__file__).parent / "field_facts.json").read_text()
+)
 KINDS_OF_GROUPS = re.compile(
     r"io\.k8s\.(?:api|apimachinery\.pkg\.apis|apiextensions-apiserver\.pkg\.apis|kube-aggregator\.pkg\.apis)\.(\w+)\.(v\w+)\.(\w+)"
 )
@@ -150,7 +152,12 @@ class Generator:
         lines = [self.field(row[0], row[1], properties[row[0]], module) for row in facts if row[0] in properties]
         covered = {row[0] for row in facts}
         lines += [self.field(extra, "o", properties[extra], module) for extra in properties if extra not in covered]
-        summary = re.split(r"(?<=[.!])\s|\n", schema.get("description", ""))[0].replace("\\", "").replace('"""', "'''").strip()
+        summary = (
+            re.split(r"(?<=[.!])\s|\n", schema.get("description", ""))[0]
+            .replace("\\", "")
+            .replace('"""', "'''")
+            .strip()
+        )
         if len(summary) > 110:
             summary = summary[:110].rsplit(" ", 1)[0] + " ..."
         doc = f'    """{summary or name}"""\n'
@@ -177,9 +184,20 @@ class Generator:
             emit(name)
         body = "\n\n".join(done.values())
         others = sorted(other for other in self.modules if other != module and re.search(rf"[\[= (]{other}\.\w", body))
-        scalars = [name for name in ("Int32", "IntOrString", "MicroTime", "Quantity", "Raw", "Time") if re.search(rf"\b{name}\b(?! is| of)", body)]
-        factories = [name for name in ("always_list", "always_map", "always_null", "always_zero", "always_zero_quantity") if re.search(rf"={name}\b", body)]
-        text = BANNER.format(release=RELEASE) + f'"""API group version {module.replace("_", "/")}."""\n\nfrom __future__ import annotations\n\n'
+        scalars = [
+            name
+            for name in ("Int32", "IntOrString", "MicroTime", "Quantity", "Raw", "Time")
+            if re.search(rf"\b{name}\b(?! is| of)", body)
+        ]
+        factories = [
+            name
+            for name in ("always_list", "always_map", "always_null", "always_zero", "always_zero_quantity")
+            if re.search(rf"={name}\b", body)
+        ]
+        text = (
+            BANNER.format(release=RELEASE)
+            + f'"""API group version {module.replace("_", "/")}."""\n\nfrom __future__ import annotations\n\n'
+        )
         text += "from typing import Any\n\n" if re.search(r"\bAny\b", body) else ""
         text += "from msgspec import field\n\n" if "field(" in body else ""
         text += f"from bayplan.api.types import {', '.join(others)}\n" if others else ""
@@ -212,10 +230,19 @@ def outputs() -> dict[pathlib.Path, str]:
     definitions = json.loads((folder / "_definitions.json").read_text())["$defs"]
     generator = Generator(definitions)
     files = {TARGET / f"{module}.py": generator.module_text(module) for module in generator.modules}
-    rows = [f"{json.dumps(name)}:{json.dumps(trimmed(definitions[name]), separators=(',', ':'))}" for name in sorted(definitions)]
+    rows = [
+        f"{json.dumps(name)}:{json.dumps(trimmed(definitions[name]), separators=(',', ':'))}"
+        for name in sorted(definitions)
+    ]
     files[TARGET / "schema.json"] = "{\n" + ",\n".join(rows) + "\n}\n"
-    protobuf = {name: {row[0]: [row[2], row[3]] for row in FACTS[name] if row[3]} for name in sorted(FACTS) if name in definitions}
-    rows = [f"{json.dumps(name)}:{json.dumps(fields, separators=(',', ':'))}" for name, fields in protobuf.items() if fields]
+    protobuf = {
+        name: {row[0]: [row[2], row[3]] for row in FACTS[name] if row[3]}
+        for name in sorted(FACTS)
+        if name in definitions
+    }
+    rows = [
+        f"{json.dumps(name)}:{json.dumps(fields, separators=(',', ':'))}" for name, fields in protobuf.items() if fields
+    ]
     files[TARGET / "protobuf.json"] = "{\n" + ",\n".join(rows) + "\n}\n"
     return files
 

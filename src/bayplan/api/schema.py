@@ -37,11 +37,17 @@ def definitions() -> dict[str, Schema]:
     return loaded
 
 
-@functools.cache
+_names: dict[Any, str] = {}
+
+
 def definition_of(cls: Any) -> str:
     """The definition name of a struct class."""
+    known = _names.get(cls)
+    if known is not None:
+        return known
     group, _, version = cls.__module__.rpartition(".")[2].rpartition("_")
-    return f"{_PREFIXES.get(group, f'io.k8s.api.{group}')}.{version}.{cls.__name__}"
+    name = _names[cls] = f"{_PREFIXES.get(group, f'io.k8s.api.{group}')}.{version}.{cls.__name__}"
+    return name
 
 
 def resolve(schema: Schema) -> Schema:

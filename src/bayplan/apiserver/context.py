@@ -96,12 +96,19 @@ class Call:
         return self.context.objects.cache(self.stored).decode(entry)
 
     def to_stored(self, obj: Any) -> Any:
-        """An object of the served version, defaulted and in the stored version."""
-        if self.kind is not self.stored:
-            strategy_for(self.kind).default(obj)
-            obj = convert(obj, self.kind, self.stored)
-        self.strategy.default(obj)
+        """An object of the served version, defaulted and in the stored version. Raises ApiError (400) for what no object can hold."""
+        try:
+            if self.kind is not self.stored:
+                strategy_for(self.kind).default(obj)
+                obj = convert(obj, self.kind, self.stored)
+            self.strategy.default(obj)
+        except DecodeError as error:
+            raise self._undecodable(self.kind.kind, self.kind.api_version, error) from None
         return obj
+
+    def _undecodable(self, kind_name: str, api_version: str, error: DecodeError) -> ApiError:
+        version = api_version.rpartition("/")[2]
+        return bad_request(f'{kind_name} in version "{version}" cannot be handled as a {kind_name}: {error}')
 
     def body_object(self, cls: type[Any], kind_name: str, api_version: str) -> Any:
         """The object in the request's body, with field validation. Raises ApiError (400, 415)."""
@@ -116,7 +123,7 @@ class Call:
         try:
             obj, problems = decode_reporting(cls, data)
         except DecodeError as error:
-            raise bad_request(f'{kind_name} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {kind_name}: {error}') from None
+            raise self._undecodable(kind_name, api_version, error) from None
         if mode == "Strict":
             problems = [*duplicate_fields(data), *problems]
         if problems and mode == "Strict":

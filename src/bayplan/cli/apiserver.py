@@ -14,23 +14,54 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.command()
-@click.option("--store", metavar="URL", default="memory:", show_default=True, help="Where objects are kept: memory: or sqlite:PATH.")
+@click.option(
+    "--store",
+    metavar="URL",
+    default="memory:",
+    show_default=True,
+    help="Where objects are kept: memory: or sqlite:PATH.",
+)
 @click.option("--etcd-servers", metavar="URLS", help="Not served by this build; use --store.")
-@click.option("--secure-port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="Port to listen on.")
+@click.option(
+    "--secure-port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="Port to listen on."
+)
 @click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--cert-dir", type=click.Path(path_type=Path), default=Path("bayplan-certificates"), show_default=True, help="Where own certificates are kept.")
+@click.option(
+    "--cert-dir",
+    type=click.Path(path_type=Path),
+    default=Path("bayplan-certificates"),
+    show_default=True,
+    help="Where own certificates are kept.",
+)
 @click.option("--tls-cert-file", type=_FILE, help="Certificate of the server.")
 @click.option("--tls-private-key-file", type=_FILE, help="Key of that certificate.")
 @click.option("--client-ca-file", type=_FILE, help="Authority of client certificates.")
 @click.option("--token-auth-file", type=_FILE, help="Static tokens: token,user,uid,groups.")
-@click.option("--anonymous-auth", type=bool, default=True, show_default=True, help="Whether health and version may be read without credentials.")
-@click.option("--authorization-mode", default="AlwaysAllow", show_default=True, help="Who may do what; AlwaysAllow is the only mode yet.")
+@click.option(
+    "--anonymous-auth",
+    type=bool,
+    default=True,
+    show_default=True,
+    help="Whether health and version may be read without credentials.",
+)
+@click.option(
+    "--authorization-mode",
+    default="AlwaysAllow",
+    show_default=True,
+    help="Who may do what; AlwaysAllow is the only mode yet.",
+)
 @click.option("--enable-admission-plugins", default="", help="Admission plugins to run besides the default ones.")
 @click.option("--disable-admission-plugins", default="", help="Default admission plugins not to run.")
 @click.option("--service-cluster-ip-range", default="10.96.0.0/16", show_default=True, help="Range of cluster IPs.")
 @click.option("--service-node-port-range", default="30000-32767", show_default=True, help="Range of node ports.")
 @click.option("--event-ttl", default="1h0m0s", show_default=True, help="How long events are kept.")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), default=Path("bayplan.kubeconfig"), show_default=True, help="Where to write the administrator's kubeconfig.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    default=Path("bayplan.kubeconfig"),
+    show_default=True,
+    help="Where to write the administrator's kubeconfig.",
+)
 @click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes.")
 def command(
     store: str,

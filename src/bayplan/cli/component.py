@@ -21,10 +21,30 @@ def component_options(port: int) -> Callable[[F], F]:
     def decorate(function: F) -> F:
         for option in (
             click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes."),
-            click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address for health and metrics."),
-            click.option("--secure-port", type=click.IntRange(0, 65535), default=port, show_default=True, help="Port for health and metrics (plain HTTP); 0 for none."),
-            click.option("--leader-elect", type=bool, default=True, show_default=True, is_flag=False, flag_value=True, help="Work only while holding the lease."),
-            click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of the cluster.  [default: $KUBECONFIG, then ~/.kube/config]"),
+            click.option(
+                "--bind-address", default="127.0.0.1", show_default=True, help="Address for health and metrics."
+            ),
+            click.option(
+                "--secure-port",
+                type=click.IntRange(0, 65535),
+                default=port,
+                show_default=True,
+                help="Port for health and metrics (HTTP); 0: none.",
+            ),
+            click.option(
+                "--leader-elect",
+                type=bool,
+                default=True,
+                show_default=True,
+                is_flag=False,
+                flag_value=True,
+                help="Work only while holding the lease.",
+            ),
+            click.option(
+                "--kubeconfig",
+                type=click.Path(path_type=Path),
+                help="Kubeconfig of the cluster.  [default: $KUBECONFIG, then ~/.kube/config]",
+            ),
         ):
             function = option(function)
         return function
@@ -60,7 +80,9 @@ def run(
         await health.start(bind_address, secure_port)
         component = make(client, clock, randomness, metrics)
         click.echo(f"started: {name}")
-        await run_component(client, name, component.run, stop, clock=clock, randomness=randomness, elect=leader_elect, health=health)
+        await run_component(
+            client, name, component.run, stop, clock=clock, randomness=randomness, elect=leader_elect, health=health
+        )
 
     try:
         run_loop(main())

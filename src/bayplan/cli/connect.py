@@ -17,8 +17,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def connection_options(function: F) -> F:
     """The options `--kubeconfig` and `--context`."""
-    function = click.option("--context", default="", help="Context of the kubeconfig.  [default: the current one]")(function)
-    return click.option("--kubeconfig", type=click.Path(path_type=Path), help="Kubeconfig of the cluster.  [default: $KUBECONFIG, then ~/.kube/config]")(function)
+    function = click.option("--context", default="", help="Context of the kubeconfig.  [default: the current one]")(
+        function
+    )
+    return click.option(
+        "--kubeconfig",
+        type=click.Path(path_type=Path),
+        help="Kubeconfig of the cluster.  [default: $KUBECONFIG, then ~/.kube/config]",
+    )(function)
 
 
 def kubeconfig_path(given: Path | None) -> Path:

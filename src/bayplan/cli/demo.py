@@ -56,7 +56,9 @@ async def _demo() -> None:
         await _Story(cluster, console).tell()
     finally:
         await cluster.stop()
-    console.print("\n[bold green]That was it.[/] `bayplan up` starts a cluster that stays; `kubectl` works with it as with any other.")
+    console.print(
+        "\n[bold green]That was it.[/] `bayplan up` starts a cluster that stays; `kubectl` works with it as with any other."
+    )
 
 
 class _Story:
@@ -101,15 +103,26 @@ class _Story:
 
         self._scene("A cluster", "six simulated nodes in three zones; node-6 is a tainted pool, node-5 is small")
         await self._until("nodes", all_there)
-        taint = {"metadata": {"labels": {"pool": "heavy"}}, "spec": {"taints": [{"key": "pool", "value": "heavy", "effect": "NoSchedule"}]}}
+        taint = {
+            "metadata": {"labels": {"pool": "heavy"}},
+            "spec": {"taints": [{"key": "pool", "value": "heavy", "effect": "NoSchedule"}]},
+        }
         await self.client.patch(core_v1.Node, "node-6", "", taint)
         small = {"cpu": "1", "memory": "1Gi", "pods": "8"}
-        await self.client.patch(core_v1.Node, "node-5", "", {"status": {"capacity": small, "allocatable": small}}, subresource="status")
+        await self.client.patch(
+            core_v1.Node, "node-5", "", {"status": {"capacity": small, "allocatable": small}}, subresource="status"
+        )
         table = Table("Node", "Zone", "CPU", "Memory", "Taint", box=None, header_style="dim")
         for node in (await self.client.list(core_v1.Node)).items:
             taints = ", ".join(f"{one.key}={one.value}:{one.effect}" for one in node.spec.taints)
             room = node.status.allocatable
-            table.add_row(node.metadata.name, node.metadata.labels["topology.kubernetes.io/zone"], str(room["cpu"]), str(room["memory"]), taints)
+            table.add_row(
+                node.metadata.name,
+                node.metadata.labels["topology.kubernetes.io/zone"],
+                str(room["cpu"]),
+                str(room["memory"]),
+                taints,
+            )
         self.console.print(table)
 
     async def _show_placements(self) -> None:
@@ -121,12 +134,22 @@ class _Story:
         async for event in stream:
             pod = event.object
             moment = f"{self.cluster.clock.monotonic() - started:5.1f}s"
-            state = "gone" if event.type == "DELETED" else "runs" if pod.status.phase == "Running" else "placed" if pod.spec.node_name else ""
+            state = (
+                "gone"
+                if event.type == "DELETED"
+                else "runs"
+                if pod.status.phase == "Running"
+                else "placed"
+                if pod.spec.node_name
+                else ""
+            )
             key = f"{pod.metadata.name} {state}"
             if state and key not in self.shown and not (state == "runs" and pod.metadata.deletion_timestamp):
                 self.shown.add(key)
                 colour = {"placed": "yellow", "runs": "green", "gone": "red"}[state]
-                self.console.print(f"  [dim]{moment}[/]  {pod.metadata.name:32} [{colour}]{state:6}[/] {pod.spec.node_name}")
+                self.console.print(
+                    f"  [dim]{moment}[/]  {pod.metadata.name:32} [{colour}]{state:6}[/] {pod.spec.node_name}"
+                )
 
     async def _apply(self, name: str) -> None:
         from bayplan.cluster.apply import apply_manifests, read_manifests
@@ -143,7 +166,10 @@ class _Story:
         await self._until(f"{wanted} running pods", enough)
 
     async def _application(self) -> None:
-        self._scene("An application", f"examples/{_APPLICATION}: spread over zones, checkouts apart, the recommender in its pool")
+        self._scene(
+            "An application",
+            f"examples/{_APPLICATION}: spread over zones, checkouts apart, the recommender in its pool",
+        )
         await self._apply(_APPLICATION)
         await self._running(7)
 

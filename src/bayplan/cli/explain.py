@@ -21,13 +21,28 @@ _ROWS = 20
 @click.command()
 @click.argument("pod")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the pod.")
-@click.option("--cluster", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="Take the cluster from manifests in a file instead of a live one.")
-@click.option("--scheduler-config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="KubeSchedulerConfiguration to judge by.")
+@click.option(
+    "--cluster",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Take the cluster from manifests in a file instead of a live one.",
+)
+@click.option(
+    "--scheduler-config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="KubeSchedulerConfiguration to judge by.",
+)
 @click.option("--all", "show_all", is_flag=True, help=f"Show every node, not only {_ROWS}.")
 @connection_options
 @output_option
 def command(
-    pod: str, namespace: str, cluster: Path | None, scheduler_config: Path | None, show_all: bool, kubeconfig: Path | None, context: str, output: str
+    pod: str,
+    namespace: str,
+    cluster: Path | None,
+    scheduler_config: Path | None,
+    show_all: bool,
+    kubeconfig: Path | None,
+    context: str,
+    output: str,
 ) -> None:
     """Say why a pod is where it is, or why it is pending.
 
@@ -36,7 +51,10 @@ def command(
     if "/" in pod:
         namespace, _, pod = pod.rpartition("/")
     objects = _from_file(cluster) if cluster else asyncio.run(_from_cluster(connect(kubeconfig, context)))
-    found = next((one for one in objects["Pod"] if (one.metadata.namespace or "default", one.metadata.name) == (namespace, pod)), None)
+    found = next(
+        (one for one in objects["Pod"] if (one.metadata.namespace or "default", one.metadata.name) == (namespace, pod)),
+        None,
+    )
     if found is None:
         raise Failure(f"there is no pod {pod} in namespace {namespace}")
     node = found.spec.node_name
@@ -103,7 +121,7 @@ def _from_file(path: Path) -> dict[str, list[Any]]:
 
     objects: dict[str, list[Any]] = {"Node": [], "Pod": []}
     try:
-        for file, tree in read_manifests([path]):
+        for _, tree in read_manifests([path]):
             kind = DEFAULT_KINDS.of_kind(tree["apiVersion"], tree["kind"])
             if kind is not None:
                 obj = from_tree(kind.type, tree)
@@ -119,7 +137,9 @@ def _print(decision: Decision, node: str, show_all: bool) -> None:
 
     console = Console(soft_wrap=True)
     if node:
-        console.print(f"[bold]{decision.pod}[/bold] runs on [green]{node}[/green]. If it were to be placed now:", highlight=False)
+        console.print(
+            f"[bold]{decision.pod}[/bold] runs on [green]{node}[/green]. If it were to be placed now:", highlight=False
+        )
     console.print(decision.summary(), highlight=False, markup=False)
     table = _table(decision, show_all)
     if table is not None:

@@ -39,7 +39,9 @@ def parse_flags(flags: Sequence[str], known: dict[str, str]) -> dict[str, str]:
         name = "--" + name.lstrip("-")
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            raise click.UsageError(f"unknown flag {name}" + (f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"))
+            raise click.UsageError(
+                f"unknown flag {name}" + (f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}")
+            )
         found[name] = value if equals else "true"
     return found
 

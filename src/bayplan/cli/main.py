@@ -34,12 +34,16 @@ class VerbGroup(click.Group):
         command: click.Command = module.command
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         import difflib
 
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], VERBS, 1)
-            raise click.UsageError(f"no such command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""), ctx)
+            raise click.UsageError(
+                f"no such command {args[0]!r}" + (f"; did you mean {near[0]!r}?" if near else ""), ctx
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

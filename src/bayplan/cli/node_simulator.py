@@ -11,7 +11,9 @@ from bayplan.cli import component
 
 @click.command()
 @click.option("--nodes", type=click.IntRange(0), default=3, show_default=True, help="Nodes to create and play.")
-@click.option("--zones", type=click.IntRange(1, 26), default=3, show_default=True, help="Zones over which they are spread.")
+@click.option(
+    "--zones", type=click.IntRange(1, 26), default=3, show_default=True, help="Zones over which they are spread."
+)
 @click.option("--name-prefix", default="node", show_default=True, help="How their names begin.")
 @click.option("--cpu", default="4", show_default=True, help="CPU of each node.")
 @click.option("--memory", default="32Gi", show_default=True, help="Memory of each node.")

@@ -12,7 +12,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def output_option(function: F) -> F:
     """The option `-o json|yaml`; "" means for people."""
-    return click.option("-o", "--output", type=click.Choice(["json", "yaml"]), default=None, callback=lambda ctx, option, value: value or "", help="Print data instead of text.")(function)
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["json", "yaml"]),
+        callback=lambda ctx, option, value: value or "",
+        help="Print data instead of text.",
+    )(function)
 
 
 def print_data(data: Any, output: str) -> None:

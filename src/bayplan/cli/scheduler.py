@@ -11,7 +11,9 @@ from bayplan.cli import component
 
 
 @click.command()
-@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="KubeSchedulerConfiguration.")
+@click.option(
+    "--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="KubeSchedulerConfiguration."
+)
 @component.component_options(10259)
 def command(config: Path | None, **options: Any) -> None:
     """Run the scheduler against any cluster, Bayplan's or a real one."""

@@ -30,14 +30,40 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.command()
 @click.option("--nodes", type=click.IntRange(0), default=3, show_default=True, help="Simulated nodes.")
 @click.option("--store", metavar="URL", help="Where objects are kept: memory: or sqlite:PATH.")
-@click.option("--data-dir", type=click.Path(path_type=Path), help="Directory for all that is kept.  [default: ~/.local/share/bayplan]")
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    help="Directory for all that is kept.  [default: ~/.local/share/bayplan]",
+)
 @click.option("--bind", default="127.0.0.1", show_default=True, metavar="ADDR", help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="Port to listen on; 0 picks a free one.")
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Where to write the kubeconfig.  [default: kubeconfig in the data directory]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=6443,
+    show_default=True,
+    help="Port to listen on; 0 picks a free one.",
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    help="Where to write the kubeconfig.  [default: kubeconfig in the data directory]",
+)
 @click.option("--config", type=_FILE, help="YAML file with options by name; the command line wins.")
 @click.option("--scheduler-config", type=_FILE, help="KubeSchedulerConfiguration for the scheduler.")
-@click.option("--apply", "apply", multiple=True, type=click.Path(path_type=Path, exists=True), metavar="FILE|DIR", help="Manifests to apply at start; may be repeated.")
-@click.option("--apiserver-flag", multiple=True, metavar="FLAG", help="A flag of `bayplan apiserver`, such as --service-cluster-ip-range=10.0.0.0/16.")
+@click.option(
+    "--apply",
+    "apply",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    metavar="FILE|DIR",
+    help="Manifests to apply at start; may be repeated.",
+)
+@click.option(
+    "--apiserver-flag",
+    multiple=True,
+    metavar="FLAG",
+    help="A flag of `bayplan apiserver`, such as --service-cluster-ip-range=10.0.0.0/16.",
+)
 @click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes.")
 @click.pass_context
 def command(ctx: click.Context, /, **_: object) -> None:
@@ -47,7 +73,9 @@ def command(ctx: click.Context, /, **_: object) -> None:
     """
     options = merged_options(ctx)
     if options["store"] and options["data_dir"]:
-        raise click.UsageError("--store and --data-dir exclude each other: --store names the store, --data-dir the directory for it and the rest")
+        raise click.UsageError(
+            "--store and --data-dir exclude each other: --store names the store, --data-dir the directory for it and the rest"
+        )
     run_cluster(UpOptions(**options))
 
 
@@ -69,7 +97,9 @@ def merged_options(ctx: click.Context) -> dict[str, Any]:
     for name, value in given.items():
         key = str(name).replace("-", "_")
         if key not in options:
-            raise click.UsageError(f"{path}: {name}: no such option; known: {', '.join(sorted(one.replace('_', '-') for one in options))}")
+            raise click.UsageError(
+                f"{path}: {name}: no such option; known: {', '.join(sorted(one.replace('_', '-') for one in options))}"
+            )
         if ctx.get_parameter_source(key) is not click.core.ParameterSource.COMMANDLINE:
             try:
                 options[key] = parameters[key].type_cast_value(ctx, value)
@@ -137,7 +167,9 @@ def make_directory(directory: Path) -> None:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise Failure(f"the data directory {directory} cannot be used: {error.strerror or error}; choose another with --data-dir") from error
+        raise Failure(
+            f"the data directory {directory} cannot be used: {error.strerror or error}; choose another with --data-dir"
+        ) from error
 
 
 def run_cluster(options: UpOptions) -> None:
@@ -162,7 +194,7 @@ def run_until_stopped(settings: ClusterSettings, kubeconfig: Path, manifests: An
     from bayplan.store.errors import StoreError
 
     try:
-        run_loop(_serve(settings, kubeconfig, manifests, what))
+        run_loop(_serve(settings, kubeconfig.absolute(), manifests, what))
     except (ClusterError, StoreError, ValueError) as error:
         raise Failure(str(error)) from error
 
@@ -191,7 +223,9 @@ async def _serve(settings: ClusterSettings, kubeconfig: Path, manifests: Any, wh
         if manifests:
             count = await apply_manifests(cluster.client(), manifests)
             click.echo(f"applied {count} objects")
-        click.echo(f"ready: {cluster.server_url} {what}\n\n  export KUBECONFIG={kubeconfig.resolve()}\n  kubectl get nodes\n")
+        click.echo(
+            f"ready: {cluster.server_url} {what}\n\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n"
+        )
         await wait_for_stop(stop, cluster.wait())
     finally:
         await cluster.stop()

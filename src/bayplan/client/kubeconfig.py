@@ -57,7 +57,8 @@ def _bytes(path: Path, row: dict[str, Any], name: str) -> bytes | None:
     if row.get(name):
         file = path.parent / row[name]
         try:
-            return file.read_bytes()
+            data: bytes = file.read_bytes()
+            return data
         except OSError as error:
             raise KubeconfigError(f"{path}: {name}: {file}: {error.strerror or error}") from error
     return None
@@ -108,7 +109,8 @@ def _exec_token(path: Path, settings: dict[str, Any]) -> str:
     command = [settings.get("command", ""), *(settings.get("args") or ())]
     try:
         done = subprocess.run(command, capture_output=True, check=True, timeout=60)
-        return msgspec.json.decode(done.stdout, type=_ExecCredential).status.token
+        token: str = msgspec.json.decode(done.stdout, type=_ExecCredential).status.token
+        return token
     except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
         raise KubeconfigError(f"{path}: exec: {command[0]} gave no credential: {error}") from error
 

@@ -46,7 +46,11 @@ def _objects(file: Path) -> Iterator[dict[str, Any]]:
     for number, document in enumerate(documents, 1):
         if document is None:
             continue
-        if not isinstance(document, dict) or not isinstance(document.get("kind"), str) or not isinstance(document.get("apiVersion"), str):
+        if (
+            not isinstance(document, dict)
+            or not isinstance(document.get("kind"), str)
+            or not isinstance(document.get("apiVersion"), str)
+        ):
             raise ManifestError(f"{file}: document {number}: expected an object with apiVersion and kind")
         if document["kind"].endswith("List") and isinstance(document.get("items"), list):
             yield from document["items"]
@@ -56,7 +60,9 @@ def _objects(file: Path) -> Iterator[dict[str, Any]]:
 
 async def apply_manifests(client: Client, objects: Iterable[tuple[Path, dict[str, Any]]]) -> int:
     """Create or update all objects, those that others need first. Returns their number. Raises ManifestError."""
-    ordered = sorted(objects, key=lambda pair: _FIRST.index(pair[1]["kind"]) if pair[1]["kind"] in _FIRST else len(_FIRST))
+    ordered = sorted(
+        objects, key=lambda pair: _FIRST.index(pair[1]["kind"]) if pair[1]["kind"] in _FIRST else len(_FIRST)
+    )
     for file, obj in ordered:
         await _apply_one(client, file, obj)
     return len(ordered)
@@ -76,6 +82,8 @@ async def _apply_one(client: Client, file: Path, obj: dict[str, Any]) -> None:
         if error.reason != "AlreadyExists":
             raise ManifestError(f"{shown}: {error.message}") from error
         try:
-            await client.raw("PATCH", kind.path(namespace, metadata["name"]), {}, encode(obj), "application/merge-patch+json")
+            await client.raw(
+                "PATCH", kind.path(namespace, metadata["name"]), {}, encode(obj), "application/merge-patch+json"
+            )
         except ApiError as again:
             raise ManifestError(f"{shown}: {again.message}") from again

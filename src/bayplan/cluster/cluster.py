@@ -31,7 +31,9 @@ logger = logging.getLogger(__name__)
 class Cluster:
     """Starts an API server and the components around it; `start` returns when the API is served, `stop` when everything has ended."""
 
-    def __init__(self, settings: ClusterSettings, *, clock: Clock | None = None, randomness: Randomness | None = None) -> None:
+    def __init__(
+        self, settings: ClusterSettings, *, clock: Clock | None = None, randomness: Randomness | None = None
+    ) -> None:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.randomness = randomness or SystemRandomness()
@@ -94,10 +96,14 @@ class Cluster:
         except OSError as error:
             where = f"{settings.bind_address}:{settings.port}"
             if error.errno == errno.EADDRINUSE:
-                raise AddressInUse(f"{where} is in use; choose another port with --port (0 picks a free one), or stop what listens there") from error
+                raise AddressInUse(
+                    f"{where} is in use; choose another port with --port (0 picks a free one), or stop what listens there"
+                ) from error
             raise ClusterError(f"cannot listen on {where}: {error.strerror or error}") from error
         address = settings.bind_address
-        await self.api.publish_address({"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address), self.port)
+        await self.api.publish_address(
+            {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address), self.port
+        )
 
     def _tls(self) -> ssl.SSLContext:
         settings, credentials = self.settings, self.credentials
@@ -105,7 +111,9 @@ class Cluster:
             pair = credentials.server
             if settings.tls_certificate is not None and settings.tls_key is not None:
                 pair = KeyPair(settings.tls_certificate.read_bytes(), settings.tls_key.read_bytes())
-            authority = settings.client_ca.read_bytes() if settings.client_ca is not None else credentials.authority.certificate
+            authority = (
+                settings.client_ca.read_bytes() if settings.client_ca is not None else credentials.authority.certificate
+            )
             return tls_context(pair, authority)
         except (OSError, ssl.SSLError) as error:
             raise ClusterError(f"the certificates cannot be used: {error}") from error

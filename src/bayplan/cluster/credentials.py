@@ -10,7 +10,13 @@ from bayplan.apiserver import certificates
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.cluster.errors import DataDirectoryError
 
-_NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+_NAMES = (
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+)
 ADMIN_USER, ADMIN_GROUP = "kubernetes-admin", "system:masters"
 
 
@@ -40,7 +46,9 @@ def obtain(directory: Path | None, addresses: tuple[str, ...], now: float) -> Cl
                 certificates.save(directory, "apiserver", server)
         return ClusterCredentials(authority, server, _token(directory))
     except (OSError, ValueError) as error:
-        raise DataDirectoryError(f"the credentials in {directory} cannot be used: {error}; repair or remove that directory") from error
+        raise DataDirectoryError(
+            f"the credentials in {directory} cannot be used: {error}; repair or remove that directory"
+        ) from error
 
 
 def _token(directory: Path | None) -> str:

@@ -32,7 +32,9 @@ class HealthServer:
             await web.TCPSite(runner, host, port).start()
         except OSError as error:
             await runner.cleanup()
-            raise ClusterError(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another with --secure-port") from error
+            raise ClusterError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}; choose another with --secure-port"
+            ) from error
         self._runner = runner
 
     async def stop(self) -> None:
@@ -44,7 +46,9 @@ class HealthServer:
         if request.path in ("/healthz", "/livez", "/readyz"):
             return web.Response(text="ok")
         if request.path == "/metrics":
-            return web.Response(body=self._metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+            return web.Response(
+                body=self._metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+            )
         return web.Response(status=404, text="404 page not found\n")
 
 

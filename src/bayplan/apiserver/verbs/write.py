@@ -33,6 +33,7 @@ from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict
 from bayplan.support.timestamps import rfc3339
 
+_OTHER_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
 _NAME_TRIES = 8
 _RACE_TRIES = 1000
 _GENERATED_SUFFIX = 5
@@ -90,7 +91,7 @@ def _place(call: Call, metadata: Any) -> None:
     """Put the object into the namespace of the URL."""
     namespace = call.path.namespace
     if metadata.namespace and metadata.namespace != namespace and call.kind.namespaced:
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise bad_request(_OTHER_NAMESPACE)
     if call.kind.namespaced:
         metadata.namespace = namespace
 
@@ -208,23 +209,43 @@ def _nothing() -> None:
 
 
 def _check_identity(call: Call, obj: Any, old: Any, entry: Entry) -> None:
-    """Optimistic concurrency: revision and uid, where given, must be those of the object. The rest of metadata's system part is carried over."""
+    """Optimistic concurrency: the revision, where it is given, must be that of the object. The system's part of metadata is carried over."""
     new, was = obj.metadata, old.metadata
-    if new.resource_version and new.resource_version != str(entry.revision):
+    if new.resource_version not in ("", "0", str(entry.revision)):
         if not new.resource_version.isdigit():
-            raise invalid_object(call.kind.kind, call.kind.group, new.name, [invalid("metadata.resourceVersion", new.resource_version, "must be an unsigned integer")])
+            problem = invalid("metadata.resourceVersion", new.resource_version, "must be an unsigned integer")
+            raise invalid_object(call.kind.kind, call.kind.group, new.name, [problem])
         raise conflict(call.kind.plural, call.kind.group, call.path.name)
-    if new.uid and new.uid != was.uid and call.request.method == "PUT":
-        detail = f"Precondition failed: UID in precondition: {new.uid}, UID in object meta: {was.uid}"
-        raise conflict(call.kind.plural, call.kind.group, call.path.name, detail)
     new.uid = new.uid or was.uid
     new.resource_version = was.resource_version
     new.self_link = ""
     new.generation = was.generation
     new.managed_fields = was.managed_fields
-    new.creation_timestamp = new.creation_timestamp or was.creation_timestamp
-    new.deletion_timestamp, new.deletion_grace_period_seconds = was.deletion_timestamp, was.deletion_grace_period_seconds
+    new.creation_timestamp = was.creation_timestamp
+    new.deletion_timestamp = was.deletion_timestamp or new.deletion_timestamp
+    if new.deletion_grace_period_seconds is None:
+        new.deletion_grace_period_seconds = was.deletion_grace_period_seconds
     new.generate_name = new.generate_name or was.generate_name
+
+
+_OLD_PREFIXES = {"endpoints": "services/endpoints", "nodes": "minions", "replicationcontrollers": "controllers", "services": "services/specs"}
+"""Kinds whose key in etcd is not their plural."""
+
+
+def _check_uid(call: Call, wanted: str, uid: str) -> None:
+    """A replacement that names the uid of another object is for that one. Raises ApiError (409), worded as Kubernetes' storage does."""
+    if not wanted or wanted == uid:
+        return
+    kind, path = call.kind, call.path
+    prefix = _OLD_PREFIXES.get(kind.plural, kind.plural)
+    if kind.group in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
+        prefix = f"{kind.group}/{prefix}"
+    key = "/".join(part for part in ("/registry", prefix, path.namespace, path.name) if part)
+    detail = (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"
+    )
+    raise conflict(kind.plural, kind.group, path.name, detail)
 
 
 async def _apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> Callable[[], None]:
@@ -317,13 +338,15 @@ async def update(call: Call) -> Response:
     body = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
     _check_body_name(call, body)
     call.warnings.extend(deduplicate_owners(body.metadata))
-    if call.entry(call.path.namespace, call.path.name) is None:
+    entry = call.entry(call.path.namespace, call.path.name)
+    if entry is None:
         if call.strategy.allow_create_on_update and call.path.subresource is None and not body.metadata.resource_version:
             return call.answer(201, await create_object(call, body))
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
+    _check_uid(call, body.metadata.uid, entry.uid)
     if not body.metadata.resource_version and not call.strategy.allow_unconditional_update:
         problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-        raise invalid_object(call.kind.kind, call.kind.group, call.path.name, [problem])
+        raise invalid_object(call.kind.plural, call.kind.group, call.path.name, [problem])
     data = encode(body)
 
     def replaced(old: Any) -> Any:
@@ -344,7 +367,7 @@ def _check_body_name(call: Call, body: Any) -> None:
         raise bad_request(f"the name of the object ({metadata.name}) does not match the name on the URL ({call.path.name})")
     if call.kind.namespaced:
         if metadata.namespace and metadata.namespace != call.path.namespace:
-            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+            raise bad_request(_OTHER_NAMESPACE)
         metadata.namespace = call.path.namespace
 
 
@@ -422,6 +445,8 @@ def _decode_patched(call: Call, cls: type[Any], tree: Any, mode: str) -> Any:
         if obj.metadata.name:
             raise bad_request(f"the name of the object ({obj.metadata.name}) does not match the name on the URL ({name})")
         raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if obj.metadata.namespace != call.path.namespace and call.kind.namespaced:
+        raise bad_request(_OTHER_NAMESPACE)
     call.warnings[:] = dict.fromkeys([*call.warnings, *deduplicate_owners(obj.metadata)])
     return obj
 
