@@ -25,6 +25,8 @@ from bayplan.apiserver.watching import BOOKMARK, Watcher
 logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = 1.0
+_LARGE, _PIECE = 1 << 20, 1 << 17
+_REAP_SECONDS = 5.0
 _HEADER_LIMIT = 1 << 20
 """Bytes of a request line or header, as Go's server takes them."""
 
@@ -37,7 +39,8 @@ class HttpServer:
         self.authenticator = authenticator
         self._limit = server.context.settings.max_request_bytes
         self._runner: web.ServerRunner | None = None
-        self._watchers: set[Watcher] = set()
+        self._streams: dict[Watcher, web.BaseRequest] = {}
+        self._reaper: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Listen. Returns the port (chosen by the system if 0 is given). Raises OSError if the address is taken."""
@@ -53,15 +56,26 @@ class HttpServer:
             await runner.cleanup()
             raise
         self._runner = runner
+        self._reaper = asyncio.create_task(self._reap(), name="watches of clients that have gone")
         return int(runner.addresses[0][1])
 
     async def stop(self) -> None:
         """End watches, let running requests finish for a moment, close."""
-        for watcher in tuple(self._watchers):
+        if self._reaper is not None:
+            self._reaper.cancel()
+        for watcher in tuple(self._streams):
             watcher.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    async def _reap(self) -> None:
+        """End watches whose client went away while nothing happened: nobody notices otherwise."""
+        while True:
+            await self.server.context.clock.sleep(_REAP_SECONDS)
+            for watcher, http in tuple(self._streams.items()):
+                if http.transport is None or http.transport.is_closing():
+                    watcher.close()
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
         request = await self._request(http)
@@ -70,7 +84,20 @@ class HttpServer:
         response = await self.server.handle(request)
         if response.watcher is not None:
             return await self._stream(http, response, response.watcher)
-        return _plain(response, pretty=wants_pretty(http.query_string, http.headers.get("User-Agent", "")))
+        pretty = wants_pretty(http.query_string, http.headers.get("User-Agent", ""))
+        answer = _plain(response, pretty=pretty)
+        return answer if len(response.body) < _LARGE else await self._in_pieces(http, answer)
+
+    async def _in_pieces(self, http: web.BaseRequest, answer: web.Response) -> web.StreamResponse:
+        """A large body in pieces: TLS buffers that grow to the whole body cost more than making it."""
+        body = memoryview(answer.body if isinstance(answer.body, bytes) else b"")
+        stream = web.StreamResponse(status=answer.status, headers=answer.headers)
+        stream.content_length = len(body)
+        await stream.prepare(http)
+        for start in range(0, len(body), _PIECE):
+            await stream.write(body[start : start + _PIECE])
+        await stream.write_eof()
+        return stream
 
     async def _request(self, http: web.BaseRequest) -> Request | Response:
         headers = http.headers
@@ -126,7 +153,7 @@ class HttpServer:
         stream = web.StreamResponse(headers=_headers(response))
         stream.enable_chunked_encoding()
         await stream.prepare(http)
-        self._watchers.add(watcher)
+        self._streams[watcher] = http
         timer = self.server.context.clock.call_later(watcher.timeout or 0, watcher.close) if watcher.timeout else None
         bookmarks = asyncio.create_task(self._bookmark(watcher)) if watcher.bookmarks else None
         try:
@@ -140,7 +167,7 @@ class HttpServer:
             pass  # the client has gone; there is nobody to tell
         finally:
             watcher.close()
-            self._watchers.discard(watcher)
+            del self._streams[watcher]
             if timer is not None:
                 timer.cancel()
             if bookmarks is not None:

@@ -124,8 +124,9 @@ class Informer(Generic[T]):
             try:
                 if not self.resource_version:
                     await self._list()
-                pause = _FIRST_PAUSE
-                await self._watch()
+                if await self._watch():
+                    pause = _FIRST_PAUSE
+                    continue
             except ApiError as error:
                 if error.code == 410:
                     logger.info("%s: revision %s is gone, listing again", self._cls.__name__, self.resource_version)
@@ -134,8 +135,6 @@ class Informer(Generic[T]):
                 logger.warning("%s: %s", self._cls.__name__, error)
             except TransportError as error:
                 logger.warning("%s: %s", self._cls.__name__, error)
-            else:
-                continue
             await self._clock.sleep(self._randomness.jitter(pause, 0.5))
             pause = min(pause * 2, _LONGEST_PAUSE)
 
@@ -158,7 +157,9 @@ class Informer(Generic[T]):
         self.resource_version = found.resource_version
         self._synced.set()
 
-    async def _watch(self) -> None:
+    async def _watch(self) -> bool:
+        """Follow changes until the watch ends. Returns whether anything came."""
+        came = False
         stream = await self._client.watch(
             self._cls,
             self._namespace,
@@ -169,14 +170,20 @@ class Informer(Generic[T]):
         )
         try:
             while batch := await stream.next_batch():
+                came = True
                 for event_type, obj in batch:
                     if event_type == "DELETED":
                         self._remove(key_of(obj), obj)
                     elif event_type != "BOOKMARK":
                         self._put(obj)
                     self.resource_version = obj.metadata.resource_version  # type: ignore[attr-defined]
+        except TransportError:
+            if not came:
+                raise
+            logger.info("%s: the watch broke, resuming from revision %s", self._cls.__name__, self.resource_version)
         finally:
             stream.close()
+        return came
 
     def _put(self, obj: T) -> None:
         old = self.cache.put(obj)

@@ -1,0 +1,218 @@
+"""The client does the same over HTTPS and in-process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from bayplan.api.errors import ApiError
+from bayplan.api.types import core_v1, meta_v1, policy_v1
+from bayplan.client import Client
+from bayplan.client.client import JSON_PATCH, STRATEGIC_PATCH
+from bayplan.client.errors import TransportError
+from tests.client.doors import HTTP, IN_PROCESS, Door, door
+
+Case = Callable[[Door], Awaitable[None]]
+
+
+@pytest.fixture(params=[HTTP, IN_PROCESS])
+def over(request: pytest.FixtureRequest) -> Callable[[Case], None]:
+    """Runs a case over one transport."""
+
+    def run(case: Case) -> None:
+        async def inner() -> None:
+            async with door(request.param) as opened:
+                await case(opened)
+
+        asyncio.run(inner())
+
+    return run
+
+
+def config_map(name: str, **data: str) -> core_v1.ConfigMap:
+    return core_v1.ConfigMap(metadata=meta_v1.ObjectMeta(name=name, namespace="default"), data=data)
+
+
+async def pod(client: Client, name: str, *, node_name: str = "") -> core_v1.Pod:
+    """A pod that runs as the default service account."""
+    account = core_v1.ServiceAccount(metadata=meta_v1.ObjectMeta(name="default", namespace="default"))
+    try:
+        await client.create(account)
+    except ApiError as error:
+        assert error.reason == "AlreadyExists"
+    spec = core_v1.PodSpec(node_name=node_name, containers=(core_v1.Container(name="c", image="x"),))
+    labels = {"app": name}
+    return await client.create(core_v1.Pod(metadata=meta_v1.ObjectMeta(name=name, namespace="default", labels=labels), spec=spec))
+
+
+def test_an_object_is_created_read_changed_and_deleted(over: Callable[[Case], None]) -> None:
+    async def case(door: Door) -> None:
+        client = door.client
+        made = await client.create(config_map("a", x="1"))
+        assert made.metadata.uid and made.metadata.resource_version
+        made.data = {"x": "2"}
+        changed = await client.update(made)
+        assert (await client.get(core_v1.ConfigMap, "a", "default")).data == {"x": "2"}
+        assert int(changed.metadata.resource_version) > int((made.metadata.resource_version))
+        patched = await client.patch(core_v1.ConfigMap, "a", "default", {"data": {"y": "3"}})
+        assert patched.data == {"x": "2", "y": "3"}
+        patched = await client.patch(
+            core_v1.ConfigMap, "a", "default", [{"op": "remove", "path": "/data/x"}], patch_type=JSON_PATCH
+        )
+        assert patched.data == {"y": "3"}
+        await client.delete(core_v1.ConfigMap, "a", "default")
+        with pytest.raises(ApiError) as caught:
+            await client.get(core_v1.ConfigMap, "a", "default")
+        assert (caught.value.code, caught.value.reason) == (404, "NotFound")
+
+    over(case)
+
+
+def test_a_stale_update_is_a_conflict_and_a_wrong_uid_protects_from_deletion(over: Callable[[Case], None]) -> None:
+    async def case(door: Door) -> None:
+        client = door.client
+        made = await client.create(config_map("a"))
+        await client.patch(core_v1.ConfigMap, "a", "default", {"data": {"y": "3"}})
+        with pytest.raises(ApiError) as caught:
+            await client.update(made)
+        assert caught.value.reason == "Conflict"
+        with pytest.raises(ApiError) as caught:
+            await client.delete(core_v1.ConfigMap, "a", "default", uid="00000000-0000-0000-0000-000000000000")
+        assert caught.value.reason == "Conflict"
+        await client.delete(core_v1.ConfigMap, "a", "default", uid=made.metadata.uid)
+
+    over(case)
+
+
+def test_a_dry_run_changes_nothing(over: Callable[[Case], None]) -> None:
+    async def case(door: Door) -> None:
+        shown = await door.client.create(config_map("a"), dry_run=True)
+        assert shown.metadata.uid
+        assert not (await door.client.list(core_v1.ConfigMap, "default")).items
+
+    over(case)
+
+
+def test_pages_make_up_the_whole_list(over: Callable[[Case], None]) -> None:
+    async def case(door: Door) -> None:
+        for index in range(25):
+            await door.client.create(config_map(f"c{index:02}"))
+        found = await door.client.list(core_v1.ConfigMap, "default", page_size=4)
+        assert [item.metadata.name for item in found.items] == [f"c{index:02}" for index in range(25)]
+        chosen = await door.client.list(core_v1.ConfigMap, "default", field_selector="metadata.name=c03")
+        assert [item.metadata.name for item in chosen.items] == ["c03"]
+
+    over(case)
+
+
+def test_a_watch_tells_what_happens_after_a_revision(over: Callable[[Case], None]) -> None:
+    async def case(door: Door) -> None:
+        client = door.client
+        await client.create(config_map("before"))
+        listed = await client.list(core_v1.ConfigMap, "default")
+        stream = await client.watch(core_v1.ConfigMap, "default", resource_version=listed.resource_version)
+        await client.create(config_map("a"))
+        await client.patch(core_v1.ConfigMap, "a", "default", {"data": {"y": "3"}})
+        await client.delete(core_v1.ConfigMap, "a", "default")
+        seen: list[tuple[str, str]] = []
+        while len(seen) < 3:
+            seen += [(event, obj.metadata.name) for event, obj in await stream.next_batch()]
+        assert seen == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+        stream.close()
+
+    over(case)
+
+
+def test_a_watch_can_begin_with_what_is_there(over: Callable[[Case], None]) -> None:
+    async def case(door: Door) -> None:
+        await door.client.create(config_map("a"))
+        stream = await door.client.watch(core_v1.ConfigMap, "default", send_initial_events=True, bookmarks=True)
+        seen: list[str] = []
+        while "BOOKMARK" not in seen:
+            seen += [event for event, _ in await stream.next_batch()]
+        assert seen == ["ADDED", "BOOKMARK"]
+        stream.close()
+
+    over(case)
+
+
+def test_a_watch_ends_when_its_time_is_over(over: Callable[[Case], None]) -> None:
+    async def case(door: Door) -> None:
+        stream = await door.client.watch(core_v1.ConfigMap, "default", timeout_seconds=1)
+        async with asyncio.timeout(10):
+            assert [event async for event in stream] == []
+
+    over(case)
+
+
+def test_a_pod_is_bound_once(over: Callable[[Case], None]) -> None:
+    async def case(door: Door) -> None:
+        made = await pod(door.client, "p")
+        await door.client.bind("default", "p", made.metadata.uid, "n1")
+        assert (await door.client.get(core_v1.Pod, "p", "default")).spec.node_name == "n1"
+        with pytest.raises(ApiError) as caught:
+            await door.client.bind("default", "p", made.metadata.uid, "n2")
+        assert caught.value.code == 409
+
+    over(case)
+
+
+def test_status_is_written_apart_from_the_rest(over: Callable[[Case], None]) -> None:
+    async def case(door: Door) -> None:
+        made = await pod(door.client, "p", node_name="n1")
+        made.status.phase = "Running"
+        made.metadata.labels = {"app": "p", "new": "label"}
+        written = await door.client.update_status(made)
+        assert written.status.phase == "Running"
+        patch = {"status": {"message": "m"}}
+        patched = await door.client.patch(
+            core_v1.Pod, "p", "default", patch, patch_type=STRATEGIC_PATCH, subresource="status"
+        )
+        assert (patched.status.phase, patched.status.message) == ("Running", "m")
+
+    over(case)
+
+
+def test_an_eviction_respects_the_budget(over: Callable[[Case], None]) -> None:
+    async def case(door: Door) -> None:
+        client = door.client
+        made = await pod(client, "p", node_name="n1")
+        made.status.phase = "Running"
+        made.status.conditions = (core_v1.PodCondition(type="Ready", status="True"),)
+        await client.update_status(made)
+        spec = policy_v1.PodDisruptionBudgetSpec(
+            min_available=1, selector=meta_v1.LabelSelector(match_labels={"app": "p"})
+        )
+        metadata = meta_v1.ObjectMeta(name="b", namespace="default")
+        budget = await client.create(policy_v1.PodDisruptionBudget(metadata=metadata, spec=spec))
+        budget.status.observed_generation = budget.metadata.generation
+        budget = await client.update_status(budget)
+        with pytest.raises(ApiError) as caught:
+            await client.evict("default", "p")
+        assert (caught.value.code, caught.value.reason) == (429, "TooManyRequests")
+        budget.status.disruptions_allowed = 1
+        await client.update_status(budget)
+        await client.evict("default", "p", grace_period_seconds=0)
+        with pytest.raises(ApiError):
+            await client.get(core_v1.Pod, "p", "default")
+
+    over(case)
+
+
+def test_a_server_that_is_away_is_no_answer_and_the_client_works_again_when_it_is_back() -> None:
+    async def run() -> None:
+        async with door(HTTP) as opened:
+            client = opened.client
+            await client.create(config_map("a"))
+            stream = await client.watch(core_v1.ConfigMap, "default")
+            assert [event for event, _ in await stream.next_batch()] == ["ADDED"]
+            await opened.shut()
+            assert not await stream.next_batch()
+            with pytest.raises(TransportError):
+                await client.get(core_v1.ConfigMap, "a", "default")
+            await opened.serve()
+            assert (await client.get(core_v1.ConfigMap, "a", "default")).metadata.name == "a"
+
+    asyncio.run(run())
