@@ -25,6 +25,8 @@ check: install ## Lint, types, import rules, dead code, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/vulture
+	$(BIN)/python -m tools.generate_api --check
 
 bench: install ## Measure; writes benchmarks/out/*.json and prints tables
 	$(BIN)/python -m benchmarks

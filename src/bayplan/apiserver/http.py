@@ -47,9 +47,9 @@ class HttpServer:
         handler = web.Server(
             self._handle, access_log=None, keepalive_timeout=300, max_line_size=_HEADER_LIMIT, max_field_size=_HEADER_LIMIT
         )
-        runner = web.ServerRunner(handler)
+        runner = web.ServerRunner(handler, shutdown_timeout=_DRAIN_SECONDS)
         await runner.setup()
-        site = web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024, shutdown_timeout=_DRAIN_SECONDS)
+        site = web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024)
         try:
             await site.start()
         except BaseException:

@@ -1,0 +1,98 @@
+"""Decoding: strict first, repaired where Kubernetes forgives; types that encode as Go does."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import bayplan.api.types
+from bayplan.api import schema
+from bayplan.api.codec import DecodeError, decode, decode_reporting, duplicate_fields, encode
+from bayplan.api.kinds import BUILT_IN, DEFAULT_KINDS, KindTable
+from bayplan.api.types import core_v1
+
+MODULES = sorted(path.stem for path in Path(bayplan.api.types.__file__).parent.glob("*_v*.py"))
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_generated_type_encodes_and_decodes_when_empty(module: str) -> None:
+    loaded = importlib.import_module(f"bayplan.api.types.{module}")
+    structs = [one for _, one in inspect.getmembers(loaded, inspect.isclass) if issubclass(one, msgspec.Struct)]
+    assert structs
+    for one in structs:
+        assert decode(one, encode(one())) == one()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_field_of_a_generated_type_is_in_the_schema(module: str) -> None:
+    loaded = importlib.import_module(f"bayplan.api.types.{module}")
+    for _, one in inspect.getmembers(loaded, inspect.isclass):
+        if issubclass(one, msgspec.Struct) and one.__module__ == loaded.__name__ and schema.definition_of(one) in schema.definitions():
+            properties = schema.definitions()[schema.definition_of(one)].get("properties", {})
+            assert set(one.__struct_encode_fields__) == set(properties)
+
+
+def test_every_kind_has_a_type_and_a_place_of_its_own() -> None:
+    places = {}
+    for kind in BUILT_IN:
+        assert kind.type.__name__ == kind.kind
+        assert DEFAULT_KINDS.of_type(kind.type) is kind
+        if kind.is_stored and DEFAULT_KINDS.storage_kind(kind) is kind:
+            assert places.setdefault(kind.storage_prefix, kind) is kind
+
+
+def test_a_table_takes_further_kinds_without_touching_the_built_in_ones() -> None:
+    table = KindTable()
+    extra = BUILT_IN[0].__class__("example.com", "v1", "Widget", "widgets", True)
+    table.add(extra)
+    assert table.of_resource("example.com", "v1", "widgets") is extra
+    assert DEFAULT_KINDS.of_resource("example.com", "v1", "widgets") is None
+    table.remove(extra)
+    assert table.of_kind("example.com/v1", "Widget") is None
+
+
+def test_unknown_fields_are_dropped_and_named() -> None:
+    data = {"metadata": {"name": "x", "Name": "y"}, "spec": {"containers": [{"name": "c", "imgae": "i"}]}, "extra": 1}
+    pod, dropped = decode_reporting(core_v1.Pod, json.dumps(data).encode())
+    assert pod.metadata.name == "x"
+    assert dropped == ['unknown field "metadata.Name"', 'unknown field "spec.containers[0].imgae"', 'unknown field "extra"']
+
+
+def test_nulls_count_as_missing() -> None:
+    data = b'{"metadata":{"name":"x","labels":null,"creationTimestamp":null},"spec":{"containers":null,"nodeSelector":{"a":null}}}'
+    pod = decode(core_v1.Pod, data)
+    assert pod.metadata.labels == {}
+    assert pod.spec.containers == ()
+    assert pod.spec.node_selector == {"a": ""}
+
+
+def test_a_value_of_the_wrong_type_names_its_field() -> None:
+    with pytest.raises(DecodeError, match=r"spec\.nodeName"):
+        decode(core_v1.Pod, b'{"spec":{"nodeName":5}}')
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"5", b'{"a"', b'{"metadata":{}}{}'])
+def test_what_is_no_object_is_refused(data: bytes) -> None:
+    with pytest.raises(DecodeError):
+        decode(core_v1.Pod, data)
+
+
+def test_duplicate_keys_are_found_with_their_path() -> None:
+    assert duplicate_fields(b'{"a":1,"b":{"c":1,"c":2},"a":2,"l":[{"d":1,"d":1}]}') == [
+        'duplicate field "a"',
+        'duplicate field "b.c"',
+        'duplicate field "l[0].d"',
+    ]
+
+
+def test_what_go_leaves_out_is_left_out_and_what_it_always_writes_is_written() -> None:
+    assert json.loads(encode(core_v1.Pod())) == {"metadata": {}, "spec": {"containers": []}, "status": {}} or json.loads(
+        encode(core_v1.Pod())
+    ) == {"metadata": {}, "spec": {"containers": None}, "status": {}}
+    assert json.loads(encode(core_v1.ContainerStatus(name="c")))["restartCount"] == 0
+    assert json.loads(encode(core_v1.PodCondition(type="Ready", status="True")))["lastProbeTime"] is None
