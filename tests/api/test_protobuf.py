@@ -34,7 +34,7 @@ def _numbers() -> dict[str, dict[str, tuple[str, str]]]:
 
 
 class Messages:
-    """Message classes made from the table of field numbers; fields that Go inlines are left out."""
+    """Message classes made from the table of field numbers; what Go inlines from field 1 is a message in a field `inline_1`."""
 
     def __init__(self, roots: list[str]) -> None:
         self.file = descriptor_pb2.FileDescriptorProto(name="k8s.proto", package="k", syntax="proto2")
@@ -59,10 +59,19 @@ class Messages:
         else:
             properties = definitions()[definition]["properties"]
             for field, (number, _) in self.numbers[definition].items():
-                if field in properties and "." not in number:
-                    self._field(message, field, int(number), properties[field])
+                if field in properties:
+                    head, _, rest = number.partition(".")
+                    self._field(self._inlined(message, head) if rest else message, field, int(rest or head), properties[field])
         self.file.message_type.append(message)
         return name
+
+    def _inlined(self, message: Any, head: str) -> Any:
+        for nested in message.nested_type:
+            if nested.name == f"Inline{head}":
+                return nested
+        row = message.field.add(name=f"inline_{head}", number=int(head), type=_MESSAGE, label=_OPTIONAL)
+        row.type_name = f".k.{message.name}.Inline{head}"
+        return message.nested_type.add(name=f"Inline{head}")
 
     def _field(self, message: Any, name: str, number: int, schema: dict[str, Any]) -> None:
         if schema.get("type") == "array":
@@ -115,8 +124,10 @@ def test_a_pod_with_lists_maps_quantities_and_times(messages: Messages) -> None:
     container.resources.requests["cpu"].string = "250m"
     port = container.ports.add()
     port.containerPort = 80
-    container.livenessProbe.httpGet.port.strVal = "web"
-    container.livenessProbe.httpGet.port.type = 1
+    probe = container.livenessProbe
+    probe.periodSeconds = 7
+    probe.inline_1.httpGet.port.strVal = "web"
+    probe.inline_1.httpGet.port.type = 1
     assert protobuf.to_tree(POD, pod.SerializeToString()) == {
         "metadata": {
             "name": "p",
@@ -134,7 +145,7 @@ def test_a_pod_with_lists_maps_quantities_and_times(messages: Messages) -> None:
                     "command": ["a", ""],
                     "resources": {"requests": {"cpu": "250m"}},
                     "ports": [{"containerPort": 80}],
-                    "livenessProbe": {"httpGet": {"port": "web"}},
+                    "livenessProbe": {"httpGet": {"port": "web"}, "periodSeconds": 7},
                 }
             ]
         },
