@@ -27,6 +27,7 @@ check: install ## Lint, types, import rules, dead code, generated files
 	$(BIN)/lint-imports
 	$(BIN)/vulture
 	$(BIN)/python -m tools.generate_api --check
+	$(BIN)/python -m tools.generate_reference --check
 
 bench: install ## Measure; writes benchmarks/out/*.json and prints tables
 	$(BIN)/python -m benchmarks

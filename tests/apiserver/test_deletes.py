@@ -1,0 +1,164 @@
+"""Deletions: finalizers hold objects back, pods are given time, namespaces go last."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bayplan.api.errors import ApiError
+from bayplan.api.types import apps_v1, batch_v1, core_v1, meta_v1
+from bayplan.client import Client
+from tests.apiserver.serving import client_of, opened
+
+
+async def pod(client: Client, name: str = "p", *, node_name: str = "n1", grace: int = 30) -> core_v1.Pod:
+    metadata = meta_v1.ObjectMeta(name="default", namespace="default")
+    await client.create(core_v1.ServiceAccount(metadata=metadata))
+    spec = core_v1.PodSpec(
+        node_name=node_name, termination_grace_period_seconds=grace, containers=(core_v1.Container(name="c", image="x"),)
+    )
+    return await client.create(core_v1.Pod(metadata=meta_v1.ObjectMeta(name=name, namespace="default"), spec=spec))
+
+
+async def is_gone(client: Client, cls: type, name: str, namespace: str = "default") -> bool:
+    try:
+        await client.get(cls, name, namespace)
+    except ApiError as error:
+        assert error.code == 404
+        return True
+    return False
+
+
+def test_a_pod_on_a_node_is_given_its_time_which_only_becomes_shorter() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            await pod(client, grace=30)
+            for wanted, expected in ((None, 30), (60, 30), (7, 7)):
+                await client.delete(core_v1.Pod, "p", "default", grace_period_seconds=wanted)
+                found = await client.get(core_v1.Pod, "p", "default")
+                assert found.metadata.deletion_grace_period_seconds == expected
+            await client.delete(core_v1.Pod, "p", "default", grace_period_seconds=0)
+            assert await is_gone(client, core_v1.Pod, "p")
+
+    asyncio.run(run())
+
+
+def test_a_pod_on_no_node_goes_at_once_and_watchers_see_it_marked_first() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            made = await pod(client, node_name="")
+            stream = await client.watch(core_v1.Pod, "default", resource_version=made.metadata.resource_version)
+            await client.delete(core_v1.Pod, "p", "default")
+            assert [event for event, _ in await stream.next_batch()] == ["MODIFIED", "DELETED"]
+            stream.close()
+
+    asyncio.run(run())
+
+
+def test_finalizers_hold_an_object_back_until_the_last_is_taken_away() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            metadata = meta_v1.ObjectMeta(name="a", namespace="default", finalizers=("a.b/1", "a.b/2"))
+            await client.create(core_v1.ConfigMap(metadata=metadata))
+            await client.delete(core_v1.ConfigMap, "a", "default")
+            marked = await client.get(core_v1.ConfigMap, "a", "default")
+            assert marked.metadata.deletion_timestamp
+            with pytest.raises(ApiError, match="no new finalizers can be added"):
+                patch = {"metadata": {"finalizers": ["a.b/1", "a.b/2", "a.b/3"]}}
+                await client.patch(core_v1.ConfigMap, "a", "default", patch)
+            await client.patch(core_v1.ConfigMap, "a", "default", {"metadata": {"finalizers": ["a.b/2"]}})
+            assert not await is_gone(client, core_v1.ConfigMap, "a")
+            await client.patch(core_v1.ConfigMap, "a", "default", {"metadata": {"finalizers": None}})
+            assert await is_gone(client, core_v1.ConfigMap, "a")
+
+    asyncio.run(run())
+
+
+def deployment() -> apps_v1.Deployment:
+    template = core_v1.PodTemplateSpec(
+        metadata=meta_v1.ObjectMeta(labels={"a": "b"}),
+        spec=core_v1.PodSpec(containers=(core_v1.Container(name="c", image="x"),)),
+    )
+    spec = apps_v1.DeploymentSpec(selector=meta_v1.LabelSelector(match_labels={"a": "b"}), template=template)
+    return apps_v1.Deployment(metadata=meta_v1.ObjectMeta(name="d", namespace="default"), spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("policy", "finalizers"), [("Foreground", ("foregroundDeletion",)), ("Orphan", ("orphan",)), ("Background", None), (None, None)]
+)
+def test_the_propagation_policy_becomes_a_finalizer(policy: str | None, finalizers: tuple[str, ...] | None) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            await client.create(deployment())
+            await client.delete(apps_v1.Deployment, "d", "default", propagation_policy=policy)
+            if finalizers is None:
+                assert await is_gone(client, apps_v1.Deployment, "d")
+            else:
+                assert (await client.get(apps_v1.Deployment, "d", "default")).metadata.finalizers == finalizers
+
+    asyncio.run(run())
+
+
+def test_jobs_orphan_their_pods_unless_told_otherwise() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            spec = core_v1.PodSpec(restart_policy="Never", containers=(core_v1.Container(name="c", image="x"),))
+            job = batch_v1.Job(
+                metadata=meta_v1.ObjectMeta(name="j", namespace="default"),
+                spec=batch_v1.JobSpec(template=core_v1.PodTemplateSpec(spec=spec)),
+            )
+            await client.create(job)
+            await client.delete(batch_v1.Job, "j", "default")
+            assert (await client.get(batch_v1.Job, "j", "default")).metadata.finalizers == ("orphan",)
+
+    asyncio.run(run())
+
+
+def test_a_namespace_terminates_and_takes_nothing_new_until_it_is_finalized() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            await client.create(core_v1.Namespace(metadata=meta_v1.ObjectMeta(name="n")))
+            await client.delete(core_v1.Namespace, "n")
+            namespace = await client.get(core_v1.Namespace, "n")
+            assert namespace.status.phase == "Terminating"
+            with pytest.raises(ApiError, match="because it is being terminated") as caught:
+                await client.create(core_v1.ConfigMap(metadata=meta_v1.ObjectMeta(name="a", namespace="n")))
+            assert caught.value.code == 403
+            await client.patch(core_v1.Namespace, "n", "", {"metadata": {"labels": {"still": "there"}}})
+            namespace = await client.get(core_v1.Namespace, "n")
+            namespace.spec.finalizers = ()
+            await client.finalize_namespace(namespace)
+            assert await is_gone(client, core_v1.Namespace, "n", "")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+def test_the_namespaces_of_the_system_stay(name: str) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            with pytest.raises(ApiError, match="this namespace may not be deleted"):
+                await client_of(api).delete(core_v1.Namespace, name)
+
+    asyncio.run(run())
+
+
+def test_a_collection_is_deleted_by_selector() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            for name, colour in (("a", "red"), ("b", "blue"), ("c", "red")):
+                metadata = meta_v1.ObjectMeta(name=name, namespace="default", labels={"colour": colour})
+                await client.create(core_v1.ConfigMap(metadata=metadata))
+            await client.raw("DELETE", "/api/v1/namespaces/default/configmaps", {"labelSelector": "colour=red"})
+            left = await client.list(core_v1.ConfigMap, "default")
+            assert [item.metadata.name for item in left.items] == ["b"]
+
+    asyncio.run(run())
