@@ -58,10 +58,12 @@ class Messages:
                 message.field.add(name=field, number=number, type=kind, label=_OPTIONAL)
         else:
             properties = definitions()[definition]["properties"]
-            for field, (number, _) in self.numbers[definition].items():
+            for field, (place, _) in self.numbers[definition].items():
                 if field in properties:
-                    head, _, rest = number.partition(".")
-                    self._field(self._inlined(message, head) if rest else message, field, int(rest or head), properties[field])
+                    head, _, rest = place.partition(".")
+                    self._field(
+                        self._inlined(message, head) if rest else message, field, int(rest or head), properties[field]
+                    )
         self.file.message_type.append(message)
         return name
 
@@ -93,7 +95,9 @@ class Messages:
             return
         kind = resolve(schema).get("type", "string")
         byte = schema.get("format") == "byte"
-        field.type = {"string": _BYTES if byte else _STRING, "integer": _INT64, "boolean": _BOOL, "number": _DOUBLE}[kind]
+        field.type = {"string": _BYTES if byte else _STRING, "integer": _INT64, "boolean": _BOOL, "number": _DOUBLE}[
+            kind
+        ]
 
 
 def _name(definition: str) -> str:

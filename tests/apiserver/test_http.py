@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +23,10 @@ async def send(
     """One request; header names with `_` for `-`."""
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     async with server.session.request(
-        method, server.url + path, data=body, headers={"Content-Type": "application/json", **server.headers(), **given}
+        method,
+        server.url + path,
+        data=None if body is None else io.BytesIO(body),
+        headers={"Content-Type": "application/json", **server.headers(), **given},
     ) as response:
         return response.status, response.headers, await response.read()
 

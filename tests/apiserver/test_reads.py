@@ -25,7 +25,9 @@ def config_map(name: str, **labels: str) -> core_v1.ConfigMap:
 
 async def page(client: Client, **query: Any) -> dict[str, Any]:
     """One list request."""
-    found: dict[str, Any] = msgspec.json.decode(await client.raw("GET", PATH, {key: str(value) for key, value in query.items()}))
+    found: dict[str, Any] = msgspec.json.decode(
+        await client.raw("GET", PATH, {key: str(value) for key, value in query.items()})
+    )
     return found
 
 

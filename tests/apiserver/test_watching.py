@@ -74,7 +74,9 @@ def test_a_watcher_that_reads_too_slowly_is_cut_off(monkeypatch: pytest.MonkeyPa
     watch.on_close(closed.append)
     for revision in range(1, 6):
         watch.offer(Event(entry("x", revision, a="b"), None, revision))
-    assert watch.overrun and watch.closed and closed == [watch]
+    assert watch.overrun
+    assert watch.closed
+    assert closed == [watch]
     assert len(queued(watch)) == 3
 
 
@@ -84,16 +86,17 @@ def test_all_watchers_share_the_bytes_of_an_event() -> None:
     event = Event(one, None, 5)
     lines = [watcher().line(ADDED, one, event) for _ in range(2)]
     assert lines[0] is lines[1]
-    expected = (
-        b'{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","resourceVersion":"5"}}}\n'
-    )
+    expected = b'{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"x","resourceVersion":"5"}}}\n'
     assert lines[0] == expected
 
 
 @pytest.mark.parametrize(
     ("stored", "shown"),
     [
-        (b'"metadata":{"name":"a","uid":"u-1"},"data":{}}', b'"metadata":{"name":"a","uid":"u-1","resourceVersion":"7"},"data":{}}'),
+        (
+            b'"metadata":{"name":"a","uid":"u-1"},"data":{}}',
+            b'"metadata":{"name":"a","uid":"u-1","resourceVersion":"7"},"data":{}}',
+        ),
         (b'"metadata":{"name":"a"}}', b'"metadata":{"resourceVersion":"7","name":"a"}}'),
         (b'"metadata":{}}', b'"metadata":{"resourceVersion":"7"}}'),
     ],

@@ -36,7 +36,8 @@ def test_two_hundred_concurrent_updates_of_one_object_lose_nothing() -> None:
                 await client.update(found)
                 return conflicts
             except ApiError as error:
-                assert error.reason == "Conflict"
+                if error.reason != "Conflict":
+                    raise
                 conflicts += 1
 
     async def run() -> None:
@@ -100,11 +101,11 @@ def test_addresses_come_back_when_a_service_goes_and_an_exhausted_range_says_so(
     async def run() -> None:
         async with opened(settings=ApiServerSettings(service_cluster_ip_range="10.0.0.0/29")) as api:
             client = client_of(api)
-            count = 0
-            with pytest.raises(ApiError, match="range is full"):
-                for count in range(10):  # noqa: B007 - how many there are is told by the server
-                    await client.create(service(f"s{count}"))
-            assert 4 <= count <= 6
+            names = [f"s{index}" for index in range(10)]
+            made = await asyncio.gather(*(client.create(service(name)) for name in names), return_exceptions=True)
+            errors = [one for one in made if isinstance(one, ApiError)]
+            assert 4 <= len(errors) <= 6
+            assert all("range is full" in error.message for error in errors)
             await client.delete(core_v1.Service, "s0", "default")
             await client.create(service("again"))
 
@@ -142,7 +143,10 @@ def test_a_failed_json_patch_test_changes_nothing() -> None:
         async with opened() as api:
             client = client_of(api)
             await client.create(config_map("a", x="1"))
-            patch = [{"op": "replace", "path": "/data/x", "value": "2"}, {"op": "test", "path": "/data/x", "value": "3"}]
+            patch = [
+                {"op": "replace", "path": "/data/x", "value": "2"},
+                {"op": "test", "path": "/data/x", "value": "3"},
+            ]
             with pytest.raises(ApiError) as caught:
                 await client.patch(core_v1.ConfigMap, "a", "default", patch, patch_type=JSON_PATCH)
             assert caught.value.code == 422

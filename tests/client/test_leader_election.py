@@ -87,7 +87,9 @@ async def pass_time(clock: ManualClock, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("make_lock", LOCKS)
-def test_the_second_waits_until_the_first_stops_and_then_leads_at_once(make_lock: Callable[[Client, str, str], Lock]) -> None:
+def test_the_second_waits_until_the_first_stops_and_then_leads_at_once(
+    make_lock: Callable[[Client, str, str], Lock],
+) -> None:
     async def run() -> None:
         async with opened() as api:
             clock, client = ManualClock(), client_of(api)

@@ -41,7 +41,7 @@ def factory_of(client: Client) -> InformerFactory:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition."""
-    while not condition():
+    while not condition():  # noqa: ASYNC110 - what is waited for is no event of its own
         await asyncio.sleep(0.01)
 
 

@@ -39,7 +39,9 @@ def event_to_core(event: events_v1.Event) -> core_v1.Event:
         reporting_component=event.reporting_controller,
         reporting_instance=event.reporting_instance,
         event_time=event.event_time,
-        series=core_v1.EventSeries(count=event.series.count, last_observed_time=event.series.last_observed_time) if event.series else None,
+        series=core_v1.EventSeries(count=event.series.count, last_observed_time=event.series.last_observed_time)
+        if event.series
+        else None,
         source=event.deprecated_source,
         count=event.deprecated_count,
         first_timestamp=event.deprecated_first_timestamp,
@@ -60,7 +62,9 @@ def event_from_core(event: core_v1.Event) -> events_v1.Event:
         reporting_controller=event.reporting_component,
         reporting_instance=event.reporting_instance,
         event_time=event.event_time,
-        series=events_v1.EventSeries(count=event.series.count, last_observed_time=event.series.last_observed_time) if event.series else None,
+        series=events_v1.EventSeries(count=event.series.count, last_observed_time=event.series.last_observed_time)
+        if event.series
+        else None,
         deprecated_source=event.source,
         deprecated_count=event.count,
         deprecated_first_timestamp=event.first_timestamp,
@@ -70,7 +74,12 @@ def event_from_core(event: core_v1.Event) -> events_v1.Event:
 
 def _is_cpu_utilization(metric: autoscaling_v2.MetricSpec) -> bool:
     resource = metric.resource
-    return metric.type == "Resource" and resource is not None and resource.name == "cpu" and resource.target.average_utilization is not None
+    return (
+        metric.type == "Resource"
+        and resource is not None
+        and resource.name == "cpu"
+        and resource.target.average_utilization is not None
+    )
 
 
 def hpa_to_v1(hpa: autoscaling_v2.HorizontalPodAutoscaler) -> autoscaling_v1.HorizontalPodAutoscaler:
@@ -80,7 +89,12 @@ def hpa_to_v1(hpa: autoscaling_v2.HorizontalPodAutoscaler) -> autoscaling_v1.Hor
     cpu = next((metric.resource for metric in spec.metrics if _is_cpu_utilization(metric)), None)
     others = [metric for metric in spec.metrics if metric.resource is not cpu or cpu is None]
     current = next(
-        (metric.resource for metric in status.current_metrics if metric.resource is not None and metric.resource.name == "cpu"), None
+        (
+            metric.resource
+            for metric in status.current_metrics
+            if metric.resource is not None and metric.resource.name == "cpu"
+        ),
+        None,
     )
     for name, value in ((_METRICS, others), (_BEHAVIOR, spec.behavior), (_CONDITIONS, status.conditions)):
         if value:
@@ -91,7 +105,9 @@ def hpa_to_v1(hpa: autoscaling_v2.HorizontalPodAutoscaler) -> autoscaling_v1.Hor
     return autoscaling_v1.HorizontalPodAutoscaler(
         metadata=msgspec.structs.replace(hpa.metadata, annotations=annotations),
         spec=autoscaling_v1.HorizontalPodAutoscalerSpec(
-            scale_target_ref=msgspec.convert(spec.scale_target_ref, autoscaling_v1.CrossVersionObjectReference, from_attributes=True),
+            scale_target_ref=msgspec.convert(
+                spec.scale_target_ref, autoscaling_v1.CrossVersionObjectReference, from_attributes=True
+            ),
             min_replicas=spec.min_replicas,
             max_replicas=spec.max_replicas,
             target_cpu_utilization_percentage=cpu.target.average_utilization if cpu else None,
@@ -123,16 +139,25 @@ def hpa_to_v2(hpa: autoscaling_v1.HorizontalPodAutoscaler) -> autoscaling_v2.Hor
         current = msgspec.json.decode(text, type=tuple[autoscaling_v2.MetricStatus, ...])
     spec, status = hpa.spec, hpa.status
     if spec.target_cpu_utilization_percentage is not None:
-        target = autoscaling_v2.MetricTarget(type="Utilization", average_utilization=spec.target_cpu_utilization_percentage)
+        target = autoscaling_v2.MetricTarget(
+            type="Utilization", average_utilization=spec.target_cpu_utilization_percentage
+        )
         cpu = autoscaling_v2.ResourceMetricSource(name="cpu", target=target)
         metrics = (autoscaling_v2.MetricSpec(type="Resource", resource=cpu), *metrics)
     if status.current_cpu_utilization_percentage is not None:
         value = autoscaling_v2.MetricValueStatus(average_utilization=status.current_cpu_utilization_percentage)
-        current = (autoscaling_v2.MetricStatus(type="Resource", resource=autoscaling_v2.ResourceMetricStatus(name="cpu", current=value)), *current)
+        current = (
+            autoscaling_v2.MetricStatus(
+                type="Resource", resource=autoscaling_v2.ResourceMetricStatus(name="cpu", current=value)
+            ),
+            *current,
+        )
     return autoscaling_v2.HorizontalPodAutoscaler(
         metadata=msgspec.structs.replace(hpa.metadata, annotations=annotations),
         spec=autoscaling_v2.HorizontalPodAutoscalerSpec(
-            scale_target_ref=msgspec.convert(spec.scale_target_ref, autoscaling_v2.CrossVersionObjectReference, from_attributes=True),
+            scale_target_ref=msgspec.convert(
+                spec.scale_target_ref, autoscaling_v2.CrossVersionObjectReference, from_attributes=True
+            ),
             min_replicas=spec.min_replicas,
             max_replicas=spec.max_replicas,
             metrics=metrics,

@@ -40,10 +40,13 @@ def copy_tree(value: Any) -> Any:
 def apply_json_patch(tree: Any, operations: Any) -> Any:
     """Apply a list of operations. Raises PatchError."""
     if not isinstance(operations, list):
-        raise PatchError(400, "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+        raise PatchError(
+            400, "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+        )
     if len(operations) > MAX_OPERATIONS:
         raise PatchError(
-            413, f"Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
+            413,
+            f"Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}",
         )
     document = {"": copy_tree(tree)}
     for operation in operations:
@@ -226,7 +229,9 @@ def _strategic_map(tree: Any, patch: dict[str, Any], schema: Schema) -> Any:
         elif value is None:
             result.pop(key, None)
         else:
-            result[key] = _strategic_value(result.get(key), value, _property(schema, key), patch.get(_SET_ORDER + key), key)
+            result[key] = _strategic_value(
+                result.get(key), value, _property(schema, key), patch.get(_SET_ORDER + key), key
+            )
             if value == {_DIRECTIVE: "delete"}:
                 del result[key]
     for key, order in patch.items():
@@ -280,7 +285,9 @@ def _merge_list_by_key(tree: list[Any], patch: list[Any], schema: Schema, key: s
             raise PatchError(400, f"The order in patch list:\n{patch}\n doesn't match $setElementOrder list")
         if key not in item:
             raise PatchError(500, f"map: {item} does not contain declared merge key: {key}")
-        at = next((index for index, one in enumerate(result) if isinstance(one, dict) and one.get(key) == item[key]), None)
+        at = next(
+            (index for index, one in enumerate(result) if isinstance(one, dict) and one.get(key) == item[key]), None
+        )
         if item.get(_DIRECTIVE) == "delete":
             result = [one for one in result if not (isinstance(one, dict) and one.get(key) == item[key])]
         elif at is not None:
@@ -291,7 +298,9 @@ def _merge_list_by_key(tree: list[Any], patch: list[Any], schema: Schema, key: s
         wanted = [one.get(key) if isinstance(one, dict) else None for one in order]
         for item in patch:
             if item.get(_DIRECTIVE) is None and item[key] not in wanted:
-                raise PatchError(500, f"The order in patch list:\n{patch}\n doesn't match {_SET_ORDER}{name} list:\n{order}\n")
+                raise PatchError(
+                    500, f"The order in patch list:\n{patch}\n doesn't match {_SET_ORDER}{name} list:\n{order}\n"
+                )
     return _ordered(result, tree, order if isinstance(order, list) else patch, key)
 
 

@@ -60,14 +60,21 @@ def _numbers() -> dict[str, dict[str, tuple[str, str]]]:
 @functools.cache
 def _message(definition: str) -> _Message:
     properties = definitions()[definition].get("properties", {})
-    rows = [(number.split("."), _Field(name, properties[name])) for name, (number, _) in _numbers().get(definition, {}).items() if name in properties]
+    rows = [
+        (number.split("."), _Field(name, properties[name]))
+        for name, (number, _) in _numbers().get(definition, {}).items()
+        if name in properties
+    ]
     return _grouped(rows)
 
 
 def _grouped(rows: list[tuple[list[str], _Field]]) -> _Message:
     fields = {int(path[0]): field for path, field in rows if len(path) == 1}
     heads = dict.fromkeys(path[0] for path, _ in rows if len(path) > 1)
-    inlined = {int(head): _grouped([(path[1:], field) for path, field in rows if path[0] == head and len(path) > 1]) for head in heads}
+    inlined = {
+        int(head): _grouped([(path[1:], field) for path, field in rows if path[0] == head and len(path) > 1])
+        for head in heads
+    }
     return _Message(fields, inlined)
 
 

@@ -84,7 +84,10 @@ def _prune(value: Any, schema: Schema, path: str, dropped: list[str]) -> Any:
         return kept
     if isinstance(value, list) and "items" in schema:
         base = path.removesuffix(".")
-        return [_filled(_prune(item, schema["items"], f"{base}[{index}].", dropped), schema["items"]) for index, item in enumerate(value)]
+        return [
+            _filled(_prune(item, schema["items"], f"{base}[{index}].", dropped), schema["items"])
+            for index, item in enumerate(value)
+        ]
     return value
 
 

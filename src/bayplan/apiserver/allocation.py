@@ -150,7 +150,12 @@ class _ServiceAllocation:
     def _cluster_ips(self, spec: core_v1.ServiceSpec) -> None:
         pool = self.allocators.cluster_ips
         before = set(self.old.spec.cluster_ips) if self.old is not None else set()
-        if self.old is not None and not spec.cluster_ip and not spec.cluster_ips and self.old.spec.type != "ExternalName":
+        if (
+            self.old is not None
+            and not spec.cluster_ip
+            and not spec.cluster_ips
+            and self.old.spec.type != "ExternalName"
+        ):
             spec.cluster_ip, spec.cluster_ips = self.old.spec.cluster_ip, self.old.spec.cluster_ips
         wanted = spec.cluster_ip or (spec.cluster_ips[0] if spec.cluster_ips else "")
         if wanted == "None":
@@ -159,12 +164,22 @@ class _ServiceAllocation:
         if wanted and wanted not in before:
             self._check(wanted)
             if not pool.take(wanted):
-                self._refuse(invalid("spec.clusterIPs", list(spec.cluster_ips or (wanted,)), f"failed to allocate IP {wanted}: provided IP is already allocated"))
+                self._refuse(
+                    invalid(
+                        "spec.clusterIPs",
+                        list(spec.cluster_ips or (wanted,)),
+                        f"failed to allocate IP {wanted}: provided IP is already allocated",
+                    )
+                )
             self.taken_ips.append(wanted)
         elif not wanted:
             found = pool.take_any()
             if found is None:
-                self._refuse(FieldError(ErrorType.INTERNAL, "spec.clusterIPs", None, "failed to allocate a serviceIP: range is full"))
+                self._refuse(
+                    FieldError(
+                        ErrorType.INTERNAL, "spec.clusterIPs", None, "failed to allocate a serviceIP: range is full"
+                    )
+                )
             wanted = str(found)
             self.taken_ips.append(wanted)
         spec.cluster_ip, spec.cluster_ips = wanted, (wanted,)
@@ -186,7 +201,9 @@ class _ServiceAllocation:
         if spec.type == "LoadBalancer" and spec.allocate_load_balancer_node_ports is False:
             return
         before = _ports_of(self.old.spec) if self.old is not None else set()
-        kept = {(port.protocol, port.port): port.node_port for port in self.old.spec.ports} if self.old is not None else {}
+        kept = (
+            {(port.protocol, port.port): port.node_port for port in self.old.spec.ports} if self.old is not None else {}
+        )
         for index, port in enumerate(spec.ports):
             if not port.node_port:
                 port.node_port = kept.get((port.protocol, port.port), 0)
@@ -195,7 +212,14 @@ class _ServiceAllocation:
             else:
                 found = pool.take_any()
                 if found is None:
-                    self._refuse(FieldError(ErrorType.INTERNAL, f"spec.ports[{index}].nodePort", None, "failed to allocate a nodePort: range is full"))
+                    self._refuse(
+                        FieldError(
+                            ErrorType.INTERNAL,
+                            f"spec.ports[{index}].nodePort",
+                            None,
+                            "failed to allocate a nodePort: range is full",
+                        )
+                    )
                 port.node_port = int(found or 0)
                 self.taken_ports.append(port.node_port)
 

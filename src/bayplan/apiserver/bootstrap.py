@@ -19,8 +19,16 @@ async def publish(context: Context) -> None:
     for name in NAMESPACES:
         await _ensure(context, core_v1.Namespace(metadata=meta_v1.ObjectMeta(name=name)), "", "v1")
     for name, value, text in (
-        ("system-node-critical", 2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
-        ("system-cluster-critical", 2_000_000_000, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
+        (
+            "system-node-critical",
+            2_000_001_000,
+            "Used for system critical pods that must not be moved from their current node.",
+        ),
+        (
+            "system-cluster-critical",
+            2_000_000_000,
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        ),
     ):
         found = scheduling_v1.PriorityClass(metadata=meta_v1.ObjectMeta(name=name), value=value, description=text)
         await _ensure(context, found, "", "scheduling.k8s.io/v1")
@@ -53,9 +61,15 @@ async def publish_service(context: Context, ip: str, port: int) -> None:
         ),
     )
     await _ensure(context, service, "default", "v1")
-    subsets = (core_v1.EndpointSubset(addresses=(core_v1.EndpointAddress(ip=ip),), ports=(core_v1.EndpointPort(name="https", port=port, protocol="TCP"),)),)
+    subsets = (
+        core_v1.EndpointSubset(
+            addresses=(core_v1.EndpointAddress(ip=ip),),
+            ports=(core_v1.EndpointPort(name="https", port=port, protocol="TCP"),),
+        ),
+    )
     endpoints = core_v1.Endpoints(
-        metadata=meta_v1.ObjectMeta(name="kubernetes", labels={"endpointslice.kubernetes.io/skip-mirror": "true"}), subsets=subsets
+        metadata=meta_v1.ObjectMeta(name="kubernetes", labels={"endpointslice.kubernetes.io/skip-mirror": "true"}),
+        subsets=subsets,
     )
     await _ensure(context, endpoints, "default", "v1")
     await _change(context, "v1", "Endpoints", lambda obj: _set(obj, "subsets", subsets))
@@ -63,10 +77,15 @@ async def publish_service(context: Context, ip: str, port: int) -> None:
     ports = (discovery_v1.EndpointPort(name="https", port=port, protocol="TCP"),)
     labels = {"kubernetes.io/service-name": "kubernetes"}
     slice_ = discovery_v1.EndpointSlice(
-        metadata=meta_v1.ObjectMeta(name="kubernetes", labels=labels), address_type="IPv6" if ":" in ip else "IPv4", endpoints=ready, ports=ports
+        metadata=meta_v1.ObjectMeta(name="kubernetes", labels=labels),
+        address_type="IPv6" if ":" in ip else "IPv4",
+        endpoints=ready,
+        ports=ports,
     )
     await _ensure(context, slice_, "default", "discovery.k8s.io/v1")
-    await _change(context, "discovery.k8s.io/v1", "EndpointSlice", lambda obj: _set(_set(obj, "endpoints", ready), "ports", ports))
+    await _change(
+        context, "discovery.k8s.io/v1", "EndpointSlice", lambda obj: _set(_set(obj, "endpoints", ready), "ports", ports)
+    )
 
 
 def _set(obj: Any, name: str, value: Any) -> Any:

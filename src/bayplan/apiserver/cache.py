@@ -150,7 +150,14 @@ class ResourceCache:
             return Entry(namespace, name, revision, create_revision, body, metadata.labels, {}, metadata.uid)
         decoded = decoder(self.kind.type)(b"{" + body) if obj is None else obj
         entry = Entry(
-            namespace, name, revision, create_revision, body, decoded.metadata.labels, self.strategy.selectable_fields(decoded), decoded.metadata.uid
+            namespace,
+            name,
+            revision,
+            create_revision,
+            body,
+            decoded.metadata.labels,
+            self.strategy.selectable_fields(decoded),
+            decoded.metadata.uid,
         )
         if obj is not None:
             obj.metadata.resource_version = str(revision)
@@ -194,7 +201,9 @@ class ResourceCache:
     def _as_deleted(self, last: Entry, revision: int) -> Entry:
         """The last state of a deleted object, with the revision of the deletion as resourceVersion."""
         body = last.body.replace(b'"resourceVersion":"%d"' % last.revision, b'"resourceVersion":"%d"' % revision, 1)
-        return Entry(last.namespace, last.name, revision, last.create_revision, body, last.labels, last.fields, last.uid)
+        return Entry(
+            last.namespace, last.name, revision, last.create_revision, body, last.labels, last.fields, last.uid
+        )
 
     def events_after(self, revision: int) -> list[Event]:
         """Kept events with a higher revision, in order. The caller has checked `history_start`."""

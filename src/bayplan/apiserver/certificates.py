@@ -26,7 +26,9 @@ class KeyPair:
 
 
 def _pem(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
-    encoded = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    encoded = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), encoded)
 
 
@@ -52,7 +54,9 @@ def make_authority(now: float) -> KeyPair:
     return _pem(certificate, key)
 
 
-def sign(authority: KeyPair, now: float, common_name: str, *, organizations: Sequence[str] = (), hosts: Sequence[str] = ()) -> KeyPair:
+def sign(
+    authority: KeyPair, now: float, common_name: str, *, organizations: Sequence[str] = (), hosts: Sequence[str] = ()
+) -> KeyPair:
     """A certificate for a server (with `hosts`: names and addresses) or a client (user and groups)."""
     ca = x509.load_pem_x509_certificate(authority.certificate)
     ca_key = serialization.load_pem_private_key(authority.key, None)
@@ -75,7 +79,9 @@ def sign(authority: KeyPair, now: float, common_name: str, *, organizations: Seq
         .add_extension(issuer_key, critical=False)
     )
     if hosts:
-        builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
+        )
     return _pem(builder.sign(ca_key, hashes.SHA256()), key)
 
 

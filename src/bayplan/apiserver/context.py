@@ -116,10 +116,12 @@ class Call:
         mode = self.request.query.get("fieldValidation") or "Warn"
         if mode not in ("Ignore", "Warn", "Strict"):
             raise failure(
-                422, "Invalid",
+                422,
+                "Invalid",
                 f'CreateOptions.meta.k8s.io "" is invalid: fieldValidation: Unsupported value: "{mode}": supported values: "Ignore", "Strict", "Warn"',
-                group="meta.k8s.io", kind="CreateOptions",
-            )  # fmt: skip
+                group="meta.k8s.io",
+                kind="CreateOptions",
+            )
         try:
             obj, problems = decode_reporting(cls, data)
         except DecodeError as error:
@@ -151,7 +153,9 @@ class Call:
             if data == b"null":
                 return b"{}"
             if data[:1] != b"{":
-                raise bad_request(f"the object provided is unrecognized (must be of type {kind_name}): couldn't get version/kind; json parse error")
+                raise bad_request(
+                    f"the object provided is unrecognized (must be of type {kind_name}): couldn't get version/kind; json parse error"
+                )
         return data
 
     def _check_type(self, obj: Any, kind_name: str, api_version: str) -> None:
@@ -159,10 +163,14 @@ class Call:
         if (given_kind and given_kind != kind_name) or (given_version and given_version != api_version):
             version = (given_version or api_version).rpartition("/")[2]
             if self.context.kinds.of_kind(given_version or api_version, given_kind or kind_name) is None:
-                what = f'no kind "{given_kind or kind_name}" is registered for version "{given_version or api_version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
+                scheme = "pkg/api/legacyscheme/scheme.go:30"
+                found = f'no kind "{given_kind or kind_name}" is registered for version "{given_version or api_version}"'
+                what = f'{found} in scheme "{scheme}"'
             else:
                 what = f"converting ({version}.{given_kind}) to ({api_version}.{kind_name}): unknown conversion"
-            raise bad_request(f'{given_kind or kind_name} in version "{version}" cannot be handled as a {kind_name}: {what}')
+            raise bad_request(
+                f'{given_kind or kind_name} in version "{version}" cannot be handled as a {kind_name}: {what}'
+            )
 
 
 def yaml_to_json(data: bytes, kind_name: str) -> bytes:
@@ -186,7 +194,13 @@ def protobuf_to_json(data: bytes, kind_name: str, kinds: KindTable) -> bytes:
         tree = protobuf.to_tree(definition, message)
     except (protobuf.ProtobufError, KeyError) as error:
         raise bad_request(f"the object provided is unrecognized (must be of type {kind_name}): {error}") from None
-    return encode({"kind": given_kind, "apiVersion": api_version, **{key: item for key, item in tree.items() if key not in ("kind", "apiVersion")}})
+    return encode(
+        {
+            "kind": given_kind,
+            "apiVersion": api_version,
+            **{key: item for key, item in tree.items() if key not in ("kind", "apiVersion")},
+        }
+    )
 
 
 def _definition_of_other(api_version: str, kind: str) -> str:

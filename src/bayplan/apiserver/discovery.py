@@ -65,14 +65,27 @@ class Discovery:
         found = ["/api", *(f"/api/{version}" for version in groups[""]), "/apis", "/apis/"]
         for group in sorted(group for group in groups if group):
             found += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in sorted(groups[group]))]
-        return [*found, "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/readyz", "/version"]
+        return [
+            *found,
+            "/healthz",
+            "/livez",
+            "/metrics",
+            "/openapi/v2",
+            "/openapi/v3",
+            "/openapi/v3/",
+            "/readyz",
+            "/version",
+        ]
 
     def _group(self, group: str, versions: list[str]) -> dict[str, Any]:
         rows = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
         return {"name": group, "versions": rows, "preferredVersion": rows[0]}
 
     def _kinds_of(self, group: str, version: str) -> list[Kind]:
-        return sorted((kind for kind in self.kinds if (kind.group, kind.version) == (group, version)), key=lambda kind: kind.plural)
+        return sorted(
+            (kind for kind in self.kinds if (kind.group, kind.version) == (group, version)),
+            key=lambda kind: kind.plural,
+        )
 
     def _resources(self, group: str, version: str) -> dict[str, Any]:
         rows = [row for kind in self._kinds_of(group, version) for row in resource_rows(kind)]
@@ -83,7 +96,11 @@ class Discovery:
         items = []
         for group in chosen:
             versions = [
-                {"version": version, "resources": [aggregated_row(kind) for kind in self._kinds_of(group, version)], "freshness": "Current"}
+                {
+                    "version": version,
+                    "resources": [aggregated_row(kind) for kind in self._kinds_of(group, version)],
+                    "freshness": "Current",
+                }
                 for version in groups[group]
             ]
             items.append({"metadata": {"name": group} if group else {}, "versions": versions})

@@ -45,7 +45,11 @@ class HttpServer:
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Listen. Returns the port (chosen by the system if 0 is given). Raises OSError if the address is taken."""
         handler = web.Server(
-            self._handle, access_log=None, keepalive_timeout=300, max_line_size=_HEADER_LIMIT, max_field_size=_HEADER_LIMIT
+            self._handle,
+            access_log=None,
+            keepalive_timeout=300,
+            max_line_size=_HEADER_LIMIT,
+            max_field_size=_HEADER_LIMIT,
         )
         runner = web.ServerRunner(handler, shutdown_timeout=_DRAIN_SECONDS)
         await runner.setup()

@@ -19,7 +19,9 @@ class InProcessDoor:
         self._server = server
         self._user = user
 
-    async def call(self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str) -> tuple[int, bytes]:
+    async def call(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str
+    ) -> tuple[int, bytes]:
         """Answer one request."""
         response = await self._server.handle(Request(method, path, query, self._user, body, content_type))
         return response.code, response.body

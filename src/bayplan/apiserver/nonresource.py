@@ -82,7 +82,12 @@ class NonResource:
         excluded = request.query.get("exclude", "").split(",")
         healthy = self.server.ready or kind != "readyz"
         if "verbose" in request.query and not rest:
-            lines = [f"[+]{name} excluded: ok" if name in excluded else f"[{'+' if healthy else '-'}]{name} {'ok' if healthy else 'failed: reason withheld'}" for name in checks]
+            lines = [
+                f"[+]{name} excluded: ok"
+                if name in excluded
+                else f"[{'+' if healthy else '-'}]{name} {'ok' if healthy else 'failed: reason withheld'}"
+                for name in checks
+            ]
             lines.append(f"{kind} check {'passed' if healthy else 'failed'}")
             return Response(200 if healthy else 500, ("\n".join(lines) + "\n").encode(), TEXT)
         if not healthy:

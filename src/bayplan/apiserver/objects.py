@@ -109,7 +109,9 @@ class ObjectStore:
         namespace, name = _names(kind, obj)
         return await self._put(kind, kind.storage_key(namespace, name), namespace, name, obj, guard, ttl)
 
-    async def _put(self, kind: Kind, key: str, namespace: str, name: str, obj: Any, guard: int, ttl: float | None) -> Entry:
+    async def _put(
+        self, kind: Kind, key: str, namespace: str, name: str, obj: Any, guard: int, ttl: float | None
+    ) -> Entry:
         value = stored_value(kind, obj)
         attachment = obj if kind.type is not None else None
         try:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from bayplan import KUBERNETES_VERSION
-from bayplan.api.errors import failure
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.schema import Schema, definition_of, definitions
+from bayplan.apiserver import openapi_protobuf
 from bayplan.apiserver.requests import Request, Response
 
-_PROTOBUF_V2 = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _PATCH_TYPES = (
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -34,8 +33,23 @@ _QUERY = {
     "delete": ("pretty", "dryRun", "gracePeriodSeconds", "ignoreStoreReadErrorWithClusterBreakingPotential", "orphanDependents", "propagationPolicy"),
 }  # fmt: skip
 _INTEGERS = {"limit", "timeoutSeconds", "gracePeriodSeconds"}
-_BOOLEANS = {"watch", "allowWatchBookmarks", "sendInitialEvents", "force", "orphanDependents", "ignoreStoreReadErrorWithClusterBreakingPotential"}
-_ACTIONS = {"get": "get", "list": "list", "post": "post", "put": "put", "patch": "patch", "delete": "delete", "deletecollection": "deletecollection"}
+_BOOLEANS = {
+    "watch",
+    "allowWatchBookmarks",
+    "sendInitialEvents",
+    "force",
+    "orphanDependents",
+    "ignoreStoreReadErrorWithClusterBreakingPotential",
+}
+_ACTIONS = {
+    "get": "get",
+    "list": "list",
+    "post": "post",
+    "put": "put",
+    "patch": "patch",
+    "delete": "delete",
+    "deletecollection": "deletecollection",
+}
 
 
 class OpenApi:
@@ -49,15 +63,15 @@ class OpenApi:
         """The document asked for; None if there is none. Raises ApiError (406)."""
         path = request.path.rstrip("/")
         if path == "/openapi/v2":
-            if _PROTOBUF_V2 in request.accept and "application/json" not in request.accept and "*/*" not in request.accept:
-                raise failure(406, "NotAcceptable", "only JSON is served for OpenAPI v2", details=False)
+            if openapi_protobuf.MEDIA_TYPE in request.accept:
+                return self._protobuf()
             return self._respond(path, self._v2)
         if path == "/openapi/v3":
             return self._respond(path, self._index)
         for group, versions in self.kinds.groups().items():
             for version in versions:
                 if path == f"/openapi/v3/{_prefix(group, version)}":
-                    return self._respond(path, lambda group=group, version=version: self._v3(group, version))  # type: ignore[misc]
+                    return self._respond(path, lambda group=group, version=version: self._v3(group, version))
         return None
 
     def _respond(self, path: str, make: Any) -> Response:
@@ -66,12 +80,20 @@ class OpenApi:
             data = self._documents[path] = msgspec.json.encode(make())
         return Response(200, data)
 
+    def _protobuf(self) -> Response:
+        data = self._documents.get(openapi_protobuf.MEDIA_TYPE)
+        if data is None:
+            data = self._documents[openapi_protobuf.MEDIA_TYPE] = openapi_protobuf.document(self._v2())
+        return Response(200, data, openapi_protobuf.CONTENT_TYPE)
+
     def _index(self) -> dict[str, Any]:
         paths = {}
         for group, versions in self.kinds.groups().items():
             for version in versions:
                 prefix = _prefix(group, version)
-                digest = hashlib.sha256(f"{KUBERNETES_VERSION}{prefix}{len(list(self.kinds))}".encode()).hexdigest().upper()
+                digest = (
+                    hashlib.sha256(f"{KUBERNETES_VERSION}{prefix}{len(list(self.kinds))}".encode()).hexdigest().upper()
+                )
                 paths[prefix] = {"serverRelativeURL": f"/openapi/v3/{prefix}?hash={digest}"}
         return {"paths": paths}
 
@@ -80,10 +102,19 @@ class OpenApi:
 
     def _v3(self, group: str, version: str) -> dict[str, Any]:
         paths: dict[str, Any] = {f"/{_prefix(group, version)}/": {"get": {"operationId": "getAPIResources"}}}
-        roots = {_META + "DeleteOptions", _META + "Patch", _META + "Status", _META + "WatchEvent", _META + "APIResourceList"}
+        roots = {
+            _META + "DeleteOptions",
+            _META + "Patch",
+            _META + "Status",
+            _META + "WatchEvent",
+            _META + "APIResourceList",
+        }
         for kind in self._kinds_of(group, version):
             roots |= {definition_of(kind.type), definition_of(kind.type) + "List"}
-            roots |= {_definition_of_subresource(self.kinds, kind, one.group, one.version, one.kind) for one in kind.subresources}
+            roots |= {
+                _definition_of_subresource(self.kinds, kind, one.group, one.version, one.kind)
+                for one in kind.subresources
+            }
             paths |= _paths_of(kind)
         schemas = {name: _schema_v3(definitions()[name]) for name in sorted(_closure(roots))}
         return {
@@ -116,15 +147,12 @@ def _definition_of_subresource(kinds: KindTable, kind: Kind, group: str, version
     return f"io.k8s.api.{group.split('.')[0] or 'core'}.{version}.{name}"
 
 
-def _references(schema: Any) -> Iterator[str]:
-    if isinstance(schema, dict):
-        if "$ref" in schema:
-            yield schema["$ref"]
-        for value in schema.values():
-            yield from _references(value)
-    elif isinstance(schema, list):
-        for item in schema:
-            yield from _references(item)
+def _references(schema: Schema) -> Iterator[str]:
+    if "$ref" in schema:
+        yield schema["$ref"]
+    for inner in (schema.get("items"), schema.get("additionalProperties"), *schema.get("properties", {}).values()):
+        if isinstance(inner, dict):
+            yield from _references(inner)
 
 
 def _closure(roots: set[str]) -> set[str]:
@@ -138,25 +166,28 @@ def _closure(roots: set[str]) -> set[str]:
     return found
 
 
-def _schema_v3(schema: Any) -> Any:
+def _schema_v3(schema: Schema) -> Schema:
     """References point into components, and stand inside allOf when they have company."""
-    if isinstance(schema, list):
-        return [_schema_v3(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    result = {key: _schema_v3(value) for key, value in schema.items() if key != "$ref"}
-    if "$ref" in schema:
-        reference = {"$ref": f"#/components/schemas/{schema['$ref']}"}
-        return {**result, "allOf": [reference]} if result else reference
-    return result
+    result = {key: _inner(key, value, _schema_v3) for key, value in schema.items() if key != "$ref"}
+    if "$ref" not in schema:
+        return result
+    reference = {"$ref": f"#/components/schemas/{schema['$ref']}"}
+    return {**result, "allOf": [reference]} if result else reference
 
 
-def _schema_v2(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_schema_v2(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {key: f"#/definitions/{value}" if key == "$ref" else _schema_v2(value) for key, value in schema.items() if key != "oneOf"}
+def _schema_v2(schema: Schema) -> Schema:
+    """References point into definitions; `oneOf` is unknown to version 2."""
+    result = {key: _inner(key, value, _schema_v2) for key, value in schema.items() if key not in ("$ref", "oneOf")}
+    return {"$ref": f"#/definitions/{schema['$ref']}", **result} if "$ref" in schema else result
+
+
+def _inner(key: str, value: Any, convert: Callable[[Schema], Schema]) -> Any:
+    """A member of a schema; schemas inside it are converted."""
+    if key == "properties":
+        return {name: convert(one) for name, one in value.items()}
+    if key == "oneOf":
+        return [convert(one) for one in value]
+    return convert(value) if isinstance(value, dict) and key in ("items", "additionalProperties") else value
 
 
 def _paths_of(kind: Kind) -> dict[str, Any]:
@@ -179,11 +210,18 @@ def _paths_of(kind: Kind) -> dict[str, Any]:
         paths[kind.path(place, "{name}")] = _with_parameters(item, kind.namespaced, named=True)
     methods = {"get": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
     for one in kind.subresources:
-        sub_gvk = {"group": one.group, "version": one.version, "kind": one.kind} if one.version else {**gvk, "kind": one.kind or kind.kind}
+        sub_gvk = (
+            {"group": one.group, "version": one.version, "kind": one.kind}
+            if one.version
+            else {**gvk, "kind": one.kind or kind.kind}
+        )
         operations = {methods[verb]: _operation(methods[verb], sub_gvk) for verb in one.verbs}
         paths[kind.path(place, "{name}", one.name)] = _with_parameters(operations, kind.namespaced, named=True)
     if "watch" in kind.verbs:
-        paths |= {_watch_path(path): {"get": _operation("list", gvk)} for path in (kind.path(), kind.path(place), kind.path(place, "{name}"))}
+        paths |= {
+            _watch_path(path): {"get": _operation("list", gvk)}
+            for path in (kind.path(), kind.path(place), kind.path(place, "{name}"))
+        }
     return paths
 
 
@@ -195,7 +233,10 @@ def _watch_path(path: str) -> str:
 
 def _with_parameters(item: dict[str, Any], namespaced: bool, *, named: bool) -> dict[str, Any]:
     names = [*(["name"] if named else []), *(["namespace"] if namespaced else [])]
-    parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}} for name in names]
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}
+        for name in names
+    ]
     return {**item, "parameters": parameters} if parameters else item
 
 

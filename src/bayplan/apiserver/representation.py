@@ -48,9 +48,11 @@ class Shape:
             )
         if self.form.convert_to == "PartialObjectMetadataList" and not is_list:
             raise failure(
-                406, "NotAcceptable",
-                f"you requested PartialObjectMetadataList, but the requested object is not a list (*core.{self.kind.kind})", details=False,
-            )  # fmt: skip
+                406,
+                "NotAcceptable",
+                f"you requested PartialObjectMetadataList, but the requested object is not a list (*core.{self.kind.kind})",
+                details=False,
+            )
 
     def body(self, entry: Entry) -> bytes:
         """The object without kind and apiVersion and the opening brace, in the served version."""
@@ -62,7 +64,11 @@ class Shape:
 
     def decode_stored(self, entry: Entry) -> Any:
         """The object in the stored version."""
-        return decoder(self.stored.type)(b"{" + entry.body) if self.stored.type is not None else msgspec.json.decode(b"{" + entry.body)
+        return (
+            decoder(self.stored.type)(b"{" + entry.body)
+            if self.stored.type is not None
+            else msgspec.json.decode(b"{" + entry.body)
+        )
 
     def decode_served(self, entry: Entry) -> Any:
         """The object in the served version."""
@@ -85,9 +91,16 @@ class Shape:
             data = self.table(entries, meta)
         elif self.form.convert_to:
             items = b",".join(_METADATA_ONLY + metadata_only(entry)[1:] for entry in entries)
-            data = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":%b,"items":[%b]}' % (encode(meta), items)
+            data = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":%b,"items":[%b]}' % (
+                encode(meta),
+                items,
+            )
         else:
-            head = f'{{"kind":"{self.kind.list_kind}","apiVersion":"{self.kind.api_version}","metadata":'.encode() + encode(meta) + b',"items":['
+            head = (
+                f'{{"kind":"{self.kind.list_kind}","apiVersion":"{self.kind.api_version}","metadata":'.encode()
+                + encode(meta)
+                + b',"items":['
+            )
             if self.kind is self.stored:
                 bodies: Iterable[bytes] = [entry.body for entry in entries]
             else:
@@ -103,16 +116,27 @@ class Shape:
             obj = self.decode_served(entry)
             conditions = printer.conditions(obj)
             shown = b',"conditions":%b' % encode(conditions) if conditions else b""
-            rows.append(b'{"cells":%b%b,"object":%b}' % (encode(printer.cells(obj, self.now)), shown, self._row_object(entry)))
+            rows.append(
+                b'{"cells":%b%b,"object":%b}' % (encode(printer.cells(obj, self.now)), shown, self._row_object(entry))
+            )
         columns = (
             [
-                {"name": one.name, "type": one.type, "format": one.format, "description": one.description, "priority": one.priority}
+                {
+                    "name": one.name,
+                    "type": one.type,
+                    "format": one.format,
+                    "description": one.description,
+                    "priority": one.priority,
+                }
                 for one in printer.columns
             ]
             if with_columns
             else None
         )
-        head = b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":%b,"columnDefinitions":%b' % (encode(meta), encode(columns))
+        head = b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":%b,"columnDefinitions":%b' % (
+            encode(meta),
+            encode(columns),
+        )
         return head + b',"rows":[' + b",".join(rows) + b"]}"
 
     def _row_object(self, entry: Entry) -> bytes:
@@ -137,7 +161,9 @@ class WatchRenderer:
     def __call__(self, event_type: str, entry: Entry, event: Event | None) -> bytes:
         shape = self.shape
         if shape.form.convert_to == "Table":
-            data = shape.table([entry], meta_v1.ListMeta(resource_version=str(entry.revision)), with_columns=self._first)
+            data = shape.table(
+                [entry], meta_v1.ListMeta(resource_version=str(entry.revision)), with_columns=self._first
+            )
             self._first = False
         elif shape.form.convert_to:
             data = _METADATA_ONLY + metadata_only(entry)[1:]

@@ -21,7 +21,7 @@ from bayplan.apiserver.representation import to_yaml
 from bayplan.apiserver.requests import Request, ResourcePath, Response, bool_parameter, parse_resource_path
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.subresources import SUBRESOURCES
-from bayplan.apiserver.verbs import delete, read, write
+from bayplan.apiserver.verbs import delete, patch, read, write
 from bayplan.store.interface import Store
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
@@ -154,7 +154,7 @@ _VERBS: dict[str, Callable[[Call], Awaitable[Response]]] = {
     "list": read.list_objects,
     "create": write.create,
     "update": write.update,
-    "patch": write.patch,
+    "patch": patch.patch,
     "delete": delete.delete,
     "deletecollection": delete.delete_collection,
 }

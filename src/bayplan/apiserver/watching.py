@@ -83,7 +83,19 @@ Selection = Callable[[Entry], bool]
 class Watcher:
     """One running watch. Yields (event type, entry, event); the transport gives them their form."""
 
-    __slots__ = ("_closed", "_on_close", "_queue", "_waiter", "bookmarks", "kind", "overrun", "render", "select", "start_revision", "timeout")
+    __slots__ = (
+        "_closed",
+        "_on_close",
+        "_queue",
+        "_waiter",
+        "bookmarks",
+        "kind",
+        "overrun",
+        "render",
+        "select",
+        "start_revision",
+        "timeout",
+    )
 
     def __init__(self, kind: Kind, select: Selection | None, start_revision: int) -> None:
         self.kind = kind

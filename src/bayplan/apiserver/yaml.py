@@ -30,12 +30,18 @@ def _loader() -> Any:
         """Timestamps stay text; `y` and `n` are booleans."""
 
     Loader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in rows if tag not in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool")]
+        first: [
+            (tag, pattern)
+            for tag, pattern in rows
+            if tag not in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:bool")
+        ]
         for first, rows in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
     booleans = re.compile("^(?:y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$")
     Loader.add_implicit_resolver("tag:yaml.org,2002:bool", booleans, list("yYnNtTfFoO"))
-    Loader.add_constructor("tag:yaml.org,2002:bool", lambda loader, node: _BOOLEANS[loader.construct_scalar(node).lower()])
+    Loader.add_constructor(
+        "tag:yaml.org,2002:bool", lambda loader, node: _BOOLEANS[loader.construct_scalar(node).lower()]
+    )
     return Loader
 
 

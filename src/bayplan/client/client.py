@@ -130,7 +130,9 @@ class Client:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         if timeout_seconds:
             query["timeoutSeconds"] = str(timeout_seconds)
-        return WatchStream(await self.transport.watch(kind, kind.path(namespace), query, lambda data: decode(cls, data)))
+        return WatchStream(
+            await self.transport.watch(kind, kind.path(namespace), query, lambda data: decode(cls, data))
+        )
 
     async def create(self, obj: T, namespace: str = "", *, dry_run: bool = False) -> T:
         """Create an object; the answer is what the server made of it."""
@@ -148,11 +150,20 @@ class Client:
         return await self.update(obj, subresource="status")
 
     async def patch(
-        self, cls: type[T], name: str, namespace: str, patch: Any, *, patch_type: str = MERGE_PATCH, subresource: str = ""
+        self,
+        cls: type[T],
+        name: str,
+        namespace: str,
+        patch: Any,
+        *,
+        patch_type: str = MERGE_PATCH,
+        subresource: str = "",
     ) -> T:
         """Change an object by a patch: a merge patch, or what `patch_type` says."""
         kind = self.kinds.of_type(cls)
-        data = await self.transport.request("PATCH", kind.path(namespace, name, subresource), {}, encode(patch), patch_type)
+        data = await self.transport.request(
+            "PATCH", kind.path(namespace, name, subresource), {}, encode(patch), patch_type
+        )
         changed: T = decode(cls, data)
         return changed
 
@@ -169,7 +180,9 @@ class Client:
     ) -> None:
         """Delete an object; with `uid` or `resource_version` only if it is still that one."""
         kind = self.kinds.of_type(cls)
-        options = meta_v1.DeleteOptions(grace_period_seconds=grace_period_seconds, propagation_policy=propagation_policy)
+        options = meta_v1.DeleteOptions(
+            grace_period_seconds=grace_period_seconds, propagation_policy=propagation_policy
+        )
         if uid or resource_version:
             options.preconditions = meta_v1.Preconditions(uid=uid or None, resource_version=resource_version or None)
         body = b'{"kind":"DeleteOptions","apiVersion":"v1",' + encode(options)[1:] if encode(options) != b"{}" else b""
@@ -178,7 +191,8 @@ class Client:
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         """Assign a pod to a node."""
         binding = core_v1.Binding(
-            metadata=meta_v1.ObjectMeta(name=name, namespace=namespace, uid=uid), target=core_v1.ObjectReference(kind="Node", name=node_name)
+            metadata=meta_v1.ObjectMeta(name=name, namespace=namespace, uid=uid),
+            target=core_v1.ObjectReference(kind="Node", name=node_name),
         )
         body = b'{"kind":"Binding","apiVersion":"v1",' + encode(binding)[1:]
         await self.transport.request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", {}, body)
@@ -187,17 +201,29 @@ class Client:
         """Ask for a pod's eviction; ApiError 429 if a disruption budget forbids it now."""
         eviction = policy_v1.Eviction(
             metadata=meta_v1.ObjectMeta(name=name, namespace=namespace),
-            delete_options=meta_v1.DeleteOptions(grace_period_seconds=grace_period_seconds) if grace_period_seconds is not None else None,
+            delete_options=meta_v1.DeleteOptions(grace_period_seconds=grace_period_seconds)
+            if grace_period_seconds is not None
+            else None,
         )
         body = b'{"kind":"Eviction","apiVersion":"policy/v1",' + encode(eviction)[1:]
         await self.transport.request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", {}, body)
 
     async def finalize_namespace(self, namespace: core_v1.Namespace) -> None:
         """Write a namespace's spec.finalizers."""
-        body = b'{"kind":"Namespace","apiVersion":"v1",' + encode(msgspec.structs.replace(namespace, kind="", api_version=""))[1:]
+        body = (
+            b'{"kind":"Namespace","apiVersion":"v1",'
+            + encode(msgspec.structs.replace(namespace, kind="", api_version=""))[1:]
+        )
         await self.transport.request("PUT", f"/api/v1/namespaces/{namespace.metadata.name}/finalize", {}, body)
 
-    async def raw(self, method: str, path: str, query: Mapping[str, str] | None = None, body: bytes = b"", content_type: str = "application/json") -> bytes:
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        content_type: str = "application/json",
+    ) -> bytes:
         """A request as it is, for what has no method of its own."""
         return await self.transport.request(method, path, query or {}, body, content_type)
 
@@ -205,7 +231,9 @@ class Client:
         data = encode(obj)
         if not obj.kind:  # type: ignore[attr-defined]
             data = kind.type_meta + data[1:]
-        answer: T = decode(type(obj), await self.transport.request(method, path, {"dryRun": "All"} if dry_run else {}, data))
+        answer: T = decode(
+            type(obj), await self.transport.request(method, path, {"dryRun": "All"} if dry_run else {}, data)
+        )
         return answer
 
 

@@ -65,7 +65,9 @@ class EventRecorder:
         now = self._clock.now()
         namespace = regarding.namespace or "default"
         event = core_v1.Event(
-            metadata=meta_v1.ObjectMeta(name=f"{regarding.name}.{self._randomness.uuid4().replace('-', '')[:16]}", namespace=namespace),
+            metadata=meta_v1.ObjectMeta(
+                name=f"{regarding.name}.{self._randomness.uuid4().replace('-', '')[:16]}", namespace=namespace
+            ),
             involved_object=regarding,
             reason=reason,
             message=message,

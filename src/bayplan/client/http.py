@@ -46,7 +46,9 @@ class Credentials:
 class HttpTransport:
     """A `Transport` to any Kubernetes API server."""
 
-    def __init__(self, credentials: Credentials, *, user_agent: str = f"bayplan/{__version__}", connections: int = 64) -> None:
+    def __init__(
+        self, credentials: Credentials, *, user_agent: str = f"bayplan/{__version__}", connections: int = 64
+    ) -> None:
         self._base = credentials.server.rstrip("/")
         headers = {"User-Agent": user_agent, "Accept": "application/json"}
         if credentials.token:
@@ -61,17 +63,28 @@ class HttpTransport:
         if self._opened is None:
             connector = aiohttp.TCPConnector(limit=0, limit_per_host=0, ssl=self._tls or True, keepalive_timeout=60)
             self._opened = aiohttp.ClientSession(
-                connector=connector, headers=self._headers, auto_decompress=True, read_bufsize=_CHUNK, timeout=_NO_TIMEOUT
+                connector=connector,
+                headers=self._headers,
+                auto_decompress=True,
+                read_bufsize=_CHUNK,
+                timeout=_NO_TIMEOUT,
             )
         return self._opened
 
     async def request(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes = b"", content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes = b"",
+        content_type: str = "application/json",
     ) -> bytes:
         """See Transport."""
         headers = {"Content-Type": content_type} if body else None
         try:
-            async with self._session.request(method, self._url(path, query), data=body or None, headers=headers) as response:
+            async with self._session.request(
+                method, self._url(path, query), data=body or None, headers=headers
+            ) as response:
                 data = await response.read()
                 code = response.status
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -145,6 +158,8 @@ def _status(code: int, data: bytes) -> meta_v1.Status:
     try:
         status = msgspec.json.decode(data, type=meta_v1.Status)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return meta_v1.Status(status="Failure", code=code, message=data[:500].decode(errors="replace") or f"HTTP status {code}")
+        return meta_v1.Status(
+            status="Failure", code=code, message=data[:500].decode(errors="replace") or f"HTTP status {code}"
+        )
     status.code = status.code or code
     return status

@@ -16,7 +16,9 @@ from bayplan.client.transport import Decode, RawWatch
 class Door(Protocol):
     """An API server in this process, entered as one user."""
 
-    async def call(self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str) -> tuple[int, bytes]:
+    async def call(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str
+    ) -> tuple[int, bytes]:
         """HTTP status code and body of the answer."""
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str]) -> tuple[int, bytes, RawWatch | None]:
@@ -33,7 +35,12 @@ class InProcessTransport:
         self._door = door
 
     async def request(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes = b"", content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes = b"",
+        content_type: str = "application/json",
     ) -> bytes:
         """See Transport."""
         code, data = await self._door.call(method, path, query, body, content_type)

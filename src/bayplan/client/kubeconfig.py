@@ -34,7 +34,9 @@ def load(path: Path, context: str = "") -> Credentials:
     user = _named(path, config, "users", chosen["user"], "user") if chosen.get("user") else {}
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("http://", "https://")):
-        raise KubeconfigError(f"{path}: clusters[{chosen.get('cluster')}].cluster.server: expected an http or https URL, found {server!r}")
+        raise KubeconfigError(
+            f"{path}: clusters[{chosen.get('cluster')}].cluster.server: expected an http or https URL, found {server!r}"
+        )
     tls = _tls(path, cluster, user) if server.startswith("https://") else None
     return Credentials(server, tls, _token(path, user))
 
@@ -88,7 +90,7 @@ def _token(path: Path, user: dict[str, Any]) -> str:
         return str(user["token"])
     if user.get("tokenFile"):
         try:
-            return (path.parent / user["tokenFile"]).read_text().strip()
+            return (path.parent / str(user["tokenFile"])).read_text().strip()
         except OSError as error:
             raise KubeconfigError(f"{path}: tokenFile: {error.strerror or error}") from error
     if isinstance(user.get("exec"), dict):
@@ -121,7 +123,12 @@ def render(server: str, authority: bytes, token: str, *, name: str = "bayplan") 
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": name,
-        "clusters": [{"name": name, "cluster": {"server": server, "certificate-authority-data": base64.b64encode(authority).decode()}}],
+        "clusters": [
+            {
+                "name": name,
+                "cluster": {"server": server, "certificate-authority-data": base64.b64encode(authority).decode()},
+            }
+        ],
         "users": [{"name": name, "user": {"token": token}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
     }

@@ -52,7 +52,9 @@ class ElectionSettings:
 
     def __post_init__(self) -> None:
         if not self.lease_duration > self.renew_deadline > self.retry_period * _JITTER > 0:
-            raise ValueError("lease_duration must be greater than renew_deadline, and that greater than retry_period * 1.2")
+            raise ValueError(
+                "lease_duration must be greater than renew_deadline, and that greater than retry_period * 1.2"
+            )
 
 
 class Record(msgspec.Struct, rename="camel", frozen=True):
@@ -166,7 +168,9 @@ class EndpointsLock:
 
 
 def _annotated(metadata: meta_v1.ObjectMeta, record: Record) -> meta_v1.ObjectMeta:
-    spelled = msgspec.structs.replace(record, acquire_time=_seconds(record.acquire_time), renew_time=_seconds(record.renew_time))
+    spelled = msgspec.structs.replace(
+        record, acquire_time=_seconds(record.acquire_time), renew_time=_seconds(record.renew_time)
+    )
     text = msgspec.json.encode(spelled).decode()
     return msgspec.structs.replace(metadata, annotations={**metadata.annotations, LEADER_ANNOTATION: text})
 
@@ -297,7 +301,9 @@ class LeaderElector:
         if self._observed is None or self._observed.record != found:
             self._observe(found)
         if found.holder_identity == self.identity:
-            wanted = msgspec.structs.replace(wanted, acquire_time=found.acquire_time, leader_transitions=found.leader_transitions)
+            wanted = msgspec.structs.replace(
+                wanted, acquire_time=found.acquire_time, leader_transitions=found.leader_transitions
+            )
         elif found.holder_identity and self._is_valid(found):
             return False
         else:
@@ -309,7 +315,9 @@ class LeaderElector:
     def _is_valid(self, record: Record) -> bool:
         """Whether another's hold still counts: it was seen to change less than its duration ago."""
         assert self._observed is not None
-        return self._clock.monotonic() < self._observed.at + (record.lease_duration_seconds or self.settings.lease_duration)
+        return self._clock.monotonic() < self._observed.at + (
+            record.lease_duration_seconds or self.settings.lease_duration
+        )
 
     def _observe(self, record: Record) -> None:
         self._observed = _Observed(record, self._clock.monotonic())

@@ -25,7 +25,12 @@ class Transport(Protocol):
     """Carries requests to one API server, as one user."""
 
     async def request(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes = b"", content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes = b"",
+        content_type: str = "application/json",
     ) -> bytes:
         """The body of a successful answer. Raises ApiError for any other answer, TransportError if there was none."""
 

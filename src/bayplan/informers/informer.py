@@ -151,7 +151,7 @@ class Informer(Generic[T]):
         for obj in found.items:
             present.add(key_of(obj))
             self._put(obj)
-        for key in self.cache.keys():
+        for key in list(self.cache.keys()):
             if key not in present:
                 self._remove(key)
         self.resource_version = found.resource_version
@@ -212,7 +212,9 @@ class InformerFactory:
         self._tasks: dict[tuple[Any, str, str, str], asyncio.Task[None]] = {}
         self._started = False
 
-    def informer(self, cls: type[T], namespace: str = "", *, label_selector: str = "", field_selector: str = "") -> Informer[T]:
+    def informer(
+        self, cls: type[T], namespace: str = "", *, label_selector: str = "", field_selector: str = ""
+    ) -> Informer[T]:
         """The informer of a kind; made (and started, if the factory runs) when first asked for."""
         key = (cls, namespace, label_selector, field_selector)
         informer = self._informers.get(key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import itertools
 import json
 import re
 from collections import Counter
@@ -93,7 +94,9 @@ class Player:
     informers would catch up are left out.
     """
 
-    def __init__(self, server: str, tokens: Mapping[str, str], session: aiohttp.ClientSession, *, patience: float = 5.0) -> None:
+    def __init__(
+        self, server: str, tokens: Mapping[str, str], session: aiohttp.ClientSession, *, patience: float = 5.0
+    ) -> None:
         self.server = server.rstrip("/")
         self.tokens = tokens
         self.patience = patience
@@ -154,7 +157,7 @@ class Player:
         if name == "different":
             return None not in values and len(set(map(str, values))) == len(values)
         numbers = [int(str(value)) for value in values]
-        return all(first < second for first, second in zip(numbers, numbers[1:], strict=False))
+        return all(first < second for first, second in itertools.pairwise(numbers))
 
     async def _request(self, step: Mapping[str, Any]) -> dict[str, Any]:
         answer = await self._send(step["request"])
@@ -210,7 +213,9 @@ class Player:
         if request.get("gzip") and body is not None:
             body = gzip.compress(body)
             headers["Content-Encoding"] = "gzip"
-        expanded = {key: str(transcripts.expand(value, self._variables)) for key, value in headers.items() if value is not None}
+        expanded = {
+            key: str(transcripts.expand(value, self._variables)) for key, value in headers.items() if value is not None
+        }
         return URL(self.server + path, encoded=True), expanded, body
 
     async def _send(self, request: Mapping[str, Any]) -> Answer:
@@ -294,11 +299,17 @@ class Player:
                 self._variables[name] = transcripts.lookup(events[index], pointer)
         if watch.task is not None and not wanted.get("keep"):
             watch.task.cancel()
-        return {"events": [self._event(event, wanted) for event in events], "closed": closed if until.get("close") else None}
+        return {
+            "events": [self._event(event, wanted) for event in events],
+            "closed": closed if until.get("close") else None,
+        }
 
     def _is_last(self, event: dict[str, Any], until: Mapping[str, Any]) -> bool:
         name = transcripts.expand(until.get("name"), self._variables)
-        return event["type"] == until.get("type", event["type"]) and name in (None, transcripts.lookup(event, "/object/metadata/name"))
+        return event["type"] == until.get("type", event["type"]) and name in (
+            None,
+            transcripts.lookup(event, "/object/metadata/name"),
+        )
 
     def _event(self, event: dict[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
         marked = self._normalizer.tree(event, managed_fields=bool(wanted.get("managedFields")))

@@ -74,7 +74,9 @@ def without(tree: Any, parts: Sequence[str]) -> Any:
         }
     if isinstance(tree, list):
         touched = range(len(tree)) if head == "*" else [int(head)] if head.isdigit() else []
-        return [(without(item, rest) if rest else "<ignored>") if at in touched else item for at, item in enumerate(tree)]
+        return [
+            (without(item, rest) if rest else "<ignored>") if at in touched else item for at, item in enumerate(tree)
+        ]
     return tree
 
 
@@ -183,7 +185,12 @@ class Normalizer:
             return [self.tree(item, key, managed_fields=managed_fields, ages=ages) for item in value]
         if isinstance(value, str):
             return self._leaf(key, value)
-        if key in ("nodePort", "healthCheckNodePort") and isinstance(value, int) and value >= 30000 and value not in self.given:
+        if (
+            key in ("nodePort", "healthCheckNodePort")
+            and isinstance(value, int)
+            and value >= 30000
+            and value not in self.given
+        ):
             return "<nodePort>"
         return value
 
@@ -198,10 +205,19 @@ class Normalizer:
             if name == "managedFields" and not managed_fields:
                 continue
             if name == "managedFields":
-                item = sorted(item, key=lambda row: [row.get(one, "") for one in ("manager", "operation", "subresource", "apiVersion")])
+                item = sorted(
+                    item,
+                    key=lambda row: [row.get(one, "") for one in ("manager", "operation", "subresource", "apiVersion")],
+                )
             result[self.text(name)] = self.tree(item, name, managed_fields=managed_fields, ages=ages)
         base, full = value.get("generateName"), value.get("name")
-        if base and isinstance(full, str) and full.startswith(base) and len(full) == len(base) + 5 and full not in self.given:
+        if (
+            base
+            and isinstance(full, str)
+            and full.startswith(base)
+            and len(full) == len(base) + 5
+            and full not in self.given
+        ):
             result["name"] = self.text(base) + "<gen5>"
         return result
 
@@ -226,7 +242,10 @@ class Normalizer:
         columns = table.get("columnDefinitions") or []
         if columns:
             self._columns = ["age" if column["type"] == "date" else column["name"].lower() for column in columns]
-        rows = [{**row, "cells": [self._cell(index, cell, ages) for index, cell in enumerate(row["cells"])]} for row in table["rows"]]
+        rows = [
+            {**row, "cells": [self._cell(index, cell, ages) for index, cell in enumerate(row["cells"])]}
+            for row in table["rows"]
+        ]
         return {**table, "rows": rows}
 
     def _cell(self, index: int, cell: Any, ages: bool) -> Any:
@@ -240,7 +259,9 @@ class Normalizer:
         if column == "cluster-ip" and _ADDRESS.fullmatch(cell) and cell not in self.given:
             return "<ip>"
         if column == "port(s)":
-            return re.sub(r":(3[0-2]\d{3})/", lambda port: port[0] if int(port[1]) in self.given else ":<nodePort>/", cell)
+            return re.sub(
+                r":(3[0-2]\d{3})/", lambda port: port[0] if int(port[1]) in self.given else ":<nodePort>/", cell
+            )
         return cell
 
 
@@ -272,7 +293,9 @@ def _shape(value: Any) -> Any:
 _VIEWS: dict[str, Callable[[Any], Any]] = {
     "keys": lambda body: sorted(body) if isinstance(body, dict) else body,
     "shape": _shape,
-    "sort": lambda body: sorted(body, key=lambda item: json.dumps(item, sort_keys=True)) if isinstance(body, list) else body,
+    "sort": lambda body: (
+        sorted(body, key=lambda item: json.dumps(item, sort_keys=True)) if isinstance(body, list) else body
+    ),
     "count": lambda body: len(body.get("items") or ()),
     "names": lambda body: [item["metadata"]["name"] for item in body.get("items") or ()],
 }

@@ -148,7 +148,8 @@ def event_cells(obj: core_v1.Event, now: float) -> list[Any]:
 
 
 def _quota(obj: core_v1.ResourceQuota, now: float) -> list[Any]:
-    requests, limits = [], []
+    requests: list[str] = []
+    limits: list[str] = []
     for name, hard in sorted(obj.status.hard.items()):
         column = limits if name.startswith("limits.") else requests
         column.append(f"{name}: {quantity_text(obj.status.used.get(name))}/{quantity_text(hard)}")

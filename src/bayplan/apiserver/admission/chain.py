@@ -20,7 +20,15 @@ class AdmissionRequest:
     __slots__ = ("call", "name", "namespace", "obj", "old", "operation", "subresource")
 
     def __init__(
-        self, call: Call, operation: str, obj: Any, old: Any, subresource: str = "", *, name: str = "", namespace: str = ""
+        self,
+        call: Call,
+        operation: str,
+        obj: Any,
+        old: Any,
+        subresource: str = "",
+        *,
+        name: str = "",
+        namespace: str = "",
     ) -> None:
         self.call = call
         self.operation = operation

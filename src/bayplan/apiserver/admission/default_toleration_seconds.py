@@ -27,5 +27,8 @@ class DefaultTolerationSeconds(AdmissionPlugin):
         spec = request.obj.spec
         missing = [key for key in _KEYS if not any(_covers(one, key) for one in spec.tolerations)]
         if missing:
-            added = (Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=SECONDS) for key in missing)
+            added = (
+                Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=SECONDS)
+                for key in missing
+            )
             spec.tolerations = (*spec.tolerations, *added)

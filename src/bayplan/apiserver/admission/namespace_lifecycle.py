@@ -16,7 +16,9 @@ class NamespaceLifecycle(AdmissionPlugin):
     name = "NamespaceLifecycle"
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
-        return (operation == CREATE and kind.namespaced) or (operation == DELETE and kind.kind == "Namespace" and not kind.group)
+        return (operation == CREATE and kind.namespaced) or (
+            operation == DELETE and kind.kind == "Namespace" and not kind.group
+        )
 
     def admit(self, request: AdmissionRequest) -> None:
         """Refuse the creation or deletion."""
@@ -34,7 +36,9 @@ class NamespaceLifecycle(AdmissionPlugin):
             detail = f"unable to create new content in namespace {request.namespace} because it is being terminated"
             error = forbidden_error(call.kind.plural, call.kind.group, request.name, detail)
             cause = meta_v1.StatusCause(
-                reason="NamespaceTerminating", message=f"namespace {request.namespace} is being terminated", field="metadata.namespace"
+                reason="NamespaceTerminating",
+                message=f"namespace {request.namespace} is being terminated",
+                field="metadata.namespace",
             )
             if metadata.deletion_timestamp and error.status.details is not None:
                 error.status.details.causes = (cause,)

@@ -35,10 +35,16 @@ class Priority(AdmissionPlugin):
         value = found.value if found is not None else 0
         policy = (found.preemption_policy if found is not None else None) or "PreemptLowerPriority"
         if spec.priority is not None and spec.priority != value:
-            detail = f"the integer value of priority ({spec.priority}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name"
+            detail = (
+                f"the integer value of priority ({spec.priority}) must not be provided in pod spec; "
+                f"priority admission controller computed {value} from the given PriorityClass name"
+            )
             raise forbidden_error("pods", "", request.name, detail)
         if spec.preemption_policy is not None and spec.preemption_policy != policy:
-            detail = f"the string value of PreemptionPolicy ({spec.preemption_policy}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+            detail = (
+                f"the string value of PreemptionPolicy ({spec.preemption_policy}) must not be provided in pod spec; "
+                f"priority admission controller computed {policy} from the given PriorityClass name"
+            )
             raise forbidden_error("pods", "", request.name, detail)
         spec.priority, spec.preemption_policy = value, policy
         if found is not None and not name:

@@ -15,11 +15,22 @@ TOKEN_SECONDS = 3607
 _TRIES, _PAUSE = 10, 0.1
 """A namespace that was made a moment ago gets its service account soon: wait up to a second for it."""
 _SOURCES = (
-    core_v1.VolumeProjection(service_account_token=core_v1.ServiceAccountTokenProjection(expiration_seconds=TOKEN_SECONDS, path="token")),
-    core_v1.VolumeProjection(config_map=core_v1.ConfigMapProjection(name="kube-root-ca.crt", items=(core_v1.KeyToPath(key="ca.crt", path="ca.crt"),))),
+    core_v1.VolumeProjection(
+        service_account_token=core_v1.ServiceAccountTokenProjection(expiration_seconds=TOKEN_SECONDS, path="token")
+    ),
+    core_v1.VolumeProjection(
+        config_map=core_v1.ConfigMapProjection(
+            name="kube-root-ca.crt", items=(core_v1.KeyToPath(key="ca.crt", path="ca.crt"),)
+        )
+    ),
     core_v1.VolumeProjection(
         downward_api=core_v1.DownwardAPIProjection(
-            items=(core_v1.DownwardAPIVolumeFile(path="namespace", field_ref=core_v1.ObjectFieldSelector(api_version="v1", field_path="metadata.namespace")),)
+            items=(
+                core_v1.DownwardAPIVolumeFile(
+                    path="namespace",
+                    field_ref=core_v1.ObjectFieldSelector(api_version="v1", field_path="metadata.namespace"),
+                ),
+            )
         )
     ),
 )

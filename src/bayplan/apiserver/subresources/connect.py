@@ -80,10 +80,15 @@ def _check_container(call: Call, pod: core_v1.Pod) -> None:
         if name not in known:
             raise bad_request(f"container {name} is not valid for pod {pod.metadata.name}")
         return
-    if len(spec.containers) > 1 and pod.metadata.annotations.get("kubectl.kubernetes.io/default-container") not in known:
+    if (
+        len(spec.containers) > 1
+        and pod.metadata.annotations.get("kubectl.kubernetes.io/default-container") not in known
+    ):
         choice = f"choose one of: [{' '.join(container.name for container in spec.containers)}]"
         if spec.init_containers:
-            choice += f" or one of the init containers: [{' '.join(container.name for container in spec.init_containers)}]"
+            choice += (
+                f" or one of the init containers: [{' '.join(container.name for container in spec.init_containers)}]"
+            )
         raise bad_request(f"a container name must be specified for pod {pod.metadata.name}, {choice}")
 
 
@@ -111,5 +116,7 @@ async def _to_node(call: Call, node_name: str, plural: str) -> Response:
     if context.node_connector is None:
         subresource = call.path.subresource
         what = subresource.name if subresource is not None else ""
-        raise failure(503, "ServiceUnavailable", f"node {node_name} runs no containers that {what} could reach", details=False)
+        raise failure(
+            503, "ServiceUnavailable", f"node {node_name} runs no containers that {what} could reach", details=False
+        )
     return await context.node_connector(call, node_name)

@@ -71,13 +71,17 @@ def _budget_of(call: Call, pod: core_v1.Pod) -> Entry | None:
         if budget.spec.selector is not None and compile_selector(budget.spec.selector).matches(pod.metadata.labels):
             found.append(entry)
     if len(found) > 1:
-        raise internal_error("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+        raise internal_error(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
     return found[0] if found else None
 
 
 async def _take_disruption(call: Call, pod: core_v1.Pod, entry: Entry, dry_run: bool) -> None:
     """Count the eviction against the budget. Raises ApiError (429) if it allows none."""
-    budget_call = Call.of(call.context, call.request, ResourcePath(_budget_kind(call), call.path.namespace, entry.name, None))
+    budget_call = Call.of(
+        call.context, call.request, ResourcePath(_budget_kind(call), call.path.namespace, entry.name, None)
+    )
     if dry_run:
         _counted(call, pod, budget_call.decode_stored(entry))
         return
@@ -94,10 +98,17 @@ def _counted(call: Call, pod: core_v1.Pod, budget: policy_v1.PodDisruptionBudget
         cause = f"The disruption budget {budget.metadata.name} is still being processed by the server."
         raise _refusal(cause, retry=_RETRY_SECONDS)
     if status.disruptions_allowed < 0:
-        raise failure(403, "Forbidden", "pdb disruptions allowed is negative", name=budget.metadata.name, kind="poddisruptionbudgets")
+        raise failure(
+            403,
+            "Forbidden",
+            "pdb disruptions allowed is negative",
+            name=budget.metadata.name,
+            kind="poddisruptionbudgets",
+        )
     if status.disruptions_allowed == 0:
         raise _refusal(
-            f"The disruption budget {budget.metadata.name} needs {status.desired_healthy} healthy pods and has {status.current_healthy} currently", retry=0
+            f"The disruption budget {budget.metadata.name} needs {status.desired_healthy} healthy pods and has {status.current_healthy} currently",
+            retry=0,
         )
     now = rfc3339(call.context.clock.now())
     status.disruptions_allowed -= 1
@@ -133,7 +144,11 @@ async def _evict(call: Call, options: meta_v1.DeleteOptions) -> None:
     """Say why in the pod's conditions, then delete it."""
     now = rfc3339(call.context.clock.now())
     condition = core_v1.PodCondition(
-        type="DisruptionTarget", status="True", last_transition_time=now, reason="EvictionByEvictionAPI", message="Eviction API: evicting"
+        type="DisruptionTarget",
+        status="True",
+        last_transition_time=now,
+        reason="EvictionByEvictionAPI",
+        message="Eviction API: evicting",
     )
 
     def marked(pod: core_v1.Pod) -> core_v1.Pod:

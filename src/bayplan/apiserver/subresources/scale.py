@@ -12,7 +12,8 @@ from bayplan.api.selectors import compile_selector, from_map
 from bayplan.api.types import autoscaling_v1, meta_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.verbs.write import modify, patch_function
+from bayplan.apiserver.verbs.patch import patch_function
+from bayplan.apiserver.verbs.write import modify
 from bayplan.apiserver.watching import Entry
 
 _HEAD = b'{"kind":"Scale","apiVersion":"autoscaling/v1",'
@@ -33,7 +34,9 @@ async def handle(call: Call) -> Response:
 def scale_of(obj: Any) -> autoscaling_v1.Scale:
     """The Scale of a workload."""
     metadata = obj.metadata
-    selector = from_map(obj.spec.selector) if isinstance(obj.spec.selector, dict) else compile_selector(obj.spec.selector)
+    selector = (
+        from_map(obj.spec.selector) if isinstance(obj.spec.selector, dict) else compile_selector(obj.spec.selector)
+    )
     return autoscaling_v1.Scale(
         metadata=meta_v1.ObjectMeta(
             name=metadata.name,
@@ -51,7 +54,11 @@ def _answer(call: Call, entry: Entry) -> Response:
     shape = call.shape()
     scale = scale_of(call.decode_stored(entry))
     if shape.form.convert_to == "PartialObjectMetadata":
-        return Response(200, b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",' + encode({"metadata": scale.metadata})[1:])
+        return Response(
+            200,
+            b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",'
+            + encode({"metadata": scale.metadata})[1:],
+        )
     return Response(200, _HEAD + encode(scale)[1:], warnings=call.warnings)
 
 
@@ -59,10 +66,14 @@ async def _update(call: Call) -> Response:
     given = msgspec.json.decode(call.body_json("Scale"))
     version = given.get("apiVersion", "autoscaling/v1")
     if given.get("kind", "Scale") == "Scale" and version != "autoscaling/v1":
-        raise bad_request(f"the API version in the data ({version}) does not match the expected API version (autoscaling/v1)")
+        raise bad_request(
+            f"the API version in the data ({version}) does not match the expected API version (autoscaling/v1)"
+        )
     scale = call.body_object(autoscaling_v1.Scale, "Scale", "autoscaling/v1")
     if scale.metadata.name != call.path.name:
-        raise bad_request(f"the name of the object ({scale.metadata.name}) does not match the name on the URL ({call.path.name})")
+        raise bad_request(
+            f"the name of the object ({scale.metadata.name}) does not match the name on the URL ({call.path.name})"
+        )
     return _answer(call, await modify(call, lambda old: _scaled(call, old, scale)))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from bayplan.api.errors import not_found_error
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.verbs import read, write
+from bayplan.apiserver.verbs import patch, read, write
 
 
 async def handle(call: Call) -> Response:
@@ -15,7 +15,7 @@ async def handle(call: Call) -> Response:
         return read.get(call)
     if call.request.method == "PUT":
         return await write.update(call)
-    return await write.patch(call)
+    return await patch.patch(call)
 
 
 _COMPONENTS = ("scheduler", "controller-manager", "etcd-0")

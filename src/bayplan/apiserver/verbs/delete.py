@@ -76,7 +76,9 @@ def parse_options(call: Call) -> meta_v1.DeleteOptions:
             raise bad_request(str(error)) from None
         if options.kind not in ("", "DeleteOptions"):
             scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
-            raise bad_request(f'no kind "{options.kind}" is registered for version "{options.api_version}" in scheme "{scheme}"')
+            raise bad_request(
+                f'no kind "{options.kind}" is registered for version "{options.api_version}" in scheme "{scheme}"'
+            )
     else:
         grace = int_parameter(query, "gracePeriodSeconds")
         if grace is not None:
@@ -99,9 +101,11 @@ def _validate_options(options: meta_v1.DeleteOptions) -> None:
     if options.propagation_policy is not None and options.orphan_dependents is not None:
         errors.append(
             FieldError(
-                ErrorType.INVALID, "propagationPolicy", options.propagation_policy,
+                ErrorType.INVALID,
+                "propagationPolicy",
+                options.propagation_policy,
                 "orphanDependents and deletionPropagation cannot be both set",
-            )  # fmt: skip
+            )
         )
     if options.dry_run and set(options.dry_run) != {"All"}:
         errors.append(FieldError(ErrorType.NOT_SUPPORTED, "dryRun", list(options.dry_run), 'supported values: "All"'))

@@ -68,7 +68,9 @@ def selection(call: Call) -> tuple[Callable[[Entry], bool] | None, FieldSelector
     matches_fields = fields.matches
 
     def select(entry: Entry) -> bool:
-        return matches_labels(entry.labels) and matches_fields({**entry.fields, "metadata.name": entry.name, "metadata.namespace": entry.namespace})
+        return matches_labels(entry.labels) and matches_fields(
+            {**entry.fields, "metadata.name": entry.name, "metadata.namespace": entry.namespace}
+        )
 
     return select, fields
 
@@ -92,9 +94,9 @@ def parse_revision(call: Call) -> int:
     if not text:
         return 0
     if not text.isdigit() or not text.isascii():
-        raise bad_request(f'invalid resource version: {_unparsable(text, "invalid syntax")}')
+        raise bad_request(f"invalid resource version: {_unparsable(text, 'invalid syntax')}")
     if int(text) >= 1 << 64:
-        raise bad_request(f'invalid resource version: {_unparsable(text, "value out of range")}')
+        raise bad_request(f"invalid resource version: {_unparsable(text, 'value out of range')}")
     return int(text)
 
 
@@ -107,9 +109,12 @@ def check_not_future(call: Call, revision: int) -> None:
     current = call.context.objects.revision
     if revision > current:
         raise failure(
-            504, "Timeout", f"Timeout: Too large resource version: {revision}, current: {current}",
-            causes=[meta_v1.StatusCause(reason="ResourceVersionTooLarge", message="Too large resource version")], retry_after=1,
-        )  # fmt: skip
+            504,
+            "Timeout",
+            f"Timeout: Too large resource version: {revision}, current: {current}",
+            causes=[meta_v1.StatusCause(reason="ResourceVersionTooLarge", message="Too large resource version")],
+            retry_after=1,
+        )
 
 
 def _check_options(call: Call, *, watch: bool) -> None:
@@ -128,7 +133,9 @@ def _check_options(call: Call, *, watch: bool) -> None:
         elif not revision:
             problem = "resourceVersionMatch is forbidden unless resourceVersion is provided"
         elif match not in ("Exact", "NotOlderThan"):
-            error = FieldError(ErrorType.NOT_SUPPORTED, "resourceVersionMatch", match, 'supported values: "Exact", "NotOlderThan", ""')
+            error = FieldError(
+                ErrorType.NOT_SUPPORTED, "resourceVersionMatch", match, 'supported values: "Exact", "NotOlderThan", ""'
+            )
             raise invalid_object("ListOptions", "meta.k8s.io", "", [error])
         elif match == "Exact" and revision == "0":
             problem = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
@@ -136,7 +143,9 @@ def _check_options(call: Call, *, watch: bool) -> None:
         error = FieldError(ErrorType.FORBIDDEN, "sendInitialEvents", None, "sendInitialEvents is forbidden for list")
         raise invalid_object("ListOptions", "meta.k8s.io", "", [error])
     if problem:
-        raise invalid_object("ListOptions", "meta.k8s.io", "", [FieldError(ErrorType.FORBIDDEN, "resourceVersionMatch", None, problem)])
+        raise invalid_object(
+            "ListOptions", "meta.k8s.io", "", [FieldError(ErrorType.FORBIDDEN, "resourceVersionMatch", None, problem)]
+        )
 
 
 async def list_objects(call: Call) -> Response:
@@ -159,7 +168,9 @@ async def list_objects(call: Call) -> Response:
             limit = 0
     else:
         check_not_future(call, revision)
-        if query.get("resourceVersionMatch") == "Exact" or (revision and limit > 0 and not query.get("resourceVersionMatch")):
+        if query.get("resourceVersionMatch") == "Exact" or (
+            revision and limit > 0 and not query.get("resourceVersionMatch")
+        ):
             at = revision
         elif query.get("resourceVersion") == "0":
             limit = 0
@@ -169,7 +180,9 @@ async def list_objects(call: Call) -> Response:
         kept = entries[:limit]
         last = kept[-1]
         start = f"{last.namespace}/{last.name}" if call.kind.namespaced else last.name
-        meta.continue_ = base64.urlsafe_b64encode(msgspec.json.encode(_Continue(rv=at, start=start))).decode().rstrip("=")
+        meta.continue_ = (
+            base64.urlsafe_b64encode(msgspec.json.encode(_Continue(rv=at, start=start))).decode().rstrip("=")
+        )
         if select is None:
             meta.remaining_item_count = len(entries) - limit
         entries = kept
@@ -188,7 +201,9 @@ def _split_key(call: Call, start: str) -> tuple[str, str]:
     return (namespace if call.kind.namespaced else "", name)
 
 
-async def entries_at(call: Call, at: int, after: tuple[str, str], select: Callable[[Entry], bool] | None, limit: int) -> list[Entry]:
+async def entries_at(
+    call: Call, at: int, after: tuple[str, str], select: Callable[[Entry], bool] | None, limit: int
+) -> list[Entry]:
     """Entries in order as of a revision: from the cache if nothing changed since, from the store's history otherwise. One page and, to
     count what remains, all that follows it (with a selector: one more than the page)."""
     cache = call.context.objects.cache(call.stored)
@@ -241,7 +256,11 @@ def watch(call: Call) -> Response:
     watcher = Watcher(call.kind, select, revision)
     watcher.bookmarks = bool_parameter(query, "allowWatchBookmarks")
     settings = call.context.settings
-    watcher.timeout = float(timeout) if timeout and timeout > 0 else settings.min_request_timeout * (1 + call.context.randomness.random())
+    watcher.timeout = (
+        float(timeout)
+        if timeout and timeout > 0
+        else settings.min_request_timeout * (1 + call.context.randomness.random())
+    )
     watcher.render = shape.watch_renderer()
     if initial or revision == 0:
         _send_initial(call, watcher, cache, bookmark=initial and watcher.bookmarks)

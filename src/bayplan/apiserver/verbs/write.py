@@ -1,14 +1,11 @@
-"""create, update and patch."""
+"""create and update, and what every change of an object goes through."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from bayplan.api.codec import DecodeError, decode_reporting, encode
-from bayplan.api.conversion import convert
+from bayplan.api.codec import decode_reporting, encode
 from bayplan.api.errors import (
     ApiError,
     FieldError,
@@ -20,8 +17,6 @@ from bayplan.api.errors import (
     invalid_object,
     not_found_error,
 )
-from bayplan.api.patches import PatchError, apply_json_patch, apply_merge_patch, apply_strategic_patch
-from bayplan.api.schema import definition_of
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.validation.meta import validate_object_meta, validate_object_meta_update
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionRequest
@@ -33,7 +28,7 @@ from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict
 from bayplan.support.timestamps import rfc3339
 
-_OTHER_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
+OTHER_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
 _NAME_TRIES = 8
 _RACE_TRIES = 1000
 _GENERATED_SUFFIX = 5
@@ -91,7 +86,7 @@ def _place(call: Call, metadata: Any) -> None:
     """Put the object into the namespace of the URL."""
     namespace = call.path.namespace
     if metadata.namespace and metadata.namespace != namespace and call.kind.namespaced:
-        raise bad_request(_OTHER_NAMESPACE)
+        raise bad_request(OTHER_NAMESPACE)
     if call.kind.namespaced:
         metadata.namespace = namespace
 
@@ -140,7 +135,11 @@ def _check_is_new(call: Call, name: str) -> None:
 def _already_exists(call: Call, name: str) -> ApiError:
     error = already_exists(call.kind.plural, call.kind.group, name)
     existing = call.entry(call.path.namespace if call.kind.namespaced else "", name)
-    if existing is not None and b'"deletionTimestamp"' in existing.body and call.decode_stored(existing).metadata.deletion_timestamp:
+    if (
+        existing is not None
+        and b'"deletionTimestamp"' in existing.body
+        and call.decode_stored(existing).metadata.deletion_timestamp
+    ):
         error.status.message = "object is being deleted: " + error.status.message
     return error
 
@@ -228,7 +227,12 @@ def _check_identity(call: Call, obj: Any, old: Any, entry: Entry) -> None:
     new.generate_name = new.generate_name or was.generate_name
 
 
-_OLD_PREFIXES = {"endpoints": "services/endpoints", "nodes": "minions", "replicationcontrollers": "controllers", "services": "services/specs"}
+_OLD_PREFIXES = {
+    "endpoints": "services/endpoints",
+    "nodes": "minions",
+    "replicationcontrollers": "controllers",
+    "services": "services/specs",
+}
 """Kinds whose key in etcd is not their plural."""
 
 
@@ -340,7 +344,11 @@ async def update(call: Call) -> Response:
     call.warnings.extend(deduplicate_owners(body.metadata))
     entry = call.entry(call.path.namespace, call.path.name)
     if entry is None:
-        if call.strategy.allow_create_on_update and call.path.subresource is None and not body.metadata.resource_version:
+        if (
+            call.strategy.allow_create_on_update
+            and call.path.subresource is None
+            and not body.metadata.resource_version
+        ):
             return call.answer(201, await create_object(call, body))
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     _check_uid(call, body.metadata.uid, entry.uid)
@@ -364,93 +372,10 @@ def _again(body: Any, data: bytes) -> Any:
 def _check_body_name(call: Call, body: Any) -> None:
     metadata = body.metadata
     if metadata.name != call.path.name:
-        raise bad_request(f"the name of the object ({metadata.name}) does not match the name on the URL ({call.path.name})")
+        raise bad_request(
+            f"the name of the object ({metadata.name}) does not match the name on the URL ({call.path.name})"
+        )
     if call.kind.namespaced:
         if metadata.namespace and metadata.namespace != call.path.namespace:
-            raise bad_request(_OTHER_NAMESPACE)
+            raise bad_request(OTHER_NAMESPACE)
         metadata.namespace = call.path.namespace
-
-
-_PATCH_TYPES = {
-    "application/json-patch+json": "json",
-    "application/merge-patch+json": "merge",
-    "application/strategic-merge-patch+json": "strategic",
-}
-
-
-async def patch(call: Call) -> Response:
-    """Change an object by a JSON, merge or strategic merge patch."""
-    apply = patch_function(call)
-    name = call.path.subresource.name if call.path.subresource else ""
-
-    def patched(old: Any) -> Any:
-        served = old if call.kind is call.stored else convert(old, call.stored, call.kind)
-        return call.to_stored(apply(served))
-
-    return call.answer(200, await modify(call, patched, subresource=name))
-
-
-def patch_function(call: Call) -> Callable[[Any], Any]:
-    """The patch in the body as a function from object to object (in the served version). Raises ApiError (400, 415, 422)."""
-    media_type = call.request.content_type.partition(";")[0].strip()
-    patch_type = _PATCH_TYPES.get(media_type)
-    if patch_type is None:
-        raise failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
-    try:
-        body = msgspec.json.decode(call.request.body)
-    except msgspec.DecodeError as error:
-        raise bad_request(f"error decoding patch: {error}") from None
-    mode = call.request.query.get("fieldValidation") or "Warn"
-
-    def apply(obj: Any) -> Any:
-        obj.kind, obj.api_version = call.kind.kind, call.kind.api_version
-        tree = msgspec.json.decode(encode(obj))
-        try:
-            if patch_type == "json":
-                tree = apply_json_patch(tree, body)
-            elif patch_type == "merge":
-                tree = apply_merge_patch(tree, body)
-            else:
-                tree = apply_strategic_patch(tree, body, definition_of(type(obj)))
-        except PatchError as error:
-            raise patch_failure(error) from None
-        return _decode_patched(call, type(obj), tree, mode)
-
-    return apply
-
-
-def patch_failure(error: PatchError) -> ApiError:
-    """The answer to a patch that cannot be applied."""
-    if error.code == 422:
-        return failure(422, "Invalid", str(error))
-    if error.code == 500:
-        return failure(500, "", str(error), details=False)
-    return bad_request(str(error)) if error.code == 400 else failure(error.code, "RequestEntityTooLarge", str(error), details=False)
-
-
-def _decode_patched(call: Call, cls: type[Any], tree: Any, mode: str) -> Any:
-    try:
-        obj, problems = decode_reporting(cls, encode(tree))
-    except DecodeError as error:
-        raise _unusable(tree, str(error)) from None
-    if problems and mode == "Strict":
-        raise _unusable(tree, f"strict decoding error: {', '.join(problems)}")
-    is_other = obj.kind not in ("", call.kind.kind) or obj.api_version not in ("", call.kind.api_version)
-    if is_other and cls is call.kind.type:
-        raise _unusable(tree, f'no kind "{obj.kind}" is registered for version "{obj.api_version}"')
-    if problems and mode == "Warn":
-        call.warnings[:] = dict.fromkeys([*call.warnings, *problems])
-    name = call.path.name
-    if obj.metadata.name != name:
-        if obj.metadata.name:
-            raise bad_request(f"the name of the object ({obj.metadata.name}) does not match the name on the URL ({name})")
-        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
-    if obj.metadata.namespace != call.path.namespace and call.kind.namespaced:
-        raise bad_request(_OTHER_NAMESPACE)
-    call.warnings[:] = dict.fromkeys([*call.warnings, *deduplicate_owners(obj.metadata)])
-    return obj
-
-
-def _unusable(tree: Any, why: str) -> ApiError:
-    """The answer to a patch whose result is no object of the kind."""
-    return invalid_object("", "", "", [invalid("patch", encode(tree).decode(), why)])

@@ -1,0 +1,134 @@
+"""JSON, merge and strategic merge patches, with Kubernetes' own departures from the RFCs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bayplan.api.patches import MAX_OPERATIONS, PatchError, apply_json_patch, apply_merge_patch, apply_strategic_patch
+
+POD = "io.k8s.api.core.v1.Pod"
+
+
+def containers(*names: str, **more: Any) -> list[dict[str, Any]]:
+    return [{"name": name, **more} for name in names]
+
+
+def spec(*names: str, **more: Any) -> dict[str, Any]:
+    return {"spec": {"containers": containers(*names, **more)}}
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        pytest.param({"op": "add", "path": "/a/x", "value": 1}, {"a": {"x": 1}, "l": [1, 2]}, id="add a member"),
+        pytest.param({"op": "add", "path": "/l/-", "value": 3}, {"a": {}, "l": [1, 2, 3]}, id="append"),
+        pytest.param({"op": "add", "path": "/l/0", "value": 0}, {"a": {}, "l": [0, 1, 2]}, id="insert"),
+        pytest.param({"op": "remove", "path": "/l/-1"}, {"a": {}, "l": [1]}, id="a negative index counts from the end"),
+        pytest.param(
+            {"op": "replace", "path": "/new", "value": 1},
+            {"a": {}, "l": [1, 2], "new": 1},
+            id="replace what is missing",
+        ),
+        pytest.param({"op": "move", "from": "/l", "path": "/m"}, {"a": {}, "m": [1, 2]}, id="move"),
+        pytest.param({"op": "copy", "from": "/a", "path": "/b"}, {"a": {}, "l": [1, 2], "b": {}}, id="copy"),
+        pytest.param({"op": "test", "path": "/l/1", "value": 2}, {"a": {}, "l": [1, 2]}, id="a test that holds"),
+        pytest.param({"op": "add", "path": "/a~1b~0c", "value": 1}, {"a": {}, "l": [1, 2], "a/b~c": 1}, id="escapes"),
+    ],
+)
+def test_json_patch(operation: dict[str, Any], expected: Any) -> None:
+    tree = {"a": {}, "l": [1, 2]}
+    assert apply_json_patch(tree, [operation]) == expected
+    assert tree == {"a": {}, "l": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "remove", "path": "/nosuch"},
+        {"op": "test", "path": "/l/0", "value": 9},
+        {"op": "add", "path": "/l/7", "value": 9},
+        {"op": "add", "path": "/nosuch/x", "value": 9},
+        {"op": "nosuch", "path": "/a"},
+        {"op": "add", "path": "/a"},
+    ],
+)
+def test_a_json_patch_that_cannot_be_applied(operation: dict[str, Any]) -> None:
+    with pytest.raises(PatchError) as caught:
+        apply_json_patch({"a": {}, "l": [1, 2]}, [operation])
+    assert caught.value.code == 422
+
+
+def test_a_json_patch_has_a_limit() -> None:
+    operation = {"op": "test", "path": "/a", "value": 1}
+    with pytest.raises(PatchError) as caught:
+        apply_json_patch({"a": 1}, [operation] * (MAX_OPERATIONS + 1))
+    assert caught.value.code == 413
+
+
+@pytest.mark.parametrize(
+    ("patch", "expected"),
+    [
+        ({"a": None}, {"b": {"c": 1, "d": 2}}),
+        ({"b": {"c": None}}, {"a": 1, "b": {"d": 2}}),
+        ({"b": [1]}, {"a": 1, "b": [1]}),
+        ({"new": {"x": None, "y": 1}}, {"a": 1, "b": {"c": 1, "d": 2}, "new": {"y": 1}}),
+    ],
+)
+def test_merge_patch(patch: Any, expected: Any) -> None:
+    assert apply_merge_patch({"a": 1, "b": {"c": 1, "d": 2}}, patch) == expected
+
+
+@pytest.mark.parametrize(
+    ("patch", "expected"),
+    [
+        pytest.param(
+            spec("b", image="new"), [{"name": "a"}, {"name": "b", "image": "new"}], id="items are merged by their key"
+        ),
+        pytest.param(
+            spec("c"), containers("c", "a", "b"), id="a new item stands before those that the patch does not name"
+        ),
+        pytest.param(
+            {"spec": {"containers": [{"name": "a", "$patch": "delete"}]}},
+            containers("b"),
+            id="an item is deleted by a directive",
+        ),
+        pytest.param(
+            {"spec": {"containers": [{"$patch": "replace"}, {"name": "z"}]}},
+            containers("z"),
+            id="the list is replaced by a directive",
+        ),
+        pytest.param(
+            {"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}},
+            containers("b", "a"),
+            id="the order is given",
+        ),
+        pytest.param(
+            {"spec": {"$patch": "replace", "containers": containers("z")}}, containers("z"), id="the map is replaced"
+        ),
+    ],
+)
+def test_strategic_patch_of_containers(patch: Any, expected: Any) -> None:
+    assert apply_strategic_patch(spec("a", "b"), patch, POD)["spec"]["containers"] == expected
+
+
+def test_a_strategic_patch_of_a_plain_list_replaces_it() -> None:
+    tree = {"spec": {"containers": [{"name": "a", "args": ["x", "y"]}]}}
+    patched = apply_strategic_patch(tree, {"spec": {"containers": [{"name": "a", "args": ["z"]}]}}, POD)
+    assert patched["spec"]["containers"] == [{"name": "a", "args": ["z"]}]
+
+
+def test_finalizers_are_a_set_from_which_single_ones_are_deleted() -> None:
+    tree = {"metadata": {"finalizers": ["a", "b"]}}
+    assert sorted(
+        apply_strategic_patch(tree, {"metadata": {"finalizers": ["c", "a"]}}, POD)["metadata"]["finalizers"]
+    ) == ["a", "b", "c"]
+    patched = apply_strategic_patch(tree, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}}, POD)
+    assert patched["metadata"]["finalizers"] == ["b"]
+
+
+def test_an_item_without_its_key_cannot_be_merged() -> None:
+    with pytest.raises(PatchError, match="does not contain declared merge key: name") as caught:
+        apply_strategic_patch(spec("a"), {"spec": {"containers": [{"image": "x"}]}}, POD)
+    assert caught.value.code == 500

@@ -1,0 +1,104 @@
+"""OpenAPI documents: complete in themselves, and the same in every form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bayplan.api.kinds import DEFAULT_KINDS
+from bayplan.apiserver.openapi import OpenApi
+from bayplan.apiserver.openapi_protobuf import CONTENT_TYPE, MEDIA_TYPE
+from bayplan.apiserver.requests import ANONYMOUS, Request
+
+
+@pytest.fixture(scope="module")
+def openapi() -> OpenApi:
+    return OpenApi(DEFAULT_KINDS)
+
+
+def get(openapi: OpenApi, path: str, accept: str = "application/json") -> bytes:
+    response = openapi.handle(Request("GET", path, {}, ANONYMOUS, accept=accept))
+    assert response is not None
+    assert response.code == 200
+    return response.body
+
+
+def references(tree: Any) -> Iterator[str]:
+    if isinstance(tree, dict):
+        if isinstance(tree.get("$ref"), str):
+            yield tree["$ref"]
+        for value in tree.values():
+            yield from references(value)
+    elif isinstance(tree, list):
+        for item in tree:
+            yield from references(item)
+
+
+def test_every_reference_of_version_2_leads_somewhere(openapi: OpenApi) -> None:
+    tree = json.loads(get(openapi, "/openapi/v2"))
+    known = {f"#/definitions/{name}" for name in tree["definitions"]}
+    assert set(references(tree)) <= known
+
+
+def test_every_document_of_version_3_is_complete(openapi: OpenApi) -> None:
+    for prefix in json.loads(get(openapi, "/openapi/v3"))["paths"]:
+        tree = json.loads(get(openapi, f"/openapi/v3/{prefix}"))
+        known = {f"#/components/schemas/{name}" for name in tree["components"]["schemas"]}
+        assert set(references(tree)) <= known
+        assert any(path.startswith(f"/{prefix}/") for path in tree["paths"])
+
+
+def test_a_property_may_be_called_like_a_keyword(openapi: OpenApi) -> None:
+    tree = json.loads(get(openapi, "/openapi/v2"))
+    properties = tree["definitions"]["io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"]["properties"]
+    assert properties["$ref"] == {"type": "string"}
+    assert properties["oneOf"]["type"] == "array"
+
+
+def test_patches_offer_field_validation_which_is_what_kubectl_looks_for(openapi: OpenApi) -> None:
+    tree = json.loads(get(openapi, "/openapi/v3/apis/apps/v1"))
+    patch = tree["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
+    assert patch["x-kubernetes-group-version-kind"] == {"group": "apps", "version": "v1", "kind": "Deployment"}
+    assert "fieldValidation" in {one["name"] for one in patch["parameters"]}
+
+
+def test_the_protobuf_form_holds_every_path_and_definition(openapi: OpenApi) -> None:
+    response = openapi.handle(Request("GET", "/openapi/v2", {}, ANONYMOUS, accept=MEDIA_TYPE))
+    assert response is not None
+    assert response.content_type == CONTENT_TYPE
+    tree = json.loads(get(openapi, "/openapi/v2"))
+    document = dict(fields(response.body))
+    paths = [dict(fields(one))[1].decode() for number, one in fields(document[8]) if number == 2]
+    definitions = [dict(fields(one))[1].decode() for _, one in fields(document[9])]
+    assert paths == list(tree["paths"])
+    assert definitions == list(tree["definitions"])
+    assert document[1] == b"2.0"
+
+
+def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The length-delimited fields of a message, read independently of the code under test."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        tag = varint()
+        if tag & 7 == 0:
+            varint()
+            continue
+        assert tag & 7 == 2
+        size = varint()
+        yield tag >> 3, data[at : at + size]
+        at += size
