@@ -7,6 +7,7 @@ MATCHES: dict[str, tuple[str, ...]] = {
         "disc-groups-a",
         "disc-aggregated-a",
         "disc-health-a",
+        "disc-openapi-a",
         "disc-root-a",
         "disc-unknown-a",
         "disc-media-a",

@@ -53,7 +53,9 @@ def test_every_document_of_version_3_is_complete(openapi: OpenApi) -> None:
 
 def test_a_property_may_be_called_like_a_keyword(openapi: OpenApi) -> None:
     tree = json.loads(get(openapi, "/openapi/v2"))
-    properties = tree["definitions"]["io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"]["properties"]
+    properties = tree["definitions"]["io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"][
+        "properties"
+    ]
     assert properties["$ref"] == {"type": "string"}
     assert properties["oneOf"]["type"] == "array"
 

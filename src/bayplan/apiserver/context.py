@@ -164,7 +164,9 @@ class Call:
             version = (given_version or api_version).rpartition("/")[2]
             if self.context.kinds.of_kind(given_version or api_version, given_kind or kind_name) is None:
                 scheme = "pkg/api/legacyscheme/scheme.go:30"
-                found = f'no kind "{given_kind or kind_name}" is registered for version "{given_version or api_version}"'
+                found = (
+                    f'no kind "{given_kind or kind_name}" is registered for version "{given_version or api_version}"'
+                )
                 what = f'{found} in scheme "{scheme}"'
             else:
                 what = f"converting ({version}.{given_kind}) to ({api_version}.{kind_name}): unknown conversion"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +14,7 @@ from bayplan import KUBERNETES_VERSION
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.schema import Schema, definition_of, definitions
 from bayplan.apiserver import openapi_protobuf
+from bayplan.apiserver.negotiation import negotiate
 from bayplan.apiserver.requests import Request, Response
 
 _PATCH_TYPES = (
@@ -65,20 +68,31 @@ class OpenApi:
         if path == "/openapi/v2":
             if openapi_protobuf.MEDIA_TYPE in request.accept:
                 return self._protobuf()
-            return self._respond(path, self._v2)
+            negotiate(request.accept)
+            return self._respond(path, self._v2, headers={"Vary": "Accept-Encoding, Accept"})
         if path == "/openapi/v3":
-            return self._respond(path, self._index)
+            return self._respond(path, self._index, "text/plain; charset=utf-8")
+        name = path.removeprefix("/openapi/v3/")
         for group, versions in self.kinds.groups().items():
             for version in versions:
-                if path == f"/openapi/v3/{_prefix(group, version)}":
-                    return self._respond(path, lambda group=group, version=version: self._v3(group, version))
+                if name == _prefix(group, version):
+                    make = functools.partial(self._v3, group, version)
+                    return self._respond(path, make, headers={"Vary": "Accept"})
+        if name in _index_paths(self.kinds):
+            return self._respond(path, functools.partial(_index_document, name), headers={"Vary": "Accept"})
         return None
 
-    def _respond(self, path: str, make: Any) -> Response:
+    def _respond(
+        self,
+        path: str,
+        make: Callable[[], Any],
+        content_type: str = "application/json",
+        headers: dict[str, str] | None = None,
+    ) -> Response:
         data = self._documents.get(path)
         if data is None:
             data = self._documents[path] = msgspec.json.encode(make())
-        return Response(200, data)
+        return Response(200, data, content_type, headers or {})
 
     def _protobuf(self) -> Response:
         data = self._documents.get(openapi_protobuf.MEDIA_TYPE)
@@ -87,15 +101,12 @@ class OpenApi:
         return Response(200, data, openapi_protobuf.CONTENT_TYPE)
 
     def _index(self) -> dict[str, Any]:
-        paths = {}
-        for group, versions in self.kinds.groups().items():
-            for version in versions:
-                prefix = _prefix(group, version)
-                digest = (
-                    hashlib.sha256(f"{KUBERNETES_VERSION}{prefix}{len(list(self.kinds))}".encode()).hexdigest().upper()
-                )
-                paths[prefix] = {"serverRelativeURL": f"/openapi/v3/{prefix}?hash={digest}"}
-        return {"paths": paths}
+        served = {_prefix(group, version) for group, versions in self.kinds.groups().items() for version in versions}
+        digest = (
+            hashlib.sha256(f"{KUBERNETES_VERSION}{sorted(served)}{len(list(self.kinds))}".encode()).hexdigest().upper()
+        )
+        names = sorted(served | _index_paths(self.kinds))
+        return {"paths": {name: {"serverRelativeURL": f"/openapi/v3/{name}?hash={digest}"} for name in names}}
 
     def _kinds_of(self, group: str, version: str) -> list[Kind]:
         return [kind for kind in self.kinds if (kind.group, kind.version) == (group, version) and kind.type is not None]
@@ -129,12 +140,32 @@ class OpenApi:
         for kind in self.kinds:
             if kind.type is not None:
                 paths |= _paths_of(kind)
+            paths |= _group_path(_prefix(kind.group, kind.version))
+        for name in _index_paths(self.kinds):
+            paths |= _group_path(name)
         return {
             "swagger": "2.0",
             "info": {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"},
             "paths": dict(sorted(paths.items())),
             "definitions": {name: _schema_v2(schema) for name, schema in definitions().items()},
         }
+
+
+_UNVERSIONED = (".well-known/openid-configuration", "api", "apis", "openid/v1/jwks", "version")
+
+
+def _index_paths(kinds: KindTable) -> set[str]:
+    """What has a document but no resources: the lists of groups and versions, and what is not of any group."""
+    return {*_UNVERSIONED, *(f"apis/{group}" for group in kinds.groups() if group)}
+
+
+def _group_path(name: str) -> dict[str, Any]:
+    return {f"/{name}/": {"get": {"operationId": "get" + "".join(part.title() for part in re.split(r"\W+", name))}}}
+
+
+def _index_document(name: str) -> dict[str, Any]:
+    info = {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"}
+    return {"openapi": "3.0.0", "info": info, "paths": _group_path(name), "components": {}}
 
 
 def _prefix(group: str, version: str) -> str:
@@ -206,7 +237,7 @@ def _paths_of(kind: Kind) -> dict[str, Any]:
         paths[kind.path()] = {"get": _operation("list", gvk)}
     verbs = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}
     item = {method: _operation(method, gvk) for verb, method in verbs.items() if verb in kind.verbs}
-    if item and kind.is_stored:
+    if item:
         paths[kind.path(place, "{name}")] = _with_parameters(item, kind.namespaced, named=True)
     methods = {"get": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
     for one in kind.subresources:
@@ -216,7 +247,10 @@ def _paths_of(kind: Kind) -> dict[str, Any]:
             else {**gvk, "kind": one.kind or kind.kind}
         )
         operations = {methods[verb]: _operation(methods[verb], sub_gvk) for verb in one.verbs}
-        paths[kind.path(place, "{name}", one.name)] = _with_parameters(operations, kind.namespaced, named=True)
+        shown = _with_parameters(operations, kind.namespaced, named=True)
+        paths[kind.path(place, "{name}", one.name)] = shown
+        if one.name == "proxy":
+            paths[kind.path(place, "{name}", "proxy/{path}")] = shown
     if "watch" in kind.verbs:
         paths |= {
             _watch_path(path): {"get": _operation("list", gvk)}

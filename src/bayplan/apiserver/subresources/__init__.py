@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from bayplan.api.errors import ApiError, failure, method_not_allowed
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.subresources import binding, connect, eviction, scale, status
+from bayplan.apiserver.subresources import binding, connect, eviction, reviews, scale, status
 
 Handler = Callable[[Call], Awaitable[Response]]
 
@@ -38,6 +38,8 @@ class SubresourceTable:
             return await binding.create_binding(call)
         if call.kind.kind == "ComponentStatus":
             return await status.component_statuses(call)
+        if call.kind.kind == "SelfSubjectReview":
+            return await reviews.self_subject(call)
         raise not_served(call, call.kind.group_resource)
 
 
