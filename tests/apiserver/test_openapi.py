@@ -46,9 +46,12 @@ def test_every_reference_of_version_2_leads_somewhere(openapi: OpenApi) -> None:
 def test_every_document_of_version_3_is_complete(openapi: OpenApi) -> None:
     for prefix in json.loads(get(openapi, "/openapi/v3"))["paths"]:
         tree = json.loads(get(openapi, f"/openapi/v3/{prefix}"))
-        known = {f"#/components/schemas/{name}" for name in tree["components"]["schemas"]}
+        known = {f"#/components/schemas/{name}" for name in tree.get("components", {}).get("schemas", {})}
         assert set(references(tree)) <= known
-        assert any(path.startswith(f"/{prefix}/") for path in tree["paths"])
+        assert tree["paths"]
+        if prefix.count("/") == 2:
+            assert known
+            assert any(path.startswith(f"/{prefix}/") for path in tree["paths"])
 
 
 def test_a_property_may_be_called_like_a_keyword(openapi: OpenApi) -> None:

@@ -165,7 +165,7 @@ def _group_path(name: str) -> dict[str, Any]:
 
 def _index_document(name: str) -> dict[str, Any]:
     info = {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"}
-    return {"openapi": "3.0.0", "info": info, "paths": _group_path(name), "components": {}}
+    return {"openapi": "3.0.0", "info": info, "paths": _group_path(name), "components": {"schemas": {}}}
 
 
 def _prefix(group: str, version: str) -> str:
