@@ -63,6 +63,7 @@ def run(
     v: int,
 ) -> None:
     """Run a component until SIGINT or SIGTERM. `make` gets client, clock, randomness and metrics and returns something with `run()`. Raises Failure."""
+    from bayplan.client.leader_election import LeadershipLost
     from bayplan.cluster.errors import ClusterError
     from bayplan.cluster.standalone import HealthServer, run_component
     from bayplan.support.clock import SystemClock
@@ -86,5 +87,5 @@ def run(
 
     try:
         run_loop(main())
-    except (ClusterError, ValueError) as error:
+    except (ClusterError, LeadershipLost, ValueError) as error:
         raise Failure(str(error)) from error

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from bayplan.client import Client
+from bayplan.client.leader_election import LeaderElector, LeaseLock
 from bayplan.cluster.errors import ClusterError
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
@@ -65,9 +66,8 @@ async def run_component(
 ) -> None:
     """Run a component until told to stop; with `elect` only while it holds the lease `kube-system/NAME`. Raises what the component raises."""
     if elect:
-        from bayplan.client.leader_election import LeaderElector
-
-        elector = LeaderElector(client, name, f"{name}_{randomness.uuid4()}", clock=clock)
+        lock = LeaseLock(client, "kube-system", name)
+        elector = LeaderElector(lock, f"{name}_{randomness.uuid4()}", clock=clock, randomness=randomness)
         running = asyncio.ensure_future(elector.run(work))
     else:
         running = asyncio.ensure_future(work())

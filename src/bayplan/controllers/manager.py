@@ -17,6 +17,11 @@ from bayplan.controllers.node_lifecycle import NodeLifecycleController
 from bayplan.controllers.replicaset import ReplicaSetController
 from bayplan.controllers.serviceaccount import RootCaPublisher, ServiceAccountController
 from bayplan.controllers.taint_eviction import TaintEvictionController
+from bayplan.controllers.volume_protection import (
+    AttributesClassProtectionController,
+    ClaimProtectionController,
+    VolumeProtectionController,
+)
 from bayplan.informers import InformerFactory
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
@@ -35,6 +40,9 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     EndpointsController,
     NodeLifecycleController,
     TaintEvictionController,
+    ClaimProtectionController,
+    VolumeProtectionController,
+    AttributesClassProtectionController,
     GarbageCollector,  # last: it follows every kind
 )
 
