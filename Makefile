@@ -18,7 +18,7 @@ $(STAMP): pyproject.toml
 install: $(STAMP) ## Make the environment in .venv
 
 test: install ## Run all tests
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: install ## Lint, types, import rules, dead code, generated files
 	$(BIN)/ruff check .
