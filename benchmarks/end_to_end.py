@@ -1,6 +1,8 @@
 """Scheduling throughput end to end: pods created over HTTPS by this process, everything durable, events on.
 
-up: one `bayplan up` process as users start it. split: API server and scheduler in processes of their own; nobody takes the not-ready taint off the nodes there, so it is not put on (scheduler_perf does the same).
+up: one `bayplan up` process as users start it.
+split: API server and scheduler in processes of their own. Nobody takes the not-ready taint off the nodes there, so it is
+not put on, as in scheduler_perf.
 """
 
 from __future__ import annotations

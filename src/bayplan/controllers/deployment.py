@@ -153,7 +153,7 @@ class DeploymentController(Controller):
         changed = clone(one)
         changed.spec.replicas = size
         changed.metadata.annotations = {**one.metadata.annotations, **annotations}
-        result = await self.client.update(changed)
+        result: apps_v1.ReplicaSet = await self.client.update(changed)
         if before != size:
             direction = "up" if size > before else "down"
             message = f"Scaled {direction} replica set {one.metadata.name} from {before} to {size}"

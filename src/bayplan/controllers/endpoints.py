@@ -195,7 +195,7 @@ class EndpointSliceController(_ServiceController):
         groups: dict[tuple[tuple[str, int, str, str | None], ...], list[core_v1.Pod]] = {}
         for pod in self.selected(service):
             groups.setdefault(ports_of(service, pod), []).append(pod)
-        result = []
+        result: list[discovery_v1.EndpointSlice] = []
         for ports, pods in sorted(groups.items(), key=lambda item: repr(item[0])) or [((), [])]:
             for start in range(0, max(len(pods), 1), MAX_ENDPOINTS):
                 result.append(self._slice(service, ports, pods[start : start + MAX_ENDPOINTS], len(result)))

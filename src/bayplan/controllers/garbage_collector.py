@@ -1,7 +1,7 @@
 """Garbage collector: what an owner owns goes with it (background), before it (foreground), or stays behind (orphan).
 
-The graph holds every object that has owners or is one, by uid. Decisions are in `verdict`, a pure function of one node and what is known of its owners; an owner that
-is not in the graph is looked up on the server before anything is deleted, so a stale cache never deletes a live object.
+The graph holds every object that has owners or is one, by uid. Decisions are in `verdict`, a pure function of one node and what is known of
+its owners; an owner that is not in the graph is looked up on the server before anything is deleted, so a stale cache never deletes a live object.
 """
 
 from __future__ import annotations

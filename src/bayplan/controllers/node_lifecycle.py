@@ -86,10 +86,13 @@ class NodeLifecycleController(Controller):
         self.pods.add_index("node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
         self._last_seen: dict[str, tuple[str, float]] = {}
         """Node -> (renew time of the lease, own time when that was first seen): clocks of nodes need not agree with ours."""
-        self.nodes.on_change(add=self._node_added, update=self._node_changed, delete=lambda node: self._last_seen.pop(node.metadata.name, None))
+        self.nodes.on_change(add=self._node_added, update=self._node_changed, delete=self._node_gone)
 
     def _node_added(self, node: core_v1.Node) -> None:
         self.queue.add(node.metadata.name)
+
+    def _node_gone(self, node: core_v1.Node) -> None:
+        self._last_seen.pop(node.metadata.name, None)
 
     def _node_changed(self, old: core_v1.Node, new: core_v1.Node) -> None:
         if (old.spec, old.status.conditions) != (new.spec, new.status.conditions):
@@ -127,9 +130,10 @@ class NodeLifecycleController(Controller):
         return now
 
     async def reconcile(self, key: str) -> None:
-        node: core_v1.Node | None = self.nodes.cache.by_key(key)
-        if node is None or node.metadata.deletion_timestamp:
+        cached: core_v1.Node | None = self.nodes.cache.by_key(key)
+        if cached is None or cached.metadata.deletion_timestamp:
             return
+        node = cached
         now = self.clock.now()
         try:
             if self._is_silent(node, now):

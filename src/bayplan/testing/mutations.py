@@ -22,17 +22,17 @@ class MutatedObject(AssertionError):
 def detect_mutations() -> Iterator[None]:
     """Watch over every informer cache for as long as the context lasts. Raises MutatedObject at its end."""
     seen: list[tuple[Any, bytes]] = []
-    put = ObjectCache.put
+    put: Any = ObjectCache.put
 
     def remember(cache: ObjectCache[Any], obj: Any) -> Any:
         seen.append((obj, encode(obj)))
         return put(cache, obj)
 
-    ObjectCache.put = remember  # type: ignore[method-assign]
+    setattr(ObjectCache, "put", remember)  # noqa: B010
     try:
         yield
     finally:
-        ObjectCache.put = put  # type: ignore[method-assign]
+        setattr(ObjectCache, "put", put)  # noqa: B010
     for obj, before in seen:
         after = encode(obj)
         if after != before:

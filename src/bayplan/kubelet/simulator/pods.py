@@ -4,8 +4,9 @@
     deletionTimestamp -> stopped -> gone
 
 Annotations of the pod change that: `bayplan.dev/start-seconds`, `bayplan.dev/run-seconds` (containers end after so long), `bayplan.dev/exit-code`
-(with which code). Without them a pod that may end (restartPolicy Never or OnFailure) ends after a while with code 0, unless it sleeps: `sleep 30` runs for 30 seconds, the
-pause image and `sleep infinity` for ever. An image whose name or tag says that it does not exist (`nonexistent`, `non-existent`, `invalid`, `404`) is never pulled.
+(with which code). Without them a pod that may end (restartPolicy Never or OnFailure) ends after a while with code 0, unless it sleeps: `sleep 30` runs
+for 30 seconds, the pause image and `sleep infinity` for ever. An image whose name or tag says that it does not exist (`nonexistent`, `non-existent`,
+`invalid`, `404`) is never pulled.
 """
 
 from __future__ import annotations

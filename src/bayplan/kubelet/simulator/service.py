@@ -15,7 +15,15 @@ from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.informers import InformerFactory
 from bayplan.informers.cache import key_of
-from bayplan.kubelet.simulator.nodes import LEASE_NAMESPACE, SIMULATED, make_lease, make_node, node_name, node_status, pod_network
+from bayplan.kubelet.simulator.nodes import (
+    LEASE_NAMESPACE,
+    SIMULATED,
+    make_lease,
+    make_node,
+    node_name,
+    node_status,
+    pod_network,
+)
 from bayplan.kubelet.simulator.pods import START, next_step, number
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.clock import Clock
@@ -115,16 +123,16 @@ class NodeSimulator:
 
     async def _register_one(self, name: str, index: int) -> None:
         now = self.clock.now()
-        node = self.nodes.cache.get("", name)
+        known = self.nodes.cache.get("", name)
         try:
-            if node is None:
-                created = make_node(self.settings, index, now)
-                node = await self.client.create(created)
+            if known is None:
+                node = await self.client.create(make_node(self.settings, index, now))
                 if not node.status.conditions:
                     status = clone(node)
                     status.status = node_status(self.settings, name, index, now)
                     node = await self.client.update_status(status)
             else:
+                node = known
                 await self._revive(node, index, now)
             if self.leases.cache.get(LEASE_NAMESPACE, name) is None:
                 await self.client.create(make_lease(node, now))
