@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from bayplan.api.errors import ApiError
 from bayplan.api.types import meta_v1
 from bayplan.client import Client
 from bayplan.client.events import EventRecorder
@@ -99,6 +100,32 @@ def owner_reference(api_version: str, kind: str, owner: Any) -> meta_v1.OwnerRef
         controller=True,
         block_owner_deletion=True,
     )
+
+
+def adoption(owner: meta_v1.OwnerReference, dependent: Any) -> dict[str, Any]:
+    """A strategic merge patch that adds an owner to an object, if it is still that object. Owners that others add meanwhile stay."""
+    return {"metadata": {"uid": dependent.metadata.uid, "ownerReferences": [owner]}}
+
+
+def release(owner: Any, dependent: Any) -> dict[str, Any]:
+    """A strategic merge patch that takes an owner from an object, if it is still that object."""
+    return {
+        "metadata": {
+            "uid": dependent.metadata.uid,
+            "ownerReferences": [{"$patch": "delete", "uid": owner.metadata.uid}],
+        }
+    }
+
+
+async def is_still_there(client: Client, owner: Any) -> bool:
+    """Whether an owner is there and stays, as the server (not the cache) says: one that is about to go must not adopt what it has just left behind."""
+    try:
+        found: Any = await client.get(type(owner), owner.metadata.name, owner.metadata.namespace)
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        return False
+    return bool(found.metadata.uid == owner.metadata.uid and not found.metadata.deletion_timestamp)
 
 
 def with_condition(conditions: Iterable[Any], new: Any) -> tuple[Any, ...]:

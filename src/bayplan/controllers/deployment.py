@@ -3,17 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from bayplan.api.errors import ApiError
 from bayplan.api.selectors import compile_selector
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import apps_v1, core_v1, meta_v1
+from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.controllers import deployment_rules as rules
-from bayplan.controllers.base import Controller, condition_of, controller_of, owner_reference, with_condition
-from bayplan.informers.cache import key_of
+from bayplan.controllers.base import (
+    Controller,
+    adoption,
+    condition_of,
+    controller_of,
+    is_still_there,
+    owner_reference,
+    release,
+    with_condition,
+)
 from bayplan.support.timestamps import rfc3339
 
-_KEPT_HERE = {"kubectl.kubernetes.io/last-applied-configuration", rules.REVISION, rules.HISTORY, rules.DESIRED, rules.MAX, "deprecated.deployment.rollback.to"}
+_KEPT_HERE = {
+    "kubectl.kubernetes.io/last-applied-configuration",
+    rules.REVISION,
+    rules.HISTORY,
+    rules.DESIRED,
+    rules.MAX,
+    "deprecated.deployment.rollback.to",
+}
 """Annotations of a deployment that its ReplicaSets do not inherit."""
 
 
@@ -64,38 +81,53 @@ class DeploymentController(Controller):
         if deployment.spec.paused:
             await self._scale(deployment, sets, new)
         elif self._was_scaled(deployment, sets):
+            if new is not None:
+                deployment, new = await self._refresh(deployment, new, _highest_but(sets, new))
+                sets = [new if one.metadata.uid == new.metadata.uid else one for one in sets]
             sets = await self._scale(deployment, sets, new)
         elif deployment.spec.strategy.type == "Recreate":
-            sets, new = await self._recreate(deployment, sets, new)
+            deployment, sets, new = await self._recreate(deployment, sets, new)
         else:
-            sets, new = await self._roll(deployment, sets, new)
-        await self._clean_up(deployment, [one for one in sets if new is None or one.metadata.uid != new.metadata.uid])
+            deployment, sets, new = await self._roll(deployment, sets, new)
+        if deployment.spec.paused or rules.is_complete(deployment, deployment.status):
+            await self._clean_up(
+                deployment, [one for one in sets if new is None or one.metadata.uid != new.metadata.uid]
+            )
         await self._update_status(key, deployment, sets, new)
 
     async def _claimed(self, deployment: apps_v1.Deployment) -> list[apps_v1.ReplicaSet]:
         """ReplicaSets that belong to the deployment: those it controls, and orphans that it adopts."""
         selector = compile_selector(deployment.spec.selector)
         found: list[apps_v1.ReplicaSet] = []
+        fresh = False
         for one in self.sets.cache.by_index("namespace", deployment.metadata.namespace):
             owner, matches = controller_of(one), selector.matches(one.metadata.labels)
             if owner is not None and owner.uid == deployment.metadata.uid:
                 if matches:
                     found.append(one)
                 elif not deployment.metadata.deletion_timestamp:
-                    left = [ref for ref in one.metadata.owner_references if ref.uid != deployment.metadata.uid]
-                    await self._set_owners(one, left)
-            elif owner is None and matches and not deployment.metadata.deletion_timestamp and not one.metadata.deletion_timestamp:
-                owners = [*one.metadata.owner_references, owner_reference("apps/v1", "Deployment", deployment)]
-                found.append(await self._set_owners(one, owners))
+                    await self._patch_set(one, release(deployment, one))
+            elif (
+                owner is None
+                and matches
+                and not deployment.metadata.deletion_timestamp
+                and not one.metadata.deletion_timestamp
+            ):
+                if not fresh and not await is_still_there(self.client, deployment):
+                    return found
+                fresh = True
+                patch = adoption(owner_reference("apps/v1", "Deployment", deployment), one)
+                found.append(await self._patch_set(one, patch))
         return found
 
-    async def _set_owners(self, one: apps_v1.ReplicaSet, owners: list[meta_v1.OwnerReference]) -> apps_v1.ReplicaSet:
-        patch = {"metadata": {"uid": one.metadata.uid, "ownerReferences": owners or None}}
-        return await self.client.patch(apps_v1.ReplicaSet, one.metadata.name, one.metadata.namespace, patch)
+    async def _patch_set(self, one: apps_v1.ReplicaSet, patch: dict[str, Any]) -> apps_v1.ReplicaSet:
+        return await self.client.patch(
+            apps_v1.ReplicaSet, one.metadata.name, one.metadata.namespace, patch, patch_type=STRATEGIC_PATCH
+        )
 
     async def _show_pause(self, deployment: apps_v1.Deployment) -> apps_v1.Deployment:
         """The Progressing condition says when a deployment is paused and when it goes on."""
-        if deployment.spec.progress_deadline_seconds in (None, rules.NO_DEADLINE):
+        if not rules.has_deadline(deployment):
             return deployment
         known = condition_of(deployment.status.conditions, "Progressing")
         if known is not None and known.reason == "ProgressDeadlineExceeded":
@@ -103,15 +135,9 @@ class DeploymentController(Controller):
         shown = known is not None and known.reason == "DeploymentPaused"
         if deployment.spec.paused == shown:
             return deployment
-        stamp = rfc3339(self.clock.now())
-        reason = "DeploymentPaused" if deployment.spec.paused else "DeploymentResumed"
-        condition = apps_v1.DeploymentCondition(
-            type="Progressing",
-            status="Unknown",
-            reason=reason,
-            message=f"Deployment is {'paused' if deployment.spec.paused else 'resumed'}",
-            last_update_time=stamp,
-            last_transition_time=stamp,
+        word = "paused" if deployment.spec.paused else "resumed"
+        condition = rules.progressing(
+            "Unknown", f"Deployment{word.capitalize()}", f"Deployment is {word}", self.clock.now()
         )
         changed = clone(deployment)
         changed.status.conditions = with_condition(deployment.status.conditions, condition)
@@ -127,7 +153,7 @@ class DeploymentController(Controller):
         """Follow a change of the wanted number, in or out of a roll-out."""
         active = [one for one in sets if one.spec.replicas]
         wanted = deployment.spec.replicas or 0
-        target = active[0] if len(active) == 1 else new if not active else None
+        target = rules.latest_or_only_active(sets, new)
         if target is None and new is not None and self._is_saturated(deployment, new):
             sizes = {one.metadata.name: 0 for one in active if one.metadata.uid != new.metadata.uid}
         elif target is not None:
@@ -136,11 +162,20 @@ class DeploymentController(Controller):
             sizes = rules.proportional_sizes(deployment, active)
         else:
             sizes = {}
-        return [await self._resize(deployment, one, sizes.get(one.metadata.name, one.spec.replicas or 0)) for one in sets]
+        return [
+            await self._resize(deployment, one, sizes.get(one.metadata.name, one.spec.replicas or 0))
+            if one.spec.replicas or one.metadata.name in sizes
+            else one
+            for one in sets
+        ]
 
     def _is_saturated(self, deployment: apps_v1.Deployment, new: apps_v1.ReplicaSet) -> bool:
         wanted = deployment.spec.replicas or 0
-        return new.spec.replicas == wanted and new.status.available_replicas == wanted and new.metadata.annotations.get(rules.DESIRED) == str(wanted)
+        return (
+            new.spec.replicas == wanted
+            and new.status.available_replicas == wanted
+            and new.metadata.annotations.get(rules.DESIRED) == str(wanted)
+        )
 
     async def _resize(self, deployment: apps_v1.Deployment, one: apps_v1.ReplicaSet, size: int) -> apps_v1.ReplicaSet:
         """Give a ReplicaSet its size and the annotations that later scaling needs."""
@@ -162,64 +197,109 @@ class DeploymentController(Controller):
 
     async def _roll(
         self, deployment: apps_v1.Deployment, sets: list[apps_v1.ReplicaSet], new: apps_v1.ReplicaSet | None
-    ) -> tuple[list[apps_v1.ReplicaSet], apps_v1.ReplicaSet]:
+    ) -> tuple[apps_v1.Deployment, list[apps_v1.ReplicaSet], apps_v1.ReplicaSet]:
         """One step of a rolling update: first up, then down."""
-        new, sets = await self._ensure_new(deployment, sets, new)
+        deployment, new, sets = await self._ensure_new(deployment, sets, new)
         size = rules.new_size(deployment, sets, new)
         if size != (new.spec.replicas or 0):
             new = await self._resize(deployment, new, size)
-            return [new if one.metadata.uid == new.metadata.uid else one for one in sets], new
+            return deployment, [new if one.metadata.uid == new.metadata.uid else one for one in sets], new
         old = [one for one in sets if one.metadata.uid != new.metadata.uid and one.spec.replicas]
         sizes = rules.old_sizes(deployment, new, old)
-        return [await self._resize(deployment, one, sizes[one.metadata.name]) if one.metadata.name in sizes else one for one in sets], new
+        sets = [
+            await self._resize(deployment, one, sizes[one.metadata.name]) if one.metadata.name in sizes else one
+            for one in sets
+        ]
+        return deployment, sets, new
 
     async def _recreate(
         self, deployment: apps_v1.Deployment, sets: list[apps_v1.ReplicaSet], new: apps_v1.ReplicaSet | None
-    ) -> tuple[list[apps_v1.ReplicaSet], apps_v1.ReplicaSet | None]:
+    ) -> tuple[apps_v1.Deployment, list[apps_v1.ReplicaSet], apps_v1.ReplicaSet | None]:
         """First everything old goes, then the new comes."""
         old = [one for one in sets if new is None or one.metadata.uid != new.metadata.uid]
         if any(one.spec.replicas for one in old):
-            return [await self._resize(deployment, one, 0) if one in old and one.spec.replicas else one for one in sets], new
+            sets = [await self._resize(deployment, one, 0) if one in old and one.spec.replicas else one for one in sets]
+            return deployment, sets, new
         owners = {one.metadata.uid for one in old}
         for pod in self.pods.cache.by_index("namespace", deployment.metadata.namespace):
             owner = controller_of(pod)
             if owner is not None and owner.uid in owners and pod.status.phase not in ("Succeeded", "Failed"):
-                return sets, new
-        new, sets = await self._ensure_new(deployment, sets, new)
+                return deployment, sets, new
+        deployment, new, sets = await self._ensure_new(deployment, sets, new)
         new = await self._resize(deployment, new, deployment.spec.replicas or 0)
-        return [new if one.metadata.uid == new.metadata.uid else one for one in sets], new
+        return deployment, [new if one.metadata.uid == new.metadata.uid else one for one in sets], new
 
     async def _ensure_new(
         self, deployment: apps_v1.Deployment, sets: list[apps_v1.ReplicaSet], new: apps_v1.ReplicaSet | None
-    ) -> tuple[apps_v1.ReplicaSet, list[apps_v1.ReplicaSet]]:
+    ) -> tuple[apps_v1.Deployment, apps_v1.ReplicaSet, list[apps_v1.ReplicaSet]]:
         """The ReplicaSet of the current template, made or brought up to date, with the highest revision."""
-        highest = max((rules.revision_of(one) for one in sets if new is None or one.metadata.uid != new.metadata.uid), default=0)
+        highest = _highest_but(sets, new)
         if new is None:
-            created = await self._create_set(deployment, sets, str(highest + 1))
-            return created, [*sets, created]
-        changed = await self._refresh(deployment, new, highest)
-        return changed, [changed if one.metadata.uid == new.metadata.uid else one for one in sets]
+            deployment, created = await self._create_set(deployment, sets, str(highest + 1))
+            return deployment, created, [*sets, created]
+        deployment, changed = await self._refresh(deployment, new, highest)
+        return deployment, changed, [changed if one.metadata.uid == new.metadata.uid else one for one in sets]
 
-    async def _refresh(self, deployment: apps_v1.Deployment, new: apps_v1.ReplicaSet, highest: int) -> apps_v1.ReplicaSet:
+    async def _refresh(
+        self, deployment: apps_v1.Deployment, new: apps_v1.ReplicaSet, highest: int
+    ) -> tuple[apps_v1.Deployment, apps_v1.ReplicaSet]:
         annotations = {**new.metadata.annotations, **self._inherited(deployment)}
         current = rules.revision_of(new)
         if current <= highest:
             annotations[rules.REVISION] = str(highest + 1)
             if current:
-                history = annotations.get(rules.HISTORY, "")
-                annotations[rules.HISTORY] = f"{history},{current}" if history else str(current)
+                annotations[rules.HISTORY] = rules.with_history(annotations.get(rules.HISTORY, ""), str(current))
         if annotations != new.metadata.annotations or new.spec.min_ready_seconds != deployment.spec.min_ready_seconds:
             changed = clone(new)
             changed.metadata.annotations = annotations
             changed.spec.min_ready_seconds = deployment.spec.min_ready_seconds
             new = await self.client.update(changed)
-        await self._set_revision(deployment, new.metadata.annotations[rules.REVISION])
-        return new
+        found = None
+        if rules.has_deadline(deployment) and condition_of(deployment.status.conditions, "Progressing") is None:
+            found = rules.progressing(
+                "True", "FoundNewReplicaSet", f'Found new replica set "{new.metadata.name}"', self.clock.now()
+            )
+        return await self._record(deployment, new.metadata.annotations.get(rules.REVISION, ""), found), new
 
     def _inherited(self, deployment: apps_v1.Deployment) -> dict[str, str]:
         return {key: value for key, value in deployment.metadata.annotations.items() if key not in _KEPT_HERE}
 
-    async def _create_set(self, deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet], revision: str) -> apps_v1.ReplicaSet:
+    async def _create_set(
+        self, deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet], revision: str
+    ) -> tuple[apps_v1.Deployment, apps_v1.ReplicaSet]:
+        new = self._new_set(deployment, revision)
+        new.spec.replicas = rules.new_size(deployment, [*sets, new], new)
+        try:
+            created = await self.client.create(new)
+        except ApiError as error:
+            if error.reason == "AlreadyExists":
+                return deployment, await self._on_name_taken(deployment, new)
+            await self._tell_failure(
+                deployment, f'Failed to create new replica set "{new.metadata.name}": {error.message}'
+            )
+            raise
+        if created.spec.replicas:
+            message = f"Scaled up replica set {created.metadata.name} from 0 to {created.spec.replicas}"
+            self.recorder.event(deployment, "Normal", "ScalingReplicaSet", message)
+        made = None
+        if rules.has_deadline(deployment):
+            made = rules.progressing(
+                "True", "NewReplicaSetCreated", f'Created new replica set "{created.metadata.name}"', self.clock.now()
+            )
+        return await self._record(deployment, revision, made), created
+
+    async def _tell_failure(self, deployment: apps_v1.Deployment, message: str) -> None:
+        """A ReplicaSet that the server refuses shows in the deployment's condition and as an event."""
+        self.recorder.event(deployment, "Warning", "ReplicaSetCreateError", message)
+        if rules.has_deadline(deployment):
+            failed = rules.progressing("False", "ReplicaSetCreateError", message, self.clock.now())
+            changed = clone(deployment)
+            changed.status.conditions = with_condition(deployment.status.conditions, failed)
+            if changed.status.conditions != deployment.status.conditions:
+                await self.client.update_status(changed)
+
+    def _new_set(self, deployment: apps_v1.Deployment, revision: str) -> apps_v1.ReplicaSet:
+        """A ReplicaSet of the deployment's template, without pods."""
         spec = deployment.spec
         collisions = deployment.status.collision_count
         hash_ = rules.template_hash(spec.template, collisions)
@@ -228,8 +308,13 @@ class DeploymentController(Controller):
         selector.match_labels = {**selector.match_labels, rules.HASH_LABEL: hash_}
         surge, _ = rules.bounds(deployment)
         wanted = spec.replicas or 0
-        annotations = {**self._inherited(deployment), rules.REVISION: revision, rules.DESIRED: str(wanted), rules.MAX: str(wanted + surge)}
-        new = apps_v1.ReplicaSet(
+        annotations = {
+            **self._inherited(deployment),
+            rules.REVISION: revision,
+            rules.DESIRED: str(wanted),
+            rules.MAX: str(wanted + surge),
+        }
+        return apps_v1.ReplicaSet(
             metadata=meta_v1.ObjectMeta(
                 name=f"{deployment.metadata.name}-{hash_}",
                 namespace=deployment.metadata.namespace,
@@ -237,64 +322,64 @@ class DeploymentController(Controller):
                 annotations=annotations,
                 owner_references=(owner_reference("apps/v1", "Deployment", deployment),),
             ),
-            spec=apps_v1.ReplicaSetSpec(replicas=0, selector=selector, template=template, min_ready_seconds=spec.min_ready_seconds),
+            spec=apps_v1.ReplicaSetSpec(
+                replicas=0, selector=selector, template=template, min_ready_seconds=spec.min_ready_seconds
+            ),
         )
-        new.spec.replicas = rules.new_size(deployment, [*sets, new], new)
-        try:
-            created = await self.client.create(new)
-        except ApiError as error:
-            if error.reason != "AlreadyExists":
-                raise
-            return await self._on_name_taken(deployment, new)
-        if created.spec.replicas:
-            message = f"Scaled up replica set {created.metadata.name} from 0 to {created.spec.replicas}"
-            self.recorder.event(deployment, "Normal", "ScalingReplicaSet", message)
-        await self._set_revision(deployment, revision)
-        return created
 
     async def _on_name_taken(self, deployment: apps_v1.Deployment, new: apps_v1.ReplicaSet) -> apps_v1.ReplicaSet:
         """The name is taken: by our own ReplicaSet that the cache does not show yet, or by another template with the same hash."""
         existing = await self.client.get(apps_v1.ReplicaSet, new.metadata.name, new.metadata.namespace)
         owner = controller_of(existing)
-        if owner is not None and owner.uid == deployment.metadata.uid and rules.same_template(existing.spec.template, deployment.spec.template):
+        if (
+            owner is not None
+            and owner.uid == deployment.metadata.uid
+            and rules.same_template(existing.spec.template, deployment.spec.template)
+        ):
             return existing
         changed = clone(deployment)
         changed.status.collision_count = (deployment.status.collision_count or 0) + 1
         await self.client.update_status(changed)
         raise RuntimeError(f"{new.metadata.name} belongs to another template; trying another name")
 
-    async def _set_revision(self, deployment: apps_v1.Deployment, revision: str) -> None:
-        if deployment.metadata.annotations.get(rules.REVISION) != revision:
+    async def _record(
+        self, deployment: apps_v1.Deployment, revision: str, condition: apps_v1.DeploymentCondition | None
+    ) -> apps_v1.Deployment:
+        """Write the current revision, and a condition that has come up with it; returns the deployment as it is then."""
+        if revision and deployment.metadata.annotations.get(rules.REVISION) != revision:
             patch = {"metadata": {"annotations": {rules.REVISION: revision}}}
-            await self.client.patch(apps_v1.Deployment, deployment.metadata.name, deployment.metadata.namespace, patch)
+            deployment = await self.client.patch(
+                apps_v1.Deployment, deployment.metadata.name, deployment.metadata.namespace, patch
+            )
+        if condition is not None:
+            changed = clone(deployment)
+            changed.status.conditions = with_condition(deployment.status.conditions, condition)
+            deployment = await self.client.update_status(changed)
+        return deployment
 
     async def _clean_up(self, deployment: apps_v1.Deployment, old: Sequence[apps_v1.ReplicaSet]) -> None:
         """Forget history beyond the limit, oldest revision first."""
-        limit = deployment.spec.revision_history_limit
-        if limit is None or deployment.spec.paused:
-            return
-        finished = [
-            one
-            for one in old
-            if not one.metadata.deletion_timestamp
-            and not one.spec.replicas
-            and not one.status.replicas
-            and one.metadata.generation <= one.status.observed_generation
-        ]
-        for one in sorted(finished, key=rules.revision_of)[: max(len(finished) - limit, 0)]:
+        for one in rules.unneeded(deployment, old):
             try:
-                await self.client.delete(apps_v1.ReplicaSet, one.metadata.name, one.metadata.namespace, uid=one.metadata.uid)
+                await self.client.delete(
+                    apps_v1.ReplicaSet, one.metadata.name, one.metadata.namespace, uid=one.metadata.uid
+                )
             except ApiError as error:
                 if error.code != 404:
                     raise
 
     async def _update_status(
-        self, key: str, deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet], new: apps_v1.ReplicaSet | None
+        self,
+        key: str,
+        deployment: apps_v1.Deployment,
+        sets: Sequence[apps_v1.ReplicaSet],
+        new: apps_v1.ReplicaSet | None,
     ) -> None:
         now = self.clock.now()
         status = rules.status_of(deployment, sets, new, now, deployment.status.collision_count)
-        status.terminating_replicas = deployment.status.terminating_replicas
-        failures = [condition for one in sets for condition in one.status.conditions if condition.type == "ReplicaFailure"]
+        failures = [
+            condition for one in sets for condition in one.status.conditions if condition.type == "ReplicaFailure"
+        ]
         if failures:
             failed = apps_v1.DeploymentCondition(
                 type="ReplicaFailure",
@@ -314,5 +399,10 @@ class DeploymentController(Controller):
             changed = clone(deployment)
             changed.status = status
             await self.client.update_status(changed)
-            if any(one.spec.min_ready_seconds for one in sets):
-                self.queue.add_after(key_of(deployment), float(deployment.spec.min_ready_seconds))
+
+
+def _highest_but(sets: Sequence[apps_v1.ReplicaSet], new: apps_v1.ReplicaSet | None) -> int:
+    """The highest revision of all ReplicaSets but the new one; 0 if there are none."""
+    return max(
+        (rules.revision_of(one) for one in sets if new is None or one.metadata.uid != new.metadata.uid), default=0
+    )

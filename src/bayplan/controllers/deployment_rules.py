@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from bayplan.api.codec import encode
 from bayplan.api.types import apps_v1, core_v1
@@ -21,6 +23,8 @@ MAX = "deployment.kubernetes.io/max-replicas"
 HASH_LABEL = "pod-template-hash"
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 NO_DEADLINE = 2**31 - 1
+"""The largest number stands for none: of the progress deadline and of the revision history limit."""
+_HISTORY_CHARACTERS = 2000
 
 
 def template_hash(template: core_v1.PodTemplateSpec, collisions: int | None) -> str:
@@ -51,9 +55,17 @@ def revision_of(replica_set: apps_v1.ReplicaSet) -> int:
     return int(text) if text.isdigit() else 0
 
 
+def with_history(history: str, revision: str) -> str:
+    """The revisions that a ReplicaSet had before, with one more; the oldest are dropped when the text gets longer than 2,000 characters."""
+    revisions = [one for one in history.split(",") if one]
+    while revisions and sum(len(one) + 1 for one in revisions) + len(revision) > _HISTORY_CHARACTERS:
+        del revisions[0]
+    return ",".join((*revisions, revision))
+
+
 def find_new(deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet]) -> apps_v1.ReplicaSet | None:
     """The oldest ReplicaSet with the deployment's template, or None."""
-    ordered = sorted(sets, key=lambda one: (one.metadata.creation_timestamp or "", one.metadata.name))
+    ordered = sorted(sets, key=_age)
     return next((one for one in ordered if same_template(one.spec.template, deployment.spec.template)), None)
 
 
@@ -74,7 +86,7 @@ def bounds(deployment: apps_v1.Deployment) -> tuple[int, int]:
     unavailable = _count(rolling.max_unavailable, replicas, up=False)
     if surge == 0 and unavailable == 0:
         unavailable = 1
-    return surge, min(unavailable, replicas) if replicas else unavailable
+    return surge, min(unavailable, replicas)
 
 
 def new_size(deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet], new: apps_v1.ReplicaSet) -> int:
@@ -88,7 +100,9 @@ def new_size(deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet],
     return current if room <= 0 else min(current + room, wanted)
 
 
-def old_sizes(deployment: apps_v1.Deployment, new: apps_v1.ReplicaSet, old: Sequence[apps_v1.ReplicaSet]) -> dict[str, int]:
+def old_sizes(
+    deployment: apps_v1.Deployment, new: apps_v1.ReplicaSet, old: Sequence[apps_v1.ReplicaSet]
+) -> dict[str, int]:
     """Replicas of old ReplicaSets in this step of a rolling update, by name, where they change: first pods that are not available anyway, then as
     many as availability allows, oldest first."""
     wanted = deployment.spec.replicas or 0
@@ -100,7 +114,7 @@ def old_sizes(deployment: apps_v1.Deployment, new: apps_v1.ReplicaSet, old: Sequ
     sizes = {one.metadata.name: one.spec.replicas or 0 for one in old}
     if removable <= 0:
         return {}
-    ordered = sorted(old, key=lambda one: (one.metadata.creation_timestamp or "", one.metadata.name))
+    ordered = sorted(old, key=_age)
     cleaned = 0
     for one in ordered:
         unhealthy = sizes[one.metadata.name] - one.status.available_replicas
@@ -114,31 +128,34 @@ def old_sizes(deployment: apps_v1.Deployment, new: apps_v1.ReplicaSet, old: Sequ
         take = min(left, sizes[one.metadata.name])
         sizes[one.metadata.name] -= take
         left -= take
-    return {one.metadata.name: sizes[one.metadata.name] for one in old if sizes[one.metadata.name] != (one.spec.replicas or 0)}
+    return {
+        one.metadata.name: sizes[one.metadata.name]
+        for one in old
+        if sizes[one.metadata.name] != (one.spec.replicas or 0)
+    }
 
 
 def proportional_sizes(deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet]) -> dict[str, int]:
     """Sizes of all active ReplicaSets after the deployment was scaled in the middle of a roll-out: each keeps its share, what rounding leaves goes to the
-    largest."""
+    largest. Of equal ones the newest grows first and the oldest shrinks first.
+
+    Worth an example: 10 wanted, surge 3, a roll-out with sizes 8 (old) and 5 (new). Scaled to 15 there is room for 18: 8 -> 8*18/13 = 11, 5 -> 7.
+    """
     surge, _ = bounds(deployment)
     wanted = deployment.spec.replicas or 0
     allowed = wanted + surge if wanted > 0 else 0
     total = sum(one.spec.replicas or 0 for one in sets)
     to_add = allowed - total
     up = to_add > 0
-    ordered = sorted(sets, key=lambda one: (-(one.spec.replicas or 0), one.metadata.creation_timestamp or ""), reverse=False)
+    ordered = sorted(sets, key=_age, reverse=up)
+    ordered.sort(key=lambda one: -(one.spec.replicas or 0))
     sizes: dict[str, int] = {}
     added = 0
     for one in ordered:
-        size = one.spec.replicas or 0
-        share = 0
-        if to_add and added != to_add:
-            before = int(one.metadata.annotations.get(MAX, "0") or 0) or (deployment.status.replicas or total)
-            fraction = round(size * allowed / before) - size if before else 0
-            rest = to_add - added
+        size, share, rest = one.spec.replicas or 0, 0, to_add - added
+        if size and to_add and rest:
+            fraction = _fraction(deployment, one, wanted + surge)
             share = min(fraction, rest) if up else max(fraction, rest)
-            if (up and share < 0) or (not up and share > 0):
-                share = 0
         sizes[one.metadata.name] = size + share
         added += share
     if ordered and added != to_add:
@@ -147,8 +164,54 @@ def proportional_sizes(deployment: apps_v1.Deployment, sets: Sequence[apps_v1.Re
     return sizes
 
 
+def _age(one: apps_v1.ReplicaSet) -> tuple[str, str]:
+    """Sort key: the oldest first."""
+    return one.metadata.creation_timestamp or "", one.metadata.name
+
+
+def _fraction(deployment: apps_v1.Deployment, one: apps_v1.ReplicaSet, allowed: int) -> int:
+    """By how much a ReplicaSet has to change to keep its share of `allowed` pods; halves are rounded up."""
+    size = one.spec.replicas or 0
+    if not deployment.spec.replicas:
+        return -size
+    text = one.metadata.annotations.get(MAX, "")
+    before = (int(text) if text.isdigit() else 0) or deployment.status.replicas
+    return (2 * size * allowed + before) // (2 * before) - size if before else 0
+
+
+def unneeded(deployment: apps_v1.Deployment, old: Sequence[apps_v1.ReplicaSet]) -> list[apps_v1.ReplicaSet]:
+    """Old ReplicaSets beyond the revision history limit, lowest revision first. One that has, or may still get, pods stays."""
+    limit = deployment.spec.revision_history_limit
+    if limit is None or limit == NO_DEADLINE:
+        return []
+    kept = sorted(
+        (one for one in old if not one.metadata.deletion_timestamp), key=lambda one: (revision_of(one), _age(one))
+    )
+    return [
+        one
+        for one in kept[: max(len(kept) - limit, 0)]
+        if not one.spec.replicas
+        and not one.status.replicas
+        and one.metadata.generation <= one.status.observed_generation
+    ]
+
+
+def latest_or_only_active(
+    sets: Sequence[apps_v1.ReplicaSet], new: apps_v1.ReplicaSet | None
+) -> apps_v1.ReplicaSet | None:
+    """The ReplicaSet that takes all of a change of scale: the only one with pods, or the newest if none has any; None if several have."""
+    active = [one for one in sets if one.spec.replicas]
+    if active:
+        return active[0] if len(active) == 1 else None
+    return new or max(sets, key=_age, default=None)
+
+
 def status_of(
-    deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet], new: apps_v1.ReplicaSet | None, now: float, collisions: int | None
+    deployment: apps_v1.Deployment,
+    sets: Sequence[apps_v1.ReplicaSet],
+    new: apps_v1.ReplicaSet | None,
+    now: float,
+    collisions: int | None,
 ) -> apps_v1.DeploymentStatus:
     """The status that these ReplicaSets make, without progress."""
     available = sum(one.status.available_replicas for one in sets)
@@ -174,6 +237,7 @@ def status_of(
         unavailable_replicas=max(total - available, 0),
         collision_count=collisions,
         conditions=with_condition(deployment.status.conditions, condition),
+        terminating_replicas=sum(one.status.terminating_replicas or 0 for one in sets),
     )
 
 
@@ -183,47 +247,71 @@ def is_complete(deployment: apps_v1.Deployment, status: apps_v1.DeploymentStatus
     return status.updated_replicas == wanted and status.replicas == wanted and status.available_replicas == wanted
 
 
+def has_deadline(deployment: apps_v1.Deployment) -> bool:
+    """Whether the deployment wants its progress watched."""
+    return deployment.spec.progress_deadline_seconds not in (None, NO_DEADLINE)
+
+
+def progressing(value: str, reason: str, message: str, now: float) -> apps_v1.DeploymentCondition:
+    """A Progressing condition as of now."""
+    stamp = rfc3339(now)
+    return apps_v1.DeploymentCondition(
+        type="Progressing",
+        status=value,
+        reason=reason,
+        message=message,
+        last_update_time=stamp,
+        last_transition_time=stamp,
+    )
+
+
 def with_progress(
     deployment: apps_v1.Deployment, status: apps_v1.DeploymentStatus, new: apps_v1.ReplicaSet | None, now: float
 ) -> tuple[apps_v1.DeploymentStatus, float]:
-    """The status with its Progressing condition, and in how many seconds the deadline has to be looked at again (0: not at all)."""
-    deadline = deployment.spec.progress_deadline_seconds
-    if deadline is None or deadline == NO_DEADLINE or deployment.spec.paused:
-        return status, 0.0
-    known = condition_of(status.conditions, "Progressing")
-    name = new.metadata.name if new is not None else ""
-    subject = f'ReplicaSet "{name}"' if name else f'Deployment "{deployment.metadata.name}"'
-    done = is_complete(deployment, status)
-    stamp = rfc3339(now)
+    """The status with its Progressing condition, and in how many seconds the deadline has to be looked at again (0: not at all).
 
-    def condition(value: str, reason: str, message: str) -> apps_v1.DeploymentCondition:
-        return apps_v1.DeploymentCondition(
-            type="Progressing", status=value, reason=reason, message=message, last_update_time=stamp, last_transition_time=stamp
-        )
-
-    if done:
-        if known is None or known.reason != "NewReplicaSetAvailable":
-            reached = condition("True", "NewReplicaSetAvailable", f"{subject} has successfully progressed.")
-            status.conditions = with_condition(status.conditions, reached)
+    The clock of the deadline starts with the last progress. A roll-out that reached its end never times out: the one after it starts with the condition
+    NewReplicaSetCreated, or, when an old template comes back, with its first progress.
+    """
+    if deployment.spec.paused:
         return status, 0.0
-    if known is not None and known.reason == "NewReplicaSetAvailable" and status.updated_replicas == (deployment.spec.replicas or 0):
+    if not has_deadline(deployment):
+        return msgspec.structs.replace(status, conditions=without(status.conditions, "Progressing")), 0.0
+    known = condition_of(deployment.status.conditions, "Progressing")
+    reason = known.reason if known is not None else ""
+    if status.replicas == status.updated_replicas and reason == "NewReplicaSetAvailable":
         return status, 0.0
-    if _progressed(deployment.status, status) or known is None:
-        progressing = condition("True", "ReplicaSetUpdated", f"{subject} is progressing.")
+    subject = f'ReplicaSet "{new.metadata.name}"' if new is not None else f'Deployment "{deployment.metadata.name}"'
+    if is_complete(deployment, status):
+        done = progressing("True", "NewReplicaSetAvailable", f"{subject} has successfully progressed.", now)
+        return _with_condition(status, done), 0.0
+    deadline = float(deployment.spec.progress_deadline_seconds or 0)
+    if _progressed(deployment.status, status):
+        moving = progressing("True", "ReplicaSetUpdated", f"{subject} is progressing.", now)
         if known is not None and known.status == "True":
-            progressing.last_transition_time = known.last_transition_time
-        others = tuple(one for one in status.conditions if one.type != "Progressing")
-        status.conditions = (*others, progressing)
-        return status, float(deadline)
-    if known.reason == "ProgressDeadlineExceeded":
+            moving.last_transition_time = known.last_transition_time
+        conditions = (*without(status.conditions, "Progressing"), moving)
+        return msgspec.structs.replace(status, conditions=conditions), deadline
+    if known is None or reason in ("NewReplicaSetAvailable", "ProgressDeadlineExceeded"):
         return status, 0.0
     since = parse_rfc3339(known.last_update_time) if known.last_update_time else now
     left = since + deadline - now
-    if left > 0:
-        return status, left + 0.001
-    exceeded = condition("False", "ProgressDeadlineExceeded", f"{subject} has timed out progressing.")
-    status.conditions = with_condition(status.conditions, exceeded)
-    return status, 0.0
+    if left >= 0:
+        return status, left + 1.0
+    return _with_condition(
+        status, progressing("False", "ProgressDeadlineExceeded", f"{subject} has timed out progressing.", now)
+    ), 0.0
+
+
+def _with_condition(
+    status: apps_v1.DeploymentStatus, condition: apps_v1.DeploymentCondition
+) -> apps_v1.DeploymentStatus:
+    return msgspec.structs.replace(status, conditions=with_condition(status.conditions, condition))
+
+
+def without(conditions: Iterable[apps_v1.DeploymentCondition], kind: str) -> tuple[apps_v1.DeploymentCondition, ...]:
+    """Conditions but for those of one type."""
+    return tuple(one for one in conditions if one.type != kind)
 
 
 def _progressed(old: apps_v1.DeploymentStatus, new: apps_v1.DeploymentStatus) -> bool:

@@ -54,14 +54,23 @@ class _ServiceController(Controller):
         pods = (
             pod
             for pod in self.pods.cache.by_index("namespace", service.metadata.namespace)
-            if wanted <= pod.metadata.labels.items() and pod.status.pod_ip and pod.status.phase not in ("Succeeded", "Failed")
+            if wanted <= pod.metadata.labels.items()
+            and pod.status.pod_ip
+            and pod.status.phase not in ("Succeeded", "Failed")
         )
         return sorted(pods, key=lambda pod: pod.metadata.name)
 
 
 def _shown(pod: core_v1.Pod) -> tuple[Any, ...]:
     """What endpoints show of a pod."""
-    return pod.metadata.labels, pod.status.pod_ip, pod.spec.node_name, is_ready(pod), pod.metadata.deletion_timestamp, pod.status.phase
+    return (
+        pod.metadata.labels,
+        pod.status.pod_ip,
+        pod.spec.node_name,
+        is_ready(pod),
+        pod.metadata.deletion_timestamp,
+        pod.status.phase,
+    )
 
 
 def target_port(pod: core_v1.Pod, port: core_v1.ServicePort) -> int | None:
@@ -87,7 +96,9 @@ def ports_of(service: core_v1.Service, pod: core_v1.Pod) -> tuple[tuple[str, int
 
 
 def _pod_reference(pod: core_v1.Pod) -> core_v1.ObjectReference:
-    return core_v1.ObjectReference(kind="Pod", namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid)
+    return core_v1.ObjectReference(
+        kind="Pod", namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid
+    )
 
 
 def subsets_of(service: core_v1.Service, pods: Sequence[core_v1.Pod]) -> tuple[core_v1.EndpointSubset, ...]:
@@ -99,14 +110,19 @@ def subsets_of(service: core_v1.Service, pods: Sequence[core_v1.Pod]) -> tuple[c
         ports = ports_of(service, pod)
         if not ports and service.spec.ports:
             continue
-        address = core_v1.EndpointAddress(ip=pod.status.pod_ip, node_name=pod.spec.node_name or None, target_ref=_pod_reference(pod))
+        address = core_v1.EndpointAddress(
+            ip=pod.status.pod_ip, node_name=pod.spec.node_name or None, target_ref=_pod_reference(pod)
+        )
         ready, not_ready = groups.setdefault(ports, ([], []))
         (ready if is_ready(pod) or service.spec.publish_not_ready_addresses else not_ready).append(address)
     return tuple(
         core_v1.EndpointSubset(
             addresses=tuple(ready),
             not_ready_addresses=tuple(not_ready),
-            ports=tuple(core_v1.EndpointPort(name=name, port=number, protocol=protocol, app_protocol=app) for name, number, protocol, app in ports),
+            ports=tuple(
+                core_v1.EndpointPort(name=name, port=number, protocol=protocol, app_protocol=app)
+                for name, number, protocol, app in ports
+            ),
         )
         for ports, (ready, not_ready) in sorted(groups.items(), key=lambda item: repr(item[0]))
     )
@@ -126,7 +142,9 @@ class EndpointsController(_ServiceController):
         existing: core_v1.Endpoints | None = self.endpoints.cache.by_key(key)
         if service is None:
             if existing is not None:
-                await _ignoring_races(self.client.delete(core_v1.Endpoints, existing.metadata.name, existing.metadata.namespace))
+                await _ignoring_races(
+                    self.client.delete(core_v1.Endpoints, existing.metadata.name, existing.metadata.namespace)
+                )
             return
         if not service.spec.selector or service.metadata.deletion_timestamp:
             return
@@ -135,7 +153,9 @@ class EndpointsController(_ServiceController):
         if service.spec.cluster_ip == "None":
             labels[HEADLESS] = ""
         if existing is None:
-            metadata = meta_v1.ObjectMeta(name=service.metadata.name, namespace=service.metadata.namespace, labels=labels)
+            metadata = meta_v1.ObjectMeta(
+                name=service.metadata.name, namespace=service.metadata.namespace, labels=labels
+            )
             await _ignoring_races(self.client.create(core_v1.Endpoints(metadata=metadata, subsets=subsets)))
         elif existing.subsets != subsets or existing.metadata.labels != labels:
             changed = clone(existing)
@@ -173,7 +193,12 @@ class EndpointSliceController(_ServiceController):
 
     async def reconcile(self, key: str) -> None:
         service: core_v1.Service | None = self.services.cache.by_key(key)
-        if service is None or not service.spec.selector or service.metadata.deletion_timestamp or service.spec.type == "ExternalName":
+        if (
+            service is None
+            or not service.spec.selector
+            or service.metadata.deletion_timestamp
+            or service.spec.type == "ExternalName"
+        ):
             return
         wanted = self._wanted(service)
         existing = {one.metadata.name: one for one in self.slices.cache.by_index("service", key)}
@@ -182,11 +207,17 @@ class EndpointSliceController(_ServiceController):
             known = existing.pop(one.metadata.name, None)
             if known is None:
                 raced |= await _ignoring_races(self.client.create(one))
-            elif (known.endpoints, known.ports, known.metadata.labels) != (one.endpoints, one.ports, one.metadata.labels):
+            elif (known.endpoints, known.ports, known.metadata.labels) != (
+                one.endpoints,
+                one.ports,
+                one.metadata.labels,
+            ):
                 one.metadata.resource_version = known.metadata.resource_version
                 raced |= await _ignoring_races(self.client.update(one))
         for one in existing.values():
-            await _ignoring_races(self.client.delete(discovery_v1.EndpointSlice, one.metadata.name, one.metadata.namespace))
+            await _ignoring_races(
+                self.client.delete(discovery_v1.EndpointSlice, one.metadata.name, one.metadata.namespace)
+            )
         if raced:
             self.queue.add_rate_limited(key)
 
@@ -202,7 +233,11 @@ class EndpointSliceController(_ServiceController):
         return result
 
     def _slice(
-        self, service: core_v1.Service, ports: tuple[tuple[str, int, str, str | None], ...], pods: Sequence[core_v1.Pod], number: int
+        self,
+        service: core_v1.Service,
+        ports: tuple[tuple[str, int, str, str | None], ...],
+        pods: Sequence[core_v1.Pod],
+        number: int,
     ) -> discovery_v1.EndpointSlice:
         labels = {**service.metadata.labels, SERVICE_NAME: service.metadata.name, MANAGED_BY: MANAGER}
         if service.spec.cluster_ip == "None":
@@ -219,7 +254,10 @@ class EndpointSliceController(_ServiceController):
             ),
             address_type="IPv6" if service.spec.ip_families[:1] == ("IPv6",) else "IPv4",
             endpoints=tuple(self._endpoint(service, pod) for pod in pods),
-            ports=tuple(discovery_v1.EndpointPort(name=name, port=port, protocol=protocol, app_protocol=app) for name, port, protocol, app in ports),
+            ports=tuple(
+                discovery_v1.EndpointPort(name=name, port=port, protocol=protocol, app_protocol=app)
+                for name, port, protocol, app in ports
+            ),
         )
 
     def _endpoint(self, service: core_v1.Service, pod: core_v1.Pod) -> discovery_v1.Endpoint:

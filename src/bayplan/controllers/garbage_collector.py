@@ -46,7 +46,13 @@ class Graph:
         metadata = obj.metadata
         known = self.nodes.get(metadata.uid)
         node = Node(
-            metadata.uid, kind, metadata.namespace, metadata.name, metadata.owner_references, bool(metadata.deletion_timestamp), metadata.finalizers
+            metadata.uid,
+            kind,
+            metadata.namespace,
+            metadata.name,
+            metadata.owner_references,
+            bool(metadata.deletion_timestamp),
+            metadata.finalizers,
         )
         if known is not None:
             node.dependents = known.dependents
@@ -113,7 +119,13 @@ class GarbageCollector(Controller):
     async def run_background(self) -> None:
         """Follow every kind that can be deleted. Kinds are taken one after the other, so that start-up of the cluster is not held up."""
         for kind in self.client.kinds:
-            if kind.is_stored and kind.kind != "Event" and "delete" in kind.verbs and self.client.kinds.storage_kind(kind) is kind and kind.type is not None:
+            if (
+                kind.is_stored
+                and kind.kind != "Event"
+                and "delete" in kind.verbs
+                and self.client.kinds.storage_kind(kind) is kind
+                and kind.type is not None
+            ):
                 self._follow(kind)
                 await asyncio.sleep(0)
 
@@ -236,14 +248,27 @@ class GarbageCollector(Controller):
             dependent = self.graph.nodes.get(uid)
             if dependent is not None and dependent.seen:
                 await self._patch_owners(dependent, tuple(owner for owner in dependent.owners if owner.uid != node.uid))
-        await self._patch(node, {"metadata": {"uid": node.uid, "finalizers": [name for name in node.finalizers if name != ORPHAN] or None}})
+        await self._patch(
+            node,
+            {"metadata": {"uid": node.uid, "finalizers": [name for name in node.finalizers if name != ORPHAN] or None}},
+        )
 
     async def _finish_foreground(self, node: Node) -> None:
         """Let the owner go once no dependent blocks it any more."""
         for uid in node.dependents:
             dependent = self.graph.nodes.get(uid)
-            blocks = dependent is not None and any(owner.uid == node.uid and owner.block_owner_deletion for owner in dependent.owners)
+            blocks = dependent is not None and any(
+                owner.uid == node.uid and owner.block_owner_deletion for owner in dependent.owners
+            )
             if blocks:
                 self.queue.add(uid)
                 return
-        await self._patch(node, {"metadata": {"uid": node.uid, "finalizers": [name for name in node.finalizers if name != FOREGROUND] or None}})
+        await self._patch(
+            node,
+            {
+                "metadata": {
+                    "uid": node.uid,
+                    "finalizers": [name for name in node.finalizers if name != FOREGROUND] or None,
+                }
+            },
+        )

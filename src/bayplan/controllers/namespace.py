@@ -40,12 +40,21 @@ class NamespaceController(Controller):
 
     async def reconcile(self, key: str) -> None:
         namespace: core_v1.Namespace | None = self.namespaces.cache.by_key(key)
-        if namespace is None or not namespace.metadata.deletion_timestamp or _FINALIZER not in namespace.spec.finalizers:
+        if (
+            namespace is None
+            or not namespace.metadata.deletion_timestamp
+            or _FINALIZER not in namespace.spec.finalizers
+        ):
             return
         remaining: dict[str, int] = {}
         finalizers: dict[str, int] = {}
         for kind in self.client.kinds:
-            if kind.namespaced and kind.is_stored and "deletecollection" in kind.verbs and self.client.kinds.storage_kind(kind) is kind:
+            if (
+                kind.namespaced
+                and kind.is_stored
+                and "deletecollection" in kind.verbs
+                and self.client.kinds.storage_kind(kind) is kind
+            ):
                 await self._empty(kind, key, remaining, finalizers)
         if remaining:
             await self._tell(namespace, remaining, finalizers)
@@ -79,20 +88,41 @@ class NamespaceController(Controller):
         changed = clone(namespace)
 
         def set_condition(name: str, status: str, reason: str, message: str) -> None:
-            condition = core_v1.NamespaceCondition(type=name, status=status, reason=reason, message=message, last_transition_time=now)
+            condition = core_v1.NamespaceCondition(
+                type=name, status=status, reason=reason, message=message, last_transition_time=now
+            )
             changed.status.conditions = with_condition(changed.status.conditions, condition)
 
-        set_condition("NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered")
-        set_condition("NamespaceDeletionGroupVersionParsingFailure", "False", "ParsedGroupVersions", "All legacy kube types successfully parsed")
-        set_condition("NamespaceDeletionContentFailure", "False", "ContentDeleted", "All content successfully deleted, may be waiting on finalization")
+        set_condition(
+            "NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"
+        )
+        set_condition(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        )
+        set_condition(
+            "NamespaceDeletionContentFailure",
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        )
         content = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(remaining.items()))
-        set_condition("NamespaceContentRemaining", "True", "SomeResourcesRemain", f"Some resources are remaining: {content}")
+        set_condition(
+            "NamespaceContentRemaining", "True", "SomeResourcesRemain", f"Some resources are remaining: {content}"
+        )
         if finalizers:
             held = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
             text = f"Some content in the namespace has finalizers remaining: {held}"
             set_condition("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", text)
         else:
-            set_condition("NamespaceFinalizersRemaining", "False", "ContentHasNoFinalizers", "All content-preserving finalizers finished")
+            set_condition(
+                "NamespaceFinalizersRemaining",
+                "False",
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished",
+            )
         if changed.status.conditions != namespace.status.conditions:
             try:
                 await self.client.update_status(changed)

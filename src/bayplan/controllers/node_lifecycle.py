@@ -68,7 +68,12 @@ def unknown_conditions(node: core_v1.Node, now: str) -> tuple[core_v1.NodeCondit
         if known is None or known.status != "Unknown":
             heartbeat = known.last_heartbeat_time if known is not None else node.metadata.creation_timestamp
             unknown = core_v1.NodeCondition(
-                type=name, status="Unknown", reason=reason, message=message, last_heartbeat_time=heartbeat, last_transition_time=now
+                type=name,
+                status="Unknown",
+                reason=reason,
+                message=message,
+                last_heartbeat_time=heartbeat,
+                last_transition_time=now,
             )
             conditions = with_condition(conditions, unknown)
     return tuple(conditions)

@@ -15,10 +15,21 @@ from bayplan.api.errors import ApiError
 from bayplan.api.selectors import LabelSelector, compile_selector
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import apps_v1, core_v1, meta_v1
-from bayplan.controllers.base import Controller, condition_of, controller_of, owner_reference, with_condition
+from bayplan.client.client import STRATEGIC_PATCH
+from bayplan.controllers.base import (
+    Controller,
+    adoption,
+    condition_of,
+    controller_of,
+    is_still_there,
+    owner_reference,
+    release,
+    with_condition,
+)
 from bayplan.controllers.expectations import Expectations
-from bayplan.controllers.pods import deletion_rank, is_active, is_available, is_ready
+from bayplan.controllers.pods import deletion_rank, is_active, is_available, is_ready, ready_since
 from bayplan.informers.cache import key_of
+from bayplan.support.timestamps import rfc3339
 
 BURST = 500
 """Pods created or deleted in one go."""
@@ -34,41 +45,60 @@ class Actions:
     release: Sequence[core_v1.Pod] = ()
     owned: Sequence[core_v1.Pod] = field(default_factory=tuple)
     """Active pods that belong to the ReplicaSet after adoption and release."""
+    terminating: int = 0
+    """Pods of the ReplicaSet that are on their way out."""
 
 
 def desired(replica_set: Any, selector: LabelSelector, pods: Sequence[core_v1.Pod], now: float) -> Actions:
     """Which pods of the namespace to adopt, release, delete, and how many to create."""
     uid, deleting = replica_set.metadata.uid, bool(replica_set.metadata.deletion_timestamp)
-    owned, adopt, release = [], [], []
+    owned, adopt, released = [], [], []
     for pod in pods:
         owner, matches = controller_of(pod), selector.matches(pod.metadata.labels)
         if owner is not None and owner.uid == uid:
             if matches:
                 owned.append(pod)
             elif not deleting and not pod.metadata.deletion_timestamp:
-                release.append(pod)
+                released.append(pod)
         elif owner is None and matches and not deleting and is_active(pod):
             adopt.append(pod)
             owned.append(pod)
     active = [pod for pod in owned if is_active(pod)]
+    terminating = sum(_is_terminating(pod) for pod in owned)
     if deleting:
-        return Actions(release=release, owned=active)
+        return Actions(owned=active, terminating=terminating)
     difference = len(active) - (replica_set.spec.replicas or 0)
     if difference < 0:
-        return Actions(create=min(-difference, BURST), adopt=adopt, release=release, owned=active)
+        return Actions(
+            create=min(-difference, BURST), adopt=adopt, release=released, owned=active, terminating=terminating
+        )
     per_node = Counter(pod.spec.node_name for pod in active)
     ranked = sorted(active, key=lambda pod: deletion_rank(pod, per_node[pod.spec.node_name], now)) if difference else []
-    return Actions(delete=ranked[: min(difference, BURST)], adopt=adopt, release=release, owned=active)
+    return Actions(
+        delete=ranked[: min(difference, BURST)], adopt=adopt, release=released, owned=active, terminating=terminating
+    )
 
 
-def status_of(replica_set: apps_v1.ReplicaSet, owned: Sequence[core_v1.Pod], now: float, failure: str) -> apps_v1.ReplicaSetStatus:
-    """The status that these pods make."""
+def _is_terminating(pod: core_v1.Pod) -> bool:
+    return bool(pod.metadata.deletion_timestamp) and pod.status.phase not in ("Succeeded", "Failed")
+
+
+def status_of(
+    replica_set: apps_v1.ReplicaSet, owned: Sequence[core_v1.Pod], now: float, failure: str, terminating: int = 0
+) -> apps_v1.ReplicaSetStatus:
+    """The status that these active pods, and a number of terminating ones, make."""
     spec, old = replica_set.spec, replica_set.status
     template_labels = spec.template.metadata.labels if spec.template else {}
     conditions = tuple(condition for condition in old.conditions if condition.type != "ReplicaFailure")
     if failure:
         known = condition_of(old.conditions, "ReplicaFailure")
-        created = known or apps_v1.ReplicaSetCondition(type="ReplicaFailure", status="True", reason="FailedCreate", message=failure)
+        created = known or apps_v1.ReplicaSetCondition(
+            type="ReplicaFailure",
+            status="True",
+            reason="FailedCreate",
+            message=failure,
+            last_transition_time=rfc3339(now),
+        )
         conditions = with_condition(conditions, created)
     return apps_v1.ReplicaSetStatus(
         replicas=len(owned),
@@ -77,7 +107,7 @@ def status_of(replica_set: apps_v1.ReplicaSet, owned: Sequence[core_v1.Pod], now
         available_replicas=sum(is_available(pod, spec.min_ready_seconds, now) for pod in owned),
         observed_generation=replica_set.metadata.generation,
         conditions=conditions,
-        terminating_replicas=old.terminating_replicas,
+        terminating_replicas=terminating,
     )
 
 
@@ -92,7 +122,9 @@ class ReplicaSetController(Controller):
         self.sets = self.informer(apps_v1.ReplicaSet)
         self.pods = self.informer(core_v1.Pod)
         self.pods.add_index("namespace", lambda pod: (pod.metadata.namespace,))
-        self.pods.add_index("controller", lambda pod: tuple(owner.uid for owner in pod.metadata.owner_references if owner.controller))
+        self.pods.add_index(
+            "controller", lambda pod: tuple(owner.uid for owner in pod.metadata.owner_references if owner.controller)
+        )
         self.pods.add_index("orphan", lambda pod: () if controller_of(pod) else (pod.metadata.namespace,))
         self.expectations = Expectations(self.clock)
         self.watch_keys(self.sets)
@@ -112,7 +144,9 @@ class ReplicaSetController(Controller):
     def _touch_matching(self, pod: core_v1.Pod) -> None:
         """An orphan may be adopted by whoever selects it."""
         for one in self.sets.cache:
-            if one.metadata.namespace == pod.metadata.namespace and compile_selector(one.spec.selector).matches(pod.metadata.labels):
+            if one.metadata.namespace == pod.metadata.namespace and compile_selector(one.spec.selector).matches(
+                pod.metadata.labels
+            ):
                 self.queue.add(key_of(one))
 
     def _pod_changed(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
@@ -144,27 +178,33 @@ class ReplicaSetController(Controller):
             await self._claim(replica_set, actions)
             failure = await self._create(key, replica_set, actions.create)
             await self._delete(key, replica_set, actions.delete)
-        await self._update_status(replica_set, actions.owned, now, failure)
+        await self._update_status(replica_set, status_of(replica_set, actions.owned, now, failure, actions.terminating))
         if failure:
             raise RuntimeError(failure)
-        waiting = [pod for pod in actions.owned if is_ready(pod) and not is_available(pod, replica_set.spec.min_ready_seconds, now)]
+        delay = replica_set.spec.min_ready_seconds
+        waiting = [
+            ready_since(pod) + delay - now
+            for pod in actions.owned
+            if is_ready(pod) and not is_available(pod, delay, now)
+        ]
         if waiting:
-            self.queue.add_after(key, float(replica_set.spec.min_ready_seconds))
+            self.queue.add_after(key, max(min(waiting), 0.0) + 0.001)
 
     async def _claim(self, replica_set: Any, actions: Actions) -> None:
         """Take in orphans that match, let go of pods that no longer do."""
+        if actions.adopt and not await is_still_there(self.client, replica_set):
+            raise RuntimeError("the cache is behind: the ReplicaSet is gone or about to go")
         reference = owner_reference(self.api_version, self.kind, replica_set)
         for pod in actions.adopt:
-            owners = [*pod.metadata.owner_references, reference]
-            await self._set_owners(pod, owners)
+            await self._patch(pod, adoption(reference, pod))
         for pod in actions.release:
-            owners = [owner for owner in pod.metadata.owner_references if owner.uid != replica_set.metadata.uid]
-            await self._set_owners(pod, owners)
+            await self._patch(pod, release(replica_set, pod))
 
-    async def _set_owners(self, pod: core_v1.Pod, owners: list[meta_v1.OwnerReference]) -> None:
-        patch = {"metadata": {"uid": pod.metadata.uid, "ownerReferences": owners or None}}
+    async def _patch(self, pod: core_v1.Pod, patch: dict[str, Any]) -> None:
         try:
-            await self.client.patch(core_v1.Pod, pod.metadata.name, pod.metadata.namespace, patch)
+            await self.client.patch(
+                core_v1.Pod, pod.metadata.name, pod.metadata.namespace, patch, patch_type=STRATEGIC_PATCH
+            )
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
@@ -206,7 +246,9 @@ class ReplicaSetController(Controller):
         try:
             pod = await self.client.create(self._template(replica_set))
         except ApiError as error:
-            terminating = error.status.details is not None and any(cause.reason == "NamespaceTerminating" for cause in error.status.details.causes)
+            terminating = error.status.details is not None and any(
+                cause.reason == "NamespaceTerminating" for cause in error.status.details.causes
+            )
             if not terminating:
                 self.recorder.event(replica_set, "Warning", "FailedCreate", f"Error creating: {error.message}")
             return error.message
@@ -230,8 +272,7 @@ class ReplicaSetController(Controller):
             return
         self.recorder.event(replica_set, "Normal", "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
 
-    async def _update_status(self, replica_set: apps_v1.ReplicaSet, owned: Sequence[core_v1.Pod], now: float, failure: str) -> None:
-        status = status_of(replica_set, owned, now, failure)
+    async def _update_status(self, replica_set: apps_v1.ReplicaSet, status: apps_v1.ReplicaSetStatus) -> None:
         if status == replica_set.status:
             return
         changed = clone(replica_set)

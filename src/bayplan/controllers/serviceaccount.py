@@ -81,7 +81,8 @@ class RootCaPublisher(_PerNamespace):
     def wanted(self, namespace: str) -> core_v1.ConfigMap:
         annotations = {"kubernetes.io/description": _DESCRIPTION}
         return core_v1.ConfigMap(
-            metadata=meta_v1.ObjectMeta(name=CONFIG_MAP, namespace=namespace, annotations=annotations), data={"ca.crt": self.root_ca}
+            metadata=meta_v1.ObjectMeta(name=CONFIG_MAP, namespace=namespace, annotations=annotations),
+            data={"ca.crt": self.root_ca},
         )
 
     def is_current(self, obj: Any) -> bool:

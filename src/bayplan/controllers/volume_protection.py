@@ -11,13 +11,21 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, storage_v1
 from bayplan.controllers.base import Controller
 
-CLAIM, VOLUME, ATTRIBUTES = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", "kubernetes.io/vac-protection"
+CLAIM, VOLUME, ATTRIBUTES = (
+    "kubernetes.io/pvc-protection",
+    "kubernetes.io/pv-protection",
+    "kubernetes.io/vac-protection",
+)
 
 
 def claims_of(pod: core_v1.Pod) -> tuple[str, ...]:
     """Keys of the claims that a pod uses, those of its ephemeral volumes included."""
     namespace = pod.metadata.namespace
-    named = (volume.persistent_volume_claim.claim_name for volume in pod.spec.volumes if volume.persistent_volume_claim is not None)
+    named = (
+        volume.persistent_volume_claim.claim_name
+        for volume in pod.spec.volumes
+        if volume.persistent_volume_claim is not None
+    )
     made = (f"{pod.metadata.name}-{volume.name}" for volume in pod.spec.volumes if volume.ephemeral is not None)
     return tuple(f"{namespace}/{name}" for name in (*named, *made))
 
@@ -43,10 +51,21 @@ class _Protection(Controller):
 
     async def reconcile(self, key: str) -> None:
         obj = self.objects.cache.by_key(key)
-        if obj is None or not obj.metadata.deletion_timestamp or self.finalizer not in obj.metadata.finalizers or self.in_use(key, obj):
+        if (
+            obj is None
+            or not obj.metadata.deletion_timestamp
+            or self.finalizer not in obj.metadata.finalizers
+            or self.in_use(key, obj)
+        ):
             return
         left = [name for name in obj.metadata.finalizers if name != self.finalizer]
-        patch = {"metadata": {"uid": obj.metadata.uid, "resourceVersion": obj.metadata.resource_version, "finalizers": left or None}}
+        patch = {
+            "metadata": {
+                "uid": obj.metadata.uid,
+                "resourceVersion": obj.metadata.resource_version,
+                "finalizers": left or None,
+            }
+        }
         try:
             await self.client.patch(self.cls, obj.metadata.name, obj.metadata.namespace, patch)
         except ApiError as error:
@@ -115,5 +134,3 @@ def _attributes_of(obj: Any) -> tuple[str, ...]:
     """Names of the attributes classes that a claim or volume names."""
     names = {obj.spec.volume_attributes_class_name, getattr(obj.status, "current_volume_attributes_class_name", None)}
     return tuple(name for name in names if name)
-
-
