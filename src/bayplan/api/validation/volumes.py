@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bayplan.api import quantity
+from bayplan.api.trusted import is_trusted
 from bayplan.api.errors import duplicate, forbidden, invalid, required
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
@@ -26,7 +27,8 @@ def check_volumes(
     found: dict[str, core_v1.Volume] = {}
     for index, volume in enumerate(volumes):
         where = f"{path}[{index}]"
-        _check_source(errors, where, volume, metadata)
+        if not is_trusted(volume.projected):
+            _check_source(errors, where, volume, metadata)
         if not volume.name:
             errors.append(required(f"{where}.name"))
         elif formats.dns_label(volume.name):
