@@ -241,12 +241,12 @@ class TestTaintEviction:
             pytest.param([{"operator": "Exists"}], None, id="everything is tolerated"),
             pytest.param([{"key": "k", "value": "w"}], NOW + 50, id="another value"),
             pytest.param([{"key": "k", "operator": "Exists", "effect": "NoSchedule"}], NOW + 50, id="another effect"),
-            pytest.param([{"key": "k", "operator": "Exists", "toleration_seconds": 60}], NOW + 60, id="counted from when the taint was added"),
+            pytest.param([{"key": "k", "operator": "Exists", "toleration_seconds": 60}], NOW + 110, id="counted from when the pod was seen under it"),
             pytest.param(
-                [{"key": "k", "value": "v", "toleration_seconds": 90}, {"operator": "Exists", "toleration_seconds": 30}], NOW + 30,
-                id="the shortest counts",
+                [{"key": "k", "value": "v", "toleration_seconds": 90}, {"operator": "Exists", "toleration_seconds": 30}], NOW + 140,
+                id="the first that matches counts",
             ),
-            pytest.param([{"key": "k", "operator": "Exists", "toleration_seconds": -5}], NOW, id="a negative time is no time"),
+            pytest.param([{"key": "k", "operator": "Exists", "toleration_seconds": -5}], NOW + 50, id="a negative time is no time"),
         ],
     )  # fmt: skip
     def test_when_a_pod_has_to_leave(self, tolerations: list[dict[str, object]], expected: float | None) -> None:

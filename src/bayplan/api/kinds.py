@@ -104,7 +104,10 @@ class Kind:
 
     def subresource(self, name: str) -> Subresource | None:
         """The subresource of that name, or None."""
-        return next((row for row in self.subresources if row.name == name), None)
+        for row in self.subresources:
+            if row.name == name:
+                return row
+        return None
 
     def __repr__(self) -> str:
         return f"<Kind {self.api_version} {self.kind}>"

@@ -16,7 +16,7 @@ from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import Strategy
 from bayplan.apiserver.admission.chain import AdmissionChain
 from bayplan.apiserver.allocation import Allocators
-from bayplan.apiserver.negotiation import negotiate
+from bayplan.apiserver.negotiation import PLAIN, negotiate
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.representation import Shape
 from bayplan.apiserver.requests import Request, ResourcePath, Response
@@ -84,6 +84,8 @@ class Call:
 
     def answer(self, code: int, entry: Entry) -> Response:
         """An answer that shows one object."""
+        if self.kind is self.stored and negotiate(self.request.accept) is PLAIN:
+            return Response(code, self.kind.type_meta + entry.body, warnings=self.warnings)
         shape = self.shape()
         return Response(code, shape.one(entry), shape.form.media_type, warnings=self.warnings)
 

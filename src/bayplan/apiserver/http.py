@@ -16,6 +16,7 @@ from multidict import CIMultiDict
 from bayplan.api.errors import gone, request_too_large, unauthorized
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.certificates import KeyPair
+from bayplan.apiserver.http_answer import usual_answer
 from bayplan.apiserver.nonresource import PUBLIC_PATHS
 from bayplan.apiserver.requests import ANONYMOUS, Request, Response, User
 from bayplan.apiserver.server import ApiServer, error_response
@@ -88,7 +89,10 @@ class HttpServer:
         response = await self.server.handle(request)
         if response.watcher is not None:
             return await self._stream(http, response, response.watcher)
-        pretty = wants_pretty(http.query_string, http.headers.get("User-Agent", ""))
+        pretty = wants_pretty(http.raw_path.partition("?")[2], request.user_agent)
+        usual = None if pretty else usual_answer(http, response, self.server.context.clock.now())
+        if usual is not None:
+            return usual
         answer = _plain(response, pretty=pretty)
         return answer if len(response.body) < _LARGE else await self._in_pieces(http, answer)
 
@@ -116,7 +120,11 @@ class HttpServer:
             length = http.content_length
             if length is not None and length > self._limit:
                 return error_response(request_too_large(self._limit))
-            body = await http.content.read() if length is not None else await self._bounded(http)
+            if length is None:
+                body = await self._bounded(http)
+            else:
+                content = http.content
+                body = content.read_nowait() if content.is_eof() else await content.read()
             if len(body) > self._limit:
                 return error_response(request_too_large(self._limit))
         return Request(

@@ -55,9 +55,9 @@ class Response:
     """Whether the body is to be sent byte for byte, not laid out for the reader."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ResourcePath:
-    """What a resource URL names."""
+    """What a resource URL names. Made once per request and not changed: frozen classes cost four times as much to make."""
 
     kind: Kind
     namespace: str

@@ -127,6 +127,7 @@ class Cluster:
             randomness=self.randomness,
             root_ca=self.credentials.authority.certificate.decode(),
             enabled=controller_filter(self.settings.controllers),
+            settings=self.settings.controller,
         )
         self._tasks.spawn("controllers", manager.run())
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.controllers.settings import ControllerSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 
 
@@ -33,6 +34,8 @@ class ClusterSettings:
     """Whether health and version may be read without credentials."""
     controllers: tuple[str, ...] = ("*",)
     """Controllers to run, as in `--controllers`."""
+    controller: ControllerSettings = field(default_factory=ControllerSettings)
+    """How patient they are."""
     tls_certificate: Path | None = None
     """The server's certificate (PEM); None for one signed by the cluster's own authority."""
     tls_key: Path | None = None

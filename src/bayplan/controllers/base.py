@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import meta_v1
 from bayplan.client import Client
 from bayplan.client.events import EventRecorder
+from bayplan.controllers.settings import ControllerSettings
 from bayplan.informers import Informer, InformerFactory
 from bayplan.informers.cache import key_of
 from bayplan.support.clock import Clock
@@ -26,6 +27,7 @@ class ControllerContext:
     clock: Clock
     randomness: Randomness
     recorder: EventRecorder
+    settings: ControllerSettings = field(default_factory=ControllerSettings)
 
 
 class Controller:

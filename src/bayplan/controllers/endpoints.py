@@ -95,6 +95,11 @@ def ports_of(service: core_v1.Service, pod: core_v1.Pod) -> tuple[tuple[str, int
     return tuple(found)
 
 
+def host_name(service: core_v1.Service, pod: core_v1.Pod) -> str:
+    """The pod's name in the service's domain: its hostname, if the service is its subdomain; else ""."""
+    return pod.spec.hostname if pod.spec.hostname and pod.spec.subdomain == service.metadata.name else ""
+
+
 def _pod_reference(pod: core_v1.Pod) -> core_v1.ObjectReference:
     return core_v1.ObjectReference(
         kind="Pod", namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid
@@ -108,10 +113,13 @@ def subsets_of(service: core_v1.Service, pods: Sequence[core_v1.Pod]) -> tuple[c
         if pod.metadata.deletion_timestamp and not service.spec.publish_not_ready_addresses:
             continue
         ports = ports_of(service, pod)
-        if not ports and service.spec.ports:
+        if not ports and (service.spec.ports or service.spec.cluster_ip != "None"):
             continue
         address = core_v1.EndpointAddress(
-            ip=pod.status.pod_ip, node_name=pod.spec.node_name or None, target_ref=_pod_reference(pod)
+            ip=pod.status.pod_ip,
+            hostname=host_name(service, pod),
+            node_name=pod.spec.node_name or None,
+            target_ref=_pod_reference(pod),
         )
         ready, not_ready = groups.setdefault(ports, ([], []))
         (ready if is_ready(pod) or service.spec.publish_not_ready_addresses else not_ready).append(address)
@@ -268,6 +276,7 @@ class EndpointSliceController(_ServiceController):
         return discovery_v1.Endpoint(
             addresses=(pod.status.pod_ip,),
             conditions=discovery_v1.EndpointConditions(ready=ready, serving=serving, terminating=terminating),
+            hostname=host_name(service, pod) or None,
             node_name=pod.spec.node_name or None,
             target_ref=_pod_reference(pod),
             zone=node.metadata.labels.get(_ZONE) if node is not None else None,

@@ -7,15 +7,21 @@ its owners; an owner that is not in the graph is looked up on the server before 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
+from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.controllers.base import Controller
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+_ABSENT_KEPT = 2000
+"""Uids of objects that are known to be gone; older ones are asked for again."""
 
 
 @dataclass(slots=True)
@@ -98,8 +104,7 @@ def verdict(node: Node, absent: set[str], waiting: set[str]) -> Verdict:
     solid = [owner for owner in node.owners if owner.uid not in absent and owner.uid not in waiting]
     if solid:
         return Verdict(drop=tuple(owner.uid for owner in node.owners if owner.uid in absent or owner.uid in waiting))
-    blocked = waiting and node.dependents
-    if blocked and any(owner.uid in waiting and owner.block_owner_deletion for owner in node.owners):
+    if waiting and node.dependents:
         return Verdict(delete="Foreground")
     if ORPHAN in node.finalizers:
         return Verdict(delete="Orphan")
@@ -114,7 +119,7 @@ class GarbageCollector(Controller):
 
     def setup(self) -> None:
         self.graph = Graph()
-        self._absent: set[str] = set()
+        self._absent: dict[str, None] = {}
 
     async def run_background(self) -> None:
         """Follow every kind that can be deleted. Kinds are taken one after the other, so that start-up of the cluster is not held up."""
@@ -136,7 +141,10 @@ class GarbageCollector(Controller):
 
         def change(old: Any, new: Any) -> None:
             before, after = old.metadata, new.metadata
-            if (
+            if before.uid != after.uid:
+                remove(old)
+                put(new)
+            elif (
                 before.owner_references != after.owner_references
                 or before.deletion_timestamp != after.deletion_timestamp
                 or before.finalizers != after.finalizers
@@ -147,7 +155,7 @@ class GarbageCollector(Controller):
             node = self.graph.remove(obj.metadata.uid)
             if node is None:
                 return
-            self._absent.add(node.uid)
+            self._remember_absent(node.uid)
             for uid in node.dependents:
                 self.queue.add(uid)
             for owner in node.owners:
@@ -196,9 +204,11 @@ class GarbageCollector(Controller):
             return
         decision = verdict(node, absent, waiting)
         if decision.delete:
+            if waiting and any(one.deleting and FOREGROUND in one.finalizers for one in self._dependents(node)):
+                await self._unblock(node)  # a circle: the dependents wait for this one as much as it for them
             await self._delete(node, decision.delete)
         elif decision.drop:
-            await self._patch_owners(node, tuple(owner for owner in node.owners if owner.uid not in decision.drop))
+            await self._drop_owners(node, decision.drop)
 
     async def _is_absent(self, node: Node, owner: meta_v1.OwnerReference) -> bool:
         """Ask the server: an owner is absent if nothing of that name, or something with another uid, is there."""
@@ -213,9 +223,14 @@ class GarbageCollector(Controller):
         except ApiError as error:
             if error.code != 404:
                 raise
-            self._absent.add(owner.uid)
+            self._remember_absent(owner.uid)
             return True
         return bool(found.metadata.uid != owner.uid)
+
+    def _remember_absent(self, uid: str) -> None:
+        self._absent[uid] = None
+        while len(self._absent) > _ABSENT_KEPT:
+            del self._absent[next(iter(self._absent))]
 
     def _tell_bad_reference(self, node: Node, owner: meta_v1.OwnerReference) -> None:
         known = self.informer(node.kind.type).cache.get(node.namespace, node.name)
@@ -231,13 +246,37 @@ class GarbageCollector(Controller):
             if error.code not in (404, 409):
                 raise
 
-    async def _patch_owners(self, node: Node, owners: tuple[meta_v1.OwnerReference, ...]) -> None:
-        patch = {"metadata": {"uid": node.uid, "ownerReferences": owners or None}}
-        await self._patch(node, patch)
+    def _dependents(self, node: Node) -> list[Node]:
+        return [self.graph.nodes[uid] for uid in node.dependents if uid in self.graph.nodes]
 
-    async def _patch(self, node: Node, patch: dict[str, Any]) -> None:
+    async def _drop_owners(self, node: Node, uids: Iterable[str]) -> None:
+        """Take references out; those that others write meanwhile stay."""
+        await self._patch(node, {"ownerReferences": [{"$patch": "delete", "uid": uid} for uid in uids]})
+
+    async def _unblock(self, node: Node) -> None:
+        """Let the owners of an object go before it."""
+        blocking = [owner for owner in node.owners if owner.block_owner_deletion]
+        references = [msgspec.structs.replace(owner, block_owner_deletion=False) for owner in blocking]
+        await self._patch(node, {"ownerReferences": references})
+
+    async def _drop_finalizer(self, node: Node, finalizer: str) -> None:
         try:
-            await self.client.patch(node.kind.type, node.name, node.namespace, patch)
+            found: Any = await self.client.get(node.kind.type, node.name, node.namespace)
+            if found.metadata.uid != node.uid or finalizer not in found.metadata.finalizers:
+                return
+            left = [name for name in found.metadata.finalizers if name != finalizer]
+            metadata = {"resourceVersion": found.metadata.resource_version, "uid": node.uid, "finalizers": left or None}
+            await self.client.patch(node.kind.type, node.name, node.namespace, {"metadata": metadata})
+        except ApiError as error:
+            if error.code == 409:
+                self.queue.add_rate_limited(node.uid)
+            elif error.code != 404:
+                raise
+
+    async def _patch(self, node: Node, metadata: dict[str, Any]) -> None:
+        patch = {"metadata": {"uid": node.uid, **metadata}}
+        try:
+            await self.client.patch(node.kind.type, node.name, node.namespace, patch, patch_type=STRATEGIC_PATCH)
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
@@ -247,28 +286,18 @@ class GarbageCollector(Controller):
         for uid in tuple(node.dependents):
             dependent = self.graph.nodes.get(uid)
             if dependent is not None and dependent.seen:
-                await self._patch_owners(dependent, tuple(owner for owner in dependent.owners if owner.uid != node.uid))
-        await self._patch(
-            node,
-            {"metadata": {"uid": node.uid, "finalizers": [name for name in node.finalizers if name != ORPHAN] or None}},
-        )
+                await self._drop_owners(dependent, (node.uid,))
+        await self._drop_finalizer(node, ORPHAN)
 
     async def _finish_foreground(self, node: Node) -> None:
         """Let the owner go once no dependent blocks it any more."""
-        for uid in node.dependents:
-            dependent = self.graph.nodes.get(uid)
-            blocks = dependent is not None and any(
-                owner.uid == node.uid and owner.block_owner_deletion for owner in dependent.owners
-            )
-            if blocks:
-                self.queue.add(uid)
-                return
-        await self._patch(
-            node,
-            {
-                "metadata": {
-                    "uid": node.uid,
-                    "finalizers": [name for name in node.finalizers if name != FOREGROUND] or None,
-                }
-            },
-        )
+        blocking = [
+            one
+            for one in self._dependents(node)
+            if any(owner.uid == node.uid and owner.block_owner_deletion for owner in one.owners)
+        ]
+        for one in blocking:
+            if not (one.deleting and FOREGROUND in one.finalizers):
+                self.queue.add(one.uid)
+        if not blocking:
+            await self._drop_finalizer(node, FOREGROUND)

@@ -14,8 +14,10 @@ from bayplan.controllers.endpoints import EndpointsController, EndpointSliceCont
 from bayplan.controllers.garbage_collector import GarbageCollector
 from bayplan.controllers.namespace import NamespaceController
 from bayplan.controllers.node_lifecycle import NodeLifecycleController
+from bayplan.controllers.pod_garbage_collector import PodGarbageCollector
 from bayplan.controllers.replicaset import ReplicaSetController
 from bayplan.controllers.serviceaccount import RootCaPublisher, ServiceAccountController
+from bayplan.controllers.settings import ControllerSettings
 from bayplan.controllers.taint_eviction import TaintEvictionController
 from bayplan.controllers.volume_protection import (
     AttributesClassProtectionController,
@@ -40,6 +42,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     EndpointsController,
     NodeLifecycleController,
     TaintEvictionController,
+    PodGarbageCollector,
     ClaimProtectionController,
     VolumeProtectionController,
     AttributesClassProtectionController,
@@ -58,7 +61,9 @@ class ControllerManager:
         randomness: Randomness,
         root_ca: str,
         enabled: Callable[[str], bool] = lambda name: True,
+        settings: ControllerSettings | None = None,
     ) -> None:
+        settings = settings or ControllerSettings()
         self._informers = InformerFactory(client, clock, randomness)
         self._recorders: list[EventRecorder] = []
         self.controllers: list[Controller] = []
@@ -66,7 +71,7 @@ class ControllerManager:
             if not enabled(cls.name):
                 continue
             recorder = EventRecorder(client, cls.name, clock, randomness)
-            context = ControllerContext(client, self._informers, clock, randomness, recorder)
+            context = ControllerContext(client, self._informers, clock, randomness, recorder, settings)
             self._recorders.append(recorder)
             self.controllers.append(RootCaPublisher(context, root_ca) if cls is RootCaPublisher else cls(context))
 

@@ -15,10 +15,6 @@ from bayplan.controllers.base import Controller, condition_of, with_condition
 from bayplan.controllers.pods import is_ready
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
-MONITOR_PERIOD = 5.0
-GRACE_PERIOD = 50.0
-"""Seconds without a renewed lease after which a node counts as unreachable."""
-STARTUP_GRACE_PERIOD = 60.0
 LEASE_NAMESPACE = "kube-node-lease"
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -31,7 +27,12 @@ _CONDITION_TAINTS = {
     ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
     ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
 }
-_OWN = {*_CONDITION_TAINTS.values(), UNSCHEDULABLE}
+_OWN = {
+    *((key, "NoSchedule") for key in (*_CONDITION_TAINTS.values(), UNSCHEDULABLE)),
+    (NOT_READY, "NoExecute"),
+    (UNREACHABLE, "NoExecute"),
+}
+"""Key and effect of the taints that this controller sets and takes away."""
 _KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
@@ -41,19 +42,19 @@ def wanted_taints(node: core_v1.Node, now: str) -> tuple[core_v1.Taint, ...]:
     for condition in node.status.conditions:
         key = _CONDITION_TAINTS.get((condition.type, condition.status))
         if key is not None:
-            wanted[key, "NoSchedule"] = core_v1.Taint(key=key, effect="NoSchedule")
+            wanted[key, "NoSchedule"] = core_v1.Taint(key=key, effect="NoSchedule", time_added=now)
             if key in (NOT_READY, UNREACHABLE):
                 wanted[key, "NoExecute"] = core_v1.Taint(key=key, effect="NoExecute", time_added=now)
     if node.spec.unschedulable:
         wanted[UNSCHEDULABLE, "NoSchedule"] = core_v1.Taint(key=UNSCHEDULABLE, effect="NoSchedule", time_added=now)
-    result = []
-    for taint in node.spec.taints:
-        if taint.key not in _OWN:
-            result.append(taint)
-        elif (taint.key, taint.effect) in wanted:
-            result.append(taint)
-            del wanted[taint.key, taint.effect]
-    return (*result, *wanted.values())
+    kept = tuple(
+        taint
+        for taint in node.spec.taints
+        if (taint.key, taint.effect) not in _OWN or (taint.key, taint.effect) in wanted
+    )
+    for taint in kept:
+        wanted.pop((taint.key, taint.effect), None)
+    return (*kept, *wanted.values())
 
 
 def unknown_conditions(node: core_v1.Node, now: str) -> tuple[core_v1.NodeCondition, ...]:
@@ -106,7 +107,7 @@ class NodeLifecycleController(Controller):
     async def run_background(self) -> None:
         """Look at every node now and then."""
         while True:
-            await self.clock.sleep(MONITOR_PERIOD)
+            await self.clock.sleep(self.context.settings.node_monitor_period)
             now = self.clock.now()
             for node in self.nodes.cache:
                 if self._is_silent(node, now):
@@ -125,7 +126,8 @@ class NodeLifecycleController(Controller):
             known = self._last_seen[name] = (beat, self._first_seen(node, ready, renewed, now))
         elif known[0] != beat:
             known = self._last_seen[name] = (beat, now)
-        grace = STARTUP_GRACE_PERIOD if ready is None else GRACE_PERIOD
+        settings = self.context.settings
+        grace = settings.node_startup_grace_period if ready is None else settings.node_monitor_grace_period
         return now - known[1] > grace
 
     def _first_seen(self, node: core_v1.Node, ready: core_v1.NodeCondition | None, renewed: str, now: float) -> float:

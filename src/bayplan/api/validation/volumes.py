@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from bayplan.api import quantity
-from bayplan.api.trusted import is_trusted
 from bayplan.api.errors import duplicate, forbidden, invalid, required
+from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.claims import check_claim_spec

@@ -52,6 +52,9 @@ class AdmissionPlugin:
     name = ""
     """The name as kube-apiserver's flags know it."""
 
+    keeps_defaults = False
+    """Whether what `admit` adds is complete, so that an object that was defaulted before need not be defaulted again."""
+
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         """Whether the plugin wants to see such requests at all; asked once per combination."""
         return False
@@ -74,6 +77,8 @@ class Plan:
 
     mutating: tuple[Step, ...] = ()
     validating: tuple[Step, ...] = ()
+    keeps_defaults: bool = True
+    """Whether the mutating steps leave nothing to default."""
 
     async def admit(self, request: AdmissionRequest) -> None:
         """Run the mutating steps in order."""
@@ -129,9 +134,11 @@ class AdmissionChain:
         plan = self._plans.get(key)
         if plan is None:
             chosen = [plugin for plugin in self.plugins if plugin.handles(kind, operation, subresource)]
+            mutating = [plugin for plugin in chosen if type(plugin).admit is not AdmissionPlugin.admit]
             plan = self._plans[key] = Plan(
-                tuple(plugin.admit for plugin in chosen if type(plugin).admit is not AdmissionPlugin.admit),
+                tuple(plugin.admit for plugin in mutating),
                 tuple(plugin.validate for plugin in chosen if type(plugin).validate is not AdmissionPlugin.validate),
+                all(plugin.keeps_defaults for plugin in mutating),
             )
         return plan
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from bayplan.api.kinds import Kind
+from bayplan.api.trusted import trust
 from bayplan.api.types.core_v1 import Toleration
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionRequest
 
 SECONDS = 300
 _KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_ADDED = trust(
+    tuple(Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=SECONDS) for key in _KEYS)
+)
 
 
 def _covers(toleration: Toleration, key: str) -> bool:
@@ -18,6 +22,7 @@ class DefaultTolerationSeconds(AdmissionPlugin):
     """See the module."""
 
     name = "DefaultTolerationSeconds"
+    keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return kind.kind == "Pod" and operation in (CREATE, UPDATE) and not subresource
@@ -25,10 +30,9 @@ class DefaultTolerationSeconds(AdmissionPlugin):
     def admit(self, request: AdmissionRequest) -> None:
         """Add the tolerations that are missing."""
         spec = request.obj.spec
+        if not spec.tolerations:
+            spec.tolerations = _ADDED
+            return
         missing = [key for key in _KEYS if not any(_covers(one, key) for one in spec.tolerations)]
         if missing:
-            added = (
-                Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=SECONDS)
-                for key in missing
-            )
-            spec.tolerations = (*spec.tolerations, *added)
+            spec.tolerations = (*spec.tolerations, *(one for one in _ADDED if one.key in missing))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.errors import failure, forbidden_error, not_found_error
-from bayplan.api.kinds import Kind
+from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import CREATE, DELETE, AdmissionPlugin, AdmissionRequest
 
@@ -14,6 +14,7 @@ class NamespaceLifecycle(AdmissionPlugin):
     """See the module."""
 
     name = "NamespaceLifecycle"
+    keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return (operation == CREATE and kind.namespaced) or (
@@ -45,10 +46,7 @@ class NamespaceLifecycle(AdmissionPlugin):
             raise error
 
 
-def _namespace_kind(kinds: object) -> Kind:
-    from bayplan.api.kinds import KindTable
-
-    assert isinstance(kinds, KindTable)
+def _namespace_kind(kinds: KindTable) -> Kind:
     kind = kinds.of_resource("", "v1", "namespaces")
     if kind is None:
         raise failure(500, "InternalError", "this server has no namespaces")

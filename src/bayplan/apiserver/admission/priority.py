@@ -13,6 +13,7 @@ class Priority(AdmissionPlugin):
     """See the module."""
 
     name = "Priority"
+    keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         if subresource or operation not in (CREATE, UPDATE):

@@ -7,6 +7,7 @@ from typing import Any
 
 from bayplan.api.errors import forbidden_error
 from bayplan.api.kinds import Kind
+from bayplan.api.trusted import trust
 from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionPlugin, AdmissionRequest
 
@@ -34,13 +35,14 @@ _SOURCES = (
         )
     ),
 )
-_PROJECTED = core_v1.ProjectedVolumeSource(sources=_SOURCES, default_mode=0o644)
+_PROJECTED = trust(core_v1.ProjectedVolumeSource(sources=_SOURCES, default_mode=0o644))
 
 
 class ServiceAccount(AdmissionPlugin):
     """See the module."""
 
     name = "ServiceAccount"
+    keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return kind.kind == "Pod" and operation == CREATE and not subresource
@@ -97,15 +99,20 @@ def _fill_in(request: AdmissionRequest, account: core_v1.ServiceAccount) -> None
 
 
 def _mount_token(request: AdmissionRequest, spec: core_v1.PodSpec) -> None:
-    name = next((volume.name for volume in spec.volumes if volume.name.startswith("kube-api-access-")), "")
+    name = ""
+    for volume in spec.volumes:
+        if volume.name.startswith("kube-api-access-"):
+            name = volume.name
+            break
     added = not name
     if added:
         name = "kube-api-access-" + request.call.context.randomness.suffix(5)
     mount = core_v1.VolumeMount(name=name, read_only=True, mount_path=MOUNT_PATH)
     needed = False
-    for container in (*spec.init_containers, *spec.containers):
-        if not any(one.mount_path == MOUNT_PATH for one in container.volume_mounts):
-            container.volume_mounts = (*container.volume_mounts, mount)
+    for container in spec.init_containers + spec.containers:
+        mounts = container.volume_mounts
+        if not mounts or all(one.mount_path != MOUNT_PATH for one in mounts):
+            container.volume_mounts = (*mounts, mount)
             needed = True
     if needed and added:
         spec.volumes = (*spec.volumes, core_v1.Volume(name=name, projected=_PROJECTED))

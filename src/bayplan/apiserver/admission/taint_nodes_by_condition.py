@@ -13,6 +13,7 @@ class TaintNodesByCondition(AdmissionPlugin):
     """See the module."""
 
     name = "TaintNodesByCondition"
+    keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return kind.kind == "Node" and operation == CREATE and not subresource

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from bayplan.api.errors import bad_request, conflict, internal_error, invalid_object, required
 from bayplan.api.types import core_v1
 from bayplan.apiserver.context import Call
@@ -47,10 +49,11 @@ async def bind(call: Call, binding: core_v1.Binding) -> None:
     def bound(pod: Any) -> Any:
         return _bound(call, pod, binding, now)
 
-    await modify(call, bound, plain=True)
+    await modify(call, bound, plain=True, fresh=False)
 
 
 def _bound(call: Call, pod: core_v1.Pod, binding: core_v1.Binding, now: str) -> core_v1.Pod:
+    """The pod on its node: a new object that shares what stays the same."""
     metadata, node_name = pod.metadata, binding.target.name
     name = metadata.name
     if binding.metadata.uid and binding.metadata.uid != metadata.uid:
@@ -62,16 +65,17 @@ def _bound(call: Call, pod: core_v1.Pod, binding: core_v1.Binding, now: str) -> 
         raise conflict("pods/binding", "", name, f'pod {name} is already assigned to node "{pod.spec.node_name}"')
     if pod.spec.scheduling_gates:
         raise conflict("pods/binding", "", name, f"pod {name} has non-empty .spec.schedulingGates")
-    pod.spec.node_name = node_name
-    if binding.metadata.annotations:
-        metadata.annotations = {**metadata.annotations, **binding.metadata.annotations}
-    if binding.metadata.labels:
-        metadata.labels = {**metadata.labels, **binding.metadata.labels}
-    pod.status.nominated_node_name = ""
-    pod.status.conditions = (
-        *(condition for condition in pod.status.conditions if condition.type != "PodScheduled"),
-        core_v1.PodCondition(
-            type="PodScheduled", status="True", last_transition_time=now, observed_generation=metadata.generation
-        ),
+    scheduled = core_v1.PodCondition(
+        type="PodScheduled", status="True", last_transition_time=now, observed_generation=metadata.generation
     )
-    return pod
+    others = tuple(condition for condition in pod.status.conditions if condition.type != "PodScheduled")
+    return replace(
+        pod,
+        metadata=replace(
+            metadata,
+            annotations={**metadata.annotations, **binding.metadata.annotations},
+            labels={**metadata.labels, **binding.metadata.labels},
+        ),
+        spec=replace(pod.spec, node_name=node_name),
+        status=replace(pod.status, nominated_node_name="", conditions=(*others, scheduled)),
+    )

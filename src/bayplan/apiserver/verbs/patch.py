@@ -12,6 +12,7 @@ from bayplan.api.conversion import convert
 from bayplan.api.errors import ApiError, bad_request, failure, invalid, invalid_object
 from bayplan.api.patches import PatchError, apply_json_patch, apply_merge_patch, apply_strategic_patch
 from bayplan.api.schema import definition_of
+from bayplan.api.strategies.base import clone
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.owners import deduplicate_owners
 from bayplan.apiserver.requests import Response
@@ -30,14 +31,14 @@ async def patch(call: Call) -> Response:
     name = call.path.subresource.name if call.path.subresource else ""
 
     def patched(old: Any) -> Any:
-        served = old if call.kind is call.stored else convert(old, call.stored, call.kind)
+        served = old if call.kind is call.stored else convert(clone(old), call.stored, call.kind)
         return call.to_stored(apply(served))
 
-    return call.answer(200, await modify(call, patched, subresource=name))
+    return call.answer(200, await modify(call, patched, subresource=name, fresh=False))
 
 
 def patch_function(call: Call) -> Callable[[Any], Any]:
-    """The patch in the body as a function from object to object (in the served version). Raises ApiError (400, 415, 422)."""
+    """The patch in the body as a function from object to new object (in the served version). Raises ApiError (400, 415, 422)."""
     media_type = call.request.content_type.partition(";")[0].strip()
     patch_type = _PATCH_TYPES.get(media_type)
     if patch_type is None:
@@ -49,8 +50,8 @@ def patch_function(call: Call) -> Callable[[Any], Any]:
     mode = call.request.query.get("fieldValidation") or "Warn"
 
     def apply(obj: Any) -> Any:
-        obj.kind, obj.api_version = call.kind.kind, call.kind.api_version
-        tree = msgspec.json.decode(encode(obj))
+        type_meta = {"kind": call.kind.kind, "apiVersion": call.kind.api_version}
+        tree: Any = {**type_meta, **msgspec.json.decode(encode(obj)), **type_meta}
         try:
             if patch_type == "json":
                 tree = apply_json_patch(tree, body)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bayplan.api.codec import decode_reporting, encode
+from bayplan.api.codec import decode_reporting
 from bayplan.api.errors import (
     ApiError,
     FieldError,
@@ -61,7 +61,8 @@ async def create_object(call: Call, obj: Any, *, plain: bool = False) -> Entry:
     request = AdmissionRequest(call, CREATE, obj, None)
     if admission.mutating:
         await admission.admit(request)
-        call.strategy.default(obj)
+        if not admission.keeps_defaults:
+            call.strategy.default(obj)
     _fill_system_fields(call, metadata)
     call.strategy.prepare_create(obj)
     _fill_requester(call, obj)
@@ -159,26 +160,30 @@ def _unsaved(call: Call, obj: Any) -> Entry:
 def check(call: Call, obj: Any, old: Any | None) -> None:
     """Raises ApiError (422) if the object or the change breaks rules."""
     strategy, metadata = call.strategy, obj.metadata
-    errors: list[FieldError] = [
-        *validate_object_meta(metadata, namespaced=call.stored.namespaced, name_rule=strategy.name_is_checked_as),
-        *strategy.validate(obj),
-    ]
+    errors: list[FieldError] = validate_object_meta(
+        metadata, namespaced=call.stored.namespaced, name_rule=strategy.name_is_checked_as
+    )
+    errors += strategy.validate(obj)
     if old is None:
         errors += strategy.validate_create(obj)
-    if old is not None:
-        errors += [*validate_object_meta_update(metadata, old.metadata), *strategy.validate_update(obj, old)]
+    else:
+        errors += validate_object_meta_update(metadata, old.metadata)
+        errors += strategy.validate_update(obj, old)
     if errors:
         raise invalid_object(call.kind.kind, call.kind.group, metadata.name, errors)
 
 
 Transform = Callable[[Any], Any]
-"""From a fresh copy of the stored object to the wanted one (which may be the same object, changed)."""
+"""From a copy of the stored object to the wanted one, which may be the same object, changed, if the copy is a fresh one."""
 
 
-async def modify(call: Call, transform: Transform, *, subresource: str = "", plain: bool = False) -> Entry:
+async def modify(
+    call: Call, transform: Transform, *, subresource: str = "", plain: bool = False, fresh: bool = True
+) -> Entry:
     """Read, change, check and write an object, again if somebody was faster. The transform must be repeatable.
 
     subresource: the way in, which decides what may change. plain: the change is the server's own (a binding, a finalizer), so rules of users do not apply.
+    fresh: the transform gets an object of its own; otherwise a shared one, which it only reads, and makes a new object with new metadata.
     An object whose deletion only waited for its last finalizer goes away. Raises ApiError.
     """
     objects, namespace, name = call.context.objects, call.path.namespace, call.path.name
@@ -187,7 +192,7 @@ async def modify(call: Call, transform: Transform, *, subresource: str = "", pla
         if entry is None:
             raise not_found_error(call.kind.plural, call.kind.group, name)
         old = objects.cache(call.stored).shared(entry)
-        obj = transform(call.decode_stored(entry))
+        obj = transform(call.decode_stored(entry) if fresh else old)
         _check_identity(call, obj, old, entry)
         release = _nothing
         if not plain:
@@ -355,18 +360,21 @@ async def update(call: Call) -> Response:
     if not body.metadata.resource_version and not call.strategy.allow_unconditional_update:
         problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid_object(call.kind.plural, call.kind.group, call.path.name, [problem])
-    data = encode(body)
+    given = [body]
 
     def replaced(old: Any) -> Any:
-        return call.to_stored(_again(body, data))
+        return call.to_stored(given.pop() if given else _again(call))
 
     name = call.path.subresource.name if call.path.subresource else ""
-    return call.answer(200, await modify(call, replaced, subresource=name))
+    return call.answer(200, await modify(call, replaced, subresource=name, fresh=False))
 
 
-def _again(body: Any, data: bytes) -> Any:
-    """A fresh copy of the body: a repeated attempt must not see what the last one changed."""
-    return decode_reporting(type(body), data)[0]
+def _again(call: Call) -> Any:
+    """A fresh object from the body: a repeated attempt must not see what the last one changed."""
+    body = decode_reporting(call.kind.type, call.body_json(call.kind.kind))[0]
+    _check_body_name(call, body)
+    deduplicate_owners(body.metadata)
+    return body
 
 
 def _check_body_name(call: Call, body: Any) -> None:

@@ -10,6 +10,8 @@ from bayplan.support.timestamps import rfc3339, rfc3339_micro
 LEASE_NAMESPACE = "kube-node-lease"
 SIMULATED = "bayplan.dev/simulated"
 """Annotation of nodes that the simulator plays."""
+SILENT = "bayplan.dev/silent"
+"""Annotation of nodes that have lost contact: while it says `true`, the node renews no lease and its pods do not move."""
 _HEALTHY = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -62,7 +64,12 @@ def node_status(settings: SimulatorSettings, name: str, index: int, now: float) 
     stamp = rfc3339(now)
     conditions = tuple(
         core_v1.NodeCondition(
-            type=kind, status=status, reason=reason, message=message, last_heartbeat_time=stamp, last_transition_time=stamp
+            type=kind,
+            status=status,
+            reason=reason,
+            message=message,
+            last_heartbeat_time=stamp,
+            last_transition_time=stamp,
         )
         for kind, status, reason, message in _HEALTHY
     )

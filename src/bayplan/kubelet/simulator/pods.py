@@ -4,9 +4,9 @@
     deletionTimestamp -> stopped -> gone
 
 Annotations of the pod change that: `bayplan.dev/start-seconds`, `bayplan.dev/run-seconds` (containers end after so long), `bayplan.dev/exit-code`
-(with which code). Without them a pod that may end (restartPolicy Never or OnFailure) ends after a while with code 0, unless it sleeps: `sleep 30` runs
-for 30 seconds, the pause image and `sleep infinity` for ever. An image whose name or tag says that it does not exist (`nonexistent`, `non-existent`,
-`invalid`, `404`) is never pulled.
+(with which code), `bayplan.dev/ready` (`false` while the readiness probe is to fail). Without them a pod that may end (restartPolicy Never or OnFailure) ends
+after a while with code 0, unless it sleeps: `sleep 30` runs for 30 seconds, the pause image and `sleep infinity` for ever. An image whose name or tag says
+that it does not exist (`nonexistent`, `non-existent`, `invalid`, `404`) is never pulled.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 START, RUN, EXIT_CODE = "bayplan.dev/start-seconds", "bayplan.dev/run-seconds", "bayplan.dev/exit-code"
+READY = "bayplan.dev/ready"
 _MISSING_IMAGE = re.compile(r"non-?existent|invalid|:404$")
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)\b")
 _ENDLESS = re.compile(r"sleep\s+inf|pause|tail\s+-f|while\s+(?:true|:)")
@@ -69,7 +70,9 @@ def missing_images(pod: core_v1.Pod) -> list[str]:
     return [one.name for one in (*pod.spec.init_containers, *pod.spec.containers) if _MISSING_IMAGE.search(one.image)]
 
 
-def next_step(pod: core_v1.Pod, now: float, settings: SimulatorSettings, host_ip: str, pod_ip: str, start_seconds: float) -> Step:
+def next_step(
+    pod: core_v1.Pod, now: float, settings: SimulatorSettings, host_ip: str, pod_ip: str, start_seconds: float
+) -> Step:
     """The next step of a bound pod. `pod_ip` is the address to give it, `start_seconds` how long it takes to start."""
     if pod.metadata.deletion_timestamp:
         return _stop(pod, now, settings)
@@ -85,22 +88,35 @@ def next_step(pod: core_v1.Pod, now: float, settings: SimulatorSettings, host_ip
         return Step(_running(pod, now, pod_ip), wait=run_seconds(pod, settings))
     duration = run_seconds(pod, settings)
     if duration is None:
-        return _follow_generation(pod)
+        return Step(_follow(pod, now))
     left = _running_since(pod, started) + duration - now
     if left > 0:
-        follow = _follow_generation(pod)
-        return Step(follow.status, wait=left)
+        return Step(_follow(pod, now), wait=left)
     return Step(_ended(pod, now))
 
 
-def _follow_generation(pod: core_v1.Pod) -> Step:
-    """Changes of the spec show in the status: the observed generation, images changed in place."""
+def _follow(pod: core_v1.Pod, now: float) -> core_v1.PodStatus | None:
+    """What a running pod's status lacks: the observed generation, images changed in place, readiness as gates and annotation say (also where somebody else
+    marked the pod as not ready while its node was away). None if it is up to date."""
+    ready = _is_ready(pod)
     images = {container.name: container.image for container in pod.spec.containers}
-    stale = any(images.get(one.name, one.image) != one.image for one in pod.status.container_statuses)
-    if pod.status.observed_generation == pod.metadata.generation and not stale:
-        return Step()
-    statuses = tuple(msgspec.structs.replace(one, image=images.get(one.name, one.image)) for one in pod.status.container_statuses)
-    return Step(msgspec.structs.replace(pod.status, observed_generation=pod.metadata.generation, container_statuses=statuses))
+    statuses = tuple(
+        msgspec.structs.replace(
+            one, image=images.get(one.name, one.image), ready=ready and one.state.running is not None
+        )
+        for one in pod.status.container_statuses
+    )
+    conditions = _conditions(pod, now, ready, reason="" if ready else "ContainersNotReady")
+    known = {one.type: one for one in pod.status.conditions}
+    if all(known.get(one.type) == one for one in conditions):
+        conditions = pod.status.conditions
+    status = _with(pod, container_statuses=statuses, conditions=conditions)
+    return status if status != pod.status else None
+
+
+def _is_ready(pod: core_v1.Pod) -> bool:
+    """Whether the containers of a running pod are ready: they are, unless the annotation says that they are not."""
+    return pod.metadata.annotations.get(READY, "true").lower() != "false"
 
 
 def _running_since(pod: core_v1.Pod, started: float) -> float:
@@ -110,7 +126,9 @@ def _running_since(pod: core_v1.Pod, started: float) -> float:
     return started
 
 
-def _conditions(pod: core_v1.Pod, now: float, ready: bool, *, initialized: bool = True, reason: str = "", started: bool = True) -> tuple[Any, ...]:
+def _conditions(
+    pod: core_v1.Pod, now: float, ready: bool, *, initialized: bool = True, reason: str = "", started: bool = True
+) -> tuple[Any, ...]:
     """The kubelet's conditions; those of others (PodScheduled, readiness gates, DisruptionTarget) stay."""
     stamp, generation = rfc3339(now), pod.metadata.generation
     gates = {gate.condition_type for gate in pod.spec.readiness_gates}
@@ -127,7 +145,11 @@ def _conditions(pod: core_v1.Pod, now: float, ready: bool, *, initialized: bool 
         status = "True" if value else "False"
         old = known.pop(name, None)
         time = old.last_transition_time if old is not None and old.status == status else stamp
-        message = f"containers with unready status: [{' '.join(one.name for one in pod.spec.containers)}]" if why == "ContainersNotReady" else ""
+        message = (
+            f"containers with unready status: [{' '.join(one.name for one in pod.spec.containers)}]"
+            if why == "ContainersNotReady"
+            else ""
+        )
         result.append(
             core_v1.PodCondition(
                 type=name,
@@ -141,7 +163,9 @@ def _conditions(pod: core_v1.Pod, now: float, ready: bool, *, initialized: bool 
     return (*result, *known.values())
 
 
-def _statuses(containers: Sequence[Any], state: core_v1.ContainerState, *, ready: bool, started: bool) -> tuple[core_v1.ContainerStatus, ...]:
+def _statuses(
+    containers: Sequence[Any], state: core_v1.ContainerState, *, ready: bool, started: bool
+) -> tuple[core_v1.ContainerStatus, ...]:
     return tuple(
         core_v1.ContainerStatus(
             name=one.name,
@@ -162,12 +186,16 @@ def _waiting(reason: str, message: str = "") -> core_v1.ContainerState:
 
 def _terminated(code: int, started: str | None, now: float) -> core_v1.ContainerState:
     reason = "Completed" if code == 0 else "Error"
-    state = core_v1.ContainerStateTerminated(exit_code=code, reason=reason, started_at=started, finished_at=rfc3339(now))
+    state = core_v1.ContainerStateTerminated(
+        exit_code=code, reason=reason, started_at=started, finished_at=rfc3339(now)
+    )
     return core_v1.ContainerState(terminated=state)
 
 
 def _with(pod: core_v1.Pod, **changes: Any) -> core_v1.PodStatus:
-    changed: core_v1.PodStatus = msgspec.structs.replace(pod.status, observed_generation=pod.metadata.generation, **changes)
+    changed: core_v1.PodStatus = msgspec.structs.replace(
+        pod.status, observed_generation=pod.metadata.generation, **changes
+    )
     return changed
 
 
@@ -182,7 +210,9 @@ def _creating(pod: core_v1.Pod, now: float, host_ip: str) -> core_v1.PodStatus:
         conditions=_conditions(
             pod, now, False, initialized=not pod.spec.init_containers, reason="ContainersNotReady", started=False
         ),
-        init_container_statuses=_statuses(pod.spec.init_containers, _waiting("PodInitializing"), ready=False, started=False),
+        init_container_statuses=_statuses(
+            pod.spec.init_containers, _waiting("PodInitializing"), ready=False, started=False
+        ),
         container_statuses=_statuses(pod.spec.containers, waiting, ready=False, started=False),
     )
 
@@ -192,7 +222,10 @@ def _pull_failed(pod: core_v1.Pod, now: float) -> core_v1.PodStatus | None:
     missing = set(missing_images(pod))
     statuses = tuple(
         msgspec.structs.replace(
-            one, state=_waiting("ImagePullBackOff", f'Back-off pulling image "{one.image}"') if one.name in missing else one.state
+            one,
+            state=_waiting("ImagePullBackOff", f'Back-off pulling image "{one.image}"')
+            if one.name in missing
+            else one.state,
         )
         for one in pod.status.container_statuses
     )
@@ -207,23 +240,26 @@ def _running(pod: core_v1.Pod, now: float, pod_ip: str) -> core_v1.PodStatus:
     sidecars = [one for one in pod.spec.init_containers if one.restart_policy == "Always"]
     done = [one for one in pod.spec.init_containers if one.restart_policy != "Always"]
     address = pod.status.host_ip if pod.spec.host_network else pod_ip
+    ready = _is_ready(pod)
     return _with(
         pod,
         phase="Running",
         pod_ip=address,
         pod_ips=(core_v1.PodIP(ip=address),),
-        conditions=_conditions(pod, now, True),
+        conditions=_conditions(pod, now, ready, reason="" if ready else "ContainersNotReady"),
         init_container_statuses=(
             *_statuses(done, _terminated(0, stamp, now), ready=True, started=False),
             *_statuses(sidecars, running, ready=True, started=True),
         ),
-        container_statuses=_statuses(pod.spec.containers, running, ready=True, started=True),
+        container_statuses=_statuses(pod.spec.containers, running, ready=ready, started=True),
     )
 
 
 def _ended(pod: core_v1.Pod, now: float) -> core_v1.PodStatus:
     code = int(number(pod, EXIT_CODE, 0))
-    started = next((one.state.running.started_at for one in pod.status.container_statuses if one.state.running is not None), None)
+    started = next(
+        (one.state.running.started_at for one in pod.status.container_statuses if one.state.running is not None), None
+    )
     if pod.spec.restart_policy in ("", "Always") or (pod.spec.restart_policy == "OnFailure" and code):
         return _restarted(pod, now, code, started)
     state = _terminated(code, started, now)
@@ -232,7 +268,8 @@ def _ended(pod: core_v1.Pod, now: float) -> core_v1.PodStatus:
         phase="Failed" if code else "Succeeded",
         conditions=_conditions(pod, now, False, reason="PodFailed" if code else "PodCompleted", started=False),
         container_statuses=tuple(
-            msgspec.structs.replace(one, state=state, ready=False, started=False) for one in pod.status.container_statuses
+            msgspec.structs.replace(one, state=state, ready=False, started=False)
+            for one in pod.status.container_statuses
         ),
     )
 
@@ -258,12 +295,19 @@ def _stop(pod: core_v1.Pod, now: float, settings: SimulatorSettings) -> Step:
     if left > 0 and pod.status.phase == "Running":
         return Step(wait=left)
     if pod.status.phase == "Running":
-        started = next((one.state.running.started_at for one in pod.status.container_statuses if one.state.running is not None), None)
+        started = next(
+            (one.state.running.started_at for one in pod.status.container_statuses if one.state.running is not None),
+            None,
+        )
         state = _terminated(0, started, now)
         statuses = tuple(
-            msgspec.structs.replace(one, state=state, ready=False, started=False) if one.state.running is not None else one
+            msgspec.structs.replace(one, state=state, ready=False, started=False)
+            if one.state.running is not None
+            else one
             for one in pod.status.container_statuses
         )
-        conditions = _conditions(pod, now, False, reason="PodFailed" if pod.spec.restart_policy == "Never" else "ContainersNotReady")
+        conditions = _conditions(
+            pod, now, False, reason="PodFailed" if pod.spec.restart_policy == "Never" else "ContainersNotReady"
+        )
         return Step(_with(pod, container_statuses=statuses, conditions=conditions), delete=True)
     return Step(delete=True)

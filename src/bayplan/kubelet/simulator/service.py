@@ -17,6 +17,7 @@ from bayplan.informers import InformerFactory
 from bayplan.informers.cache import key_of
 from bayplan.kubelet.simulator.nodes import (
     LEASE_NAMESPACE,
+    SILENT,
     SIMULATED,
     make_lease,
     make_node,
@@ -38,6 +39,8 @@ T = TypeVar("T")
 _WORKERS = 64
 _AT_ONCE = 128
 _ADDRESSES = range(2, 255)
+_NODE = "node "
+"""What keys of nodes begin with; those of pods are `namespace/name`."""
 
 
 class Addresses:
@@ -81,6 +84,7 @@ class NodeSimulator:
         self.informers = InformerFactory(client, clock, randomness)
         self.nodes = self.informers.informer(core_v1.Node)
         self.pods = self.informers.informer(core_v1.Pod)
+        self.pods.add_index("node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
         self.leases = self.informers.informer(coordination_v1.Lease, LEASE_NAMESPACE)
         self.queue: WorkQueue[str] = WorkQueue("node-simulator", clock=clock)
         self._index = {node_name(settings, index): index for index in range(settings.nodes)}
@@ -96,6 +100,7 @@ class NodeSimulator:
                 await self.informers.wait_for_sync()
                 await self._register()
                 self.pods.on_change(add=self._touch, update=lambda old, new: self._touch(new), delete=self._gone)
+                self.nodes.on_change(update=self._node_changed)
                 tasks.spawn("leases", self._keep_leases())
                 for number_ in range(_WORKERS):
                     tasks.spawn(f"worker {number_}", self._work())
@@ -116,6 +121,29 @@ class NodeSimulator:
         self._index[name] = max(self._index.values(), default=-1) + 1
         return True
 
+    def is_silent(self, name: str) -> bool:
+        """Whether a node is to be without contact."""
+        node = self.nodes.cache.get("", name)
+        return node is not None and _is_silent(node)
+
+    def _node_changed(self, old: core_v1.Node, new: core_v1.Node) -> None:
+        """A node that is back, or was taken for lost though it lives, reports itself."""
+        back = _is_silent(old) and not _is_silent(new)
+        if back or (_is_lost(new) and not _is_silent(new)):
+            self.queue.add(_NODE + new.metadata.name)
+
+    async def _return(self, name: str) -> None:
+        """A node reports that it is well, and its pods go on."""
+        node = self.nodes.cache.get("", name)
+        if node is None or _is_silent(node) or not self.plays(name):
+            return
+        now = self.clock.now()
+        await self._renew(name, now)
+        if _is_lost(node):
+            await self._revive(node, self._index[name], now)
+        for pod in self.pods.cache.by_index("node", name):
+            self._touch(pod)
+
     async def _register(self) -> None:
         """Create nodes that are missing, and bring those back that a stop left without a heartbeat."""
         for batch in _batches(self._index.items(), _AT_ONCE):
@@ -133,7 +161,8 @@ class NodeSimulator:
                     node = await self.client.update_status(status)
             else:
                 node = known
-                await self._revive(node, index, now)
+                if not _is_silent(node):
+                    await self._revive(node, index, now)
             if self.leases.cache.get(LEASE_NAMESPACE, name) is None:
                 await self.client.create(make_lease(node, now))
             else:
@@ -169,6 +198,8 @@ class NodeSimulator:
 
     async def _renew(self, name: str, now: float) -> None:
         lease = self.leases.cache.get(LEASE_NAMESPACE, name)
+        if self.is_silent(name):
+            return
         try:
             if lease is None:
                 node = self.nodes.cache.get("", name)
@@ -210,23 +241,26 @@ class NodeSimulator:
             except QueueShutDown:
                 return
             try:
-                await self._advance(key)
+                if key.startswith(_NODE):
+                    await self._return(key.removeprefix(_NODE))
+                else:
+                    await self._advance(key)
                 self.queue.forget(key)
             except ApiError as error:
                 if error.code == 409:
                     self.queue.add_rate_limited(key)
                 elif error.code != 404:
-                    logger.warning("pod %s: %s", key, error)
+                    logger.warning("%s: %s", key, error)
                     self.queue.add_rate_limited(key)
             except (TransportError, LookupError) as error:
-                logger.warning("pod %s: %s", key, error)
+                logger.warning("%s: %s", key, error)
                 self.queue.add_rate_limited(key)
             finally:
                 self.queue.done(key)
 
     async def _advance(self, key: str) -> None:
         pod = self.pods.cache.by_key(key)
-        if pod is None or not pod.spec.node_name:
+        if pod is None or not pod.spec.node_name or self.is_silent(pod.spec.node_name):
             return
         name = pod.spec.node_name
         address = "" if pod.spec.host_network else self._of_node(name).take(pod.metadata.uid, pod.status.pod_ip)
@@ -245,7 +279,9 @@ class NodeSimulator:
             changed.status = step.status
             await self.client.update_status(changed)
         if step.delete:
-            await self.client.delete(core_v1.Pod, pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0, uid=pod.metadata.uid)
+            await self.client.delete(
+                core_v1.Pod, pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0, uid=pod.metadata.uid
+            )
         elif step.wait is not None:
             self.queue.add_after(key, step.wait)
 
@@ -253,6 +289,15 @@ class NodeSimulator:
         node = self.nodes.cache.get("", name)
         addresses = node.status.addresses if node is not None else ()
         return next((one.address for one in addresses if one.type == "InternalIP"), "")
+
+
+def _is_silent(node: core_v1.Node) -> bool:
+    return node.metadata.annotations.get(SILENT, "").lower() == "true"
+
+
+def _is_lost(node: core_v1.Node) -> bool:
+    """Whether somebody gave the node up for want of a heartbeat."""
+    return any(one.type == "Ready" and one.status == "Unknown" for one in node.status.conditions)
 
 
 def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -46,6 +46,8 @@ class Snapshot:
         self.size = 0
         self.node_count = 0
         self.structure = 0
+        self.membership = 0
+        """Changes whenever a node gets a row or loses it; `structure` changes then as well."""
         self.resources = ResourceTable()
         self._labels: dict[str, LabelColumn] = {}
         self.nodes: list[Node | None] = []
@@ -173,6 +175,7 @@ class Snapshot:
         self.allocatable[:, row] = 0
         self._free.append(row)
         self.node_count -= 1
+        self.membership += 1
         self.structure += 1
 
     def _take_row(self, name: str) -> int:
@@ -191,6 +194,7 @@ class Snapshot:
         self.alive[row] = True
         self.names.set(row, name)
         self.node_count += 1
+        self.membership += 1
         return row
 
     def _write_facts(self, row: int, node: Node, facts: NodeFacts) -> None:

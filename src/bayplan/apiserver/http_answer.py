@@ -1,0 +1,76 @@
+"""The usual answer over HTTP (JSON, whole, without headers of its own) as one piece of bytes: a third of the cost of aiohttp's general way."""
+
+from __future__ import annotations
+
+import functools
+from email.utils import formatdate
+from http.client import responses
+from math import floor
+
+from aiohttp import HttpVersion11, web
+from aiohttp.abc import AbstractStreamWriter
+
+from bayplan.apiserver.requests import JSON, Response
+
+_SMALL = 1 << 16
+"""Bytes of a body, and of what a connection may still have to send, up to which nobody needs to wait for the client."""
+
+
+def usual_answer(http: web.BaseRequest, response: Response, now: float) -> UsualAnswer | None:
+    """The answer, if it is a usual one to a usual request; None if it has to go aiohttp's way. `now`: Unix seconds."""
+    transport = http.transport
+    if (
+        response.content_type != JSON
+        or response.headers
+        or response.warnings
+        or response.is_final
+        or not 0 < len(response.body) < _SMALL
+        or http.version != HttpVersion11
+        or not http.keep_alive
+        or http.method == "HEAD"
+        or transport is None
+        or transport.get_write_buffer_size() > _SMALL
+    ):
+        return None
+    body = response.body
+    end = b"\n" if body[:1] == b"{" else b""
+    return UsualAnswer(
+        response.code, b"%b%d\r\n%b%b%b" % (_head(response.code), len(body) + len(end), _date(floor(now)), body, end)
+    )
+
+
+class UsualAnswer(web.StreamResponse):
+    """Bytes that are an answer from the status line on."""
+
+    def __init__(self, status: int, data: bytes) -> None:
+        super().__init__(status=status)
+        self.data = data
+
+    @property
+    def keep_alive(self) -> bool:
+        """The connection goes on; clients that want it closed get another kind of answer."""
+        return True
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send everything. Raises ConnectionResetError if the client has gone."""
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client has gone")
+        transport.write(self.data)
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Nothing is left to send."""
+
+
+@functools.cache
+def _head(status: int) -> bytes:
+    phrase = responses.get(status, "")
+    return (
+        f"HTTP/1.1 {status} {phrase}\r\nContent-Type: {JSON}\r\nCache-Control: no-cache, private\r\nContent-Length: "
+    ).encode()
+
+
+@functools.lru_cache(maxsize=4)
+def _date(second: int) -> bytes:
+    return f"Date: {formatdate(second, usegmt=True)}\r\n\r\n".encode()

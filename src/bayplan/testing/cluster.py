@@ -1,0 +1,217 @@
+"""A live cluster for tests, ways to wait for it, and the invariants that hold in it whatever happens.
+
+    async with running_cluster(nodes=3) as cluster:
+        await cluster.client.create(deployment("web", 3))
+        await cluster.eventually(lambda: cluster.available("web", 3))
+
+At the end of the context `validate` looks at the whole cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+from bayplan.api.errors import ApiError
+from bayplan.api.quantity import milli_value
+from bayplan.api.selectors import compile_selector
+from bayplan.api.types import apps_v1, core_v1, meta_v1
+from bayplan.client import Client
+from bayplan.cluster.cluster import Cluster
+from bayplan.cluster.settings import ClusterSettings
+from bayplan.controllers.base import controller_of
+from bayplan.controllers.pods import is_active, is_ready
+from bayplan.informers.cache import key_of
+from bayplan.kubelet.simulator.settings import SimulatorSettings
+
+T = TypeVar("T")
+PATIENCE = 10.0
+"""Seconds that a condition may take to come true."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.05
+
+
+class InvariantBroken(AssertionError):
+    """The cluster is in a state that must never be."""
+
+
+async def eventually(condition: Callable[[], Awaitable[T]], within: float = PATIENCE) -> T:
+    """Wait until a condition gives something true, and return that. Failed assertions and 404 count as not yet.
+
+    Raises AssertionError with the last failure when time is up.
+    """
+    loop = asyncio.get_running_loop()
+    until, pause = loop.time() + within, _FIRST_PAUSE
+    last: BaseException | None = None
+    while True:
+        try:
+            found = await condition()
+            if found:
+                return found
+            last = None
+        except AssertionError as error:
+            last = error
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            last = error
+        if loop.time() >= until:
+            raise AssertionError(
+                f"not true within {within:g} s: {last or 'the condition gave ' + repr(found)}"
+            ) from last
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+
+class LiveCluster:
+    """A running cluster with the words of tests."""
+
+    def __init__(self, cluster: Cluster, client: Client) -> None:
+        self.cluster = cluster
+        self.client = client
+
+    async def eventually(self, condition: Callable[[], Awaitable[T]], within: float = PATIENCE) -> T:
+        """See the function of that name."""
+        return await eventually(condition, within)
+
+    async def pods(self, namespace: str = "default", **labels: str) -> list[core_v1.Pod]:
+        """Pods with these labels that are not on their way out."""
+        chosen = ",".join(f"{key}={value}" for key, value in labels.items())
+        found = await self.client.list(core_v1.Pod, namespace, label_selector=chosen)
+        return [pod for pod in found.items if not pod.metadata.deletion_timestamp]
+
+    async def ready_pods(self, namespace: str = "default", **labels: str) -> list[core_v1.Pod]:
+        """Those that are ready."""
+        return [pod for pod in await self.pods(namespace, **labels) if is_ready(pod)]
+
+    async def sets_of(self, name: str, namespace: str = "default") -> list[apps_v1.ReplicaSet]:
+        """ReplicaSets that a deployment controls, lowest revision first."""
+        found = (await self.client.list(apps_v1.ReplicaSet, namespace)).items
+        owned = [one for one in found if (owner := controller_of(one)) is not None and owner.name == name]
+        return sorted(owned, key=lambda one: int(one.metadata.annotations["deployment.kubernetes.io/revision"]))
+
+    async def available(self, name: str, replicas: int, namespace: str = "default") -> apps_v1.Deployment | None:
+        """The deployment, if its roll-out is complete with so many replicas."""
+        found = await self.client.get(apps_v1.Deployment, name, namespace)
+        status = found.status
+        counts = (status.replicas, status.updated_replicas, status.available_replicas)
+        seen = status.observed_generation >= found.metadata.generation
+        return found if seen and found.spec.replicas == replicas and counts == (replicas,) * 3 else None
+
+    async def rolled_out(self, name: str, replicas: int, namespace: str = "default") -> apps_v1.Deployment:
+        """Wait for that."""
+        return await eventually(lambda: self._available(name, replicas, namespace))
+
+    async def _available(self, name: str, replicas: int, namespace: str) -> apps_v1.Deployment:
+        found = await self.available(name, replicas, namespace)
+        if found is None:
+            status = (await self.client.get(apps_v1.Deployment, name, namespace)).status
+            raise AssertionError(f"deployment {name} has not rolled out {replicas} replicas: {status}")
+        return found
+
+    async def gone(self, cls: type[Any], name: str, namespace: str = "default") -> bool:
+        """Whether an object is not there."""
+        try:
+            await self.client.get(cls, name, namespace)
+        except ApiError as error:
+            if error.code == 404:
+                return True
+            raise
+        return False
+
+
+@contextlib.asynccontextmanager
+async def running_cluster(
+    *, nodes: int = 3, check: bool = True, settings: ClusterSettings | None = None, **simulator: Any
+) -> AsyncIterator[LiveCluster]:
+    """A cluster in memory on a free port, with nodes that are ready; its invariants are checked at the end unless told otherwise or the test has failed.
+
+    `simulator` are fields of SimulatorSettings; pods start and stop at once unless they say otherwise.
+    """
+    if settings is None:
+        simulator = {"start_seconds": 0.01, "stop_seconds": 0.01, **simulator}
+        settings = ClusterSettings(nodes=SimulatorSettings(nodes=nodes, **simulator))
+    cluster = Cluster(settings)
+    await cluster.start()
+    try:
+        live = LiveCluster(cluster, cluster.client())
+        await eventually(lambda: _is_up(live.client, settings.nodes.nodes))
+        yield live
+        if check:
+            await eventually(lambda: _is_sound(live.client))
+    finally:
+        await cluster.stop()
+
+
+async def _is_up(client: Client, nodes: int) -> bool:
+    """Whether the nodes are there and pods can be created in the namespace `default`."""
+    found = (await client.list(core_v1.Node)).items
+    await client.get(core_v1.ServiceAccount, "default", "default")
+    return len(found) >= nodes
+
+
+async def _is_sound(client: Client) -> bool:
+    await validate(client)
+    return True
+
+
+async def validate(client: Client) -> None:
+    """Look at the whole cluster. Raises InvariantBroken.
+
+    Safe at any moment: no node holds more than it can, no pod is on a node that is not there. Once things have settled: every controlling owner exists, the
+    status of every ReplicaSet equals a recount of its pods, no two pods share an address.
+    """
+    nodes = {one.metadata.name: one for one in (await client.list(core_v1.Node)).items}
+    pods = (await client.list(core_v1.Pod)).items
+    bound = [pod for pod in pods if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed")]
+    for pod in bound:
+        _require(
+            pod.spec.node_name in nodes, f"pod {key_of(pod)} is on node {pod.spec.node_name}, which does not exist"
+        )
+    for name, node in nodes.items():
+        _check_room(node, [pod for pod in bound if pod.spec.node_name == name])
+    addresses = Counter(pod.status.pod_ip for pod in bound if pod.status.pod_ip and not pod.spec.host_network)
+    shared = [address for address, count in addresses.items() if count > 1]
+    _require(not shared, f"several pods have the address {', '.join(shared)}")
+    sets = (await client.list(apps_v1.ReplicaSet)).items
+    deployments = (await client.list(apps_v1.Deployment)).items
+    known = {one.metadata.uid for one in (*sets, *deployments)}
+    dependents: list[Any] = [*pods, *sets]
+    for one in dependents:
+        owner = controller_of(one)
+        if owner is not None and owner.kind in ("ReplicaSet", "Deployment"):
+            _require(owner.uid in known, f"{key_of(one)} belongs to {owner.kind} {owner.name}, which does not exist")
+    for replica_set in sets:
+        _check_count(replica_set, pods)
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise InvariantBroken(message)
+
+
+def _check_room(node: core_v1.Node, pods: list[core_v1.Pod]) -> None:
+    """No node over-committed: plain containers only, which is what tests use."""
+    used: Counter[str] = Counter()
+    for pod in pods:
+        used["pods"] += 1000
+        for one in pod.spec.containers:
+            if one.resources is not None:
+                for resource, amount in one.resources.requests.items():
+                    used[resource] += milli_value(amount)
+    for resource, amount in used.items():
+        room = milli_value(node.status.allocatable.get(resource, 0))
+        _require(amount <= room, f"node {node.metadata.name} is over-committed: {amount} of {room} m{resource}")
+
+
+def _check_count(one: apps_v1.ReplicaSet, pods: list[core_v1.Pod]) -> None:
+    matches = compile_selector(one.spec.selector or meta_v1.LabelSelector()).matches
+    owned = [pod for pod in pods if (owner := controller_of(pod)) is not None and owner.uid == one.metadata.uid]
+    active = [pod for pod in owned if is_active(pod) and matches(pod.metadata.labels)]
+    recount = (len(active), sum(map(is_ready, active)))
+    shown = (one.status.replicas, one.status.ready_replicas)
+    _require(
+        shown == recount, f"ReplicaSet {key_of(one)} shows {shown} replicas and ready ones, a recount gives {recount}"
+    )
