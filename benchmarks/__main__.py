@@ -30,6 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="smaller counts, for a first look")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="write the figures as a Markdown page, too")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
@@ -50,9 +51,7 @@ def main() -> int:
             progress.remove_task(task)
     table = Table("Benchmark", "Measure", "Value", "Unit", "Kubernetes 1.36.2 + etcd", header_style="bold")
     for one in figures:
-        table.add_row(
-            one.benchmark, one.name, f"{one.value:,.3g}" if one.value < 100 else f"{one.value:,.0f}", one.unit, one.peer
-        )
+        table.add_row(one.benchmark, one.name, shown(one.value), one.unit, one.peer)
     console.print(table)
     target = Path(__file__).parent / "out" / "results.json"
     target.parent.mkdir(exist_ok=True)
@@ -63,7 +62,31 @@ def main() -> int:
         )
         + "\n"
     )
+    if options.results:
+        options.results.write_text(page(figures))
     return 0
+
+
+def shown(value: float) -> str:
+    """A value with three digits of meaning."""
+    return f"{value:,.3g}" if value < 100 else f"{value:,.0f}"
+
+
+def page(figures: list[Figure]) -> str:
+    """The figures of one run as a Markdown page."""
+    lines = [
+        "<!-- Written by `python -m benchmarks --results benchmarks/RESULTS.md`; do not edit. -->",
+        "# Results",
+        "",
+        "One run on a machine with 2 cores. Writes are durable (SQLite, synchronous=FULL), TLS and events are on, load comes from a second process on the",
+        "same machine. The last column is kube-apiserver, kube-scheduler and etcd 1.36.2 on a machine of the same kind, measured separately: look at the ratio,",
+        "not at the figure. Library mode decides and accounts without an API.",
+        "",
+        "| benchmark | measure | value | unit | Kubernetes 1.36.2 + etcd |",
+        "|---|---|---:|---|---|",
+        *(f"| {one.benchmark} | {one.name} | {shown(one.value)} | {one.unit} | {one.peer} |" for one in figures),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

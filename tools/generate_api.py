@@ -43,7 +43,7 @@ SCALARS = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": ("IntOrString", "0"),
     "io.k8s.apimachinery.pkg.apis.meta.v1.Time": ("Time", "None"),
     "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": ("MicroTime", "None"),
-    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": ("Raw", "None"),
+    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": ("dict[str, Any]", "None"),
     "io.k8s.apimachinery.pkg.apis.meta.v1.Patch": ("Any", "None"),
     "io.k8s.apimachinery.pkg.runtime.RawExtension": ("Any", "None"),
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON": ("Any", "None"),

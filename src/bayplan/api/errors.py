@@ -6,7 +6,7 @@ Source: apimachinery's `api/errors` and `util/validation/field` packages; the wo
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -48,7 +48,7 @@ _REASONS = {
     ErrorType.INTERNAL: "InternalError",
     ErrorType.TYPE_INVALID: "FieldValueTypeInvalid",
 }
-_WITHOUT_VALUE = {ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL, ErrorType.TOO_MANY}
+_WITHOUT_VALUE = {ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def show_value(value: Any) -> str:
         return str(value)
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
-    return msgspec.json.encode(value).decode()
+    return msgspec.json.encode(value, order="deterministic").decode()
 
 
 def required(field: str, detail: str = "") -> FieldError:
@@ -96,9 +96,10 @@ def invalid(field: str, value: Any, detail: str) -> FieldError:
     return FieldError(ErrorType.INVALID, field, value, detail)
 
 
-def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
-    """A value is not one of a closed set."""
-    return FieldError(ErrorType.NOT_SUPPORTED, field, value, "supported values: " + ", ".join(f'"{one}"' for one in sorted(supported)))
+def unsupported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
+    """A value is not one of a closed set; the set is told in the order given."""
+    detail = "supported values: " + ", ".join(f'"{one}"' for one in supported)
+    return FieldError(ErrorType.NOT_SUPPORTED, field, value, detail)
 
 
 def duplicate(field: str, value: Any) -> FieldError:

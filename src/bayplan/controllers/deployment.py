@@ -345,17 +345,19 @@ class DeploymentController(Controller):
     async def _record(
         self, deployment: apps_v1.Deployment, revision: str, condition: apps_v1.DeploymentCondition | None
     ) -> apps_v1.Deployment:
-        """Write the current revision, and a condition that has come up with it; returns the deployment as it is then."""
-        if revision and deployment.metadata.annotations.get(rules.REVISION) != revision:
-            patch = {"metadata": {"annotations": {rules.REVISION: revision}}}
-            deployment = await self.client.patch(
-                apps_v1.Deployment, deployment.metadata.name, deployment.metadata.namespace, patch
-            )
+        """Write the current revision, and a condition that has come up with it; returns the deployment as it is then.
+
+        Both go through the status, which may carry annotations: the generation is for changes that users make.
+        """
+        is_current = not revision or deployment.metadata.annotations.get(rules.REVISION) == revision
+        if is_current and condition is None:
+            return deployment
+        changed = clone(deployment)
+        if not is_current:
+            changed.metadata.annotations = {**deployment.metadata.annotations, rules.REVISION: revision}
         if condition is not None:
-            changed = clone(deployment)
             changed.status.conditions = with_condition(deployment.status.conditions, condition)
-            deployment = await self.client.update_status(changed)
-        return deployment
+        return await self.client.update_status(changed)
 
     async def _clean_up(self, deployment: apps_v1.Deployment, old: Sequence[apps_v1.ReplicaSet]) -> None:
         """Forget history beyond the limit, oldest revision first."""

@@ -46,7 +46,7 @@ class Expectations:
     def creation_observed(self, key: str) -> None:
         """An addition was seen, or will never come."""
         if key in self._creations:
-            self._creations[key] -= 1
+            self._creations[key] = max(self._creations[key] - 1, 0)
 
     def deletion_observed(self, key: str, uid: str) -> None:
         """A deletion was seen, or will never come."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 
-from bayplan.api.errors import FieldError, duplicate, invalid, required
+from bayplan.api.errors import FieldError, duplicate, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import certificates_v1
-from bayplan.api.validation.fields import Errors, unsupported
+from bayplan.api.validation.fields import Errors
 
 _USAGES = (
     "any",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.pod_spec import default_pod_template
-from bayplan.api.errors import FieldError, forbidden, invalid, required
+from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.strategies.jobs import default_failure_policy
 from bayplan.api.types import batch_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.cron import check_schedule, check_time_zone
-from bayplan.api.validation.fields import check_label_selector, check_not_negative, unsupported
+from bayplan.api.validation.fields import check_label_selector, check_not_negative
 from bayplan.api.validation.jobs import check_job_spec
 from bayplan.api.validation.pod_warnings import template_warnings
 

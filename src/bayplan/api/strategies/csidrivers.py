@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, duplicate, invalid, required
+from bayplan.api.errors import FieldError, duplicate, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import storage_v1
-from bayplan.api.validation.fields import check_unchanged, unsupported
+from bayplan.api.validation.fields import check_unchanged
 from bayplan.api.validation.storage import check_csi_driver_name
 
 _FS_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.pod_spec import default_pod_template
-from bayplan.api.errors import FieldError, invalid, required
+from bayplan.api.errors import FieldError, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apps_v1
 from bayplan.api.validation.fields import (
@@ -12,7 +12,6 @@ from bayplan.api.validation.fields import (
     check_unchanged,
     go_struct,
     null_if_empty,
-    unsupported,
 )
 from bayplan.api.validation.pod_spec import check_pod_template
 from bayplan.api.validation.pod_warnings import template_warnings

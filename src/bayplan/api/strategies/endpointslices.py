@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, too_many
+from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, too_many, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import discovery_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import (
-    Errors,
-    check_format,
-    check_ip,
-    check_labels,
-    check_unchanged,
-    parse_ip,
-    unsupported,
-)
+from bayplan.api.validation.fields import Errors, check_format, check_ip, check_labels, check_unchanged, parse_ip
 from bayplan.api.validation.ip_warnings import ip_warnings
 from bayplan.api.validation.services import check_ordinary_ip
 

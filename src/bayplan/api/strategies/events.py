@@ -20,6 +20,7 @@ class EventStrategy(Strategy):
     """Rules of events."""
 
     allow_create_on_update = True
+    name_is_checked_as = "path-segment"
     selectable_field_names = frozenset(
         (*(f"involvedObject.{name}" for name in _REFERENCE), "reason", "reportingComponent", "source", "type")
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, forbidden, invalid, required
+from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import flowcontrol_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, go_struct, unsupported
+from bayplan.api.validation.fields import Errors, check_format, go_struct
 
 _DEFAULT_PRECEDENCE = 1000
 _HIGHEST_PRECEDENCE = 10000

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, forbidden, invalid, required, too_long
+from bayplan.api.errors import FieldError, forbidden, invalid, required, too_long, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import networking_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_domain_prefixed_path, check_format, unsupported
+from bayplan.api.validation.fields import Errors, check_domain_prefixed_path, check_format
 
 
 class IngressClassStrategy(Strategy):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, invalid, required
+from bayplan.api.errors import FieldError, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import networking_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, check_ip, check_port_number, parse_ip, unsupported
+from bayplan.api.validation.fields import Errors, check_format, check_ip, check_port_number, parse_ip
 from bayplan.api.validation.services import check_ingress_hostname
 
 _CLASS = "kubernetes.io/ingress.class"

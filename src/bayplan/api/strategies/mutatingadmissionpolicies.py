@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, invalid, required
+from bayplan.api.errors import FieldError, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.validation.admission_rules import (
@@ -13,7 +13,7 @@ from bayplan.api.validation.admission_rules import (
     check_variables,
     default_match_resources,
 )
-from bayplan.api.validation.fields import Errors, unsupported
+from bayplan.api.validation.fields import Errors
 
 _PATCH_TYPES = ("ApplyConfiguration", "JSONPatch")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from bayplan.api.errors import FieldError, forbidden, invalid, required
+from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import networking_v1
 from bayplan.api.validation import formats
@@ -15,7 +15,6 @@ from bayplan.api.validation.fields import (
     check_label_selector,
     check_port_number,
     parse_cidr,
-    unsupported,
 )
 from bayplan.api.validation.ip_warnings import cidr_warnings
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bayplan.api.defaults.quantities import canonical_list
 from bayplan.api.defaults.volumes import default_volume_source
-from bayplan.api.errors import FieldError, forbidden, invalid, required
+from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.claims import check_access_modes, check_storage_amount
-from bayplan.api.validation.fields import Errors, check_format, check_unchanged, null_if_empty, unsupported
+from bayplan.api.validation.fields import Errors, check_format, check_unchanged, null_if_empty
 from bayplan.api.validation.paths import check_no_backsteps
 from bayplan.api.validation.pod_update import difference
 from bayplan.api.validation.scheduling import check_node_selector

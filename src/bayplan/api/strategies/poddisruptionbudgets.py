@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, invalid
+from bayplan.api.errors import FieldError, invalid, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import policy_v1
 from bayplan.api.validation.fields import (
@@ -11,7 +11,6 @@ from bayplan.api.validation.fields import (
     check_int_or_percent,
     check_label_selector,
     check_not_negative,
-    unsupported,
 )
 
 _POLICIES = ("AlwaysAllow", "IfHealthyBudget")

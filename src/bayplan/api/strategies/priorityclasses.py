@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, forbidden
+from bayplan.api.errors import FieldError, forbidden, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import scheduling_v1
-from bayplan.api.validation.fields import check_unchanged, unsupported
+from bayplan.api.validation.fields import check_unchanged
 
 _HIGHEST_USER_VALUE = 1_000_000_000
 _SYSTEM = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 
 
 class PriorityClassStrategy(Strategy):
-    """Rules of priority classes: value and preemption policy never change."""
+    """Rules of priority classes: value and preemption policy never change, and the generation stays 1."""
 
     counts_generation = True
 
     def default(self, obj: scheduling_v1.PriorityClass) -> None:
         if obj.preemption_policy is None:
             obj.preemption_policy = "PreemptLowerPriority"
+
+    def spec_changed(self, obj: scheduling_v1.PriorityClass, old: scheduling_v1.PriorityClass) -> bool:
+        return False
 
     def validate(self, obj: scheduling_v1.PriorityClass) -> list[FieldError]:
         errors: list[FieldError] = []

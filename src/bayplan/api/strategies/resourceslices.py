@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.quantities import canonical
-from bayplan.api.errors import FieldError, duplicate, invalid, required, too_many
+from bayplan.api.errors import FieldError, duplicate, invalid, required, too_many, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import resource_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.devices import check_driver_name, check_qualified_attribute
-from bayplan.api.validation.fields import Errors, check_format, check_key_format, check_unchanged, unsupported
+from bayplan.api.validation.fields import Errors, check_format, check_key_format, check_unchanged
 from bayplan.api.validation.scheduling import check_node_selector
 
 _MAX_DEVICES = 128

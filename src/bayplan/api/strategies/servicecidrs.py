@@ -11,7 +11,6 @@ from bayplan.api.validation.fields import check_canonical_cidr, parse_cidr
 class ServiceCIDRStrategy(Strategy):
     """Rules of service CIDRs."""
 
-    counts_generation = True
     has_status = True
 
     def validate(self, obj: networking_v1.ServiceCIDR) -> list[FieldError]:

@@ -6,12 +6,12 @@ import msgspec
 
 from bayplan.api.defaults.pod_spec import default_pod_template
 from bayplan.api.defaults.volumes import default_claim_spec
-from bayplan.api.errors import FieldError, forbidden, invalid, required
+from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apps_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.claims import check_claim_spec
-from bayplan.api.validation.fields import check_format, check_not_negative, unsupported
+from bayplan.api.validation.fields import check_format, check_not_negative
 from bayplan.api.validation.pod_warnings import template_warnings
 from bayplan.api.validation.workloads import (
     check_collision_count,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, duplicate, required
+from bayplan.api.errors import FieldError, duplicate, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1, storage_v1
-from bayplan.api.validation.fields import Errors, check_key_format, check_unchanged, unsupported
+from bayplan.api.validation.fields import Errors, check_key_format, check_unchanged
 from bayplan.api.validation.pod_warnings import deprecated_label_warning
 from bayplan.api.validation.storage import check_parameters, check_provisioner
 

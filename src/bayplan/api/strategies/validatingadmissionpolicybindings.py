@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, duplicate, invalid, required
+from bayplan.api.errors import FieldError, duplicate, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.validation import formats
 from bayplan.api.validation.admission_rules import check_match_resources, check_param_ref, default_match_resources
-from bayplan.api.validation.fields import Errors, check_format, unsupported
+from bayplan.api.validation.fields import Errors, check_format
 
 _ACTIONS = ("Audit", "Deny", "Warn")
 _DENY_AND_WARN = (

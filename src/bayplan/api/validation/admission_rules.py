@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bayplan.api.errors import duplicate, invalid, required
+from bayplan.api.errors import duplicate, invalid, required, unsupported
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import meta_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, check_label_selector, unsupported
+from bayplan.api.validation.fields import Errors, check_format, check_label_selector
 
 MATCH_POLICIES = ("Equivalent", "Exact")
 FAILURE_POLICIES = ("Fail", "Ignore")

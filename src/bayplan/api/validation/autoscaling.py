@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bayplan.api import quantity
-from bayplan.api.errors import forbidden, invalid, required
+from bayplan.api.errors import forbidden, invalid, required, unsupported
 from bayplan.api.types import autoscaling_v2
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, check_label_selector, check_not_negative, unsupported
+from bayplan.api.validation.fields import Errors, check_format, check_label_selector, check_not_negative
 
 _METRICS = ("ContainerResource", "External", "Object", "Pods", "Resource")
 _MAX_PERIOD = 1800

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bayplan.api import quantity
-from bayplan.api.errors import forbidden, invalid, required
+from bayplan.api.errors import forbidden, invalid, required, unsupported
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, check_label_selector, unsupported
+from bayplan.api.validation.fields import Errors, check_format, check_label_selector
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 

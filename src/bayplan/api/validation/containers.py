@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bayplan.api.errors import duplicate, forbidden, invalid, not_found, required
+from bayplan.api.errors import duplicate, forbidden, invalid, not_found, required, unsupported
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.env import check_env, check_env_from
-from bayplan.api.validation.fields import Errors, check_format, unsupported
+from bayplan.api.validation.fields import Errors, check_format
 from bayplan.api.validation.handlers import check_lifecycle, check_liveness_probe, check_readiness_probe
 from bayplan.api.validation.mounts import check_volume_devices, check_volume_mounts
 from bayplan.api.validation.resources import check_container_resources

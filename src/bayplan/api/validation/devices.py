@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bayplan.api.errors import duplicate, invalid, required
+from bayplan.api.errors import duplicate, invalid, required, unsupported
 from bayplan.api.types import resource_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, check_key_format, unsupported
+from bayplan.api.validation.fields import Errors, check_format, check_key_format
 
 _MODES = ("All", "ExactCount")
 _ONE_OF = "exactly one of `exactly` or `firstAvailable` is required"

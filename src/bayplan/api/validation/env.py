@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bayplan.api import quantity
-from bayplan.api.errors import invalid, required
+from bayplan.api.errors import invalid, required, unsupported
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, unsupported
+from bayplan.api.validation.fields import Errors, check_format
 from bayplan.api.validation.paths import check_relative_path
 
 ENV_FIELDS = frozenset(

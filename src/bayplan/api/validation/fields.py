@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bayplan.api.errors import ErrorType, FieldError, duplicate, forbidden, invalid, required, too_long
+from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, too_long, unsupported
 from bayplan.api.types import meta_v1
 from bayplan.api.validation import formats
 
@@ -20,13 +20,6 @@ IMMUTABLE: Final = "field is immutable"
 NOT_NEGATIVE: Final = "must be greater than or equal to 0"
 GREATER_THAN_ZERO: Final = "must be greater than zero"
 _LEADING_ZERO = re.compile(r"(?:^|\.)0\d")
-
-
-def unsupported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
-    """A value is not one of a closed set; the set is told in the order given."""
-    return FieldError(
-        ErrorType.NOT_SUPPORTED, path, value, "supported values: " + ", ".join(f'"{one}"' for one in supported)
-    )
 
 
 def check_format(errors: Errors, path: str, value: str, rule: Callable[[str], formats.Messages]) -> None:
@@ -295,13 +288,18 @@ def check_conditions(errors: Errors, path: str, conditions: Sequence[meta_v1.Con
 
 
 def go_struct(value: Any) -> Any:
-    """An object as Go shows values of its internal types, which have no JSON names: `{"Key":"a","TimeAdded":null}`."""
+    """An object as Go shows values of its internal types, which have no JSON names: `{"Key":"a","TimeAdded":null}`.
+
+    Fields keep the order of the type, so structs come back as JSON; keys of maps are in order of the alphabet.
+    """
     if isinstance(value, msgspec.Struct):
-        shown = {}
+        shown = []
         for info in msgspec.structs.fields(value):
             name = info.encode_name
-            shown[_GO_NAMES.get(name) or name[:1].upper() + name[1:]] = go_struct(getattr(value, info.name))
-        return shown
+            key = _GO_NAMES.get(name) or name[:1].upper() + name[1:]
+            member = msgspec.json.encode(go_struct(getattr(value, info.name)), order="deterministic")
+            shown.append(b'"%b":%b' % (key.encode(), member))
+        return msgspec.Raw(b"{%b}" % b",".join(shown))
     if isinstance(value, list | tuple):
         return [go_struct(item) for item in value] or None
     if isinstance(value, dict):

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import re
 
-from bayplan.api.errors import duplicate, invalid, required, too_many
+from bayplan.api.errors import duplicate, invalid, required, too_many, unsupported
 from bayplan.api.types import batch_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import (
-    Errors,
-    check_domain_prefixed_path,
-    check_format,
-    check_not_negative,
-    unsupported,
-)
+from bayplan.api.validation.fields import Errors, check_domain_prefixed_path, check_format, check_not_negative
 from bayplan.api.validation.pod_spec import check_pod_template
 
 _MAX_PARALLEL = 100_000

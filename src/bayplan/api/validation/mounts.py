@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bayplan.api.errors import forbidden, invalid, not_found, required
+from bayplan.api.errors import forbidden, invalid, not_found, required, unsupported
 from bayplan.api.types import core_v1
-from bayplan.api.validation.fields import Errors, unsupported
+from bayplan.api.validation.fields import Errors
 from bayplan.api.validation.paths import check_relative_path
 
 _Container = core_v1.Container | core_v1.EphemeralContainer

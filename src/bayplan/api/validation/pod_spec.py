@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from bayplan.api.defaults.pods import container_requests
-from bayplan.api.errors import duplicate, forbidden, invalid, required
+from bayplan.api.errors import duplicate, forbidden, invalid, required, unsupported
 from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
@@ -17,7 +17,7 @@ from bayplan.api.validation.containers import (
     check_image_whitespace,
     check_init_containers,
 )
-from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, check_labels, unsupported
+from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, check_labels
 from bayplan.api.validation.meta import check_annotations
 from bayplan.api.validation.resources import check_container_resources, check_pod_resources
 from bayplan.api.validation.scheduling import check_affinity, check_tolerations, check_topology_spread

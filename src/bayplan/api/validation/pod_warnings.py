@@ -217,12 +217,13 @@ def _container_warnings(found: list[str], path: str, spec: core_v1.PodSpec) -> N
     ports: dict[tuple[int, str, str, int], list[str]] = {}
     for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
         for index, container in enumerate(containers):
-            where = f"{path}.{kind}[{index}]"
             resources = container.resources
-            if resources.limits:
-                found.extend(_fraction_warnings(f"{where}.resources.limits", resources.limits))
-            if resources.requests:
-                found.extend(_fraction_warnings(f"{where}.resources.requests", resources.requests))
+            limits, requests = resources.limits, resources.requests
+            where = f"{path}.{kind}[{index}]"
+            if limits:
+                found.extend(_fraction_warnings(f"{where}.resources.limits", limits))
+            if requests:
+                found.extend(_fraction_warnings(f"{where}.resources.requests", requests))
             if len(container.env) > 1:
                 found.extend(_env_warnings(where, container.env))
             if container.ports and (kind == "containers" or container.restart_policy == "Always"):

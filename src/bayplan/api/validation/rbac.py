@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bayplan.api.errors import invalid, required
+from bayplan.api.errors import invalid, required, unsupported
 from bayplan.api.types import rbac_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, unsupported
+from bayplan.api.validation.fields import Errors, check_format
 
 GROUP: Final = "rbac.authorization.k8s.io"
 

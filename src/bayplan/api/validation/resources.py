@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from bayplan.api import quantity
-from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, not_found, required
+from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, not_found, required, unsupported
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import NOT_NEGATIVE, Errors, unsupported
+from bayplan.api.validation.fields import NOT_NEGATIVE, Errors
 
 Resources = Mapping[str, str | int | float]
 

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import ErrorType, FieldError, duplicate, forbidden, invalid, required
+from bayplan.api.errors import ErrorType, FieldError, duplicate, forbidden, invalid, required, unsupported
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import (
-    Errors,
-    check_format,
-    check_key_format,
-    check_label_selector,
-    go_struct,
-    unsupported,
-)
+from bayplan.api.validation.fields import Errors, check_format, check_key_format, check_label_selector, go_struct
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

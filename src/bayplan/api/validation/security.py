@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long
+from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long, unsupported
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, unsupported
+from bayplan.api.validation.fields import Errors, check_format
 from bayplan.api.validation.paths import check_relative_path
 
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")

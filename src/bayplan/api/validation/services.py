@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required
+from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, unsupported
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import (
@@ -14,7 +14,6 @@ from bayplan.api.validation.fields import (
     check_port_number,
     check_port_number_or_name,
     parse_ip,
-    unsupported,
 )
 from bayplan.api.validation.ip_warnings import cidr_warnings, ip_warnings
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bayplan.api.errors import invalid, required
+from bayplan.api.errors import invalid, required, unsupported
 from bayplan.api.types import core_v1
-from bayplan.api.validation.fields import Errors, unsupported
+from bayplan.api.validation.fields import Errors
 from bayplan.api.validation.paths import check_no_backsteps
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")

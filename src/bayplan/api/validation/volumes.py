@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from bayplan.api import quantity
-from bayplan.api.errors import duplicate, forbidden, invalid, required
+from bayplan.api.errors import duplicate, forbidden, invalid, required, unsupported
 from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.claims import check_claim_spec
 from bayplan.api.validation.env import VOLUME_FIELDS, check_field_selector, check_resource_selector
-from bayplan.api.validation.fields import Errors, check_format, check_labels, unsupported
+from bayplan.api.validation.fields import Errors, check_format, check_labels
 from bayplan.api.validation.meta import check_annotations
 from bayplan.api.validation.paths import check_local_file_path, check_relative_path
 from bayplan.api.validation.volume_sources import SHARED_SOURCES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from bayplan.api.errors import duplicate, invalid, required
+from bayplan.api.errors import duplicate, invalid, required, unsupported
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import meta_v1
 from bayplan.api.validation import formats
@@ -16,13 +16,7 @@ from bayplan.api.validation.admission_rules import (
     check_rules,
     default_rules,
 )
-from bayplan.api.validation.fields import (
-    Errors,
-    check_format,
-    check_label_selector,
-    check_qualified_dns_name,
-    unsupported,
-)
+from bayplan.api.validation.fields import Errors, check_format, check_label_selector, check_qualified_dns_name
 
 Webhook = types.ValidatingWebhook | types.MutatingWebhook
 _REVIEW_VERSIONS = ("v1", "v1beta1")

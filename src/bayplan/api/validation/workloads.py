@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bayplan.api import selectors
-from bayplan.api.errors import forbidden, invalid, required
+from bayplan.api.errors import forbidden, invalid, required, unsupported
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation.fields import (
     Errors,
@@ -16,7 +16,6 @@ from bayplan.api.validation.fields import (
     check_not_negative,
     int_or_percent_value,
     null_if_empty,
-    unsupported,
 )
 from bayplan.api.validation.pod_spec import check_pod_template
 

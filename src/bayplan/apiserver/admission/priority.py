@@ -70,6 +70,10 @@ def _classes(request: AdmissionRequest) -> Any:
 
 def _global_default(request: AdmissionRequest) -> Any:
     """The default class of lowest value, or None."""
-    classes = _classes(request)
-    found = [classes.shared(entry) for entry in classes.all() if b'"globalDefault":true' in entry.body]
-    return min(found, key=lambda one: one.value, default=None)
+    classes, best = _classes(request), None
+    for entry in classes.all():
+        if b'"globalDefault":true' in entry.body:
+            found = classes.shared(entry)
+            if best is None or found.value < best.value:
+                best = found
+    return best

@@ -1,0 +1,241 @@
+"""The life of a simulated pod, step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bayplan.api.types import core_v1
+from bayplan.kubelet.simulator.pods import Step, missing_images, next_step, run_seconds
+from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.support.timestamps import parse_rfc3339, rfc3339
+from bayplan.testing.builders import CREATED, changed, container, pod
+
+SETTINGS = SimulatorSettings(nodes=1, run_seconds=2.0, stop_seconds=0.5)
+NOW = parse_rfc3339(CREATED)
+START = 0.25
+
+
+def step(one: core_v1.Pod, after: float = 0.0) -> Step:
+    return next_step(one, NOW + after, SETTINGS, "172.18.0.1", "10.128.0.2", START)
+
+
+def bound(**spec: Any) -> core_v1.Pod:
+    annotations = spec.pop("annotations", None)
+    meta = {"generation": 1, "annotations": annotations}
+    return pod("web", meta=meta, node_name="n", **{"restart_policy": "Always", **spec})
+
+
+def advance(one: core_v1.Pod, times: int = 1, after: float = 0.0) -> core_v1.Pod:
+    for _ in range(times):
+        status = step(one, after).status
+        assert status is not None, "the pod was expected to move"
+        one = changed(one, status=status)
+    return one
+
+
+def running(**spec: Any) -> core_v1.Pod:
+    return advance(bound(**spec), 2)
+
+
+def condition(one: core_v1.Pod, kind: str) -> str:
+    return next(each.status for each in one.status.conditions if each.type == kind)
+
+
+class TestStart:
+    def test_a_bound_pod_creates_its_containers(self) -> None:
+        first = step(bound())
+        assert first.wait == START
+        assert first.status is not None
+        assert (first.status.phase, first.status.host_ip, first.status.pod_ip) == ("Pending", "172.18.0.1", "")
+        (one,) = first.status.container_statuses
+        assert one.state.waiting is not None
+        assert one.state.waiting.reason == "ContainerCreating"
+        assert condition(changed(bound(), status=first.status), "Ready") == "False"
+
+    def test_then_it_runs_and_is_ready(self) -> None:
+        one = running()
+        assert (one.status.phase, one.status.pod_ip) == ("Running", "10.128.0.2")
+        assert one.status.observed_generation == 1
+        for kind in ("Initialized", "Ready", "ContainersReady", "PodReadyToStartContainers"):
+            assert condition(one, kind) == "True"
+        assert all(each.ready and each.state.running is not None for each in one.status.container_statuses)
+
+    def test_then_nothing_happens_any_more(self) -> None:
+        assert step(running(), after=10_000) == Step()
+
+    def test_a_pod_on_the_host_network_has_the_address_of_its_node(self) -> None:
+        assert running(host_network=True).status.pod_ip == "172.18.0.1"
+
+    def test_init_containers_end_before_and_sidecars_run_on(self) -> None:
+        inits = (container("init"), container("sidecar", restart_policy="Always"))
+        one = advance(bound(init_containers=inits))
+        assert one.status.container_statuses[0].state.waiting == core_v1.ContainerStateWaiting(reason="PodInitializing")
+        assert condition(one, "Initialized") == "False"
+        one = advance(one)
+        first, second = one.status.init_container_statuses
+        assert first.state.terminated is not None
+        assert first.state.terminated.exit_code == 0
+        assert second.state.running is not None
+
+    def test_conditions_of_others_stay(self) -> None:
+        one = bound()
+        one.status.conditions = (core_v1.PodCondition(type="PodScheduled", status="True"),)
+        assert condition(advance(one, 2), "PodScheduled") == "True"
+
+
+class TestImages:
+    @pytest.mark.parametrize(
+        ("image", "missing"),
+        [
+            ("nginx", False),
+            ("registry/nonexistent:1", True),
+            ("non-existent", True),
+            ("invalid-image", True),
+            ("app:404", True),
+        ],
+    )
+    def test_names_that_say_that_there_is_no_image(self, image: str, missing: bool) -> None:
+        assert bool(missing_images(bound(image=image))) is missing
+
+    def test_a_missing_image_is_waited_for_for_ever(self) -> None:
+        one = advance(bound(image="nonexistent"))
+        assert step(bound(image="nonexistent")).wait is None
+        one = advance(one)
+        waiting = one.status.container_statuses[0].state.waiting
+        assert waiting is not None
+        assert waiting.reason == "ImagePullBackOff"
+        assert one.status.phase == "Pending"
+        assert step(one, after=1000) == Step()
+
+    def test_an_image_that_is_changed_to_one_that_exists_runs(self) -> None:
+        one = advance(bound(image="nonexistent"), 2)
+        one.spec.containers = (container(image="app:2"),)
+        assert advance(one).status.phase == "Running"
+
+    def test_an_image_changed_in_place_shows(self) -> None:
+        one = running()
+        moved = changed(one, spec=changed(one.spec, containers=(container(image="app:2"),)))
+        assert advance(moved).status.container_statuses[0].image == "app:2"
+
+
+class TestReadiness:
+    GATES = (core_v1.PodReadinessGate(condition_type="mine"),)
+
+    def gated(self, status: str) -> core_v1.Pod:
+        one = running(readiness_gates=self.GATES)
+        gate = core_v1.PodCondition(type="mine", status=status)
+        others = tuple(each for each in one.status.conditions if each.type != "mine")
+        return changed(one, status=changed(one.status, conditions=(*others, gate)))
+
+    def test_a_gate_that_is_missing_holds_readiness_back(self) -> None:
+        one = running(readiness_gates=self.GATES)
+        assert (condition(one, "Ready"), condition(one, "ContainersReady")) == ("False", "True")
+
+    def test_a_gate_that_opens_makes_ready_and_one_that_shuts_unready(self) -> None:
+        opened = advance(self.gated("True"))
+        assert condition(opened, "Ready") == "True"
+        others = tuple(each for each in opened.status.conditions if each.type != "mine")
+        shut = changed(
+            opened,
+            status=changed(opened.status, conditions=(*others, core_v1.PodCondition(type="mine", status="False"))),
+        )
+        assert condition(advance(shut), "Ready") == "False"
+
+    def test_the_annotation_takes_readiness_away_and_gives_it_back(self) -> None:
+        one = running(annotations={"bayplan.dev/ready": "false"})
+        assert (condition(one, "Ready"), one.status.container_statuses[0].ready) == ("False", False)
+        assert one.status.phase == "Running"
+        one.metadata.annotations = {}
+        one = advance(one, after=60)
+        assert (condition(one, "Ready"), one.status.container_statuses[0].ready) == ("True", True)
+        ready = next(each for each in one.status.conditions if each.type == "Ready")
+        assert ready.last_transition_time == rfc3339(NOW + 60)
+
+    def test_a_pod_that_was_marked_while_its_node_was_away_is_ready_again(self) -> None:
+        one = running()
+        conditions = tuple(
+            changed(each, status="False") if each.type == "Ready" else each for each in one.status.conditions
+        )
+        assert condition(advance(changed(one, status=changed(one.status, conditions=conditions))), "Ready") == "True"
+
+
+class TestEnd:
+    @pytest.mark.parametrize(
+        ("spec", "expected"),
+        [
+            pytest.param({}, None, id="a server runs for ever"),
+            pytest.param({"restart_policy": "Never"}, 2.0, id="a pod that may end does after the default time"),
+            pytest.param(
+                {"restart_policy": "Never", "containers": (container(command=("sleep", "30")),)}, 30.0, id="sleep 30"
+            ),
+            pytest.param(
+                {"restart_policy": "OnFailure", "containers": (container(command=("sh", "-c"), args=("sleep 0.5",)),)},
+                0.5,
+                id="sleep in a shell",
+            ),
+            pytest.param(
+                {"restart_policy": "Never", "containers": (container(command=("sleep", "infinity")),)},
+                None,
+                id="sleep infinity",
+            ),
+            pytest.param(
+                {"restart_policy": "Never", "image": "registry.k8s.io/pause:3.10"}, None, id="the pause image"
+            ),
+            pytest.param({"annotations": {"bayplan.dev/run-seconds": "7"}}, 7.0, id="the annotation decides"),
+            pytest.param(
+                {"annotations": {"bayplan.dev/run-seconds": "soon"}}, 2.0, id="an annotation that is no number"
+            ),
+        ],
+    )
+    def test_how_long_containers_run(self, spec: dict[str, Any], expected: float | None) -> None:
+        assert run_seconds(bound(**spec), SETTINGS) == expected
+
+    def test_a_pod_waits_until_it_ends(self) -> None:
+        assert step(running(restart_policy="Never"), after=0.5) == Step(wait=1.5)
+
+    @pytest.mark.parametrize(("code", "phase", "reason"), [("0", "Succeeded", "Completed"), ("3", "Failed", "Error")])
+    def test_it_ends_with_the_code_of_the_annotation(self, code: str, phase: str, reason: str) -> None:
+        one = advance(running(restart_policy="Never", annotations={"bayplan.dev/exit-code": code}), after=2)
+        assert one.status.phase == phase
+        terminated = one.status.container_statuses[0].state.terminated
+        assert terminated is not None
+        assert (terminated.exit_code, terminated.reason) == (int(code), reason)
+        assert condition(one, "Ready") == "False"
+        assert step(one, after=100) == Step()
+
+    @pytest.mark.parametrize(
+        ("policy", "code", "again"),
+        [("Always", "0", True), ("Always", "1", True), ("OnFailure", "1", True), ("OnFailure", "0", False)],
+    )
+    def test_containers_start_again_as_the_policy_says(self, policy: str, code: str, again: bool) -> None:
+        annotations = {"bayplan.dev/run-seconds": "1", "bayplan.dev/exit-code": code}
+        one = advance(running(restart_policy=policy, annotations=annotations), after=1)
+        status = one.status.container_statuses[0]
+        assert (one.status.phase == "Running") is again
+        assert status.restart_count == int(again)
+        assert (status.last_state.terminated is not None) is again
+
+
+class TestDeletion:
+    def deleted(self, one: core_v1.Pod, grace: int = 30) -> core_v1.Pod:
+        metadata = changed(one.metadata, deletion_timestamp=rfc3339(NOW + grace), deletion_grace_period_seconds=grace)
+        return changed(one, metadata=metadata)
+
+    def test_containers_take_a_moment_to_stop(self) -> None:
+        assert step(self.deleted(running())) == Step(wait=0.5)
+
+    def test_then_they_have_stopped_and_the_pod_goes(self) -> None:
+        last = step(self.deleted(running()), after=0.5)
+        assert last.delete
+        assert last.status is not None
+        assert last.status.container_statuses[0].state.terminated is not None
+        assert condition(changed(running(), status=last.status), "Ready") == "False"
+
+    @pytest.mark.parametrize("steps", [0, 1])
+    def test_a_pod_that_never_ran_goes_at_once(self, steps: int) -> None:
+        assert step(self.deleted(advance(bound(), steps))) == Step(delete=True)
+
+    def test_without_grace_it_goes_at_once(self) -> None:
+        assert step(self.deleted(running(), grace=0)).delete
