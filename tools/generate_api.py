@@ -53,6 +53,15 @@ SCALARS = {
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresourceStatus": ("Any", "None"),
 }
 """Definitions that are no structs: type alias in `bayplan.api.types.scalars`, and what a missing non-pointer is written as."""
+NULL_LISTS = {
+    "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerStatus": ("currentMetrics",),
+    "io.k8s.api.core.v1.LimitRangeSpec": ("limits",),
+    "io.k8s.api.discovery.v1.EndpointSlice": ("endpoints", "ports"),
+    "io.k8s.api.rbac.v1.ClusterRole": ("rules",),
+    "io.k8s.api.rbac.v1.Role": ("rules",),
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus": ("conditions",),
+}
+"""Always written lists that may be empty, which Kubernetes writes as null then; `codec.with_null_lists` knows them as well."""
 MODULE_OF_OTHERS = {"io.k8s.apimachinery.pkg.version.Info": ("meta_v1", "VersionInfo")}
 BUILT_IN = {"bool", "int", "str", "float", "dict", "tuple"}
 ZERO = {"str": '""', "int": "0", "Int32": "0", "float": "0.0", "bool": "False"}
@@ -113,7 +122,7 @@ class Generator:
             name = "Int32"
         return name, ZERO[name]
 
-    def field(self, name: str, flags: str, schema: dict[str, Any], module: str) -> str:
+    def field(self, name: str, flags: str, schema: dict[str, Any], module: str, definition: str) -> str:
         """One attribute line of a class."""
         attribute = snake(name)
         rename = "" if camel(attribute) == name else f'name="{name}"'
@@ -124,11 +133,13 @@ class Generator:
             annotation += " | None"
             default = "None" if "p" in flags or "z" in flags else "always_null"
         elif "p" in flags:
-            annotation, default = f"{annotation} | None", "None"
+            annotation, default = f"{annotation} | None", "None" if "o" in flags else "always_null"
         elif zero is None:
             default = annotation
         elif zero == "()":
             default = "()" if "o" in flags else "always_list"
+            if name in NULL_LISTS.get(definition, ()):
+                annotation = annotation.replace("tuple[", "NullList[").replace(", ...]", "]")
         elif zero == "{}":
             default = "dict" if "o" in flags else "always_map"
         elif annotation in ("Quantity", "IntOrString"):
@@ -149,9 +160,14 @@ class Generator:
         schema = self.definitions[definition]
         properties = schema.get("properties", {})
         facts = FACTS.get(definition) or [(field, "o", "0", "") for field in properties]
-        lines = [self.field(row[0], row[1], properties[row[0]], module) for row in facts if row[0] in properties]
+        rows = [(row[0], row[1]) for row in facts if row[0] in properties]
         covered = {row[0] for row in facts}
-        lines += [self.field(extra, "o", properties[extra], module) for extra in properties if extra not in covered]
+        rows += [(extra, "o") for extra in properties if extra not in covered]
+        lines = [self.field(field, flags, properties[field], module, definition) for field, flags in rows]
+        if definition in NULL_LISTS:
+            lines.append("\n    def __post_init__(self) -> None:\n")
+            attributes = [snake(field) for field in NULL_LISTS[definition]]
+            lines += [f"        self.{attribute} = self.{attribute} or ()\n" for attribute in attributes]
         summary = (
             re.split(r"(?<=[.!])\s|\n", schema.get("description", ""))[0]
             .replace("\\", "")
@@ -186,7 +202,7 @@ class Generator:
         others = sorted(other for other in self.modules if other != module and re.search(rf"[\[= (]{other}\.\w", body))
         scalars = [
             name
-            for name in ("Int32", "IntOrString", "MicroTime", "Quantity", "Raw", "Time")
+            for name in ("Int32", "IntOrString", "MicroTime", "NullList", "Quantity", "Raw", "Time")
             if re.search(rf"\b{name}\b(?! is| of)", body)
         ]
         factories = [

@@ -12,9 +12,9 @@ import pytest
 
 import bayplan.api.types
 from bayplan.api import schema
-from bayplan.api.codec import DecodeError, decode, decode_reporting, duplicate_fields, encode
+from bayplan.api.codec import DecodeError, decode, decode_reporting, duplicate_fields, encode, with_null_lists
 from bayplan.api.kinds import BUILT_IN, DEFAULT_KINDS, KindTable
-from bayplan.api.types import core_v1
+from bayplan.api.types import core_v1, rbac_v1
 
 MODULES = sorted(path.stem for path in Path(bayplan.api.types.__file__).parent.glob("*_v*.py"))
 
@@ -32,7 +32,11 @@ def test_every_generated_type_encodes_and_decodes_when_empty(module: str) -> Non
 def test_every_field_of_a_generated_type_is_in_the_schema(module: str) -> None:
     loaded = importlib.import_module(f"bayplan.api.types.{module}")
     for _, one in inspect.getmembers(loaded, inspect.isclass):
-        if issubclass(one, msgspec.Struct) and one.__module__ == loaded.__name__ and schema.definition_of(one) in schema.definitions():
+        if (
+            issubclass(one, msgspec.Struct)
+            and one.__module__ == loaded.__name__
+            and schema.definition_of(one) in schema.definitions()
+        ):
             properties = schema.definitions()[schema.definition_of(one)].get("properties", {})
             assert set(one.__struct_encode_fields__) == set(properties)
 
@@ -60,7 +64,11 @@ def test_unknown_fields_are_dropped_and_named() -> None:
     data = {"metadata": {"name": "x", "Name": "y"}, "spec": {"containers": [{"name": "c", "imgae": "i"}]}, "extra": 1}
     pod, dropped = decode_reporting(core_v1.Pod, json.dumps(data).encode())
     assert pod.metadata.name == "x"
-    assert dropped == ['unknown field "metadata.Name"', 'unknown field "spec.containers[0].imgae"', 'unknown field "extra"']
+    assert dropped == [
+        'unknown field "metadata.Name"',
+        'unknown field "spec.containers[0].imgae"',
+        'unknown field "extra"',
+    ]
 
 
 def test_nulls_count_as_missing() -> None:
@@ -91,8 +99,24 @@ def test_duplicate_keys_are_found_with_their_path() -> None:
 
 
 def test_what_go_leaves_out_is_left_out_and_what_it_always_writes_is_written() -> None:
-    assert json.loads(encode(core_v1.Pod())) == {"metadata": {}, "spec": {"containers": []}, "status": {}} or json.loads(
-        encode(core_v1.Pod())
-    ) == {"metadata": {}, "spec": {"containers": None}, "status": {}}
+    assert json.loads(encode(core_v1.Pod())) == {
+        "metadata": {},
+        "spec": {"containers": []},
+        "status": {},
+    } or json.loads(encode(core_v1.Pod())) == {"metadata": {}, "spec": {"containers": None}, "status": {}}
     assert json.loads(encode(core_v1.ContainerStatus(name="c")))["restartCount"] == 0
     assert json.loads(encode(core_v1.PodCondition(type="Ready", status="True")))["lastProbeTime"] is None
+
+
+def test_managed_fields_keep_their_content() -> None:
+    entry = b'{"manager":"m","operation":"Apply","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:a":{}}}}'
+    data = b'{"metadata":{"name":"a","managedFields":[%b]}}' % entry
+    assert entry in encode(decode(core_v1.ConfigMap, data))
+
+
+def test_a_null_list_is_read_as_an_empty_one() -> None:
+    for text in (b'{"rules":null}', b'{"rules":[]}', b"{}"):
+        assert decode(rbac_v1.Role, text).rules == ()
+    assert with_null_lists("Role", b'{"metadata":{"name":"\\"rules\\":[]"},"rules":[]}') == (
+        b'{"metadata":{"name":"\\"rules\\":[]"},"rules":null}'
+    )

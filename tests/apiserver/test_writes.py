@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bayplan.api.errors import ApiError
-from bayplan.api.types import core_v1, meta_v1
+from bayplan.api.types import core_v1, meta_v1, rbac_v1
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.client import Client
 from bayplan.client.client import JSON_PATCH
@@ -163,5 +163,55 @@ def test_an_owner_that_is_named_twice_is_kept_once() -> None:
             obj.metadata.owner_references = (owner, owner)
             made = await client_of(api).create(obj)
             assert made.metadata.owner_references == (owner,)
+
+    asyncio.run(run())
+
+
+def test_a_generation_that_nobody_counts_is_kept() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            made = config_map("a")
+            made.metadata.generation = 77
+            assert (await client.create(made)).metadata.generation == 77
+
+    asyncio.run(run())
+
+
+def test_lists_that_were_never_made_are_null_and_read_as_empty() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            await client.create(rbac_v1.Role(metadata=meta_v1.ObjectMeta(name="r", namespace="default")))
+            shown = await client.raw("GET", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/r")
+            assert b'"rules":null' in shown
+            assert (await client.get(rbac_v1.Role, "r", "default")).rules == ()
+
+    asyncio.run(run())
+
+
+def test_binding_leaves_the_object_before_it_as_it_was() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            await client.create(
+                core_v1.ServiceAccount(metadata=meta_v1.ObjectMeta(name="default", namespace="default"))
+            )
+            containers = (core_v1.Container(name="c", image="i"),)
+            pod = core_v1.Pod(
+                metadata=meta_v1.ObjectMeta(name="p", namespace="default"), spec=core_v1.PodSpec(containers=containers)
+            )
+            made = await client.create(pod)
+            kind = api.context.kinds.of_kind("v1", "Pod")
+            assert kind is not None
+            cache = api.context.objects.cache(kind)
+            entry = cache.get("default", "p")
+            assert entry is not None
+            before = cache.shared(entry)
+            await client.bind("default", "p", made.metadata.uid, "n")
+            assert before == cache.decode(entry)
+            after = await client.get(core_v1.Pod, "p", "default")
+            assert after.spec.node_name == "n"
+            assert after == cache.shared(cache.get("default", "p") or entry)
 
     asyncio.run(run())

@@ -94,6 +94,14 @@ def test_size_of_the_new_set(
             4, rolling(2, 0), (4, 4), [(1, 1), (1, 1)], {"old0": 0, "old1": 0}, id="at the end all old ones go"
         ),
         pytest.param(4, rolling(2, 0), (2, 2), [(2, 2), (1, 1)], {"old0": 1}, id="the oldest set goes first"),
+        pytest.param(
+            6,
+            rolling(2, 1),
+            (2, 2),
+            [(5, 6)],
+            {"old0": 3},
+            id="a pod that is still counted but about to go is no reserve",
+        ),
     ],
 )
 def test_sizes_of_old_sets(

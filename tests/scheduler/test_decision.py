@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bayplan.scheduler import Planner, evaluate, place
 from bayplan.scheduler.errors import SchedulerError
+from bayplan.scheduler.explanation import amount_text
 from tests.scheduler.objects import node, pod, taint
 
 
@@ -41,11 +44,17 @@ def test_five_thousand_nodes_fit_a_screen() -> None:
     summary = evaluate({"nodes": nodes}, pod("p", cpu="2")).summary()
     lines = summary.splitlines()
     assert len(lines) <= 12
-    assert lines[0] == "default/p: runs on node-0002 (one of 2000 equally good nodes)"
+    assert (
+        lines[0] == "default/p: placed on node-0002 because it is one of 2000 equally good nodes of the 2000 that fit"
+    )
     assert lines[1].strip() == (
         "2000 refused: Insufficient cpu (NodeResourcesFit): node-0001, node-0003, node-0007, ... 1997 more"
     )
-    assert lines[2].strip().startswith("1000 refused: node(s) had untolerated taint(s) (TaintToleration): node-0000, ")
+    assert lines[2].strip() == (
+        "asks for cpu 2; most free: cpu 1 on node-0001; even empty they have no more than cpu 1"
+    )
+    assert lines[3].strip().startswith("1000 refused: node(s) had untolerated taint(s) (TaintToleration): node-0000, ")
+    assert lines[4].strip() == "not tolerated: x:NoSchedule on 1000 nodes (node-0000, ...)"
     assert "TaintToleration 300" in lines[-1]
 
 
@@ -89,3 +98,82 @@ def test_finished_pods_take_nothing() -> None:
     done = pod("done", cpu="4", on="a")
     done["status"]["phase"] = "Succeeded"
     assert evaluate({"nodes": [node("a")], "pods": [done]}, pod("p", cpu="4")).node == "a"
+
+
+def summary_of(cluster: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    """The lines of a summary, without indentation."""
+    return [line.strip() for line in evaluate(cluster, wanted).summary().splitlines()]
+
+
+def test_refusals_for_room_name_what_is_asked_for_and_what_is_free() -> None:
+    nodes = [node("a", cpu="4", memory="8Gi"), node("b", cpu="8", memory="4Gi")]
+    lines = summary_of({"nodes": nodes, "pods": [pod("old", cpu="4250m", on="b")]}, pod("p", cpu="6", memory="5Gi"))
+    assert lines[0] == (
+        "default/p: pending because none of 2 nodes fits: 1 Insufficient cpu, 1 Insufficient cpu, Insufficient memory"
+    )
+    assert lines[1] == "1 refused: Insufficient cpu (NodeResourcesFit): a"
+    assert lines[2] == (
+        "asks for cpu 6, memory 5Gi; most free: cpu 4 on a, memory 8Gi on a; even empty they have no more than cpu 4"
+    )
+    assert lines[4] == (
+        "asks for cpu 6, memory 5Gi; most free: cpu 3750m on b, memory 4Gi on b; "
+        "even empty they have no more than memory 4Gi"
+    )
+
+
+def test_refusals_for_taints_name_the_taints_and_their_nodes() -> None:
+    nodes = [
+        node("a", taints=(taint("gpu", value="yes"),)),
+        node("b", taints=(taint("gpu", value="yes"), taint("old", "NoExecute"), taint("soft", "PreferNoSchedule"))),
+    ]
+    lines = summary_of({"nodes": nodes}, pod("p"))
+    assert lines[2] == "not tolerated: gpu=yes:NoSchedule on a, b, old:NoExecute on b"
+
+
+def test_refusals_for_labels_name_what_is_asked_for_and_what_nodes_have() -> None:
+    nodes = [node("a", labels={"disk": "hdd"}), node("b", labels={"disk": "hdd"}), node("c")]
+    lines = summary_of({"nodes": nodes}, pod("p", nodeSelector={"disk": "ssd"}))
+    assert lines[2] == "asks for disk=ssd; these nodes have disk=hdd (2 nodes), no disk (1 node)"
+
+
+def test_refusals_for_affinity_spell_out_its_terms() -> None:
+    expressions = [{"key": "zone", "operator": "In", "values": ["x", "y"]}, {"key": "gpu", "operator": "Exists"}]
+    required = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    lines = summary_of({"nodes": [node("a", labels={"zone": "z"})]}, pod("p", affinity=affinity))
+    assert lines[0].startswith("default/p: pending because the only node does not fit: 1 node(s) didn't match")
+    assert lines[2] == "asks for zone in (x, y) and gpu exists; these nodes have zone=z (1 node); no gpu (1 node)"
+
+
+def test_the_first_line_says_why_the_pod_is_where_it_is() -> None:
+    first = summary_of({"nodes": [node("a"), node("b", cpu="1")]}, pod("p", cpu="2"))[0]
+    assert first == "default/p: placed on a because it is the only one of 2 nodes that fits"
+    first = summary_of({"nodes": [node("a"), node("b", cpu="16")]}, pod("p", cpu="2"))[0]
+    assert first == "default/p: placed on b because it has the highest score of the 2 that fit"
+    assert summary_of({}, pod("p")) == ["default/p: pending because the cluster has no nodes"]
+
+
+def test_a_pod_that_evicts_others_waits_for_their_room() -> None:
+    cluster = {"nodes": [node("a", cpu="1")], "pods": [pod("old", cpu="800m", on="a")]}
+    first = summary_of(cluster, pod("p", cpu="700m", priority=10))[0]
+    assert first == "default/p: pending because it waits for room on a, where it evicts default/old"
+
+
+def test_a_gated_pod_is_held_back() -> None:
+    first = summary_of({"nodes": [node("a")]}, pod("p", schedulingGates=[{"name": "example.com/wait"}]))[0]
+    assert first.startswith("default/p: pending because it is held back: ")
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [
+        ("cpu", 3750, "3750m"),
+        ("cpu", 6000, "6"),
+        ("memory", 8 << 30, "8Gi"),
+        ("memory", (31 << 30) + 123_456_789, "31.1Gi"),
+        ("memory", 1000, "1000"),
+        ("example.com/gpu", 2, "2"),
+    ],
+)
+def test_amounts_are_short(resource: str, amount: int, text: str) -> None:
+    assert amount_text(resource, amount) == text

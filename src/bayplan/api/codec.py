@@ -19,6 +19,33 @@ _encoder = msgspec.json.Encoder()
 encode: Callable[[Any], bytes] = _encoder.encode
 
 
+_NULL_LISTS: dict[str, tuple[str, ...]] = {
+    "ClusterRole": ("rules",),
+    "CustomResourceDefinition": ("conditions",),
+    "EndpointSlice": ("endpoints", "ports"),
+    "HorizontalPodAutoscaler": ("currentMetrics",),
+    "LimitRange": ("limits",),
+    "Role": ("rules",),
+}
+"""Lists of built-in kinds that are always written, and as null when they are empty. No other list of the kind has the name."""
+_AS_NULL = {
+    kind: tuple((b'"%b":[]' % name.encode(), b'"%b":null' % name.encode()) for name in names)
+    for kind, names in _NULL_LISTS.items()
+}
+
+KINDS_WITH_NULL_LISTS = frozenset(_NULL_LISTS)
+
+
+def with_null_lists(kind_name: str, data: bytes) -> bytes:
+    """The JSON of an object as Kubernetes writes it, where that has null for an empty list.
+
+    Looking for the bytes is safe: inside a string the first quotation mark would be escaped.
+    """
+    for empty, null in _AS_NULL.get(kind_name, ()):
+        data = data.replace(empty, null)
+    return data
+
+
 class DecodeError(ValueError):
     """The bytes are no object of the wanted type; the message says why."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from bayplan.api.codec import decoder, encode
+from bayplan.api.codec import KINDS_WITH_NULL_LISTS, decoder, encode, with_null_lists
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies import strategy_for
 from bayplan.apiserver.watching import Entry, Event, Watcher
@@ -228,4 +228,5 @@ def stored_value(kind: Kind, obj: Any) -> bytes:
         metadata = {key: item for key, item in obj["metadata"].items() if key != "resourceVersion"}
         return kind.type_meta + encode({"metadata": metadata, **tree})[1:]
     obj.kind = obj.api_version = obj.metadata.resource_version = ""
-    return kind.type_meta + encode(obj)[1:]
+    data = kind.type_meta + encode(obj)[1:]
+    return with_null_lists(kind.kind, data) if kind.kind in KINDS_WITH_NULL_LISTS else data

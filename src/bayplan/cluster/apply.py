@@ -1,64 +1,33 @@
-"""Putting manifests into a cluster: create what is missing, merge into what is there."""
+"""Putting manifests into a cluster as `kubectl apply` does: create what is missing, merge into what is there, remember what was applied.
+
+The annotation `kubectl.kubernetes.io/last-applied-configuration` is the one of kubectl, so that both can take turns on one object.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bayplan.api.codec import encode
 from bayplan.api.errors import ApiError
+from bayplan.api.kinds import Kind
+from bayplan.api.schema import definition_of, definitions
 from bayplan.client import Client
-from bayplan.cluster.errors import ClusterError
+from bayplan.client.client import MERGE_PATCH, STRATEGIC_PATCH
+from bayplan.cluster.apply_patch import merge_apply_patch, strategic_apply_patch
+from bayplan.cluster.manifests import ManifestError, read_manifests
 
-_SUFFIXES = (".yaml", ".yml", ".json")
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _FIRST = ("Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClass", "ServiceAccount")
+_STRICT = {"fieldValidation": "Strict", "fieldManager": "bayplan-up"}
+_ESCAPED = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+Tree = dict[str, Any]
 
 
-class ManifestError(ClusterError):
-    """A manifest cannot be read or is refused; the message names file and object."""
-
-
-def read_manifests(paths: Iterable[Path]) -> list[tuple[Path, dict[str, Any]]]:
-    """All objects of files and directories, with the file that each came from; lists taken apart. Raises ManifestError."""
-    return [(file, obj) for path in paths for file in _files(path) for obj in _objects(file)]
-
-
-def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        found = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
-        if not found:
-            raise ManifestError(f"{path}: no {', '.join(_SUFFIXES)} files in this directory")
-        return found
-    return [path]
-
-
-def _objects(file: Path) -> Iterator[dict[str, Any]]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        documents = list(yaml.load_all(file.read_text(), Loader=loader))
-    except OSError as error:
-        raise ManifestError(f"{file}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ManifestError(f"{file}: not valid YAML: {error}") from error
-    for number, document in enumerate(documents, 1):
-        if document is None:
-            continue
-        if (
-            not isinstance(document, dict)
-            or not isinstance(document.get("kind"), str)
-            or not isinstance(document.get("apiVersion"), str)
-        ):
-            raise ManifestError(f"{file}: document {number}: expected an object with apiVersion and kind")
-        if document["kind"].endswith("List") and isinstance(document.get("items"), list):
-            yield from document["items"]
-        else:
-            yield document
-
-
-async def apply_manifests(client: Client, objects: Iterable[tuple[Path, dict[str, Any]]]) -> int:
+async def apply_manifests(client: Client, objects: Iterable[tuple[Path, Tree]]) -> int:
     """Create or update all objects, those that others need first. Returns their number. Raises ManifestError."""
     ordered = sorted(
         objects, key=lambda pair: _FIRST.index(pair[1]["kind"]) if pair[1]["kind"] in _FIRST else len(_FIRST)
@@ -68,22 +37,85 @@ async def apply_manifests(client: Client, objects: Iterable[tuple[Path, dict[str
     return len(ordered)
 
 
-async def _apply_one(client: Client, file: Path, obj: dict[str, Any]) -> None:
+def last_applied(obj: Tree) -> str:
+    """The annotation's value for a manifest: compact JSON with sorted keys and a line end, without the annotation itself."""
     metadata = obj.get("metadata") or {}
-    name = metadata.get("name") or metadata.get("generateName") or "?"
-    shown = f"{file}: {obj['kind']} {name}"
+    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != LAST_APPLIED}
+    bare = {**obj, "metadata": {**metadata, "annotations": annotations}}
+    return json.dumps(bare, sort_keys=True, separators=(",", ":"), ensure_ascii=False).translate(_ESCAPED) + "\n"
+
+
+def annotated(obj: Tree) -> Tree:
+    """A manifest that remembers itself."""
+    metadata = obj["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), LAST_APPLIED: last_applied(obj)}
+    return {**obj, "metadata": {**metadata, "annotations": annotations}}
+
+
+def apply_patch(kind: Kind, live: Tree, obj: Tree) -> tuple[Tree, str]:
+    """The patch that brings a live object to an (annotated) manifest, and its type."""
+    before = _applied_before(live)
+    definition = definition_of(kind.type) if kind.type is not None else ""
+    if definition in definitions():
+        return strategic_apply_patch(before, obj, definition), STRATEGIC_PATCH
+    return merge_apply_patch(before, obj), MERGE_PATCH
+
+
+def _applied_before(live: Tree) -> Tree:
+    """What was applied last time, with the annotation; empty if the object was made in another way."""
+    text = live.get("metadata", {}).get("annotations", {}).get(LAST_APPLIED, "")
+    try:
+        before = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return before if isinstance(before, dict) else {}
+
+
+async def _apply_one(client: Client, file: Path, obj: Tree) -> None:
+    metadata = obj.get("metadata") or {}
+    name = metadata.get("name")
+    shown = f"{file}: {obj['kind']} {name or metadata.get('generateName') or '?'}"
     kind = client.kinds.of_kind(obj["apiVersion"], obj["kind"])
     if kind is None:
         raise ManifestError(f"{shown}: this server has no {obj['kind']} in {obj['apiVersion']}")
     namespace = (metadata.get("namespace") or "default") if kind.namespaced else ""
+    if namespace:
+        metadata = {**metadata, "namespace": namespace}
+    obj = {**obj, "metadata": metadata}
     try:
-        await client.raw("POST", kind.path(namespace), {}, encode(obj))
+        if not name:
+            await client.raw("POST", kind.path(namespace), _STRICT, encode(obj))
+        else:
+            await _create_or_merge(client, kind, namespace, name, annotated(obj))
     except ApiError as error:
-        if error.reason != "AlreadyExists":
-            raise ManifestError(f"{shown}: {error.message}") from error
+        raise ManifestError(f"{shown}: {error.message}") from error
+
+
+async def _create_or_merge(client: Client, kind: Kind, namespace: str, name: str, obj: Tree) -> None:
+    path = kind.path(namespace, name)
+    live = await _live(client, path)
+    if live is None:
         try:
-            await client.raw(
-                "PATCH", kind.path(namespace, metadata["name"]), {}, encode(obj), "application/merge-patch+json"
-            )
-        except ApiError as again:
-            raise ManifestError(f"{shown}: {again.message}") from again
+            await client.raw("POST", kind.path(namespace), _STRICT, encode(obj))
+            return
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        live = (
+            await _live(client, path) or {}
+        )  # somebody was faster, such as the controller that makes default accounts
+    patch, content_type = apply_patch(kind, live, obj)
+    await client.raw("PATCH", path, _STRICT, encode(patch), content_type)
+
+
+async def _live(client: Client, path: str) -> Tree | None:
+    try:
+        live: Tree = json.loads(await client.raw("GET", path))
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        return None
+    return live
+
+
+__all__ = ["ManifestError", "apply_manifests", "apply_patch", "last_applied", "read_manifests"]

@@ -122,7 +122,9 @@ def old_sizes(
         if take > 0:
             sizes[one.metadata.name] -= take
             cleaned += take
-    available = sum(one.status.available_replicas for one in (new, *old))
+    available = sum(
+        min(one.status.available_replicas, one.spec.replicas or 0) for one in (new, *old)
+    )  # no more than will stay
     left = max(available - least, 0)
     for one in ordered:
         take = min(left, sizes[one.metadata.name])

@@ -78,9 +78,10 @@ class NamespaceController(Controller):
             return
         await self.client.raw("DELETE", path)
         for item in _decode_items(await self.client.raw("GET", path)).items or ():
-            remaining[kind.group_resource] = remaining.get(kind.group_resource, 0) + 1
-            for name in item.metadata.finalizers:
-                finalizers[name] = finalizers.get(name, 0) + 1
+            name = f"{kind.plural}.{kind.group}"
+            remaining[name] = remaining.get(name, 0) + 1
+            for finalizer in item.metadata.finalizers:
+                finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
 
     async def _tell(self, namespace: core_v1.Namespace, remaining: dict[str, int], finalizers: dict[str, int]) -> None:
         """Say in the conditions what the deletion waits for."""

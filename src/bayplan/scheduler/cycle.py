@@ -107,6 +107,8 @@ class Cycle:
         if pod.pod.metadata.deletion_timestamp is not None:
             decision.skipped = True
             return decision
+        decision.info = pod
+        decision.snapshot = self.snapshot
         decision.names = self.names()
         decision.node_count = self.snapshot.node_count
         decision.revision = self.snapshot.position

@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from bayplan.scheduler.explanation import Facts, Group, groups_of, refusal_lines, some
 from bayplan.scheduler.framework.post_filter import Candidate, PostFilterOutcome
 from bayplan.scheduler.framework.verdicts import Codes, Reason, ReasonTable, Reject, Status
 from bayplan.scheduler.snapshot.labels import Ints
+from bayplan.scheduler.snapshot.pods import PodInfo
+from bayplan.scheduler.snapshot.snapshot import Snapshot
 
 ONLY_FEASIBLE_NODE = "onlyFeasibleNode"
 NOMINATED_NODE = "nominatedNodeName"
@@ -53,6 +56,10 @@ class Decision:
     post_filter: PostFilterOutcome | None = None
     error: str = ""
     error_plugin: str = ""
+    info: PodInfo | None = None
+    """The pod as it was judged, for `summary`."""
+    snapshot: Snapshot | None = None
+    """What the nodes were judged by; it lives on, so figures taken from it are those of the moment they are asked for."""
 
     @property
     def node(self) -> str | None:
@@ -234,16 +241,10 @@ class Decision:
 
     def summary(self, examples: int = 3, top: int = 5) -> str:
         """The decision on one screen: reasons with counts and example nodes, the best nodes with their scores."""
-        lines = [f"{self.pod}: {self._headline()}"]
-        refused: dict[str, list[int]] = {}
-        for code in np.unique(self.codes[self.codes > 0]):
-            reason = self.reasons[int(code)]
-            title = f"{', '.join(reason.reasons)}" + (f" ({reason.plugin})" if reason.plugin else "")
-            refused.setdefault(title, []).extend(int(row) for row in np.flatnonzero(self.codes == code))
-        for title, rows in sorted(refused.items(), key=lambda item: (-len(item[1]), item[0])):
-            shown = sorted(self.names[row] for row in rows)
-            more = f", ... {len(rows) - examples} more" if len(rows) > examples else ""
-            lines.append(f"  {len(rows):>6} refused: {title}: {', '.join(shown[:examples])}{more}")
+        groups = self._groups()
+        facts = Facts(self.snapshot, self.info, self.names) if self.snapshot and self.info else None
+        lines = [f"{self.pod}: {self._headline(groups)}"]
+        lines += refusal_lines(groups, facts, self.names, examples)
         feasible = np.flatnonzero(self.codes == 0)
         if len(feasible) and self.rejection is None:
             lines.append(f"  {len(feasible):>6} feasible")
@@ -254,19 +255,44 @@ class Decision:
                 lines.append(f"         {int(self.total[row]):>5}  {self.names[row]}  ({parts})")
         return "\n".join(lines)
 
-    def _headline(self) -> str:
-        if self.gate is not None:
-            return f"not in the queue: {', '.join(self.gate[1].reasons)} ({self.gate[0]})"
+    def _groups(self) -> list[Group]:
+        numbers = np.unique(self.codes[self.codes > 0])
+        return groups_of((self.reasons[int(code)], np.flatnonzero(self.codes == code)) for code in numbers)
+
+    def _headline(self, groups: list[Group]) -> str:
         if self.skipped:
-            return "is being deleted and not scheduled"
+            return "not scheduled because it is being deleted"
         if self.scheduled:
-            how = {ONLY_FEASIBLE_NODE: "the only feasible node", NOMINATED_NODE: "the node nominated before"}
-            ties = len(self.best_rows) if self.best_rows is not None else 1
-            why = how.get(self.decided_by) or (f"one of {ties} equally good nodes" if ties > 1 else "the best node")
-            return f"runs on {self.node} ({why})"
+            return f"placed on {self.node} because {self._why_here()}"
         if self.victims:
-            return f"makes room on {self.nominated_node} by evicting {', '.join(self.victims)}"
-        return self.message
+            return (
+                f"pending because it waits for room on {self.nominated_node}, where it evicts {some(self.victims, 5)}"
+            )
+        return f"pending because {self._why_pending(groups)}"
+
+    def _why_here(self) -> str:
+        if self.decided_by == NOMINATED_NODE:
+            return "it was nominated to this node before and now fits there"
+        feasible = int((self.codes == 0).sum())
+        if self.decided_by == ONLY_FEASIBLE_NODE:
+            return f"it is the only one of {self.node_count} nodes that fits" if self.node_count > 1 else "it fits"
+        ties = len(self.best_rows) if self.best_rows is not None else 1
+        of = f" of the {feasible} that fit" if feasible > 1 else ""
+        return f"it is one of {ties} equally good nodes{of}" if ties > 1 else f"it has the highest score{of}"
+
+    def _why_pending(self, groups: list[Group]) -> str:
+        if self.gate is not None:
+            return f"it is held back: {', '.join(self.gate[1].reasons)} ({self.gate[0]})"
+        if self.error:
+            return f"scheduling failed: {self.error}"
+        if self.node_count == 0:
+            return "the cluster has no nodes"
+        if self.rejection is not None:
+            plugin, reject = self.rejection
+            return f"it fits nowhere: {', '.join(reject.reasons)}" + (f" ({plugin})" if plugin else "")
+        nodes = f"none of {self.node_count} nodes fits" if self.node_count > 1 else "the only node does not fit"
+        causes = [f"{len(group.rows)} {', '.join(group.reasons)}" for group in groups]
+        return f"{nodes}: {some(causes, 4)}" if causes else nodes
 
 
 def _reason(reason: Reason) -> dict[str, Any]:

@@ -133,9 +133,13 @@ def taint(key: str, effect: str = "NoExecute", value: str = "", *, added: str | 
 
 
 def toleration(key: str = "", *, value: str = "", effect: str = "", seconds: int | None = None) -> core_v1.Toleration:
-    """A toleration: of a value if one is given, else of the key (of everything without key)."""
+    """A toleration: of a value if one is given, else of the key (of everything without key); with `seconds` of the effect NoExecute."""
     return core_v1.Toleration(
-        key=key, operator="Equal" if value else "Exists", value=value, effect=effect, toleration_seconds=seconds
+        key=key,
+        operator="Equal" if value else "Exists",
+        value=value,
+        effect=effect or ("" if seconds is None else "NoExecute"),
+        toleration_seconds=seconds,
     )
 
 

@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from bayplan.api.errors import ApiError
-from bayplan.api.quantity import milli_value
-from bayplan.api.selectors import compile_selector
-from bayplan.api.types import apps_v1, core_v1, meta_v1
+from bayplan.api.types import apps_v1, core_v1
 from bayplan.client import Client
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.controllers.base import controller_of
-from bayplan.controllers.pods import is_active, is_ready
-from bayplan.informers.cache import key_of
+from bayplan.controllers.pods import is_ready
 from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.testing.invariants import violations
 
 T = TypeVar("T")
 PATIENCE = 10.0
@@ -158,60 +155,7 @@ async def _is_sound(client: Client) -> bool:
 
 
 async def validate(client: Client) -> None:
-    """Look at the whole cluster. Raises InvariantBroken.
-
-    Safe at any moment: no node holds more than it can, no pod is on a node that is not there. Once things have settled: every controlling owner exists, the
-    status of every ReplicaSet equals a recount of its pods, no two pods share an address.
-    """
-    nodes = {one.metadata.name: one for one in (await client.list(core_v1.Node)).items}
-    pods = (await client.list(core_v1.Pod)).items
-    bound = [pod for pod in pods if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed")]
-    for pod in bound:
-        _require(
-            pod.spec.node_name in nodes, f"pod {key_of(pod)} is on node {pod.spec.node_name}, which does not exist"
-        )
-    for name, node in nodes.items():
-        _check_room(node, [pod for pod in bound if pod.spec.node_name == name])
-    addresses = Counter(pod.status.pod_ip for pod in bound if pod.status.pod_ip and not pod.spec.host_network)
-    shared = [address for address, count in addresses.items() if count > 1]
-    _require(not shared, f"several pods have the address {', '.join(shared)}")
-    sets = (await client.list(apps_v1.ReplicaSet)).items
-    deployments = (await client.list(apps_v1.Deployment)).items
-    known = {one.metadata.uid for one in (*sets, *deployments)}
-    dependents: list[Any] = [*pods, *sets]
-    for one in dependents:
-        owner = controller_of(one)
-        if owner is not None and owner.kind in ("ReplicaSet", "Deployment"):
-            _require(owner.uid in known, f"{key_of(one)} belongs to {owner.kind} {owner.name}, which does not exist")
-    for replica_set in sets:
-        _check_count(replica_set, pods)
-
-
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise InvariantBroken(message)
-
-
-def _check_room(node: core_v1.Node, pods: list[core_v1.Pod]) -> None:
-    """No node over-committed: plain containers only, which is what tests use."""
-    used: Counter[str] = Counter()
-    for pod in pods:
-        used["pods"] += 1000
-        for one in pod.spec.containers:
-            if one.resources is not None:
-                for resource, amount in one.resources.requests.items():
-                    used[resource] += milli_value(amount)
-    for resource, amount in used.items():
-        room = milli_value(node.status.allocatable.get(resource, 0))
-        _require(amount <= room, f"node {node.metadata.name} is over-committed: {amount} of {room} m{resource}")
-
-
-def _check_count(one: apps_v1.ReplicaSet, pods: list[core_v1.Pod]) -> None:
-    matches = compile_selector(one.spec.selector or meta_v1.LabelSelector()).matches
-    owned = [pod for pod in pods if (owner := controller_of(pod)) is not None and owner.uid == one.metadata.uid]
-    active = [pod for pod in owned if is_active(pod) and matches(pod.metadata.labels)]
-    recount = (len(active), sum(map(is_ready, active)))
-    shown = (one.status.replicas, one.status.ready_replicas)
-    _require(
-        shown == recount, f"ReplicaSet {key_of(one)} shows {shown} replicas and ready ones, a recount gives {recount}"
-    )
+    """Look at the whole cluster, see `violations`. Raises InvariantBroken."""
+    found = await violations(client)
+    if found:
+        raise InvariantBroken("; ".join(found))

@@ -67,10 +67,11 @@ def test_a_rolling_update_keeps_its_bounds_and_going_back_reuses_the_old_set() -
 
         async def follow() -> None:
             async for event in stream:
-                one = event.object
-            seen = one.metadata.annotations[REVISION] == "2" and one.status.observed_generation == one.metadata.generation
-            if seen and (one.status.updated_replicas, one.status.replicas) == (2, 2):
-                break
+                status = event.object.status
+                sizes.append((status.replicas, status.available_replicas))
+
+        following = asyncio.create_task(follow())
+        await cluster.rolled_out("web", 6)
         stream.close()
         following.cancel()
         assert max(total for total, _ in sizes) <= 8, "at most two above"
@@ -209,11 +210,11 @@ def test_a_deployment_that_has_been_up_for_long_does_not_time_out_when_it_is_cha
         reasons = set()
         async for event in stream:
             reasons.add(condition(event.object, "Progressing")[1])
-            status = event.object.status
-            if event.object.metadata.annotations[REVISION] == "2" and (status.updated_replicas, status.replicas) == (
-                2,
-                2,
-            ):
+            one = event.object
+            seen = (
+                one.metadata.annotations[REVISION] == "2" and one.status.observed_generation == one.metadata.generation
+            )
+            if seen and (one.status.updated_replicas, one.status.replicas) == (2, 2):
                 break
         stream.close()
         assert "NewReplicaSetCreated" in reasons

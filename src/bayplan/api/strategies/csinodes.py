@@ -14,6 +14,7 @@ class CSINodeStrategy(Strategy):
     """Rules of CSI nodes: a driver that is there stays as it is, except for what it can hold."""
 
     allow_unconditional_update = False
+    returns_object_on_delete = True
 
     def validate(self, obj: storage_v1.CSINode) -> list[FieldError]:
         errors: list[FieldError] = []

@@ -17,7 +17,6 @@ _MAX_ENDPOINTS = 1000
 _MAX_PORTS = 20000
 _MAX_TOPOLOGY = 16
 _MAX_HINTS = 8
-_COUNTED = ("labels", "annotations", "owner_references", "finalizers")
 
 
 class EndpointSliceStrategy(Strategy):
@@ -40,9 +39,7 @@ class EndpointSliceStrategy(Strategy):
             _drop_topology(obj)
 
     def spec_changed(self, obj: discovery_v1.EndpointSlice, old: discovery_v1.EndpointSlice) -> bool:
-        if any(getattr(obj.metadata, name) != getattr(old.metadata, name) for name in _COUNTED):
-            return True
-        return super().spec_changed(obj, old)
+        return obj.metadata.labels != old.metadata.labels or super().spec_changed(obj, old)
 
     def validate(self, obj: discovery_v1.EndpointSlice) -> list[FieldError]:
         errors: list[FieldError] = []

@@ -12,6 +12,7 @@ class ResourceClaimStrategy(Strategy):
     """Rules of resource claims: the spec never changes."""
 
     has_status = True
+    returns_object_on_delete = True
 
     def default(self, obj: resource_v1.ResourceClaim) -> None:
         default_device_claim(obj.spec.devices)

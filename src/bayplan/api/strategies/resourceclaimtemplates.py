@@ -13,6 +13,8 @@ from bayplan.api.validation.meta import check_annotations
 class ResourceClaimTemplateStrategy(Strategy):
     """Rules of resource claim templates: the spec never changes."""
 
+    returns_object_on_delete = True
+
     def default(self, obj: resource_v1.ResourceClaimTemplate) -> None:
         default_device_claim(obj.spec.spec.devices)
 

@@ -20,6 +20,7 @@ class ResourceSliceStrategy(Strategy):
     """Rules of resource slices: driver, pool and node never change."""
 
     counts_generation = True
+    returns_object_on_delete = True
     selectable_field_names = frozenset(("spec.nodeName", "spec.driver"))
 
     def default(self, obj: resource_v1.ResourceSlice) -> None:

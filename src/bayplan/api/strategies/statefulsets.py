@@ -100,7 +100,7 @@ class StatefulSetStrategy(Strategy):
             check_not_negative(errors, "spec.ordinals.start", spec.ordinals.start)
         if spec.service_name:
             check_format(errors, "spec.serviceName", spec.service_name, formats.dns_label)
-        check_selector_and_template(errors, spec.selector, spec.template, "statefulset", "")
+        check_selector_and_template(errors, spec.selector, spec.template, "statefulset", "", checks_spec=False)
         check_runs_for_ever(errors, spec.template, "StatefulSet")
         for index, claim in enumerate(spec.volume_claim_templates):
             check_claim_spec(errors, f"spec.volumeClaimTemplates[{index}].spec", claim.spec)

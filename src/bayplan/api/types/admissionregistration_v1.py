@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Int32, Object, always_list
+from bayplan.api.types.scalars import Int32, Object, always_list, always_null
 
 
 class ApplyConfiguration(Object):
@@ -126,7 +126,7 @@ class MutatingWebhook(Object):
     match_policy: str | None = None
     namespace_selector: meta_v1.LabelSelector | None = None
     object_selector: meta_v1.LabelSelector | None = None
-    side_effects: str | None = None
+    side_effects: str | None = field(default_factory=always_null)
     timeout_seconds: Int32 | None = None
     admission_review_versions: tuple[str, ...] = field(default_factory=always_list)
     reinvocation_policy: str | None = None
@@ -287,7 +287,7 @@ class ValidatingWebhook(Object):
     match_policy: str | None = None
     namespace_selector: meta_v1.LabelSelector | None = None
     object_selector: meta_v1.LabelSelector | None = None
-    side_effects: str | None = None
+    side_effects: str | None = field(default_factory=always_null)
     timeout_seconds: Int32 | None = None
     admission_review_versions: tuple[str, ...] = field(default_factory=always_list)
     match_conditions: tuple[MatchCondition, ...] = ()

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Int32, Object, Time, always_list, always_null
+from bayplan.api.types.scalars import Int32, NullList, Object, Time, always_list, always_null
 
 
 class CustomResourceColumnDefinition(Object):
@@ -54,10 +54,13 @@ class CustomResourceDefinitionSpec(Object):
 class CustomResourceDefinitionStatus(Object):
     """CustomResourceDefinitionStatus indicates the state of the CustomResourceDefinition"""
 
-    conditions: tuple[CustomResourceDefinitionCondition, ...] = field(default_factory=always_list)
+    conditions: NullList[CustomResourceDefinitionCondition] = field(default_factory=always_list)
     accepted_names: CustomResourceDefinitionNames = field(default_factory=CustomResourceDefinitionNames)
     stored_versions: tuple[str, ...] = field(default_factory=always_list)
     observed_generation: int = 0
+
+    def __post_init__(self) -> None:
+        self.conditions = self.conditions or ()
 
 
 class CustomResourceDefinition(Object):

@@ -40,7 +40,7 @@ class DaemonSetUpdateStrategy(Object):
 class DaemonSetSpec(Object):
     """DaemonSetSpec is the specification of a daemon set."""
 
-    selector: meta_v1.LabelSelector | None = None
+    selector: meta_v1.LabelSelector | None = field(default_factory=always_null)
     template: core_v1.PodTemplateSpec = field(default_factory=core_v1.PodTemplateSpec)
     update_strategy: DaemonSetUpdateStrategy = field(default_factory=DaemonSetUpdateStrategy)
     min_ready_seconds: Int32 = 0
@@ -102,7 +102,7 @@ class DeploymentSpec(Object):
     """DeploymentSpec is the specification of the desired behavior of the Deployment."""
 
     replicas: Int32 | None = None
-    selector: meta_v1.LabelSelector | None = None
+    selector: meta_v1.LabelSelector | None = field(default_factory=always_null)
     template: core_v1.PodTemplateSpec = field(default_factory=core_v1.PodTemplateSpec)
     strategy: DeploymentStrategy = field(default_factory=DeploymentStrategy)
     min_ready_seconds: Int32 = 0
@@ -160,7 +160,7 @@ class ReplicaSetSpec(Object):
 
     replicas: Int32 | None = None
     min_ready_seconds: Int32 = 0
-    selector: meta_v1.LabelSelector | None = None
+    selector: meta_v1.LabelSelector | None = field(default_factory=always_null)
     template: core_v1.PodTemplateSpec = field(default_factory=core_v1.PodTemplateSpec)
 
 
@@ -237,7 +237,7 @@ class StatefulSetSpec(Object):
     """A StatefulSetSpec is the specification of a StatefulSet."""
 
     replicas: Int32 | None = None
-    selector: meta_v1.LabelSelector | None = None
+    selector: meta_v1.LabelSelector | None = field(default_factory=always_null)
     template: core_v1.PodTemplateSpec = field(default_factory=core_v1.PodTemplateSpec)
     volume_claim_templates: tuple[core_v1.PersistentVolumeClaim, ...] = ()
     service_name: str = field(default_factory=str)

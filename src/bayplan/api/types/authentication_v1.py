@@ -46,8 +46,8 @@ class TokenRequestSpec(Object):
     """TokenRequestSpec contains client provided parameters of a token request."""
 
     audiences: tuple[str, ...] = field(default_factory=always_list)
-    expiration_seconds: int | None = None
-    bound_object_ref: BoundObjectReference | None = None
+    expiration_seconds: int | None = field(default_factory=always_null)
+    bound_object_ref: BoundObjectReference | None = field(default_factory=always_null)
 
 
 class TokenRequestStatus(Object):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Int32, Object, Quantity, Time, always_list, always_null
+from bayplan.api.types.scalars import Int32, NullList, Object, Quantity, Time, always_list, always_null
 
 
 class MetricTarget(Object):
@@ -105,8 +105,11 @@ class HorizontalPodAutoscalerStatus(Object):
     last_scale_time: Time | None = None
     current_replicas: Int32 = 0
     desired_replicas: Int32 = field(default_factory=int)
-    current_metrics: tuple[MetricStatus, ...] = field(default_factory=always_list)
+    current_metrics: NullList[MetricStatus] = field(default_factory=always_list)
     conditions: tuple[HorizontalPodAutoscalerCondition, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.current_metrics = self.current_metrics or ()
 
 
 class HorizontalPodAutoscaler(Object):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Int32, IntOrString, MicroTime, Object, Quantity, Time, always_list, always_map, always_null, always_zero, always_zero_quantity
+from bayplan.api.types.scalars import Int32, IntOrString, MicroTime, NullList, Object, Quantity, Time, always_list, always_map, always_null, always_zero, always_zero_quantity
 
 
 class AWSElasticBlockStoreVolumeSource(Object):
@@ -57,7 +57,7 @@ class AzureFilePersistentVolumeSource(Object):
     secret_name: str = field(default_factory=str)
     share_name: str = field(default_factory=str)
     read_only: bool = False
-    secret_namespace: str | None = None
+    secret_namespace: str | None = field(default_factory=always_null)
 
 
 class AzureFileVolumeSource(Object):
@@ -661,7 +661,7 @@ class GRPCAction(Object):
     """GRPCAction specifies an action involving a GRPC service."""
 
     port: Int32 = field(default_factory=int)
-    service: str | None = None
+    service: str | None = field(default_factory=always_null)
 
 
 class GitRepoVolumeSource(Object):
@@ -799,7 +799,10 @@ class LifecycleHandler(Object):
 class LimitRangeSpec(Object):
     """LimitRangeSpec defines a min/max usage limit for resources that match on kind."""
 
-    limits: tuple[LimitRangeItem, ...] = field(default_factory=always_list)
+    limits: NullList[LimitRangeItem] = field(default_factory=always_list)
+
+    def __post_init__(self) -> None:
+        self.limits = self.limits or ()
 
 
 class LimitRange(Object):
@@ -1707,7 +1710,7 @@ class ScaleIOPersistentVolumeSource(Object):
 
     gateway: str = field(default_factory=str)
     system: str = field(default_factory=str)
-    secret_ref: SecretReference | None = None
+    secret_ref: SecretReference | None = field(default_factory=always_null)
     ssl_enabled: bool = False
     protection_domain: str = ""
     storage_pool: str = ""
@@ -1722,7 +1725,7 @@ class ScaleIOVolumeSource(Object):
 
     gateway: str = field(default_factory=str)
     system: str = field(default_factory=str)
-    secret_ref: LocalObjectReference | None = None
+    secret_ref: LocalObjectReference | None = field(default_factory=always_null)
     ssl_enabled: bool = False
     protection_domain: str = ""
     storage_pool: str = ""
@@ -2014,7 +2017,7 @@ class TopologySpreadConstraint(Object):
 class TypedLocalObjectReference(Object):
     """TypedLocalObjectReference contains enough information to let you locate the typed referenced object inside ..."""
 
-    api_group: str | None = None
+    api_group: str | None = field(default_factory=always_null)
     kind: str = field(default_factory=str)
     name: str = field(default_factory=str)
 
@@ -2022,7 +2025,7 @@ class TypedLocalObjectReference(Object):
 class TypedObjectReference(Object):
     """TypedObjectReference contains enough information to let you locate the typed referenced object"""
 
-    api_group: str | None = None
+    api_group: str | None = field(default_factory=always_null)
     kind: str = field(default_factory=str)
     name: str = field(default_factory=str)
     namespace: str | None = None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.api.types.scalars import Int32, Object, always_list
+from bayplan.api.types.scalars import Int32, NullList, Object, always_list
 
 
 class EndpointConditions(Object):
@@ -53,8 +53,12 @@ class EndpointSlice(Object):
     api_version: str = ""
     metadata: meta_v1.ObjectMeta = field(default_factory=meta_v1.ObjectMeta)
     address_type: str = field(default_factory=str)
-    endpoints: tuple[Endpoint, ...] = field(default_factory=always_list)
-    ports: tuple[EndpointPort, ...] = field(default_factory=always_list)
+    endpoints: NullList[Endpoint] = field(default_factory=always_list)
+    ports: NullList[EndpointPort] = field(default_factory=always_list)
+
+    def __post_init__(self) -> None:
+        self.endpoints = self.endpoints or ()
+        self.ports = self.ports or ()
 
 
 class EndpointSliceList(Object):

@@ -88,7 +88,7 @@ class LimitResponse(Object):
 class LimitedPriorityLevelConfiguration(Object):
     """LimitedPriorityLevelConfiguration specifies how to handle requests that are subject to limits."""
 
-    nominal_concurrency_shares: Int32 | None = None
+    nominal_concurrency_shares: Int32 | None = field(default_factory=always_null)
     limit_response: LimitResponse = field(default_factory=LimitResponse)
     lendable_percent: Int32 | None = None
     borrowing_limit_percent: Int32 | None = None

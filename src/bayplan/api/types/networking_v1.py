@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.api.types.scalars import Int32, IntOrString, Object, always_list
+from bayplan.api.types.scalars import Int32, IntOrString, Object, always_list, always_null
 
 
 class IngressBackend(Object):
@@ -20,7 +20,7 @@ class HTTPIngressPath(Object):
     """HTTPIngressPath associates a path with a backend."""
 
     path: str = ""
-    path_type: str | None = None
+    path_type: str | None = field(default_factory=always_null)
     backend: IngressBackend = field(default_factory=IngressBackend)
 
 
@@ -123,7 +123,7 @@ class IngressClassParametersReference(Object):
     api_group: str | None = None
     kind: str = field(default_factory=str)
     name: str = field(default_factory=str)
-    scope: str | None = None
+    scope: str | None = field(default_factory=always_null)
     namespace: str | None = None
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Object, always_list
+from bayplan.api.types.scalars import NullList, Object, always_list
 
 
 class AggregationRule(Object):
@@ -21,8 +21,11 @@ class ClusterRole(Object):
     kind: str = ""
     api_version: str = ""
     metadata: meta_v1.ObjectMeta = field(default_factory=meta_v1.ObjectMeta)
-    rules: tuple[PolicyRule, ...] = field(default_factory=always_list)
+    rules: NullList[PolicyRule] = field(default_factory=always_list)
     aggregation_rule: AggregationRule | None = None
+
+    def __post_init__(self) -> None:
+        self.rules = self.rules or ()
 
 
 class RoleRef(Object):
@@ -77,7 +80,10 @@ class Role(Object):
     kind: str = ""
     api_version: str = ""
     metadata: meta_v1.ObjectMeta = field(default_factory=meta_v1.ObjectMeta)
-    rules: tuple[PolicyRule, ...] = field(default_factory=always_list)
+    rules: NullList[PolicyRule] = field(default_factory=always_list)
+
+    def __post_init__(self) -> None:
+        self.rules = self.rules or ()
 
 
 class RoleBinding(Object):

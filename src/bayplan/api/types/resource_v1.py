@@ -47,7 +47,7 @@ class CELDeviceSelector(Object):
 class CapacityRequestPolicy(Object):
     """CapacityRequestPolicy defines how requests consume device capacity."""
 
-    default: Quantity | None = None
+    default: Quantity | None = field(default_factory=always_null)
     valid_values: tuple[Quantity, ...] = ()
     valid_range: CapacityRequestPolicyRange | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -14,7 +14,23 @@ Time = str
 """RFC 3339 in whole seconds, UTC."""
 MicroTime = str
 """RFC 3339 with microseconds, UTC."""
-Raw = msgspec.Raw
+
+if TYPE_CHECKING:
+    from typing import TypeAlias, TypeVar
+
+    T = TypeVar("T")
+    NullList: TypeAlias = tuple[T, ...]
+else:
+
+    class NullList:
+        """A list that is written as null when it is empty, as Go does with a list that was never made.
+
+        In memory it is always a tuple. Null is taken on decoding, and the class that holds such a list turns it into ();
+        `bayplan.api.codec.with_null_lists` writes it.
+        """
+
+        def __class_getitem__(cls, item: Any) -> Any:
+            return tuple[item, ...] | None
 
 
 class Object(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False, rename="camel", forbid_unknown_fields=True):

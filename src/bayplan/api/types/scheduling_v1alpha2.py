@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Int32, Object, always_list
+from bayplan.api.types.scalars import Int32, Object, always_list, always_null
 
 
 class BasicSchedulingPolicy(Object):
@@ -29,7 +29,7 @@ class PodGroupSchedulingPolicy(Object):
 class PodGroupSpec(Object):
     """PodGroupSpec defines the desired state of a PodGroup."""
 
-    pod_group_template_ref: PodGroupTemplateReference | None = None
+    pod_group_template_ref: PodGroupTemplateReference | None = field(default_factory=always_null)
     scheduling_policy: PodGroupSchedulingPolicy = field(default_factory=PodGroupSchedulingPolicy)
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     resource_claims: tuple[PodGroupResourceClaim, ...] = ()
@@ -90,7 +90,7 @@ class PodGroupTemplate(Object):
 
     name: str = field(default_factory=str)
     scheduling_policy: PodGroupSchedulingPolicy = field(default_factory=PodGroupSchedulingPolicy)
-    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    scheduling_constraints: PodGroupSchedulingConstraints | None = field(default_factory=always_null)
     resource_claims: tuple[PodGroupResourceClaim, ...] = ()
     disruption_mode: str | None = None
     priority_class_name: str = ""
@@ -100,7 +100,7 @@ class PodGroupTemplate(Object):
 class PodGroupTemplateReference(Object):
     """PodGroupTemplateReference references a PodGroup template defined in some object (e.g."""
 
-    workload: WorkloadPodGroupTemplateReference | None = None
+    workload: WorkloadPodGroupTemplateReference | None = field(default_factory=always_null)
 
 
 class TopologyConstraint(Object):

@@ -235,14 +235,19 @@ def check_pod_containers_only(errors: Errors, spec: core_v1.PodSpec) -> None:
         check_image_whitespace(errors, f"spec.initContainers[{index}]", container)
 
 
-def check_pod_template(errors: Errors, path: str, template: core_v1.PodTemplateSpec) -> None:
-    """A pod template: labels, annotations and spec."""
+def check_template_metadata(errors: Errors, path: str, template: core_v1.PodTemplateSpec) -> None:
+    """Labels and annotations of a pod template."""
     metadata = template.metadata
     if metadata.labels:
         check_labels(errors, f"{path}.labels", metadata.labels)
     if metadata.annotations:
         check_annotations(errors, f"{path}.annotations", metadata.annotations)
         check_pod_annotations(errors, f"{path}.annotations", metadata.annotations, template.spec)
+
+
+def check_pod_template(errors: Errors, path: str, template: core_v1.PodTemplateSpec) -> None:
+    """A pod template: labels, annotations and spec."""
+    check_template_metadata(errors, path, template)
     check_pod_spec(errors, f"{path}.spec", template.spec)
     if template.spec.ephemeral_containers:
         errors.append(forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, unsupported
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
@@ -196,7 +198,7 @@ def _check_duplicate_ports(errors: Errors, spec: core_v1.ServiceSpec) -> None:
                 "TargetPort": 0,
                 "NodePort": 0,
             }
-            errors.append(duplicate(f"spec.ports[{index}]", shown))
+            errors.append(duplicate(f"spec.ports[{index}]", msgspec.Raw(msgspec.json.encode(shown))))
         ports.add((port.protocol, port.port))
 
 

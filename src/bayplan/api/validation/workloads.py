@@ -17,7 +17,7 @@ from bayplan.api.validation.fields import (
     int_or_percent_value,
     null_if_empty,
 )
-from bayplan.api.validation.pod_spec import check_pod_template
+from bayplan.api.validation.pod_spec import check_pod_template, check_template_metadata
 
 MISMATCH = "`selector` does not match template `labels`"
 
@@ -36,8 +36,13 @@ def check_selector_and_template(
     template: core_v1.PodTemplateSpec,
     kind: str,
     malformed: str = "invalid label selector",
+    *,
+    checks_spec: bool = True,
 ) -> None:
-    """`spec.selector` is there, says something, and matches `spec.template`, whose pods run for ever."""
+    """`spec.selector` is there, says something, and matches `spec.template`, whose pods run for ever.
+
+    checks_spec: whether the template's pod spec is checked, which Kubernetes leaves out where volumes come from elsewhere.
+    """
     if selector is None:
         errors.append(required("spec.selector"))
     else:
@@ -48,7 +53,12 @@ def check_selector_and_template(
     if compiled is None:
         errors.append(invalid("spec.selector", selector, malformed))
         return
-    check_matching_template(errors, compiled, template)
+    if checks_spec:
+        check_matching_template(errors, compiled, template)
+        return
+    if not compiled.is_everything():
+        check_template_labels(errors, compiled, template)
+    check_template_metadata(errors, "spec.template", template)
 
 
 def check_matching_template(

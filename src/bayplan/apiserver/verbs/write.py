@@ -98,7 +98,8 @@ def _fill_system_fields(call: Call, metadata: Any) -> None:
     metadata.deletion_timestamp = metadata.deletion_grace_period_seconds = None
     metadata.self_link = ""
     metadata.managed_fields = ()
-    metadata.generation = 1 if call.strategy.counts_generation else 0
+    if call.strategy.counts_generation:
+        metadata.generation = 1
 
 
 def _fill_requester(call: Call, obj: Any) -> None:

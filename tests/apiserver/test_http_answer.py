@@ -1,0 +1,90 @@
+"""Answers as bytes on the connection: status line, headers and body belong together, whichever way an answer goes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+
+import pytest
+from multidict import CIMultiDict
+
+from tests.apiserver.serving import TOKENS, Served, served
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+async def exchange(server: Served, *requests: bytes) -> list[tuple[int, CIMultiDict[str], bytes]]:
+    """Send raw requests one after the other on one connection; status, headers and body of each answer."""
+    connector = server.session.connector
+    assert connector is not None
+    trust = connector._ssl  # type: ignore[attr-defined]
+    assert isinstance(trust, ssl.SSLContext)
+    host, port = server.url.removeprefix("https://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=trust)
+    answers = []
+    for request in requests:
+        writer.write(request)
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = CIMultiDict(line.split(": ", 1) for line in head[1:] if line)
+        body = b"" if request.startswith(b"HEAD") else await reader.readexactly(int(headers["Content-Length"]))
+        answers.append((int(head[0].split()[1]), headers, body))
+    writer.close()
+    return answers
+
+
+def request(method: str, path: str, body: bytes = b"", version: str = "1.1", *headers: str) -> bytes:
+    lines = [f"{method} {path} HTTP/{version}", "Host: x", f"Authorization: Bearer {TOKENS['admin'][0]}", *headers]
+    if body:
+        lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def test_answers_on_one_connection_follow_each_other() -> None:
+    async def run() -> None:
+        async with served() as server:
+            made, again, found = await exchange(
+                server,
+                request("POST", CONFIG_MAPS, b'{"metadata":{"name":"a"}}'),
+                request("POST", CONFIG_MAPS, b'{"metadata":{"name":"a"}}'),
+                request("GET", f"{CONFIG_MAPS}/a"),
+            )
+            assert [made[0], again[0], found[0]] == [201, 409, 200]
+            assert found[2] == made[2] and found[2].endswith(b"}\n")
+            for _, headers, _ in (made, again, found):
+                assert headers["Content-Type"] == "application/json"
+                assert headers["Cache-Control"] == "no-cache, private"
+                assert headers["Date"].endswith(" GMT")
+
+    asyncio.run(run())
+
+
+def test_a_large_answer_and_one_with_warnings_arrive_whole() -> None:
+    async def run() -> None:
+        async with served() as server:
+            data = json.dumps({"metadata": {"name": "big"}, "data": {"x": "y" * 200_000}}).encode()
+            warned = json.dumps({"metadata": {"name": "odd"}, "no\r\nsuch": 1}).encode()
+            big, odd, found = await exchange(
+                server,
+                request("POST", CONFIG_MAPS, data),
+                request("POST", CONFIG_MAPS, warned),
+                request("GET", f"{CONFIG_MAPS}/big"),
+            )
+            assert json.loads(big[2])["data"] == {"x": "y" * 200_000} and found[2] == big[2]
+            assert odd[0] in (201, 500)
+            assert "such" not in "".join(odd[1])
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("version", "header", "kept"), [("1.0", "X: y", False), ("1.1", "Connection: close", False), ("1.1", "X: y", True)]
+)
+def test_the_connection_is_kept_as_the_client_asks(version: str, header: str, kept: bool) -> None:
+    async def run() -> None:
+        async with served() as server:
+            (answer,) = await exchange(server, request("GET", "/api", b"", version, header))
+            assert answer[0] == 200
+            assert (answer[1].get("Connection", "") != "close") is (kept or version == "1.0")
+
+    asyncio.run(run())
