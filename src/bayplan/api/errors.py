@@ -191,12 +191,16 @@ def _resource(plural: str, group: str) -> str:
 
 def not_found_error(plural: str, group: str, name: str) -> ApiError:
     """404: there is no such object."""
-    return failure(404, "NotFound", f'{_resource(plural, group)} "{name}" not found', name=name, group=group, kind=plural)
+    return failure(
+        404, "NotFound", f'{_resource(plural, group)} "{name}" not found', name=name, group=group, kind=plural
+    )
 
 
 def already_exists(plural: str, group: str, name: str) -> ApiError:
     """409: the name is taken."""
-    return failure(409, "AlreadyExists", f'{_resource(plural, group)} "{name}" already exists', name=name, group=group, kind=plural)
+    return failure(
+        409, "AlreadyExists", f'{_resource(plural, group)} "{name}" already exists', name=name, group=group, kind=plural
+    )
 
 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
@@ -214,7 +218,9 @@ def invalid_object(kind: str, group: str, name: str, errors: Sequence[FieldError
     text = unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
     causes = [meta_v1.StatusCause(reason=error.type.reason, message=error.body, field=error.field) for error in errors]
     shown = f"{kind}.{group}" if group else kind
-    return failure(422, "Invalid", f'{shown} "{name}" is invalid: {text}', name=name, group=group, kind=kind, causes=causes)
+    return failure(
+        422, "Invalid", f'{shown} "{name}" is invalid: {text}', name=name, group=group, kind=kind, causes=causes
+    )
 
 
 def forbidden_error(plural: str, group: str, name: str, detail: str) -> ApiError:

@@ -195,6 +195,8 @@ class HttpServer:
 
 
 _NO_QUERY: dict[str, str] = {}
+_BLANKS = {**dict.fromkeys(range(32), " "), 127: " "}
+"""Control characters, which no header may have."""
 
 
 def _headers(response: Response) -> CIMultiDict[str]:
@@ -203,7 +205,7 @@ def _headers(response: Response) -> CIMultiDict[str]:
         headers["Content-Type"] = response.content_type
     headers["Cache-Control"] = "no-cache, private"
     for warning in response.warnings:
-        escaped = warning.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+        escaped = warning.replace("\\", "\\\\").replace('"', '\\"').translate(_BLANKS)
         headers.add("Warning", f'299 - "{escaped}"')
     return headers
 

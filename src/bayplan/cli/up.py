@@ -223,9 +223,7 @@ async def _serve(settings: ClusterSettings, kubeconfig: Path, manifests: Any, wh
         if manifests:
             count = await apply_manifests(cluster.client(), manifests)
             click.echo(f"applied {count} objects")
-        click.echo(
-            f"ready: {cluster.server_url} {what}\n\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n"
-        )
+        click.echo(f"ready: {cluster.server_url} {what}\n\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n")
         await wait_for_stop(stop, cluster.wait())
     finally:
         await cluster.stop()

@@ -149,7 +149,8 @@ class Facts:
 
     def _first(self, rows: Ints, amounts: Ints) -> str:
         """Of the nodes with the largest amount the first by name."""
-        return min([self.names[row] for row in rows[amounts == amounts.max()].tolist()])
+        largest: list[int] = rows[amounts == amounts.max()].tolist()
+        return min(self.names[row] for row in largest)
 
     def _taints(self, group: Group) -> str:
         """The taints that nothing tolerates, and where they are."""
