@@ -13,7 +13,7 @@ import pytest
 import bayplan.api.types
 from bayplan.api import schema
 from bayplan.api.codec import DecodeError, decode, decode_reporting, duplicate_fields, encode, with_null_lists
-from bayplan.api.kinds import BUILT_IN, DEFAULT_KINDS, KindTable
+from bayplan.api.kinds import BUILT_IN, DEFAULT_KINDS, Kind, KindTable
 from bayplan.api.types import core_v1, rbac_v1
 
 MODULES = sorted(path.stem for path in Path(bayplan.api.types.__file__).parent.glob("*_v*.py"))
@@ -42,7 +42,7 @@ def test_every_field_of_a_generated_type_is_in_the_schema(module: str) -> None:
 
 
 def test_every_kind_has_a_type_and_a_place_of_its_own() -> None:
-    places = {}
+    places: dict[str, Kind] = {}
     for kind in BUILT_IN:
         assert kind.type.__name__ == kind.kind
         assert DEFAULT_KINDS.of_type(kind.type) is kind

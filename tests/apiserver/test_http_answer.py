@@ -26,7 +26,10 @@ async def exchange(server: Served, *requests: bytes) -> list[tuple[int, CIMultiD
     for request in requests:
         writer.write(request)
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        headers = CIMultiDict(line.split(": ", 1) for line in head[1:] if line)
+        headers: CIMultiDict[str] = CIMultiDict()
+        for line in filter(None, head[1:]):
+            name, _, value = line.partition(": ")
+            headers.add(name, value)
         body = b"" if request.startswith(b"HEAD") else await reader.readexactly(int(headers["Content-Length"]))
         answers.append((int(head[0].split()[1]), headers, body))
     writer.close()

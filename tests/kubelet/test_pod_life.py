@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.simulator.pods import Step, missing_images, next_step, run_seconds
+from bayplan.kubelet.simulator.pods import Step, back_off, missing_images, next_step, run_seconds
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 from bayplan.testing.builders import CREATED, changed, container, pod
@@ -120,6 +120,16 @@ class TestImages:
         assert advance(moved).status.container_statuses[0].image == "app:2"
 
 
+def test_an_ephemeral_container_runs() -> None:
+    one = running()
+    debugger = core_v1.EphemeralContainer(name="debugger", image="busybox")
+    one = advance(changed(one, spec=changed(one.spec, ephemeral_containers=(debugger,))))
+    (status,) = one.status.ephemeral_container_statuses
+    assert status.name == "debugger"
+    assert status.state.running is not None
+    assert step(one) == Step()
+
+
 class TestReadiness:
     GATES = (core_v1.PodReadinessGate(condition_type="mine"),)
 
@@ -216,6 +226,47 @@ class TestEnd:
         assert (one.status.phase == "Running") is again
         assert status.restart_count == int(again)
         assert (status.last_state.terminated is not None) is again
+
+
+class TestBackOff:
+    """Containers that end again and again are started later and later."""
+
+    def crashing(self) -> core_v1.Pod:
+        """A pod whose container has ended for the second time, 2 s after the start."""
+        annotations = {"bayplan.dev/run-seconds": "1", "bayplan.dev/exit-code": "1"}
+        first = advance(running(annotations=annotations), after=1)
+        return advance(first, after=2)
+
+    def test_the_second_time_they_wait(self) -> None:
+        one = self.crashing()
+        (status,) = one.status.container_statuses
+        assert status.state.waiting is not None
+        assert status.state.waiting.reason == "CrashLoopBackOff"
+        assert status.state.waiting.message == "back-off 10s restarting failed container=main pod=web_default()"
+        assert (status.restart_count, status.ready, condition(one, "Ready")) == (1, False, "False")
+        assert status.last_state.terminated is not None
+        assert status.last_state.terminated.exit_code == 1
+        assert one.status.phase == "Running"
+        assert step(one, after=5) == Step(wait=7.0)
+
+    def test_then_they_run_and_are_ready(self) -> None:
+        one = advance(self.crashing(), after=12)
+        (status,) = one.status.container_statuses
+        assert status.state.running is not None
+        assert (status.restart_count, status.ready, condition(one, "Ready")) == (2, True, "True")
+        assert step(one, after=12.5).wait == 0.5
+
+    def test_a_server_that_was_made_to_run_for_ever_comes_back(self) -> None:
+        one = self.crashing()
+        one.metadata.annotations = {}
+        assert condition(advance(one, after=12), "Ready") == "True"
+
+    @pytest.mark.parametrize(
+        ("restarts", "ran", "expected"),
+        [(0, 0, 0), (1, 1, 10), (2, 1, 20), (3, 1, 40), (6, 1, 300), (5000, 1, 300), (5, 600, 0)],
+    )
+    def test_how_long(self, restarts: int, ran: float, expected: float) -> None:
+        assert back_off(restarts, ran) == expected
 
 
 class TestDeletion:

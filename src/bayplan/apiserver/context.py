@@ -9,7 +9,7 @@ from typing import Any
 from bayplan.api import protobuf
 from bayplan.api.codec import DecodeError, decode, decode_reporting, duplicate_fields, encode
 from bayplan.api.conversion import convert
-from bayplan.api.errors import ApiError, bad_request, failure, unsupported_media_type
+from bayplan.api.errors import ApiError, bad_request, failure, invalid_object, unsupported, unsupported_media_type
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for
@@ -117,13 +117,8 @@ class Call:
         data = self.body_json(kind_name)
         mode = self.request.query.get("fieldValidation") or "Warn"
         if mode not in ("Ignore", "Warn", "Strict"):
-            raise failure(
-                422,
-                "Invalid",
-                f'CreateOptions.meta.k8s.io "" is invalid: fieldValidation: Unsupported value: "{mode}": supported values: "Ignore", "Strict", "Warn"',
-                group="meta.k8s.io",
-                kind="CreateOptions",
-            )
+            problem = unsupported("fieldValidation", mode, ("", "Ignore", "Strict", "Warn"))
+            raise invalid_object("CreateOptions", "meta.k8s.io", "", [problem])
         try:
             obj, problems = decode_reporting(cls, data)
         except DecodeError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -83,7 +84,10 @@ class HttpTransport:
         headers = {"Content-Type": content_type} if body else None
         try:
             async with self._session.request(
-                method, self._url(path, query), data=body or None, headers=headers
+                method,
+                self._url(path, query),
+                data=io.BytesIO(body) if len(body) > _CHUNK else body or None,
+                headers=headers,
             ) as response:
                 data = await response.read()
                 code = response.status

@@ -23,6 +23,7 @@ from bayplan.controllers.base import controller_of
 from bayplan.controllers.pods import is_ready
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.testing.invariants import violations
+from bayplan.testing.mutations import detect_mutations
 
 T = TypeVar("T")
 PATIENCE = 10.0
@@ -123,21 +124,29 @@ class LiveCluster:
 async def running_cluster(
     *, nodes: int = 3, check: bool = True, settings: ClusterSettings | None = None, **simulator: Any
 ) -> AsyncIterator[LiveCluster]:
-    """A cluster in memory on a free port, with nodes that are ready; its invariants are checked at the end unless told otherwise or the test has failed.
+    """A cluster in memory on a free port, with nodes that are ready. Nobody may change shared objects in it.
 
-    `simulator` are fields of SimulatorSettings; pods start and stop at once unless they say otherwise.
+    Its invariants are checked at the end, unless told otherwise or the test has failed. `simulator` are fields of SimulatorSettings; pods start and stop at
+    once unless they say otherwise.
     """
     if settings is None:
         simulator = {"start_seconds": 0.01, "stop_seconds": 0.01, **simulator}
         settings = ClusterSettings(nodes=SimulatorSettings(nodes=nodes, **simulator))
     cluster = Cluster(settings)
+    with detect_mutations():
+        async with _started(cluster):
+            live = LiveCluster(cluster, cluster.client())
+            await eventually(lambda: _is_up(live.client, settings.nodes.nodes))
+            yield live
+            if check:
+                await eventually(lambda: _is_sound(live.client))
+
+
+@contextlib.asynccontextmanager
+async def _started(cluster: Cluster) -> AsyncIterator[None]:
     await cluster.start()
     try:
-        live = LiveCluster(cluster, cluster.client())
-        await eventually(lambda: _is_up(live.client, settings.nodes.nodes))
-        yield live
-        if check:
-            await eventually(lambda: _is_sound(live.client))
+        yield
     finally:
         await cluster.stop()
 

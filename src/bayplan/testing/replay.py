@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import io
 import itertools
 import json
 import re
@@ -221,8 +222,9 @@ class Player:
     async def _send(self, request: Mapping[str, Any]) -> Answer:
         url, headers, body = self._build(request)
         skipped = ("Content-Type",) if body is None else ()
+        data = None if body is None else io.BytesIO(body)
         async with self._session.request(
-            request["method"], url, headers=headers, data=body, skip_auto_headers=skipped, allow_redirects=False
+            request["method"], url, headers=headers, data=data, skip_auto_headers=skipped, allow_redirects=False
         ) as response:
             return Answer(response.status, response.headers, await response.read())
 

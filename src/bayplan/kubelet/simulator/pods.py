@@ -1,6 +1,7 @@
 """The life of a simulated pod, as a pure function: from the pod as it is and the time to what its kubelet would write next.
 
     bound  -> ContainerCreating -> Running and ready -> (pods that end by themselves) Succeeded or Failed
+                                   Running <-> CrashLoopBackOff (containers that end but must run)
     deletionTimestamp -> stopped -> gone
 
 Annotations of the pod change that: `bayplan.dev/start-seconds`, `bayplan.dev/run-seconds` (containers end after so long), `bayplan.dev/exit-code`
@@ -24,6 +25,10 @@ from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 START, RUN, EXIT_CODE = "bayplan.dev/start-seconds", "bayplan.dev/run-seconds", "bayplan.dev/exit-code"
 READY = "bayplan.dev/ready"
+_FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 300.0
+"""Seconds before containers that ended for the second time start again, and the most that it gets by doubling."""
+_STEADY = 600.0
+"""Seconds of running after which there is no back-off."""
 _MISSING_IMAGE = re.compile(r"non-?existent|invalid|:404$")
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)\b")
 _ENDLESS = re.compile(r"sleep\s+inf|pause|tail\s+-f|while\s+(?:true|:)")
@@ -86,6 +91,8 @@ def next_step(
         if missing_images(pod):
             return Step(_pull_failed(pod, now))
         return Step(_running(pod, now, pod_ip), wait=run_seconds(pod, settings))
+    if (back := _back_at(pod)) is not None:
+        return Step(_follow(pod, now), wait=back - now) if back > now else Step(_run_again(pod, now))
     duration = run_seconds(pod, settings)
     if duration is None:
         return Step(_follow(pod, now))
@@ -96,8 +103,11 @@ def next_step(
 
 
 def _follow(pod: core_v1.Pod, now: float) -> core_v1.PodStatus | None:
-    """What a running pod's status lacks: the observed generation, images changed in place, readiness as gates and annotation say (also where somebody else
-    marked the pod as not ready while its node was away). None if it is up to date."""
+    """What a running pod's status lacks; None if it is up to date.
+
+    That is the observed generation, images changed in place, ephemeral containers, and readiness as gates and annotation say, also where somebody else marked
+    the pod as not ready while its node was away.
+    """
     ready = _is_ready(pod)
     images = {container.name: container.image for container in pod.spec.containers}
     statuses = tuple(
@@ -106,17 +116,22 @@ def _follow(pod: core_v1.Pod, now: float) -> core_v1.PodStatus | None:
         )
         for one in pod.status.container_statuses
     )
+    ephemeral = pod.status.ephemeral_container_statuses
+    shown = {one.name for one in ephemeral}
+    if added := [one for one in pod.spec.ephemeral_containers if one.name not in shown]:
+        running = core_v1.ContainerState(running=core_v1.ContainerStateRunning(started_at=rfc3339(now)))
+        ephemeral = (*ephemeral, *_statuses(added, running, ready=False, started=True))
     conditions = _conditions(pod, now, ready, reason="" if ready else "ContainersNotReady")
     known = {one.type: one for one in pod.status.conditions}
     if all(known.get(one.type) == one for one in conditions):
         conditions = pod.status.conditions
-    status = _with(pod, container_statuses=statuses, conditions=conditions)
+    status = _with(pod, container_statuses=statuses, ephemeral_container_statuses=ephemeral, conditions=conditions)
     return status if status != pod.status else None
 
 
 def _is_ready(pod: core_v1.Pod) -> bool:
-    """Whether the containers of a running pod are ready: they are, unless the annotation says that they are not."""
-    return pod.metadata.annotations.get(READY, "true").lower() != "false"
+    """Whether the containers of a running pod are ready: they are, unless they wait to be started again or the annotation says that they are not."""
+    return _back_at(pod) is None and pod.metadata.annotations.get(READY, "true").lower() != "false"
 
 
 def _running_since(pod: core_v1.Pod, started: float) -> float:
@@ -275,16 +290,62 @@ def _ended(pod: core_v1.Pod, now: float) -> core_v1.PodStatus:
 
 
 def _restarted(pod: core_v1.Pod, now: float, code: int, started: str | None) -> core_v1.PodStatus:
-    """The containers ended and run again."""
-    running = core_v1.ContainerState(running=core_v1.ContainerStateRunning(started_at=rfc3339(now)))
+    """The containers ended. The first time they run again at once, later after a back-off."""
     last = _terminated(code, started, now)
-    return _with(
-        pod,
-        container_statuses=tuple(
-            msgspec.structs.replace(one, state=running, last_state=last, restart_count=one.restart_count + 1)
-            for one in pod.status.container_statuses
-        ),
+    ended = tuple(msgspec.structs.replace(one, last_state=last) for one in pod.status.container_statuses)
+    pause = back_off(
+        max((one.restart_count for one in ended), default=0), now - parse_rfc3339(started) if started else 0.0
     )
+    if not pause:
+        return _run_again(msgspec.structs.replace(pod, status=_with(pod, container_statuses=ended)), now)
+    name = f"{pod.metadata.name}_{pod.metadata.namespace}({pod.metadata.uid})"
+    statuses = tuple(
+        msgspec.structs.replace(
+            one,
+            state=_waiting(
+                "CrashLoopBackOff", f"back-off {_duration(pause)} restarting failed container={one.name} pod={name}"
+            ),
+            ready=False,
+            started=False,
+        )
+        for one in ended
+    )
+    return _with(pod, container_statuses=statuses, conditions=_conditions(pod, now, False, reason="ContainersNotReady"))
+
+
+def back_off(restarts: int, ran: float) -> float:
+    """Seconds before containers that have been started again so often, and ran for so long (seconds), start once more: 0, 10, 20, 40, ... 300."""
+    if not restarts or ran >= _STEADY:
+        return 0.0
+    return min(_FIRST_BACK_OFF * 2.0 ** min(restarts - 1, 10), _LONGEST_BACK_OFF)
+
+
+def _duration(seconds: float) -> str:
+    """As Go writes it."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+
+
+def _back_at(pod: core_v1.Pod) -> float | None:
+    """Unix time when containers that wait in back-off start again; None if they do not wait."""
+    for one in pod.status.container_statuses:
+        ended = one.last_state.terminated
+        if one.state.waiting is not None and one.state.waiting.reason == "CrashLoopBackOff" and ended is not None:
+            finished = parse_rfc3339(ended.finished_at) if ended.finished_at else 0.0
+            ran = finished - parse_rfc3339(ended.started_at) if ended.started_at else 0.0
+            return finished + back_off(one.restart_count, ran)
+    return None
+
+
+def _run_again(pod: core_v1.Pod, now: float) -> core_v1.PodStatus:
+    """The containers run once more."""
+    running = core_v1.ContainerState(running=core_v1.ContainerStateRunning(started_at=rfc3339(now)))
+    statuses = tuple(
+        msgspec.structs.replace(one, state=running, restart_count=one.restart_count + 1, started=True)
+        for one in pod.status.container_statuses
+    )
+    again = msgspec.structs.replace(pod, status=_with(pod, container_statuses=statuses))
+    return _follow(again, now) or again.status
 
 
 def _stop(pod: core_v1.Pod, now: float, settings: SimulatorSettings) -> Step:
