@@ -116,6 +116,7 @@ class TestImages:
 
     def test_an_image_changed_in_place_shows(self) -> None:
         one = running()
+        one.metadata.generation = 2
         moved = changed(one, spec=changed(one.spec, containers=(container(image="app:2"),)))
         assert advance(moved).status.container_statuses[0].image == "app:2"
 

@@ -29,6 +29,8 @@ _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 300.0
 """Seconds before containers that ended for the second time start again, and the most that it gets by doubling."""
 _STEADY = 600.0
 """Seconds of running after which there is no back-off."""
+_CONDITIONS = frozenset(("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"))
+"""Conditions that the kubelet writes."""
 _MISSING_IMAGE = re.compile(r"non-?existent|invalid|:404$")
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)\b")
 _ENDLESS = re.compile(r"sleep\s+inf|pause|tail\s+-f|while\s+(?:true|:)")
@@ -86,7 +88,6 @@ def next_step(
     if not pod.status.start_time:
         waiting = start_seconds if not missing_images(pod) else None
         return Step(_creating(pod, now, host_ip), wait=waiting)
-    started = parse_rfc3339(pod.status.start_time)
     if pod.status.phase == "Pending":
         if missing_images(pod):
             return Step(_pull_failed(pod, now))
@@ -96,7 +97,7 @@ def next_step(
     duration = run_seconds(pod, settings)
     if duration is None:
         return Step(_follow(pod, now))
-    left = _running_since(pod, started) + duration - now
+    left = _running_since(pod) + duration - now
     if left > 0:
         return Step(_follow(pod, now), wait=left)
     return Step(_ended(pod, now))
@@ -108,6 +109,8 @@ def _follow(pod: core_v1.Pod, now: float) -> core_v1.PodStatus | None:
     That is the observed generation, images changed in place, ephemeral containers, and readiness as gates and annotation say, also where somebody else marked
     the pod as not ready while its node was away.
     """
+    if _is_settled(pod):
+        return None
     ready = _is_ready(pod)
     images = {container.name: container.image for container in pod.spec.containers}
     statuses = tuple(
@@ -129,16 +132,30 @@ def _follow(pod: core_v1.Pod, now: float) -> core_v1.PodStatus | None:
     return status if status != pod.status else None
 
 
+def _is_settled(pod: core_v1.Pod) -> bool:
+    """A cheap look that finds most running pods up to date: nothing in the spec is new, everything is ready, and nothing else has a say in that."""
+    status, spec = pod.status, pod.spec
+    return (
+        status.observed_generation == pod.metadata.generation
+        and not spec.readiness_gates
+        and len(spec.ephemeral_containers) == len(status.ephemeral_container_statuses)
+        and READY not in pod.metadata.annotations
+        and all(one.ready for one in status.container_statuses)
+        and sum(one.type in _CONDITIONS and one.status == "True" for one in status.conditions) == len(_CONDITIONS)
+    )
+
+
 def _is_ready(pod: core_v1.Pod) -> bool:
     """Whether the containers of a running pod are ready: they are, unless they wait to be started again or the annotation says that they are not."""
     return _back_at(pod) is None and pod.metadata.annotations.get(READY, "true").lower() != "false"
 
 
-def _running_since(pod: core_v1.Pod, started: float) -> float:
+def _running_since(pod: core_v1.Pod) -> float:
+    """Unix time when the containers began to run."""
     for one in pod.status.container_statuses:
         if one.state.running is not None and one.state.running.started_at:
             return parse_rfc3339(one.state.running.started_at)
-    return started
+    return parse_rfc3339(pod.status.start_time or "")
 
 
 def _conditions(
