@@ -1,0 +1,191 @@
+"""Which fields two states of an object differ in, and which fields a configuration names. Trees are JSON values; ABSENT stands for a field that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from bayplan.api.managedfields.fieldset import LEAF, FieldSet, union
+from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type, TypedError
+
+
+class _Absent:
+    """The type of ABSENT."""
+
+
+ABSENT: Final = _Absent()
+
+
+class Comparison(NamedTuple):
+    """The fields by what happened to them; no path is in two of the sets."""
+
+    removed: FieldSet
+    modified: FieldSet
+    added: FieldSet
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.removed or self.modified or self.added)
+
+    def filtered(self, keep: Callable[[FieldSet], FieldSet]) -> Comparison:
+        """The comparison as seen through a filter."""
+        return self if self.is_same else Comparison(*(keep(one) for one in self))
+
+
+_SAME = Comparison({}, {}, {})
+
+
+def compare(old: Any, new: Any, kind: Type) -> Comparison:
+    """What changed from one tree to another. Raises TypedError if a list item has no key."""
+    if old is not ABSENT and old == new and _same_types(old, new):
+        return _SAME
+    found = _Differences()
+    node = found.walk(old, new, kind)
+    return Comparison(*(one or {} for one in node))
+
+
+def _same_types(old: Any, new: Any) -> bool:
+    """Python holds True and 1 equal; JSON does not. Only scalars by themselves need the look: inside trees a schema keeps the types apart."""
+    return isinstance(old, (dict, list)) or type(old) is type(new)
+
+
+_Three = tuple[FieldSet | None, FieldSet | None, FieldSet | None]
+_NOTHING: _Three = (None, None, None)
+_REMOVED: _Three = (LEAF, None, None)
+_MODIFIED: _Three = (None, LEAF, None)
+_ADDED: _Three = (None, None, LEAF)
+
+
+class _Differences:
+    """One walk over two trees. Each step returns the nodes of the three sets for the value at hand, None where a set has nothing there."""
+
+    def walk(self, old: Any, new: Any, kind: Type) -> _Three:
+        if kind.kind == SCALAR or kind.atomic:
+            return self._leaf(old, new)
+        value = old if new is ABSENT or new is None else new
+        if kind.kind == LIST:
+            return self._list(old, new, kind)
+        if kind.kind == MAP or isinstance(value, dict):
+            return self._map(old, new, kind)
+        return self._leaf(old, new)
+
+    @staticmethod
+    def _leaf(old: Any, new: Any) -> _Three:
+        if old is ABSENT:
+            return _ADDED
+        if new is ABSENT:
+            return _REMOVED
+        return _NOTHING if old == new and _same_types(old, new) else _MODIFIED
+
+    def _map(self, old: Any, new: Any, kind: Type) -> _Three:
+        if _is_empty(old) and _is_empty(new):
+            return self._leaf(old, new)
+        before = old if isinstance(old, dict) else {}
+        after = new if isinstance(new, dict) else {}
+        removed: FieldSet = {}
+        modified: FieldSet = {}
+        added: FieldSet = {}
+        names = sorted(before.keys() | after.keys()) if before and after else sorted(before or after)
+        for name in names:
+            was, now = before.get(name, ABSENT), after.get(name, ABSENT)
+            if was is not ABSENT and was == now and _same_types(was, now):
+                continue
+            inner = kind.field(name)
+            if inner is None:
+                raise TypedError(f".{name}: field not declared in schema")
+            _put(removed, modified, added, "f:" + name, self.walk(was, now, inner))
+        return _closed(old, new, removed, modified, added)
+
+    def _list(self, old: Any, new: Any, kind: Type) -> _Three:
+        if _is_empty(old) and _is_empty(new):
+            return self._leaf(old, new)
+        before, after = _by_key(old, kind), _by_key(new, kind)
+        removed: FieldSet = {}
+        modified: FieldSet = {}
+        added: FieldSet = {}
+        element = kind.element
+        assert element is not None
+        for key in sorted(before.keys() | after.keys()):
+            _put(removed, modified, added, key, self._items(before.get(key, ()), after.get(key, ()), element))
+        return _closed(old, new, removed, modified, added)
+
+    def _items(self, before: list[Any] | tuple[()], after: list[Any] | tuple[()], element: Type) -> _Three:
+        """Items under one key. Several under the same key, which old objects may have, count as one atomic value."""
+        if len(before) <= 1 and len(after) <= 1:
+            was, now = (before[0] if before else ABSENT), (after[0] if after else ABSENT)
+            return _NOTHING if was is not ABSENT and was == now else self.walk(was, now, element)
+        if len(before) > 1 and len(after) > 1:
+            return _NOTHING if before == after else _MODIFIED
+        if len(before) > 1:
+            removed, modified, added = self.walk(ABSENT, after[0], element) if after else _NOTHING
+            return LEAF if removed is None else union({".": LEAF}, removed), modified, added
+        removed, modified, added = self.walk(before[0], ABSENT, element) if before else _NOTHING
+        return removed, modified, LEAF if added is None else union({".": LEAF}, added)
+
+
+def _is_empty(value: Any) -> bool:
+    return value is ABSENT or not value
+
+
+def _by_key(value: Any, kind: Type) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for item in value if isinstance(value, (list, tuple)) else ():
+        found.setdefault(kind.item_key(item), []).append(item)
+    return found
+
+
+def _put(removed: FieldSet, modified: FieldSet, added: FieldSet, key: str, three: _Three) -> None:
+    if three[0] is not None:
+        removed[key] = three[0]
+    if three[1] is not None:
+        modified[key] = three[1]
+    if three[2] is not None:
+        added[key] = three[2]
+
+
+def _closed(old: Any, new: Any, removed: FieldSet, modified: FieldSet, added: FieldSet) -> _Three:
+    """The nodes of a map or list: where one side has no such value at all, the value itself counts besides what is in it."""
+    if old is ABSENT:
+        added = {".": LEAF, **added}
+    elif new is ABSENT:
+        removed = {".": LEAF, **removed}
+    return removed or None, modified or None, added or None
+
+
+def field_set(tree: Any, kind: Type) -> FieldSet:
+    """The fields that a configuration names. Raises TypedError if a list item has no key."""
+    return _named(tree, kind) or {}
+
+
+def _named(value: Any, kind: Type) -> FieldSet | None:
+    """The node of a value; None if the value holds no path by itself (an empty granular map or list, null)."""
+    if kind.kind == SCALAR or kind.atomic:
+        return LEAF
+    if kind.kind == LIST:
+        return _named_items(value, kind)
+    if not isinstance(value, dict):
+        return None if kind.kind == MAP or value is None else LEAF
+    found: FieldSet = {}
+    for name in sorted(value):
+        item = value[name]
+        inner = kind.field(name)
+        if inner is None:
+            raise TypedError(f".{name}: field not declared in schema")
+        node = _named(item, inner)
+        itself = item is None or item == {} or not kind.is_struct
+        if itself:
+            node = LEAF if not node else {".": LEAF, **node}
+        if node is not None:
+            found["f:" + name] = node
+    return found or None
+
+
+def _named_items(value: Any, kind: Type) -> FieldSet | None:
+    element = kind.element
+    assert element is not None
+    found: FieldSet = {}
+    for key, items in sorted(_by_key(value, kind).items()):
+        node = _named(items[0], element) if len(items) == 1 else None
+        found[key] = {".": LEAF, **node} if node else LEAF
+    return found or None

@@ -1,0 +1,344 @@
+"""The managers of an object, and what an update or an apply makes of them.
+
+update   fields that a writer added or changed become its own and stop being anybody else's; removed ones belong to nobody
+apply    the configuration is laid over the object; fields of others that it would change are conflicts (or are taken by force);
+         what this manager applied before and leaves out now is removed, unless somebody else owns it as well
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from bayplan.api.managedfields.compare import Comparison, compare, field_set
+from bayplan.api.managedfields.fieldset import (
+    FieldSet,
+    difference,
+    intersection,
+    of_paths,
+    path_text,
+    paths,
+    recursive_difference,
+    union,
+)
+from bayplan.api.managedfields.merge import merge, remove, validate, with_named_fields
+from bayplan.api.managedfields.typed import Type
+from bayplan.api.types.meta_v1 import ManagedFieldsEntry
+
+APPLY, UPDATE = "Apply", "Update"
+BEFORE_FIRST_APPLY = "before-first-apply"
+_OLD_UPDATES = "ancient-changes"
+_MAX_UPDATERS = 10
+
+NEVER_OWNED = of_paths(
+    ("f:apiVersion",),
+    ("f:kind",),
+    ("f:metadata",),
+    *(
+        ("f:metadata", f"f:{name}")
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    ),
+)
+"""Fields that identify an object or are the system's: nobody owns them."""
+
+
+class Identity(NamedTuple):
+    """Who manages: one entry of `metadata.managedFields`."""
+
+    manager: str
+    operation: str
+    api_version: str
+    """Part of the identity of updaters; "" for appliers, whose version may change."""
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """What one manager owns."""
+
+    fields: FieldSet
+    api_version: str
+    time: str | None
+
+
+Managers = Mapping[Identity, Owned]
+
+
+class Conflict(Exception):
+    """An apply would change fields of others."""
+
+    def __init__(self, conflicts: list[tuple[Identity, str, tuple[str, ...]]]) -> None:
+        super().__init__("apply conflict")
+        self.conflicts = conflicts
+        """Manager, version in which it owns the field, path."""
+
+
+class MalformedError(ValueError):
+    """Entries of `metadata.managedFields` that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """How trees of one kind are read in the versions in which managers wrote."""
+
+    type_of: Callable[[str], Type | None]
+    """The type of the kind in a version; None if that version is gone."""
+    convert: Callable[[Any, str, str], Any]
+    """A tree from one version to another."""
+
+
+def identity(manager: str, operation: str, api_version: str, subresource: str = "") -> Identity:
+    """The identity under which a writer is recorded."""
+    return Identity(manager or "unknown", operation, "" if operation == APPLY else api_version, subresource)
+
+
+def read_entries(entries: Iterable[ManagedFieldsEntry]) -> dict[Identity, Owned]:
+    """Managers from their stored form. Raises MalformedError."""
+    found = {}
+    for entry in entries:
+        if entry.operation not in (APPLY, UPDATE):
+            raise MalformedError("operation must be `Apply` or `Update`")
+        if not entry.api_version:
+            raise MalformedError("apiVersion must not be empty")
+        if entry.fields_type != "FieldsV1":
+            raise MalformedError(f"invalid fieldsType {entry.fields_type!r}")
+        api_version = "" if entry.operation == APPLY else entry.api_version
+        who = Identity(entry.manager, entry.operation, api_version, entry.subresource)
+        found[who] = Owned(entry.fields_v1 or {}, entry.api_version, entry.time)
+    return found
+
+
+def write_entries(managers: Managers) -> tuple[ManagedFieldsEntry, ...]:
+    """Managers in their stored form: appliers first, then by time and name."""
+    if len(managers) == 1:
+        ((who, owned),) = managers.items()
+        return (_entry(who, owned),)
+    ordered = sorted(
+        managers.items(),
+        key=lambda item: (
+            item[0].operation,
+            item[1].time or "",
+            item[0].manager,
+            item[1].api_version,
+            item[0].subresource,
+        ),
+    )
+    return tuple(_entry(who, owned) for who, owned in ordered)
+
+
+def _entry(who: Identity, owned: Owned) -> ManagedFieldsEntry:
+    return ManagedFieldsEntry(
+        manager=who.manager,
+        operation=who.operation,
+        api_version=owned.api_version,
+        time=owned.time,
+        fields_type="FieldsV1",
+        fields_v1=owned.fields,
+        subresource=who.subresource,
+    )
+
+
+Filter = Callable[[FieldSet], FieldSet]
+
+
+def update(
+    managers: Managers,
+    changes: Comparison,
+    *,
+    who: Identity,
+    api_version: str,
+    now: str,
+    keep: Filter,
+    changes_in: Callable[[str], Comparison | None] | None = None,
+) -> dict[Identity, Owned]:
+    """The managers after an update.
+
+    changes: what the writer changed, in its version, already seen through `keep`. changes_in: the same in another version, None if that is gone.
+    keep: the part of a set that this way in may own. now: RFC 3339.
+    """
+    if changes.is_same:
+        return dict(managers)
+    result = _yield_fields(managers, changes, api_version, changes_in, None)[0]
+    taken = keep(union(changes.modified, changes.added))
+    taken = difference(taken, NEVER_OWNED)
+    if taken:
+        before = result.get(who)
+        result[who] = Owned(union(before.fields, taken) if before is not None else taken, api_version, now)
+    return _capped(result)
+
+
+def _yield_fields(
+    managers: Managers,
+    changes: Comparison,
+    api_version: str,
+    changes_in: Callable[[str], Comparison | None] | None,
+    excluded: Identity | None,
+) -> tuple[dict[Identity, Owned], dict[Identity, FieldSet]]:
+    """Everybody's fields without those that were changed or removed, and what was changed of whom."""
+    result: dict[Identity, Owned] = {}
+    conflicts: dict[Identity, FieldSet] = {}
+    for other, owned in managers.items():
+        if other == excluded:
+            result[other] = owned
+            continue
+        theirs: Comparison | None = changes
+        if owned.api_version != api_version:
+            theirs = changes_in(owned.api_version) if changes_in is not None else None
+        if theirs is None:
+            continue
+        if theirs.is_same:
+            result[other] = owned
+            continue
+        lost = intersection(owned.fields, union(theirs.modified, theirs.added))
+        if lost:
+            conflicts[other] = lost
+        left = difference(difference(owned.fields, lost), theirs.removed)
+        if left:
+            result[other] = owned if left == owned.fields else Owned(left, owned.api_version, owned.time)
+    return result, conflicts
+
+
+def _capped(managers: dict[Identity, Owned]) -> dict[Identity, Owned]:
+    """At most ten updaters: the oldest of each version are merged into one."""
+    if len(managers) <= _MAX_UPDATERS:
+        return managers
+    updaters = [who for who in managers if who.operation == UPDATE]
+    length = len(updaters)
+    updaters.sort(key=lambda who: (managers[who].time or "", who))
+    first_of: dict[str, Identity] = {}
+    for who in updaters:
+        if length <= _MAX_UPDATERS:
+            break
+        owned = managers[who]
+        first = first_of.get(owned.api_version)
+        if first is None:
+            first_of[owned.api_version] = who
+            continue
+        bucket = Identity(_OLD_UPDATES, UPDATE, owned.api_version)
+        if bucket not in managers:
+            managers[bucket] = managers.pop(first)
+        managers[bucket] = Owned(union(owned.fields, managers[bucket].fields), owned.api_version, owned.time)
+        del managers[who]
+        length -= 1
+    return managers
+
+
+def apply(
+    live: Any,
+    applied: Any,
+    managers: Managers,
+    *,
+    who: Identity,
+    api_version: str,
+    now: str,
+    force: bool,
+    keep: Filter,
+    versions: Versions,
+) -> tuple[Any | None, dict[Identity, Owned]]:
+    """The live tree with a configuration applied (None if that changes nothing), and the managers after it.
+
+    Both trees are of `api_version`. Raises Conflict, TypedError.
+    """
+    kind = versions.type_of(api_version)
+    assert kind is not None
+    validate(applied, kind)
+    merged = merge(live, applied, kind)
+    result = dict(managers)
+    last = result.get(who)
+    result[who] = Owned(keep(field_set(applied, kind)), api_version, last.time if last is not None else None)
+    if last is not None and last.fields:
+        merged = _prune(merged, result, last, api_version, versions)
+    changes = compare(live, merged, kind)
+    unchanged = live == merged  # an order of items is no field of its own, but a change
+
+    def changes_in(version: str) -> Comparison | None:
+        other = versions.type_of(version)
+        if other is None:
+            return None
+        theirs = compare(
+            versions.convert(live, api_version, version), versions.convert(merged, api_version, version), other
+        )
+        return theirs.filtered(keep)
+
+    result, conflicts = _yield_fields(result, changes.filtered(keep), api_version, changes_in, who)
+    if conflicts and not force:
+        raise Conflict(
+            [(other, managers[other].api_version, path) for other, lost in conflicts.items() for path in paths(lost)]
+        )
+    owned = result[who]
+    fields = difference(owned.fields, NEVER_OWNED)
+    if fields:
+        result[who] = Owned(fields, api_version, owned.time if unchanged else now)
+    else:
+        del result[who]
+    return (None if unchanged else merged), result
+
+
+def _prune(merged: Any, managers: Managers, last: Owned, api_version: str, versions: Versions) -> Any:
+    """The merged tree without what this manager applied last time, does not apply now, and nobody else owns."""
+    version = last.api_version
+    kind = versions.type_of(version)
+    if kind is None:
+        return merged
+    tree = versions.convert(merged, api_version, version)
+    pruned = remove(tree, with_named_fields(last.fields, kind), kind)
+    owned_in: dict[str, FieldSet] = {}
+    for owned in managers.values():
+        owned_in[owned.api_version] = union(owned_in.get(owned.api_version, {}), owned.fields)
+    at = version
+    whole = tree
+    for other in sorted(owned_in, key=lambda one: one != version):
+        other_kind = versions.type_of(other)
+        if other_kind is None:
+            continue
+        whole, pruned = versions.convert(whole, at, other), versions.convert(pruned, at, other)
+        at = other
+        kept = union(
+            with_named_fields(field_set(pruned, other_kind), other_kind), with_named_fields(owned_in[other], other_kind)
+        )
+        pruned = remove(
+            whole, difference(with_named_fields(field_set(whole, other_kind), other_kind), kept), other_kind
+        )
+    pruned = versions.convert(pruned, at, version)
+    left = with_named_fields(field_set(pruned, kind), kind)
+    gone = difference(with_named_fields(field_set(tree, kind), kind), left)
+    pruned = remove(tree, intersection(gone, with_named_fields(last.fields, kind)), kind)
+    return versions.convert(pruned, version, api_version)
+
+
+def conflict_texts(conflict: Conflict) -> tuple[str, list[tuple[str, str]]]:
+    """The message of a conflict, and (message, path) of each cause."""
+    shown = [(_manager_text(who, version), path_text(path)) for who, version, path in conflict.conflicts]
+    causes = [(f"conflict with {manager}", path) for manager, path in shown]
+    if len(shown) == 1:
+        return f"Apply failed with 1 conflict: {causes[0][0]}: {shown[0][1]}", causes
+    lines = []
+    for manager in sorted({manager for manager, _ in shown}):
+        lines.append(f"conflicts with {manager}:")
+        lines += [f"- {path}" for other, path in shown if other == manager]
+    return f"Apply failed with {len(shown)} conflicts: " + "\n".join(lines), causes
+
+
+def _manager_text(who: Identity, version: str) -> str:
+    text = f'"{who.manager}"'
+    if who.subresource:
+        text += f' with subresource "{who.subresource}"'
+    if who.operation == UPDATE:
+        text += f" using {version}"
+    return text
+
+
+def without(fields: FieldSet) -> Filter:
+    """A filter that takes out some fields and all below them."""
+    return lambda found: recursive_difference(found, fields)

@@ -1,0 +1,156 @@
+"""What the parts of an object are for ownership, taken from the published schema.
+
+A field is owned on its own (granular) or together with all below it (atomic); a list is owned as a whole, item by item (a set of scalars), or item by item
+under keys. Types are made from schema definitions on first use and kept.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import msgspec
+
+from bayplan.api.schema import Schema, definitions
+
+SCALAR, LIST, MAP, ANY = "scalar", "list", "map", "any"
+
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_KEY_DEFAULTS = {
+    ("io.k8s.api.core.v1.ContainerPort", "protocol"): "TCP",
+    ("io.k8s.api.core.v1.ServicePort", "protocol"): "TCP",
+}
+"""Defaults of fields that are keys of lists: an item that leaves the field out is the one with the default."""
+
+
+class TypedError(ValueError):
+    """A value does not fit its type; the message begins with the path."""
+
+
+class Type:
+    """The ownership type of one value."""
+
+    __slots__ = ("_element", "_fields", "_reference", "atomic", "defaults", "is_struct", "keys", "kind", "scalar")
+
+    def __init__(self, kind: str, *, atomic: bool = False, scalar: str = "", keys: tuple[str, ...] = ()) -> None:
+        self.kind = kind
+        self.atomic = atomic
+        self.scalar = scalar
+        """`string`, `numeric`, `boolean`, or `untyped` for any of them."""
+        self.keys = keys
+        """The fields that identify an item of a list; () for sets and atomic lists."""
+        self.defaults: dict[str, Any] = {}
+        self.is_struct = False
+        """Whether fields are declared; maps have any key."""
+        self._fields: dict[str, Type | Schema] = {}
+        self._element: Type | Schema | None = None
+        self._reference = ""
+
+    def field(self, name: str) -> Type | None:
+        """The type of a declared field, or of any key of a map; None if there is no such field."""
+        if not self.is_struct:
+            return self.element
+        found = self._fields.get(name)
+        if isinstance(found, dict):
+            found = self._fields[name] = _type_of(found)
+        return found
+
+    @property
+    def element(self) -> Type | None:
+        """The type of the items of a list, or of the values of a map."""
+        if isinstance(self._element, dict):
+            self._element = _type_of(self._element)
+        return self._element
+
+    def item_key(self, item: Any) -> str:
+        """The path element of a list item. Raises TypedError if the item has none."""
+        if not self.keys:
+            if isinstance(item, (dict, list)) or item is None:
+                raise TypedError("associative list without keys has an element that is no scalar")
+            return "v:" + msgspec.json.encode(item).decode()
+        if not isinstance(item, dict):
+            raise TypedError("associative list with keys may not have non-map elements")
+        found = {key: item.get(key, self.defaults.get(key)) for key in self.keys}
+        found = {key: value for key, value in found.items() if value is not None}
+        if not found:
+            names = " ".join(f'"{key}"' for key in self.keys)
+            raise TypedError(
+                f"associative list with keys has an element that omits all key fields [{names}] "
+                "(and doesn't have default values for any key fields)"
+            )
+        return "k:" + msgspec.json.encode(found, order="sorted").decode()
+
+
+def _untyped() -> Type:
+    """A value without a schema, owned as a whole."""
+    return Type(ANY, atomic=True)
+
+
+def _deduced() -> Type:
+    """A value without a schema whose maps are granular: objects of a custom resource that has none."""
+    found = Type(ANY)
+    found._element = found
+    return found
+
+
+DEDUCED = _deduced()
+
+
+@functools.cache
+def type_of_definition(name: str) -> Type:
+    """The type of a definition of the published schema."""
+    if name in (_QUANTITY, _INT_OR_STRING):
+        return Type(SCALAR, scalar="untyped")
+    found = _make(definitions()[name])
+    found._reference = name
+    return found
+
+
+def _type_of(schema: Schema) -> Type:
+    reference = schema.get("$ref")
+    if reference is None:
+        return _make(schema)
+    named = type_of_definition(reference)
+    if schema.get("x-kubernetes-map-type") == "atomic" and not named.atomic:
+        return _make({**definitions()[reference], "x-kubernetes-map-type": "atomic"})
+    return named
+
+
+_SCALARS = {"string": "string", "integer": "numeric", "number": "numeric", "boolean": "boolean"}
+
+
+def _make(schema: Schema) -> Type:
+    if schema.get("x-kubernetes-int-or-string") or "oneOf" in schema:
+        return Type(SCALAR, scalar="untyped")
+    kind = schema.get("type")
+    if kind in _SCALARS:
+        return Type(SCALAR, scalar=_SCALARS[kind])
+    if kind == "array":
+        return _list(schema)
+    if "properties" not in schema and not isinstance(schema.get("additionalProperties"), dict):
+        return DEDUCED if schema.get("x-kubernetes-preserve-unknown-fields") else _untyped()
+    found = Type(MAP, atomic=schema.get("x-kubernetes-map-type") == "atomic")
+    if "properties" in schema:
+        found.is_struct = True
+        found._fields = dict(schema["properties"])
+    else:
+        found._element = schema["additionalProperties"]
+    return found
+
+
+def _list(schema: Schema) -> Type:
+    list_type = schema.get("x-kubernetes-list-type")
+    keys: tuple[str, ...] = ()
+    granular = list_type in ("set", "map")
+    if list_type == "map":
+        keys = tuple(schema.get("x-kubernetes-list-map-keys", ()))
+    elif list_type is None and "merge" in schema.get("x-kubernetes-patch-strategy", "").split(","):
+        granular = True
+        merge_key = schema.get("x-kubernetes-patch-merge-key")
+        keys = (merge_key,) if merge_key else ()
+    found = Type(LIST, atomic=not granular, keys=keys)
+    found._element = schema.get("items", {})
+    reference = schema.get("items", {}).get("$ref", "")
+    found.defaults = {key: default for (name, key), default in _KEY_DEFAULTS.items() if name == reference}
+    return found

@@ -1,0 +1,514 @@
+"""`metadata.managedFields` of every write: who made it, what changed, and what server-side apply makes of it.
+
+The rules are in `bayplan.api.managedfields`; here requests and typed objects meet them. Writes compare structs first, which is cheap, and take only the parts
+that differ to JSON trees. The fields of a new part (a pod's spec, say) depend on nothing but its bytes, so they are kept for the next object like it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bayplan.api.codec import encode, from_tree
+from bayplan.api.conversion import convert
+from bayplan.api.errors import failure
+from bayplan.api.kinds import Kind
+from bayplan.api.managedfields.compare import Comparison, compare, field_set
+from bayplan.api.managedfields.fieldset import FieldSet, difference, has, of_paths, union
+from bayplan.api.managedfields.managers import (
+    APPLY,
+    BEFORE_FIRST_APPLY,
+    UPDATE,
+    Conflict,
+    Identity,
+    MalformedError,
+    Managers,
+    Owned,
+    Versions,
+    apply,
+    conflict_texts,
+    identity,
+    read_entries,
+    update,
+    write_entries,
+)
+from bayplan.api.managedfields.merge import validate
+from bayplan.api.managedfields.typed import MAP, Type, TypedError, type_of_definition
+from bayplan.api.schema import definition_of
+from bayplan.api.strategies.base import Strategy, clone
+from bayplan.api.types import meta_v1
+from bayplan.api.types.meta_v1 import ManagedFieldsEntry
+from bayplan.apiserver.context import Call
+from bayplan.apiserver.requests import bool_parameter
+from bayplan.support.timestamps import rfc3339
+
+_MANAGER_LENGTH = 128
+_METADATA = (
+    "annotations",
+    "deletion_grace_period_seconds",
+    "deletion_timestamp",
+    "finalizers",
+    "generate_name",
+    "labels",
+    "owner_references",
+)
+"""The parts of metadata that somebody can own."""
+_KEPT_PARTS, _KEPT_BYTES = 2048, 4096
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+SCALE_VERSION = "autoscaling/v1"
+_REPLICAS = ("f:spec", "f:replicas")
+
+
+class _Part(NamedTuple):
+    """One field of a struct that can be owned."""
+
+    attribute: str
+    wire: str
+    key: str
+    """Path element."""
+    empty: Any
+    """The value of a new object."""
+    is_written_empty: bool
+    """Whether the field is there even if it is empty."""
+
+
+@functools.cache
+def _parts(cls: Any, only: tuple[str, ...] = ()) -> tuple[_Part, ...]:
+    found = []
+    for one in msgspec.structs.fields(cls):
+        if one.name in ("kind", "api_version", "metadata") or (only and one.name not in only):
+            continue
+        made = one.default_factory is not msgspec.NODEFAULT
+        factory: Any = one.default_factory
+        empty = factory() if made else one.default
+        found.append(
+            _Part(one.name, one.encode_name, "f:" + one.encode_name, empty, made and factory not in (dict, list))
+        )
+    return tuple(sorted(found, key=lambda part: part.wire))
+
+
+@functools.cache
+def type_of(cls: Any) -> Type:
+    """The ownership type of a struct class."""
+    return type_of_definition(definition_of(cls))
+
+
+def compare_objects(old: Any, new: Any) -> Comparison:
+    """What changed between two objects of one class."""
+    kind = type_of(new.__class__)
+    removed, modified, added = _compare_parts(old, new, _parts(new.__class__), kind)
+    metadata_type = type_of(meta_v1.ObjectMeta)
+    parts = _parts(meta_v1.ObjectMeta, _METADATA)
+    inner = _compare_parts(old.metadata, new.metadata, parts, metadata_type)
+    for fields, below in zip((removed, modified, added), inner, strict=True):
+        if below:
+            fields["f:metadata"] = below
+    return Comparison(removed, modified, added)
+
+
+def _compare_parts(old: Any, new: Any, parts: tuple[_Part, ...], kind: Type) -> tuple[FieldSet, FieldSet, FieldSet]:
+    removed: FieldSet = {}
+    modified: FieldSet = {}
+    added: FieldSet = {}
+    for part in parts:
+        now = getattr(new, part.attribute)
+        was = getattr(old, part.attribute)
+        if was is now or was == now:
+            continue
+        inner = kind.field(part.wire)
+        assert inner is not None
+        # wrapped in a map, so that a field that comes or goes as a whole is told from one that changes inside
+        found = compare(_tree_of(part, was), _tree_of(part, now), _wrapper(part.wire, inner))
+        for fields, one in zip((removed, modified, added), found, strict=True):
+            if one:
+                fields[part.key] = one[part.key]
+    return removed, modified, added
+
+
+class _Wrapper(Type):
+    """A struct with one field."""
+
+    __slots__ = ()
+
+
+@functools.lru_cache(maxsize=4096)
+def _wrapper(name: str, inner: Type) -> Type:
+    found = _Wrapper(MAP)
+    found.is_struct = True
+    found._fields = {name: inner}
+    return found
+
+
+def _tree_of(part: _Part, value: Any) -> Any:
+    """`{field: value}` as JSON would show it; the field is left out where JSON leaves it out."""
+    if not part.is_written_empty and value == part.empty:
+        return {}
+    return {part.wire: msgspec.to_builtins(value)}
+
+
+_kept: dict[tuple[Any, str, bytes], FieldSet | None] = {}
+
+
+def _fields_of_new(cls: Any, part: _Part, value: Any, kind: Type) -> FieldSet | None:
+    """The fields that a part of a new object sets: the node below its key; None if JSON shows no difference to an empty one.
+
+    Raises TypedError if a list item lacks its keys.
+    """
+    data = encode(value)
+    key = (cls, part.wire, data)
+    known = _kept.get(key)
+    if known is None and key not in _kept:
+        inner = kind.field(part.wire)
+        assert inner is not None
+        found = compare(_tree_of(part, part.empty), _tree_of(part, value), _wrapper(part.wire, inner))
+        known = union(found.modified, found.added).get(part.key)
+        if len(data) <= _KEPT_BYTES:
+            if len(_kept) >= _KEPT_PARTS:
+                _kept.clear()
+            _kept[key] = known
+    return known
+
+
+def manager_name(call: Call) -> str:
+    """The name under which the writer is recorded: `fieldManager`, or else the first part of the User-Agent header."""
+    given = call.request.query.get("fieldManager")
+    return given or _from_user_agent(call.request.user_agent)
+
+
+@functools.lru_cache(maxsize=512)
+def _from_user_agent(user_agent: str) -> str:
+    printable = "".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())
+    return printable.encode()[:_MANAGER_LENGTH].decode(errors="ignore")
+
+
+def _now(call: Call) -> str:
+    return rfc3339(call.context.clock.now())
+
+
+def _given(entries: tuple[ManagedFieldsEntry, ...]) -> dict[Identity, Owned]:
+    """Managers as somebody sent them; nobody if they are malformed."""
+    try:
+        return read_entries(entries)
+    except MalformedError:
+        return {}
+
+
+def _is_reset(entries: tuple[ManagedFieldsEntry, ...]) -> bool:
+    """Whether somebody sent one empty entry, which stands for `forget all managers`."""
+    return len(entries) == 1 and entries[0] == ManagedFieldsEntry()
+
+
+def track_create(call: Call, obj: Any) -> None:
+    """Record who makes a new object. `obj` is in the stored version, defaulted, not yet admitted."""
+    metadata = obj.metadata
+    given = metadata.managed_fields
+    served = obj if call.kind is call.stored else convert(clone(obj), call.stored, call.kind)
+    try:
+        fields = _fields_of(served)
+    except TypedError:
+        metadata.managed_fields = ()
+        return  # a list item without its keys: validation will say so, or ownership cannot be told
+    if "f:status" in fields or type(call.strategy).ownable is not Strategy.ownable:
+        fields = call.strategy.ownable("", fields)
+    version = call.kind.api_version
+    who = identity(manager_name(call), UPDATE, version)
+    if given and (managers := _given(given)):
+        changes = Comparison({}, {}, fields)
+        metadata.managed_fields = write_entries(
+            update(managers, changes, who=who, api_version=version, now=_now(call), keep=_everything)
+        )
+    elif fields:
+        metadata.managed_fields = (
+            ManagedFieldsEntry(
+                manager=who.manager,
+                operation=UPDATE,
+                api_version=version,
+                time=_now(call),
+                fields_type="FieldsV1",
+                fields_v1=fields,
+            ),
+        )
+    else:
+        metadata.managed_fields = ()
+
+
+def _fields_of(new: Any) -> FieldSet:
+    """The fields that a new object sets."""
+    cls = new.__class__
+    fields: FieldSet = {}
+    below: FieldSet = {}
+    metadata = new.metadata
+    for part in _parts(meta_v1.ObjectMeta, _METADATA):
+        value = getattr(metadata, part.attribute)
+        if value:
+            _put(below, part, _fields_of_new(meta_v1.ObjectMeta, part, value, type_of(meta_v1.ObjectMeta)))
+    if below:
+        fields["f:metadata"] = below
+    for part in _parts(cls):
+        value = getattr(new, part.attribute)
+        if value != part.empty:
+            _put(fields, part, _fields_of_new(cls, part, value, type_of(cls)))
+    return fields
+
+
+def _put(fields: FieldSet, part: _Part, node: FieldSet | None) -> None:
+    if node is not None:
+        fields[part.key] = node
+
+
+def _everything(fields: FieldSet) -> FieldSet:
+    return fields
+
+
+def track_update(
+    call: Call, obj: Any, old: Any, subresource: str, given: tuple[ManagedFieldsEntry, ...], *, reset: bool = False
+) -> None:
+    """Record who changes an object. `obj` is as the writer wants it, before any rule is applied.
+
+    given: managed fields that the writer sent. reset: the writer sent an empty list of them.
+    """
+    metadata = obj.metadata
+    entries = old.metadata.managed_fields
+    if not subresource:
+        if reset or _is_reset(given):
+            metadata.managed_fields = ()
+            return
+        if given and given != entries and _given(given):
+            entries = given
+    metadata.managed_fields = entries
+    if not entries:
+        return  # nobody is known to have made it; that does not begin with an update
+    managers = _given(entries)
+    try:
+        changes = _changes(call, old, obj, subresource, call.kind)
+    except TypedError:
+        metadata.managed_fields = ()
+        return  # as for a new object
+    if changes.is_same:
+        if entries is given:
+            metadata.managed_fields = write_entries(managers)
+        return
+    version = call.kind.api_version
+    metadata.managed_fields = write_entries(
+        update(
+            managers,
+            changes,
+            who=identity(manager_name(call), UPDATE, version, subresource),
+            api_version=version,
+            now=_now(call),
+            keep=_everything,
+            changes_in=_changes_in(call, old, obj, subresource),
+        )
+    )
+
+
+def _changes(call: Call, old: Any, obj: Any, subresource: str, kind: Kind) -> Comparison:
+    """What a write changes, in a version of the kind, as far as this way in can own it."""
+    if kind is not call.stored:
+        old, obj = convert(clone(old), call.stored, kind), convert(clone(obj), call.stored, kind)
+    return compare_objects(old, obj).filtered(lambda fields: call.strategy.ownable(subresource, fields))
+
+
+def _changes_in(call: Call, old: Any, obj: Any, subresource: str) -> Callable[[str], Comparison | None]:
+    def changes_in(version: str) -> Comparison | None:
+        kind = call.context.kinds.of_kind(version, call.kind.kind)
+        if kind is None or kind.type is None or kind.storage_prefix != call.stored.storage_prefix:
+            return None
+        return _changes(call, old, obj, subresource, kind)
+
+    return changes_in
+
+
+def keep_times(obj: Any, old: Any) -> None:
+    """A write that changes nothing but times of managers changes nothing."""
+    new_entries, old_entries = obj.metadata.managed_fields, old.metadata.managed_fields
+    if new_entries is old_entries or len(new_entries) != len(old_entries):
+        return
+    if all(
+        one == other or msgspec.structs.replace(one, time=other.time) == other
+        for one, other in zip(new_entries, old_entries, strict=True)
+    ):
+        obj.metadata.managed_fields = old_entries
+        if obj != old:
+            obj.metadata.managed_fields = new_entries
+
+
+class Applier:
+    """Server-side apply of one configuration, which may have to be repeated if somebody else writes in between."""
+
+    def __init__(self, call: Call, applied: dict[str, Any], subresource: str) -> None:
+        self.call = call
+        self.applied = applied
+        self.subresource = subresource
+        self.manager = call.request.query.get("fieldManager", "")
+        self.force = bool_parameter(call.request.query, "force")
+
+    def apply(self, live: Any | None) -> Any:
+        """The object, in the served version, that comes of applying to `live` (None: there is none yet), with its managers.
+
+        Raises ApiError (409 conflicts, 500 a configuration that does not fit the schema).
+        """
+        call, kind = self.call, self.call.kind
+        cls = kind.type
+        managers: Managers = _given(live.metadata.managed_fields) if live is not None else {}
+        served = live if live is None or kind is call.stored else convert(clone(live), call.stored, kind)
+        start = served if served is not None else cls()
+        tree = self._tree(start)
+        if not managers and live is not None:
+            managers = self._first(tree)
+        merged, managers = self._merged(tree, managers)
+        obj = clone(start) if merged is None else from_tree(cls, merged)
+        obj.metadata.managed_fields = write_entries(managers)
+        if self.manager == "kubectl" and obj.metadata.annotations.get(LAST_APPLIED):
+            obj.metadata.annotations = {**obj.metadata.annotations, LAST_APPLIED: self._as_last_applied()}
+        return obj
+
+    def _tree(self, obj: Any) -> dict[str, Any]:
+        tree: dict[str, Any] = msgspec.json.decode(encode(obj))
+        tree.get("metadata", {}).pop("managedFields", None)
+        return {**tree, "kind": self.call.kind.kind, "apiVersion": self.call.kind.api_version}
+
+    def _first(self, tree: dict[str, Any]) -> Managers:
+        """Who was not known before: all that is there belongs to one manager of that name."""
+        kind = self.call.kind
+        changes = compare(self._tree(kind.type()), tree, type_of(kind.type)).filtered(self._keep)
+        who = identity(BEFORE_FIRST_APPLY, UPDATE, kind.api_version, self.subresource)
+        return update({}, changes, who=who, api_version=kind.api_version, now=_now(self.call), keep=_everything)
+
+    def _keep(self, fields: FieldSet) -> FieldSet:
+        return self.call.strategy.ownable(self.subresource, fields)
+
+    def _merged(self, tree: dict[str, Any], managers: Managers) -> tuple[Any | None, Managers]:
+        try:
+            return self._apply(tree, managers, force=self.force)
+        except Conflict as conflict:
+            if self.manager == "kubectl" and self._were_applied(tree, conflict):
+                return self._apply(tree, managers, force=True)
+            raise _conflict_error(conflict) from None
+        except TypedError as error:
+            kind, metadata = self.call.kind, self.applied.get("metadata") or {}
+            name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+            shown = f"failed to create typed patch object ({name}; {kind.api_version}, Kind={kind.kind}): {error}"
+            raise failure(500, "", shown, details=False) from None
+
+    def _apply(self, tree: dict[str, Any], managers: Managers, *, force: bool) -> tuple[Any | None, Managers]:
+        call = self.call
+        version = call.kind.api_version
+        return apply(
+            tree,
+            self.applied,
+            managers,
+            who=identity(self.manager, APPLY, version, self.subresource),
+            api_version=version,
+            now=_now(call),
+            force=force,
+            keep=self._keep,
+            versions=Versions(self._type_in, self._convert),
+        )
+
+    def _kind_in(self, version: str) -> Kind | None:
+        kind = self.call.context.kinds.of_kind(version, self.call.kind.kind)
+        return kind if kind is not None and kind.type is not None else None
+
+    def _type_in(self, version: str) -> Type | None:
+        kind = self._kind_in(version)
+        return type_of(kind.type) if kind is not None else None
+
+    def _convert(self, tree: Any, source: str, target: str) -> Any:
+        if source == target or tree is None:
+            return tree
+        old, new = self._kind_in(source), self._kind_in(target)
+        assert old is not None
+        assert new is not None
+        converted = convert(from_tree(old.type, tree), old, new)
+        return {**msgspec.json.decode(encode(converted)), "kind": new.kind, "apiVersion": new.api_version}
+
+    def _were_applied(self, tree: dict[str, Any], conflict: Conflict) -> bool:
+        """Whether all fields in conflict still are as `kubectl apply` without --server-side left them: then they were kubectl's anyway.
+
+        Fields that are not so stay in the conflict.
+        """
+        text = ((tree.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
+        kind = self.call.kind
+        try:
+            last = msgspec.json.decode(text or "")
+            if not isinstance(last, dict) or last.get("apiVersion") != kind.api_version:
+                return False
+            validate(last, type_of(kind.type))
+            same = field_set(last, type_of(kind.type))
+            for changed in compare(last, tree, type_of(kind.type)):
+                same = difference(same, changed)
+        except (msgspec.DecodeError, TypedError):
+            return False
+        conflict.conflicts = [one for one in conflict.conflicts if not has(same, one[2])]
+        return not conflict.conflicts
+
+    def _as_last_applied(self) -> str:
+        """The configuration as `kubectl apply` without --server-side would remember it."""
+        metadata = dict(self.applied.get("metadata") or {})
+        annotations = {key: item for key, item in (metadata.get("annotations") or {}).items() if key != LAST_APPLIED}
+        metadata["annotations"] = annotations
+        if not annotations:
+            del metadata["annotations"]
+        return msgspec.json.encode({**self.applied, "metadata": metadata}, order="sorted").decode() + "\n"
+
+
+def _conflict_error(conflict: Conflict) -> Exception:
+    message, causes = conflict_texts(conflict)
+    error = failure(409, "Conflict", message)
+    error.status.details = meta_v1.StatusDetails(
+        causes=tuple(
+            meta_v1.StatusCause(reason="FieldManagerConflict", message=text, field=path) for text, path in causes
+        )
+    )
+    return error
+
+
+def scale_managers(call: Call, entries: tuple[ManagedFieldsEntry, ...]) -> dict[Identity, Owned]:
+    """The managers of a workload's replicas, as managers of its Scale."""
+    found = {}
+    for who, owned in _given(entries).items():
+        if has(owned.fields, _REPLICAS):
+            version = SCALE_VERSION if who.operation == UPDATE else ""
+            found[who._replace(api_version=version)] = Owned(of_paths(_REPLICAS), SCALE_VERSION, owned.time)
+    return found
+
+
+def from_scale(call: Call, entries: tuple[ManagedFieldsEntry, ...], scale: Managers) -> tuple[ManagedFieldsEntry, ...]:
+    """The managers of a workload after those of its Scale have changed: who lost the replicas there loses them here."""
+    result: dict[Identity, Owned] = {}
+    left = dict(scale)
+    for who, owned in _given(entries).items():
+        version = SCALE_VERSION if who.operation == UPDATE else ""
+        if not has(owned.fields, _REPLICAS) or left.pop(who._replace(api_version=version), None) is not None:
+            result[who] = owned
+            continue
+        fields = difference(owned.fields, of_paths(_REPLICAS))
+        if fields:
+            result[who] = Owned(fields, owned.api_version, owned.time)
+    for who, owned in left.items():
+        version = call.kind.api_version
+        new = who._replace(api_version=version if who.operation == UPDATE else "")
+        result[new] = Owned(of_paths(_REPLICAS), version, owned.time)
+    return write_entries(result)
+
+
+def track_scale(call: Call, obj: Any, before: int | None) -> None:
+    """Record who sets the replicas of a workload, which were `before`, through its Scale."""
+    entries = obj.metadata.managed_fields
+    if not entries or obj.spec.replicas == before:
+        return
+    fields = of_paths(_REPLICAS)
+    changed = Comparison({}, fields, {}) if before is not None else Comparison({}, {}, fields)
+    scale = update(
+        scale_managers(call, entries),
+        changed,
+        who=identity(manager_name(call), UPDATE, SCALE_VERSION, "scale"),
+        api_version=SCALE_VERSION,
+        now=_now(call),
+        keep=_everything,
+    )
+    obj.metadata.managed_fields = from_scale(call, entries, scale)
