@@ -9,19 +9,25 @@ from typing import Any
 import msgspec
 
 from bayplan.api.kinds import Kind, KindTable
+from bayplan.apiserver.discovery_protobuf import aggregated_body
+from bayplan.apiserver.negotiation import JSON, PROTOBUF, negotiate
 
-AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_AS = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-def wants_aggregated(accept: str) -> bool:
-    """Whether the client prefers the aggregated form that this server gives."""
+def wants_aggregated(accept: str) -> str:
+    """The media type (JSON or protobuf) of the aggregated form, if the client prefers that to the plain one; "" if not."""
     for clause in accept.split(","):
-        parts = {part.strip() for part in clause.split(";")}
-        if {"as=APIGroupDiscoveryList", "g=apidiscovery.k8s.io", "v=v2", "application/json"} <= parts:
-            return True
-        if parts & {"application/json", "*/*"} and not any(part.startswith("as=") for part in parts):
-            return False
-    return False
+        media_type, *rest = (part.strip() for part in clause.split(";"))
+        parameters = set(rest)
+        if media_type in (JSON, PROTOBUF):
+            if {"as=APIGroupDiscoveryList", "g=apidiscovery.k8s.io", "v=v2"} <= parameters:
+                return media_type
+            if not any(part.startswith("as=") for part in parameters):
+                return ""
+        elif media_type == "*/*" and not any(part.startswith("as=") for part in parameters):
+            return ""
+    return ""
 
 
 class Discovery:
@@ -34,11 +40,12 @@ class Discovery:
         """The document at a path and its media type; None if there is none. Raises ApiError (406)."""
         groups = self.kinds.groups()
         if path in ("/api", "/apis") and "as=APIGroupDiscoveryList" in accept:
-            if wants_aggregated(accept):
+            media_type = wants_aggregated(accept)
+            if media_type:
                 chosen = [""] if path == "/api" else [group for group in groups if group]
-                return msgspec.json.encode(self._aggregated(chosen, groups)), AGGREGATED
-            from bayplan.apiserver.negotiation import negotiate
-
+                tree = self._aggregated(chosen, groups)
+                data = aggregated_body(tree) if media_type == PROTOBUF else msgspec.json.encode(tree)
+                return data, media_type + _AS
             negotiate(accept)
         document = self._document(path.split("/")[1:], groups)
         return None if document is None else (msgspec.json.encode(document), "application/json")

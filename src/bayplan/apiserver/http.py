@@ -10,15 +10,21 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, web
+from aiohttp.web_protocol import RequestHandler
 from multidict import CIMultiDict
 
-from bayplan.api.errors import gone, request_too_large, unauthorized
+from bayplan.api.errors import ApiError, failure, gone, request_too_large, unauthorized
 from bayplan.apiserver.authentication import Authenticator
+from bayplan.apiserver.authentication.certificates import CertificateUsers
+from bayplan.apiserver.authentication.headers import bearer_token, impersonation
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.http_answer import usual_answer
+from bayplan.apiserver.http_body import GZIP_THRESHOLD, pieces_of, send
+from bayplan.apiserver.inflight import InFlight, too_many_requests
 from bayplan.apiserver.nonresource import PUBLIC_PATHS
-from bayplan.apiserver.requests import ANONYMOUS, Request, Response, User
+from bayplan.apiserver.representation import error_event
+from bayplan.apiserver.requests import ANONYMOUS, Request, Response
 from bayplan.apiserver.server import ApiServer, error_response
 from bayplan.apiserver.verbs.read import bookmark_entry
 from bayplan.apiserver.watching import BOOKMARK, Watcher
@@ -26,8 +32,9 @@ from bayplan.apiserver.watching import BOOKMARK, Watcher
 logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = 1.0
-_LARGE, _PIECE = 1 << 20, 1 << 17
 _REAP_SECONDS = 5.0
+_WATCH_BUFFER = 1 << 16
+"""Bytes that may wait on a watch's connection before the watch waits for the client."""
 _HEADER_LIMIT = 1 << 20
 """Bytes of a request line or header, as Go's server takes them."""
 
@@ -38,10 +45,27 @@ class HttpServer:
     def __init__(self, server: ApiServer, authenticator: Authenticator) -> None:
         self.server = server
         self.authenticator = authenticator
+        self._certificate_users = CertificateUsers()
         self._limit = server.context.settings.max_request_bytes
+        self._is_open = server.context.authorizer.allows_everything
+        """Whether everybody who is known may do everything: then the unknown may only see whether the server is well."""
         self._runner: web.ServerRunner | None = None
         self._streams: dict[Watcher, web.BaseRequest] = {}
         self._reaper: asyncio.Task[None] | None = None
+        settings = server.context.settings
+        self.in_flight = InFlight(settings.max_requests_inflight, settings.max_mutating_requests_inflight)
+        for label, count in (("readOnly", self._reading), ("mutating", self._mutating)):
+            server.measured.in_flight.labels(label).set_function(count)
+        self._spoken: set[RequestHandler] = set()
+        """Connections from which a request has come."""
+        self._silent: dict[RequestHandler, float] = {}
+        """The others, and since when (Unix seconds) they are known."""
+
+    def _reading(self) -> float:
+        return float(self.in_flight.reading)
+
+    def _mutating(self) -> float:
+        return float(self.in_flight.mutating)
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Listen. Returns the port (chosen by the system if 0 is given). Raises OSError if the address is taken."""
@@ -49,6 +73,7 @@ class HttpServer:
             self._handle,
             access_log=None,
             keepalive_timeout=300,
+            lingering_time=_DRAIN_SECONDS,
             max_line_size=_HEADER_LIMIT,
             max_field_size=_HEADER_LIMIT,
         )
@@ -81,50 +106,81 @@ class HttpServer:
             for watcher, http in tuple(self._streams.items()):
                 if http.transport is None or http.transport.is_closing():
                     watcher.close()
+                elif watcher.overrun:
+                    http.transport.abort()  # it does not read what ends its watch either
+            self._end_silent_connections()
+
+    def _end_silent_connections(self) -> None:
+        """Close connections that have been open for long without a first request."""
+        server = self._runner.server if self._runner is not None else None
+        if server is None:
+            return
+        now = self.server.context.clock.now()
+        self._spoken.intersection_update(server.connections)
+        silent = {one: self._silent.get(one, now) for one in server.connections if one not in self._spoken}
+        for connection, since in silent.items():
+            if now - since > self.server.context.settings.header_timeout:
+                connection.force_close()
+        self._silent = silent
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
-        request = await self._request(http)
+        protocol = http.protocol
+        if protocol not in self._spoken:
+            self._spoken.add(protocol)
+        try:
+            request = await self._request(http)
+        except TimeoutError:
+            answer = _plain(error_response(_too_slow()))
+            answer.force_close()
+            return answer
         if isinstance(request, Response):
             return _plain(request)
-        response = await self.server.handle(request)
+        changes = self.in_flight.enter(request)
+        if changes is None:
+            return _plain(too_many_requests())
+        try:
+            response = await self.server.handle(request)
+        finally:
+            self.in_flight.leave(changes)
         if response.watcher is not None:
             return await self._stream(http, response, response.watcher)
         pretty = wants_pretty(http.raw_path.partition("?")[2], request.user_agent)
         usual = None if pretty else usual_answer(http, response, self.server.context.clock.now())
-        if usual is not None:
-            return usual
-        answer = _plain(response, pretty=pretty)
-        return answer if len(response.body) < _LARGE else await self._in_pieces(http, answer)
+        return usual if usual is not None else await self._answer(http, response, pretty=pretty)
 
-    async def _in_pieces(self, http: web.BaseRequest, answer: web.Response) -> web.StreamResponse:
-        """A large body in pieces: TLS buffers that grow to the whole body cost more than making it."""
-        body = memoryview(answer.body if isinstance(answer.body, bytes) else b"")
-        stream = web.StreamResponse(status=answer.status, headers=answer.headers)
-        stream.content_length = len(body)
-        await stream.prepare(http)
-        for start in range(0, len(body), _PIECE):
-            await stream.write(body[start : start + _PIECE])
-        await stream.write_eof()
-        return stream
+    async def _answer(self, http: web.BaseRequest, response: Response, *, pretty: bool) -> web.StreamResponse:
+        """An answer that is large or has something of its own."""
+        seconds = self.server.context.settings.request_timeout
+        long_list = response.long_list
+        if long_list is not None and not pretty:
+            return await send(
+                http, response.code, _headers(response), long_list.size + 1, long_list.pieces(b"\n"), seconds
+            )
+        body = laid_out(response, pretty=pretty)
+        if len(body) <= GZIP_THRESHOLD:
+            return web.Response(body=body, status=response.code, headers=_headers(response))
+        return await send(http, response.code, _headers(response), len(body), pieces_of(body), seconds)
 
     async def _request(self, http: web.BaseRequest) -> Request | Response:
         headers = http.headers
         path, _, query_string = http.raw_path.partition("?")
         if "%" in path:
             path = unquote(path)
-        user = self._user(http, headers.get("Authorization", ""))
-        if user is None or (user is ANONYMOUS and not path.startswith(PUBLIC_PATHS)):
+        authorization = headers.get("Authorization", "")
+        user = self.authenticator.authenticate(authorization, self._certificate_users.of(http.transport))
+        if user is None or (user is ANONYMOUS and self._is_open and not path.startswith(PUBLIC_PATHS)):
             return error_response(unauthorized())
         body = b""
         if http.body_exists:
             length = http.content_length
             if length is not None and length > self._limit:
                 return error_response(request_too_large(self._limit))
-            if length is None:
-                body = await self._bounded(http)
+            content = http.content
+            if content.is_eof():
+                body = content.read_nowait()
             else:
-                content = http.content
-                body = content.read_nowait() if content.is_eof() else await content.read()
+                async with asyncio.timeout(self.server.context.settings.request_timeout):
+                    body = await (self._bounded(http) if length is None else content.read())
             if len(body) > self._limit:
                 return error_response(request_too_large(self._limit))
         return Request(
@@ -136,6 +192,8 @@ class HttpServer:
             headers.get("Content-Type", ""),
             headers.get("Accept", ""),
             headers.get("User-Agent", ""),
+            impersonation(headers.items()),
+            bearer_token(authorization)[1] if user is ANONYMOUS and authorization else "",
         )
 
     async def _bounded(self, http: web.BaseRequest) -> bytes:
@@ -148,32 +206,27 @@ class HttpServer:
                 break
         return b"".join(chunks)
 
-    def _user(self, http: web.BaseRequest, authorization: str) -> User | None:
-        if authorization:
-            return self.authenticator.authenticate(authorization)
-        name: str = ""
-        groups: tuple[str, ...] = ()
-        transport = http.transport
-        certificate = transport.get_extra_info("peercert") if transport is not None else None
-        if certificate:
-            subject = [pair for row in certificate.get("subject", ()) for pair in row]
-            name = next((value for key, value in subject if key == "commonName"), "")
-            groups = tuple(value for key, value in subject if key == "organizationName")
-        return self.authenticator.authenticate("", name, groups)
-
     async def _stream(self, http: web.BaseRequest, response: Response, watcher: Watcher) -> web.StreamResponse:
         stream = web.StreamResponse(headers=_headers(response))
-        stream.enable_chunked_encoding()
-        await stream.prepare(http)
+        chunked = http.version >= HttpVersion11
+        if chunked:
+            stream.enable_chunked_encoding()
+        writer, transport = await stream.prepare(http), http.transport
         self._streams[watcher] = http
         timer = self.server.context.clock.call_later(watcher.timeout or 0, watcher.close) if watcher.timeout else None
         bookmarks = asyncio.create_task(self._bookmark(watcher)) if watcher.bookmarks else None
         try:
             while batch := await watcher.next_batch():
-                await stream.write(b"".join([watcher.line(*event) for event in batch]))
+                if writer is None or transport is None or transport.is_closing():
+                    break
+                line = watcher.line(*batch[0]) if len(batch) == 1 else b"".join([watcher.line(*one) for one in batch])
+                # what aiohttp would write, at a third of the cost
+                transport.write(b"%x\r\n%b\r\n" % (len(line), line) if chunked else line)
+                if transport.get_write_buffer_size() > _WATCH_BUFFER:
+                    await writer.drain()
             if watcher.overrun:
-                status = msgspec.json.encode(gone("the watch was too slow and has been ended").status)
-                await stream.write(b'{"type":"ERROR","object":%b}\n' % status)
+                status = gone("the watch was too slow and has been ended").status
+                await stream.write(error_event(watcher.media_type, status))
             await stream.write_eof()
         except (ConnectionResetError, asyncio.CancelledError):
             pass  # the client has gone; there is nobody to tell
@@ -222,11 +275,20 @@ def wants_pretty(query: str, user_agent: str) -> bool:
 _READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 
 
-def _plain(response: Response, *, pretty: bool = False) -> web.Response:
-    body = response.body
-    if response.content_type.startswith("application/json") and body[:1] == b"{" and not response.is_final:
-        body = msgspec.json.format(body, indent=2) if pretty else body + b"\n"
-    return web.Response(body=body, status=response.code, headers=_headers(response))
+def _too_slow() -> ApiError:
+    return failure(504, "Timeout", "Timeout: request did not complete within the allotted timeout")
+
+
+def _plain(response: Response) -> web.Response:
+    return web.Response(body=laid_out(response, pretty=False), status=response.code, headers=_headers(response))
+
+
+def laid_out(response: Response, *, pretty: bool) -> bytes:
+    """The body as it is sent: JSON ends with a newline, or is indented."""
+    body = response.whole_body()
+    if not response.content_type.startswith("application/json") or body[:1] != b"{" or response.is_final:
+        return body
+    return msgspec.json.format(body, indent=2) if pretty else body + b"\n"
 
 
 def tls_context(server: KeyPair, client_ca: bytes | None) -> ssl.SSLContext:

@@ -9,7 +9,8 @@ from bayplan.api.errors import failure, not_acceptable
 
 JSON = "application/json"
 YAML = "application/yaml"
-OFFERED = (JSON, YAML)
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+OFFERED = (JSON, YAML, PROTOBUF)
 META_KINDS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 
 
@@ -46,25 +47,33 @@ def negotiate(accept: str) -> Form:
         else:
             refused_conversion = True
     if refused_conversion:
-        raise not_acceptable((*OFFERED, "application/vnd.kubernetes.protobuf"))
-    offered = ", ".join((*OFFERED, "application/vnd.kubernetes.protobuf"))
+        raise not_acceptable(OFFERED)
+    offered = ", ".join(OFFERED)
     raise failure(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {offered}")
 
 
 def _by_quality(accept: str) -> list[str]:
     clauses = [clause.strip() for clause in accept.split(",") if clause.strip()]
-    return sorted(clauses, key=lambda clause: -float(_parse(clause)[1].get("q", "1") or 1))
+    return sorted(clauses, key=lambda clause: -_quality(_parse(clause)[1].get("q", "")))
+
+
+def _quality(text: str) -> float:
+    """The weight of a clause; one that is no number counts as none given."""
+    try:
+        return float(text)
+    except ValueError:
+        return 1.0
 
 
 def _parse(clause: str) -> tuple[str, dict[str, str]]:
     media_type, *parts = (part.strip() for part in clause.split(";"))
     parameters = dict(part.split("=", 1) for part in parts if "=" in part)
-    return media_type, parameters
+    return media_type.lower(), parameters
 
 
 def negotiate_stream(accept: str) -> Form:
-    """The form of a watch. Raises ApiError (406) for types that cannot be streamed."""
+    """The form of a watch; `stream=watch` may be said or left out. Raises ApiError (406) for types that cannot be streamed."""
     form = negotiate(accept)
-    if form.media_type != JSON:
+    if form.media_type == YAML:
         raise not_acceptable(("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"))
     return form

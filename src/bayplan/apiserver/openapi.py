@@ -15,6 +15,7 @@ from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.schema import Schema, definition_of, definitions
 from bayplan.apiserver import openapi_protobuf
 from bayplan.apiserver.negotiation import negotiate
+from bayplan.apiserver.openapi_texts import documented_definitions
 from bayplan.apiserver.requests import Request, Response
 
 _PATCH_TYPES = (
@@ -127,7 +128,7 @@ class OpenApi:
                 for one in kind.subresources
             }
             paths |= _paths_of(kind)
-        schemas = {name: _schema_v3(definitions()[name]) for name in sorted(_closure(roots))}
+        schemas = {name: _schema_v3(documented_definitions()[name]) for name in sorted(_closure(roots))}
         return {
             "openapi": "3.0.0",
             "info": {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"},
@@ -147,7 +148,7 @@ class OpenApi:
             "swagger": "2.0",
             "info": {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"},
             "paths": dict(sorted(paths.items())),
-            "definitions": {name: _schema_v2(schema) for name, schema in definitions().items()},
+            "definitions": {name: _schema_v2(schema) for name, schema in documented_definitions().items()},
         }
 
 
@@ -215,10 +216,17 @@ def _schema_v2(schema: Schema) -> Schema:
 def _inner(key: str, value: Any, convert: Callable[[Schema], Schema]) -> Any:
     """A member of a schema; schemas inside it are converted."""
     if key == "properties":
-        return {name: convert(one) for name, one in value.items()}
+        return {name: convert(_published(name, one)) for name, one in value.items()}
     if key == "oneOf":
         return [convert(one) for one in value]
     return convert(value) if isinstance(value, dict) and key in ("items", "additionalProperties") else value
+
+
+def _published(name: str, schema: Schema) -> Schema:
+    """A property as Kubernetes publishes it: kind and apiVersion are any text there."""
+    if name not in ("kind", "apiVersion") or "enum" not in schema:
+        return schema
+    return {key: value for key, value in schema.items() if key != "enum"}
 
 
 def _paths_of(kind: Kind) -> dict[str, Any]:

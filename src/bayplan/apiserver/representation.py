@@ -1,23 +1,34 @@
-"""Objects, lists and watch events in the form that the client asked for: as they are, as Table, as metadata only; JSON or YAML."""
+"""Objects, lists and watch events in the form that the client asked for: as they are, as Table, as metadata only; JSON, YAML or protobuf."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from bayplan.api import protobuf
 from bayplan.api.codec import decoder, encode
 from bayplan.api.conversion import convert
-from bayplan.api.errors import bad_request, failure
+from bayplan.api.errors import ApiError, bad_request, failure
 from bayplan.api.kinds import Kind
 from bayplan.api.printing import printer_for
+from bayplan.api.printing.base import Printer
 from bayplan.api.types import meta_v1
-from bayplan.apiserver.negotiation import YAML, Form
-from bayplan.apiserver.watching import Entry, Event
+from bayplan.apiserver.negotiation import PLAIN, PROTOBUF, YAML, Form
+from bayplan.apiserver.pieces import JsonList
+from bayplan.apiserver.requests import Response
+from bayplan.apiserver.watching import ERROR, Entry, Event
 
 _METADATA_ONLY = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",'
+_ADDED_BY_CONVERSION = {"DaemonSet": "deprecated.daemonset.template.generation"}
+"""Annotations that stand for a field which a served version does not have: the object shows them, its metadata alone does not."""
+_LONG = 1 << 20
+"""Bytes from which on a list is sent in pieces."""
+_STEP = 250
+"""Entries that are worked on in one go: some ten milliseconds."""
 
 
 class _MetadataOnly(msgspec.Struct, gc=False):
@@ -62,6 +73,10 @@ class Shape:
         converted.kind = converted.api_version = ""
         return encode(converted)[1:]
 
+    def metadata(self, entry: Entry) -> bytes:
+        """`"metadata":{...}}` of an entry."""
+        return encode(metadata_of(self.stored, entry))[1:]
+
     def decode_stored(self, entry: Entry) -> Any:
         """The object in the stored version."""
         return (
@@ -76,49 +91,107 @@ class Shape:
         return obj if self.kind is self.stored else convert(obj, self.stored, self.kind)
 
     def one(self, entry: Entry) -> bytes:
-        """A single object."""
+        """A single object. Raises ApiError (406) if it has no such form."""
+        if self.form.media_type == PROTOBUF:
+            return self.enveloped(entry)
         if self.form.convert_to == "Table":
             data = self.table([entry], meta_v1.ListMeta(resource_version=str(entry.revision)))
         elif self.form.convert_to:
-            data = _METADATA_ONLY + metadata_only(entry)[1:]
+            data = _METADATA_ONLY + self.metadata(entry)
         else:
             data = self.kind.type_meta + self.body(entry)
         return to_yaml(data) if self.form.media_type == YAML else data
 
-    def list(self, entries: Sequence[Entry], meta: meta_v1.ListMeta) -> bytes:
-        """A list."""
+    async def list(self, entries: Sequence[Entry], meta: meta_v1.ListMeta, warnings: Sequence[str] = ()) -> Response:
+        """An answer with a list. Raises ApiError (406) if it has no such form."""
+        if self.form is PLAIN:
+            bodies = (
+                [entry.body for entry in entries] if self.kind is self.stored else await in_steps(entries, self.body)
+            )
+            head = self._list_head(meta)
+            if not bodies:
+                return Response(200, head + b"]}", warnings=warnings)
+            whole = JsonList(head, bodies)
+            if whole.size >= _LONG:
+                return Response(200, warnings=warnings, long_list=whole)
+            return Response(200, whole.whole(), warnings=warnings)
+        return Response(200, await self._list_body(entries, meta), self.form.media_type, warnings=warnings)
+
+    def _list_head(self, meta: meta_v1.ListMeta) -> bytes:
+        head = f'{{"kind":"{self.kind.list_kind}","apiVersion":"{self.kind.api_version}","metadata":'
+        return b'%b%b,"items":[' % (head.encode(), encode(meta))
+
+    async def _list_body(self, entries: Sequence[Entry], meta: meta_v1.ListMeta) -> bytes:
+        """A list in one of the less usual forms; others get their turn while a long one is made."""
+        if self.form.media_type == PROTOBUF:
+            return await self._protobuf_list(entries, meta)
         if self.form.convert_to == "Table":
-            data = self.table(entries, meta)
+            data = await self._long_table(entries, meta)
         elif self.form.convert_to:
-            items = b",".join(_METADATA_ONLY + metadata_only(entry)[1:] for entry in entries)
+            items = await in_steps(entries, self.metadata)
             data = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":%b,"items":[%b]}' % (
                 encode(meta),
-                items,
+                b",".join([_METADATA_ONLY + item for item in items]),
             )
         else:
-            head = (
-                f'{{"kind":"{self.kind.list_kind}","apiVersion":"{self.kind.api_version}","metadata":'.encode()
-                + encode(meta)
-                + b',"items":['
-            )
-            if self.kind is self.stored:
-                bodies: Iterable[bytes] = [entry.body for entry in entries]
-            else:
-                bodies = [self.body(entry) for entry in entries]
-            data = b"%b{%b]}" % (head, b",{".join(bodies)) if entries else head + b"]}"
+            bodies = await in_steps(entries, self.body)
+            data = JsonList(self._list_head(meta), bodies).whole() if bodies else self._list_head(meta) + b"]}"
         return to_yaml(data) if self.form.media_type == YAML else data
 
+    async def _long_table(self, entries: Sequence[Entry], meta: meta_v1.ListMeta) -> bytes:
+        rows = await in_steps(entries, self._row(printer_for(self.kind)))
+        return self._whole_table(rows, meta)
+
+    def message(self, entry: Entry) -> bytes:
+        """The protobuf message of an object, whole or metadata only. Raises ApiError (406)."""
+        if self.form.convert_to == "Table":
+            raise no_protobuf("*v1.Table")
+        if self.form.convert_to:
+            return protobuf.metadata_message(metadata_of(self.stored, entry).metadata)
+        if self.kind.type is None:
+            raise no_protobuf("*unstructured.Unstructured")
+        return protobuf.message_of(self.decode_served(entry))
+
+    def enveloped(self, entry: Entry) -> bytes:
+        """The protobuf body of a single object. Raises ApiError (406)."""
+        api_version, kind = (
+            ("meta.k8s.io/v1", "PartialObjectMetadata")
+            if self.form.convert_to
+            else (self.kind.api_version, self.kind.kind)
+        )
+        return protobuf.envelope(api_version, kind, self.message(entry))
+
+    async def _protobuf_list(self, entries: Sequence[Entry], meta: meta_v1.ListMeta) -> bytes:
+        if self.form.convert_to == "Table":
+            raise no_protobuf("*v1.Table")
+        if self.kind.type is None and not self.form.convert_to:
+            raise no_protobuf("*unstructured.UnstructuredList")
+        message = protobuf.list_message(meta, await in_steps(entries, self.message))
+        if self.form.convert_to:
+            return protobuf.envelope("meta.k8s.io/v1", "PartialObjectMetadataList", message)
+        return protobuf.envelope(self.kind.api_version, self.kind.list_kind, message)
+
     def table(self, entries: Sequence[Entry], meta: meta_v1.ListMeta, *, with_columns: bool = True) -> bytes:
-        """A Table of the entries."""
-        printer = printer_for(self.kind)
-        rows = []
-        for entry in entries:
+        """A Table of a few entries."""
+        row = self._row(printer_for(self.kind))
+        return self._whole_table([row(entry) for entry in entries], meta, with_columns=with_columns)
+
+    def _row(self, printer: Printer) -> Callable[[Entry], bytes]:
+        """How one entry becomes a row."""
+
+        def row(entry: Entry) -> bytes:
             obj = self.decode_served(entry)
             conditions = printer.conditions(obj)
             shown = b',"conditions":%b' % encode(conditions) if conditions else b""
-            rows.append(
-                b'{"cells":%b%b,"object":%b}' % (encode(printer.cells(obj, self.now)), shown, self._row_object(entry))
+            return b'{"cells":%b%b,"object":%b}' % (
+                encode(printer.cells(obj, self.now)),
+                shown,
+                self._row_object(entry),
             )
+
+        return row
+
+    def _whole_table(self, rows: Sequence[bytes], meta: meta_v1.ListMeta, *, with_columns: bool = True) -> bytes:
         columns = (
             [
                 {
@@ -128,7 +201,7 @@ class Shape:
                     "description": one.description,
                     "priority": one.priority,
                 }
-                for one in printer.columns
+                for one in printer_for(self.kind).columns
             ]
             if with_columns
             else None
@@ -144,37 +217,108 @@ class Shape:
             return b"null"
         if self.include_object == "Object":
             return self.kind.type_meta + self.body(entry)
-        return _METADATA_ONLY + metadata_only(entry)[1:]
+        return _METADATA_ONLY + self.metadata(entry)
 
-    def watch_renderer(self) -> WatchRenderer | None:
-        """How events of a watch become bytes; None for plain JSON lines of the stored version."""
-        return None if self.kind is self.stored and not self.form.convert_to else WatchRenderer(self)
+    def watch_renderer(self) -> Renderer | None:
+        """How events of a watch become bytes; None for plain JSON lines of the stored version. Raises ApiError (406)."""
+        if self.form.media_type == PROTOBUF:
+            if self.form.convert_to == "Table":
+                raise no_protobuf("*v1.Table")
+            if self.kind.type is None and not self.form.convert_to:
+                raise no_protobuf("*unstructured.Unstructured")
+            return self._shared(self._protobuf_event)
+        if self.form.convert_to == "Table":
+            return TableEvents(self)
+        return None if self.kind is self.stored and not self.form.convert_to else self._shared(self._json_event)
+
+    def _shared(self, make: Callable[[str, Entry], bytes]) -> Renderer:
+        """Events that look alike to everybody who asks for this form are made once."""
+        kind, form = self.kind, self.form
+
+        def render(event_type: str, entry: Entry, event: Event | None) -> bytes:
+            if event is None:
+                return make(event_type, entry)
+            return event.rendered((event_type, kind, form), lambda: make(event_type, entry))
+
+        return render
+
+    def _protobuf_event(self, event_type: str, entry: Entry) -> bytes:
+        return protobuf.watch_frame(event_type, self.enveloped(entry))
+
+    def _json_event(self, event_type: str, entry: Entry) -> bytes:
+        if self.form.convert_to:
+            data = _METADATA_ONLY + self.metadata(entry)
+        else:
+            data = self.kind.type_meta + self.body(entry)
+        return b'{"type":"%b","object":%b}\n' % (event_type.encode(), data)
 
 
-class WatchRenderer:
-    """Events in a form other than plain JSON: the first Table event carries the columns, later ones do not."""
+Renderer = Callable[[str, Entry, Event | None], bytes]
+"""Event type, object and event as the bytes of a stream."""
+
+
+class TableEvents:
+    """Events as Tables: the first carries the columns, later ones do not."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self._first = True
 
     def __call__(self, event_type: str, entry: Entry, event: Event | None) -> bytes:
-        shape = self.shape
-        if shape.form.convert_to == "Table":
-            data = shape.table(
-                [entry], meta_v1.ListMeta(resource_version=str(entry.revision)), with_columns=self._first
-            )
-            self._first = False
-        elif shape.form.convert_to:
-            data = _METADATA_ONLY + metadata_only(entry)[1:]
-        else:
-            data = shape.kind.type_meta + shape.body(entry)
+        meta = meta_v1.ListMeta(resource_version=str(entry.revision))
+        data = self.shape.table([entry], meta, with_columns=self._first)
+        self._first = False
         return b'{"type":"%b","object":%b}\n' % (event_type.encode(), data)
 
 
-def metadata_only(entry: Entry) -> bytes:
-    """`{"metadata":{...}}` of an entry."""
-    return encode(_decode_metadata(b"{" + entry.body))
+async def in_steps(entries: Sequence[Entry], make: Callable[[Entry], bytes]) -> list[bytes]:
+    """Something of each entry; others get their turn between two pieces of the work."""
+    made: list[bytes] = []
+    for start in range(0, len(entries), _STEP):
+        if start:
+            await asyncio.sleep(0)
+        made.extend(map(make, entries[start : start + _STEP]))
+    return made
+
+
+def no_protobuf(type_name: str) -> ApiError:
+    """406: what was asked for has no protobuf form."""
+    return failure(
+        406,
+        "NotAcceptable",
+        f"object {type_name} does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message",
+        details=False,
+    )
+
+
+def in_form(data: bytes, media_type: str) -> bytes:
+    """An answer that is no object of the served kind (Status, Scale, reviews, discovery) as YAML or protobuf. Raises ApiError (406)."""
+    if media_type == YAML:
+        return to_yaml(data)
+    tree = msgspec.json.decode(data)
+    api_version, kind = tree.get("apiVersion", ""), tree.get("kind", "")
+    try:
+        message = protobuf.message_of_tree(api_version, tree)
+    except protobuf.ProtobufError:
+        raise no_protobuf(kind) from None
+    return protobuf.envelope(api_version or "v1", kind, message)
+
+
+def error_event(media_type: str, status: meta_v1.Status) -> bytes:
+    """The ERROR event that ends a watch."""
+    data = msgspec.json.encode(status)
+    if media_type.startswith(PROTOBUF):
+        return protobuf.watch_frame(ERROR, in_form(data, PROTOBUF))
+    return b'{"type":"ERROR","object":%b}\n' % data
+
+
+def metadata_of(kind: Kind, entry: Entry) -> _MetadataOnly:
+    """The metadata of an entry of a stored kind, without what conversion into the served version adds to it."""
+    found = _decode_metadata(b"{" + entry.body)
+    added = _ADDED_BY_CONVERSION.get(kind.kind)
+    if added is not None and added in found.metadata.annotations:
+        found.metadata.annotations = {key: value for key, value in found.metadata.annotations.items() if key != added}
+    return found
 
 
 def to_yaml(data: bytes) -> bytes:

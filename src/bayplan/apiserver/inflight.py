@@ -1,0 +1,73 @@
+"""How many requests may be worked on at once: beyond it the rest are told to come back, so that nobody waits for ever.
+
+Source: kube-apiserver's `--max-requests-inflight` and `--max-mutating-requests-inflight`. Requests that last (watches, logs, exec, proxies) are not counted
+against it; administrators and health checks always get in.
+"""
+
+from __future__ import annotations
+
+from bayplan.apiserver.nonresource import PUBLIC_PATHS, TEXT
+from bayplan.apiserver.requests import Request, Response, bool_parameter
+
+_LONG_RUNNING = frozenset(("log", "exec", "attach", "portforward", "proxy"))
+_READING = frozenset(("GET", "HEAD", "OPTIONS"))
+_MASTERS = "system:masters"
+
+
+def is_long_running(request: Request) -> bool:
+    """Whether a request is expected to last."""
+    if bool_parameter(request.query, "watch"):
+        return True
+    parts = request.path.strip("/").split("/")
+    rest = parts[2:] if parts[0] == "api" else parts[3:]
+    if rest[:1] == ["namespaces"] and len(rest) > 2:
+        rest = rest[2:]
+    return rest[:1] == ["watch"] or (len(rest) > 2 and rest[2] in _LONG_RUNNING)
+
+
+class InFlight:
+    """Counts the requests that are being worked on. The limits are numbers of requests; 0 is no limit."""
+
+    __slots__ = ("mutating", "mutating_limit", "reading", "reading_limit")
+
+    def __init__(self, reading_limit: int, mutating_limit: int) -> None:
+        self.reading_limit = reading_limit
+        self.mutating_limit = mutating_limit
+        self.reading = 0
+        """Reading requests being worked on."""
+        self.mutating = 0
+        """Changing requests being worked on."""
+
+    def enter(self, request: Request) -> bool | None:
+        """Count a request. True: it is a changing one, False: a reading one (give it back to `leave`); None: it has to wait."""
+        if request.method in _READING:
+            if 0 < self.reading_limit <= self.reading and not _always_served(request):
+                return None
+            self.reading += 1
+            return False
+        if 0 < self.mutating_limit <= self.mutating and not _always_served(request):
+            return None
+        self.mutating += 1
+        return True
+
+    def leave(self, changes: bool) -> None:
+        """A counted request is done."""
+        if changes:
+            self.mutating -= 1
+        else:
+            self.reading -= 1
+
+
+def _always_served(request: Request) -> bool:
+    return _MASTERS in request.user.groups or request.path.startswith(PUBLIC_PATHS) or is_long_running(request)
+
+
+def too_many_requests() -> Response:
+    """What a request gets that has to wait."""
+    return Response(
+        429,
+        b"Too many requests, please try again later.\n",
+        TEXT,
+        {"Retry-After": "1", "X-Content-Type-Options": "nosniff"},
+        is_final=True,
+    )

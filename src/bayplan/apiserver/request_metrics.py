@@ -1,0 +1,117 @@
+"""What the API server measures, under kube-apiserver's names: requests, how long they took, watches, objects.
+
+A request costs one dictionary look-up: its series are found by what tells requests apart and are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bayplan.api.kinds import Kind
+from bayplan.apiserver.objects import ObjectStore
+from bayplan.apiserver.requests import Request, ResourcePath, Response, bool_parameter
+from bayplan.support.metrics import Counter, Gauge, Histogram, Registry
+
+_SCOPE = ("verb", "group", "version", "resource", "subresource", "scope", "component")
+_BUCKETS = (
+    *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0),
+    *(4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0),
+)
+_COMPONENT = "apiserver"
+_CONNECT = frozenset(("attach", "exec", "portforward", "proxy"))
+_APPLY = "application/apply-patch+"
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    total: Counter
+    duration: Histogram
+
+
+class RequestMetrics:
+    """The series of one API server."""
+
+    def __init__(self, registry: Registry, objects: ObjectStore) -> None:
+        self._total = registry.counter(
+            "apiserver_request_total",
+            "Requests by verb, resource, scope and HTTP response code.",
+            ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component", "code"),
+        )
+        self._duration = registry.histogram(
+            "apiserver_request_duration_seconds",
+            "Response latency in seconds.",
+            ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"),
+            _BUCKETS,
+        )
+        self._long_running = registry.gauge(
+            "apiserver_longrunning_requests", "Long-running requests that are being served.", _SCOPE
+        )
+        self._watch_events = registry.counter(
+            "apiserver_watch_events_total", "Events sent to watchers.", ("group", "version", "resource")
+        )
+        self.in_flight = registry.gauge(
+            "apiserver_current_inflight_requests", "Requests being worked on.", ("request_kind",)
+        )
+        _measure_objects(registry, objects)
+        self._series: dict[object, _Series] = {}
+
+    def record(self, request: Request, path: ResourcePath | None, response: Response, seconds: float) -> None:
+        """Count a request that has been answered, `seconds` after it came."""
+        query = request.query
+        key = (
+            request.method,
+            response.code,
+            None if path is None else (path.kind, path.subresource, bool(path.name), bool(path.namespace)),
+            response.watcher is not None,
+            bool(query) and "dryRun" in query,
+            request.method == "PATCH" and request.content_type.startswith(_APPLY),
+        )
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = self._make(request, path, response)
+        series.total.value += 1
+        if response.watcher is None:
+            series.duration.observe(seconds)
+
+    def _make(self, request: Request, path: ResourcePath | None, response: Response) -> _Series:
+        verb, *place = _labels(request, path, is_watch=response.watcher is not None)
+        labels = (verb, "All" if "dryRun" in request.query else "", *place)
+        return _Series(self._total.labels(*labels, str(response.code)), self._duration.labels(*labels))
+
+    def watch_opened(self, request: Request, path: ResourcePath) -> Gauge:
+        """The series of running watches of this sort."""
+        return self._long_running.labels(*_labels(request, path, is_watch=True))
+
+    def watch_events(self, kind: Kind) -> Counter:
+        """The series of events of a kind."""
+        return self._watch_events.labels(kind.group, kind.version, kind.plural)
+
+
+def _labels(request: Request, path: ResourcePath | None, *, is_watch: bool) -> tuple[str, ...]:
+    """Verb, group, version, resource, subresource, scope, component."""
+    verb = request.method.upper()
+    if path is None:
+        return verb, "", "", "", "", "", _COMPONENT
+    subresource = path.subresource.name if path.subresource is not None else ""
+    if subresource in _CONNECT:
+        verb = "CONNECT"
+    elif is_watch or (verb == "GET" and (path.is_watch or bool_parameter(request.query, "watch"))):
+        verb = "WATCH"
+    elif not path.name and verb in ("GET", "DELETE"):
+        verb = {"GET": "LIST", "DELETE": "DELETECOLLECTION"}[verb]
+    elif verb == "PATCH" and request.content_type.startswith(_APPLY):
+        verb = "APPLY"
+    scope = "resource" if path.name or verb == "POST" else "namespace" if path.namespace else "cluster"
+    return verb, path.kind.group, path.kind.version, path.kind.plural, subresource, scope, _COMPONENT
+
+
+def _measure_objects(registry: Registry, objects: ObjectStore) -> None:
+    """Numbers of objects, asked for when somebody looks."""
+    now = registry.gauge("apiserver_resource_objects", "Number of stored objects by kind.", ("group", "resource"))
+    before = registry.gauge(
+        "apiserver_storage_objects", "Number of stored objects by kind; apiserver_resource_objects.", ("resource",)
+    )
+    for cache in objects.caches():
+        kind = cache.kind
+        now.labels(kind.group, kind.plural).set_function(lambda cache=cache: float(cache.count))  # type: ignore[misc]
+        before.labels(kind.group_resource).set_function(lambda cache=cache: float(cache.count))  # type: ignore[misc]
