@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -119,3 +120,26 @@ def save(directory: Path, name: str, pair: KeyPair) -> None:
     key = directory / f"{name}.key"
     key.touch(mode=0o600)
     key.write_bytes(pair.key)
+
+
+class RequestError(ValueError):
+    """A certificate request cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedSubject:
+    """What a certificate request asks for."""
+
+    common_name: str
+    organizations: tuple[str, ...]
+
+
+def parse_request(encoded: str) -> RequestedSubject:
+    """The subject of a certificate request (PEM in base64, as objects carry it). Raises RequestError."""
+    try:
+        request = x509.load_pem_x509_csr(base64.b64decode(encoded))
+    except ValueError as error:
+        raise RequestError(str(error)) from error
+    names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    organizations = request.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    return RequestedSubject(str(names[-1].value) if names else "", tuple(str(one.value) for one in organizations))

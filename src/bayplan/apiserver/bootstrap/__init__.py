@@ -1,57 +1,70 @@
-"""What every API server publishes at start: system namespaces, priority classes, and the service under which it is found."""
+"""What every API server publishes at start: system namespaces, priority classes, roles, flow control, its own API services, and the service under
+which it is found."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
-from bayplan.api.kinds import Kind
-from bayplan.api.types import core_v1, discovery_v1, meta_v1, scheduling_v1
-from bayplan.apiserver.context import Call, Context
-from bayplan.apiserver.requests import Request, ResourcePath, User
-from bayplan.apiserver.verbs.write import create_object, modify
+from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1, meta_v1, scheduling_v1
+from bayplan.apiserver.bootstrap.api_services import api_services, available
+from bayplan.apiserver.bootstrap.flow_control import publish_flow_control
+from bayplan.apiserver.bootstrap.publishing import change, ensure, own_call
+from bayplan.apiserver.bootstrap.roles import publish_roles
+from bayplan.apiserver.bootstrap.service_cidr import publish_service_cidr
+from bayplan.apiserver.context import Context
+from bayplan.support.timestamps import rfc3339
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-LOOPBACK = User("system:apiserver", ("system:masters",))
+_PRIORITY_CLASSES = (
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+)
+_REGISTRATION = "apiregistration.k8s.io/v1"
+_DISCOVERY = "discovery.k8s.io/v1"
 
 
 async def publish(context: Context) -> None:
-    """Create what is missing of what every cluster has."""
-    for name in NAMESPACES:
-        await _ensure(context, core_v1.Namespace(metadata=meta_v1.ObjectMeta(name=name)), "", "v1")
-    for name, value, text in (
-        (
-            "system-node-critical",
-            2_000_001_000,
-            "Used for system critical pods that must not be moved from their current node.",
-        ),
-        (
-            "system-cluster-critical",
-            2_000_000_000,
-            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
-        ),
-    ):
-        found = scheduling_v1.PriorityClass(metadata=meta_v1.ObjectMeta(name=name), value=value, description=text)
-        await _ensure(context, found, "", "scheduling.k8s.io/v1")
+    """Create what is missing of what every cluster has: namespaces first, then all the rest at once, which costs one commit."""
+    await asyncio.gather(*(_namespace(context, name) for name in NAMESPACES))
+    await asyncio.gather(
+        *(_priority_class(context, *row) for row in _PRIORITY_CLASSES),
+        *(_api_service(context, service) for service in api_services(context.kinds)),
+        publish_flow_control(context),
+        publish_service_cidr(context),
+        publish_roles(context, own_call),
+    )
 
 
-def _call(context: Context, kind: Kind, namespace: str, name: str = "") -> Call:
-    request = Request("POST", kind.path(namespace, name), {}, LOOPBACK)
-    return Call.of(context, request, ResourcePath(kind, namespace, name, None))
+async def _namespace(context: Context, name: str) -> None:
+    await ensure(context, core_v1.Namespace(metadata=meta_v1.ObjectMeta(name=name)), "v1")
 
 
-async def _ensure(context: Context, obj: Any, namespace: str, api_version: str) -> None:
-    kind = context.kinds.of_kind(api_version, type(obj).__name__)
-    assert kind is not None
-    if context.objects.cache(kind).get(namespace, obj.metadata.name) is None:
-        await create_object(_call(context, kind, namespace), obj, plain=True)
+async def _priority_class(context: Context, name: str, value: int, text: str) -> None:
+    found = scheduling_v1.PriorityClass(metadata=meta_v1.ObjectMeta(name=name), value=value, description=text)
+    await ensure(context, found, "scheduling.k8s.io/v1")
+
+
+async def _api_service(context: Context, service: apiregistration_v1.APIService) -> None:
+    if await ensure(context, service, _REGISTRATION):
+        status = apiregistration_v1.APIServiceStatus(conditions=(available(rfc3339(context.clock.now())),))
+        name = service.metadata.name
+        await change(context, _REGISTRATION, "APIService", "", name, lambda obj: _with(obj, status=status))
 
 
 async def publish_service(context: Context, ip: str, port: int) -> None:
     """Create or correct `default/kubernetes`: the service, its Endpoints and its EndpointSlice."""
-    labels = {"component": "apiserver", "provider": "kubernetes"}
-    cluster_ip = context.allocators.cluster_ips.first
+    cluster_ip = context.allocators.addresses.ranges[0].first
     service = core_v1.Service(
-        metadata=meta_v1.ObjectMeta(name="kubernetes", labels=labels),
+        metadata=_named({"component": "apiserver", "provider": "kubernetes"}),
         spec=core_v1.ServiceSpec(
             type="ClusterIP",
             cluster_ip=cluster_ip,
@@ -60,41 +73,48 @@ async def publish_service(context: Context, ip: str, port: int) -> None:
             ports=(core_v1.ServicePort(name="https", protocol="TCP", port=443, target_port=port),),
         ),
     )
-    await _ensure(context, service, "default", "v1")
-    subsets = (
-        core_v1.EndpointSubset(
-            addresses=(core_v1.EndpointAddress(ip=ip),),
-            ports=(core_v1.EndpointPort(name="https", port=port, protocol="TCP"),),
-        ),
+    await ensure(context, service, "v1")
+    await _publish_endpoints(context, ip, port)
+    await _publish_slice(context, ip, port)
+
+
+async def _publish_endpoints(context: Context, ip: str, port: int) -> None:
+    subset = core_v1.EndpointSubset(
+        addresses=(core_v1.EndpointAddress(ip=ip),),
+        ports=(core_v1.EndpointPort(name="https", port=port, protocol="TCP"),),
     )
-    endpoints = core_v1.Endpoints(
-        metadata=meta_v1.ObjectMeta(name="kubernetes", labels={"endpointslice.kubernetes.io/skip-mirror": "true"}),
-        subsets=subsets,
-    )
-    await _ensure(context, endpoints, "default", "v1")
-    await _change(context, "v1", "Endpoints", lambda obj: _set(obj, "subsets", subsets))
-    ready = (discovery_v1.Endpoint(addresses=(ip,), conditions=discovery_v1.EndpointConditions(ready=True)),)
+    labels = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    endpoints = core_v1.Endpoints(metadata=_named(labels), subsets=(subset,))
+    if not await ensure(context, endpoints, "v1"):
+        await change(context, "v1", "Endpoints", "default", "kubernetes", lambda obj: _with(obj, subsets=(subset,)))
+
+
+async def _publish_slice(context: Context, ip: str, port: int) -> None:
+    ready = discovery_v1.Endpoint(addresses=(ip,), conditions=discovery_v1.EndpointConditions(ready=True))
     ports = (discovery_v1.EndpointPort(name="https", port=port, protocol="TCP"),)
-    labels = {"kubernetes.io/service-name": "kubernetes"}
-    slice_ = discovery_v1.EndpointSlice(
-        metadata=meta_v1.ObjectMeta(name="kubernetes", labels=labels),
+    found = discovery_v1.EndpointSlice(
+        metadata=_named({"kubernetes.io/service-name": "kubernetes"}),
         address_type="IPv6" if ":" in ip else "IPv4",
-        endpoints=ready,
+        endpoints=(ready,),
         ports=ports,
     )
-    await _ensure(context, slice_, "default", "discovery.k8s.io/v1")
-    await _change(
-        context, "discovery.k8s.io/v1", "EndpointSlice", lambda obj: _set(_set(obj, "endpoints", ready), "ports", ports)
-    )
+    if not await ensure(context, found, _DISCOVERY):
+        await change(
+            context,
+            _DISCOVERY,
+            "EndpointSlice",
+            "default",
+            "kubernetes",
+            lambda obj: _with(obj, endpoints=(ready,), ports=ports),
+        )
 
 
-def _set(obj: Any, name: str, value: Any) -> Any:
-    setattr(obj, name, value)
+def _named(labels: dict[str, str]) -> meta_v1.ObjectMeta:
+    return meta_v1.ObjectMeta(name="kubernetes", namespace="default", labels=labels)
+
+
+def _with(obj: Any, **fields: Any) -> Any:
+    """The same object with these fields."""
+    for name, value in fields.items():
+        setattr(obj, name, value)
     return obj
-
-
-async def _change(context: Context, api_version: str, kind_name: str, change: Any) -> None:
-    """Bring `default/kubernetes` up to date after a restart on another address."""
-    kind = context.kinds.of_kind(api_version, kind_name)
-    assert kind is not None
-    await modify(_call(context, kind, "default", "kubernetes"), change, plain=True)

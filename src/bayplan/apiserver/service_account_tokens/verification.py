@@ -1,0 +1,160 @@
+"""The user of a service account's token. The account, and what the token is bound to, must still be there.
+
+Source: Kubernetes' `pkg/serviceaccount` (`claims.go`, `legacy.go`, `jwt.go`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bayplan.api.kinds import KindTable
+from bayplan.apiserver.authentication.authenticator import TokenRefused, with_authenticated
+from bayplan.apiserver.objects import ObjectStore
+from bayplan.apiserver.requests import User
+from bayplan.apiserver.service_account_tokens.issuing import TokenIssuer
+from bayplan.apiserver.service_account_tokens.keys import TokenError, unverified_claims
+from bayplan.support.timestamps import parse_rfc3339
+
+LEGACY_ISSUER = "kubernetes/serviceaccount"
+LEEWAY = 60.0
+"""Seconds by which clocks may differ."""
+_LEGACY = "kubernetes.io/serviceaccount/"
+_EXTRA = "authentication.kubernetes.io/"
+_KEPT = 10_000
+_INVALIDATED = "service account token has been invalidated"
+
+
+class ServiceAccountTokens:
+    """Finds the users of tokens. Signatures are checked once per token, everything else every time."""
+
+    def __init__(self, issuer: TokenIssuer, objects: ObjectStore, kinds: KindTable, now: Callable[[], float]) -> None:
+        self.issuer = issuer
+        self._objects = objects
+        self._kinds = kinds
+        self._now = now
+        self._verified: dict[str, dict[str, Any]] = {}
+
+    def user(self, token: str, audiences: Sequence[str] | None = None) -> tuple[User, tuple[str, ...]] | None:
+        """The user of a token and for which of the audiences (those of the API server, unless given) it is; None if it is no token of a service account.
+
+        Raises TokenRefused.
+        """
+        claims = self._claims(token)
+        if claims is None:
+            return None
+        wanted = tuple(self.issuer.audiences if audiences is None else audiences)
+        given = claims.get("aud") or self.issuer.audiences
+        given = (given,) if isinstance(given, str) else tuple(given)
+        both = tuple(one for one in given if one in wanted)
+        if not both:
+            raise TokenRefused(
+                f"token audiences {_listed(given)} is invalid for the target audiences {_listed(wanted)}"
+            )
+        if claims.get("iss") == LEGACY_ISSUER:
+            return self._legacy_user(token, claims), both
+        return self._bound_user(claims), both
+
+    def _claims(self, token: str) -> dict[str, Any] | None:
+        claims = self._verified.get(token)
+        if claims is not None:
+            return claims
+        unverified = unverified_claims(token)
+        if unverified is None or unverified.get("iss") not in (*self.issuer.issuers, LEGACY_ISSUER):
+            return None
+        try:
+            claims = self.issuer.keys.verify(token)
+        except TokenError as error:
+            raise TokenRefused(str(error)) from error
+        if len(self._verified) >= _KEPT:
+            self._verified.clear()
+        self._verified[token] = claims
+        return claims
+
+    def _bound_user(self, claims: dict[str, Any]) -> User:
+        now = self._now()
+        if now > claims.get("exp", 0) + LEEWAY:
+            raise TokenRefused("service account token has expired")
+        if now < claims.get("nbf", 0) - LEEWAY:
+            raise TokenRefused("service account token is not valid yet")
+        bound = claims.get("kubernetes.io", {})
+        namespace, account = bound.get("namespace", ""), bound.get("serviceaccount", {})
+        self._check_account(namespace, account)
+        extra: dict[str, tuple[str, ...]] = {}
+        if claims.get("jti"):
+            extra[f"{_EXTRA}credential-id"] = (f"JTI={claims['jti']}",)
+        if "secret" in bound:
+            self._check_bound("Secret", namespace, bound["secret"])
+        if "pod" in bound:
+            self._check_bound("Pod", namespace, bound["pod"])
+            extra |= _names("pod", bound["pod"])
+        if "node" in bound:
+            if "pod" not in bound:
+                self._check_bound("Node", "", bound["node"])
+            extra |= _names("node", bound["node"])
+        return _user(namespace, account, extra)
+
+    def _check_account(self, namespace: str, account: dict[str, str]) -> None:
+        name, uid = account.get("name", ""), account.get("uid", "")
+        found = self._find("ServiceAccount", namespace, name)
+        if found is None:
+            raise TokenRefused(f'serviceaccounts "{name}" not found')
+        if self._is_gone(found):
+            raise TokenRefused(f"service account {namespace}/{name} has been deleted")
+        if found.metadata.uid != uid:
+            raise TokenRefused(f"service account UID ({found.metadata.uid}) does not match claim ({uid})")
+
+    def _check_bound(self, kind: str, namespace: str, bound: dict[str, str]) -> None:
+        found, uid = self._find(kind, namespace, bound.get("name", "")), bound.get("uid", "")
+        if found is None or self._is_gone(found):
+            raise TokenRefused(_INVALIDATED)
+        if found.metadata.uid != uid:
+            what = kind.lower()
+            raise TokenRefused(
+                f"{what} UID ({found.metadata.uid}) does not match service account {what} ref claim ({uid})"
+            )
+
+    def _legacy_user(self, token: str, claims: dict[str, Any]) -> User:
+        """A token that is kept in a secret, without end."""
+        namespace, name = claims.get(f"{_LEGACY}namespace", ""), claims.get(f"{_LEGACY}service-account.name", "")
+        account = {"name": name, "uid": claims.get(f"{_LEGACY}service-account.uid", "")}
+        secret_name = claims.get(f"{_LEGACY}secret.name", "")
+        for value, what in ((namespace, "namespace"), (secret_name, "secretName"), (name, "serviceAccountName")):
+            if not value:
+                raise TokenRefused(f"{what} claim is missing")
+        if claims.get("sub") != f"system:serviceaccount:{namespace}:{name}":
+            raise TokenRefused("sub claim is invalid")
+        secret = self._find("Secret", namespace, secret_name)
+        if secret is None or self._is_gone(secret):
+            raise TokenRefused("Token has been invalidated")
+        import base64
+
+        if base64.b64decode(secret.data.get("token", "")) != token.encode():
+            raise TokenRefused("Token does not match server's copy")
+        self._check_account(namespace, account)
+        return _user(namespace, account, {})
+
+    def _is_gone(self, obj: Any) -> bool:
+        deleted = obj.metadata.deletion_timestamp
+        return bool(deleted) and parse_rfc3339(deleted) < self._now() - LEEWAY
+
+    def _find(self, kind_name: str, namespace: str, name: str) -> Any:
+        kind = self._kinds.of_kind("v1", kind_name)
+        assert kind is not None
+        cache = self._objects.cache(kind)
+        entry = cache.get(namespace, name)
+        return cache.shared(entry) if entry is not None else None
+
+
+def _listed(values: Sequence[str]) -> str:
+    return "[" + " ".join(f'"{value}"' for value in values) + "]"
+
+
+def _names(what: str, bound: dict[str, str]) -> dict[str, tuple[str, ...]]:
+    found = {f"{_EXTRA}{what}-name": bound.get("name", ""), f"{_EXTRA}{what}-uid": bound.get("uid", "")}
+    return {key: (value,) for key, value in found.items() if value}
+
+
+def _user(namespace: str, account: dict[str, str], extra: dict[str, tuple[str, ...]]) -> User:
+    groups = with_authenticated(("system:serviceaccounts", f"system:serviceaccounts:{namespace}"))
+    return User(f"system:serviceaccount:{namespace}:{account['name']}", groups, account.get("uid", ""), extra)
