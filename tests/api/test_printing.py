@@ -171,3 +171,19 @@ def test_every_kind_has_a_printer_that_works_on_an_empty_object(kind: Any) -> No
     printer = printer_for(kind)
     assert {column.name for column in printer.columns} >= {"Name"}
     assert len(printer.cells(kind.type(), NOW)) >= len(printer.columns)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "text"),
+    [
+        ([], "*"),
+        ([""], "*"),
+        (["a", "b", "c"], "a,b,c"),
+        (["a", "", "b", "c"], "a,b,c"),
+        (["a", "b", "c", ""], "a,b,c + 1 more..."),
+        (["a", "b", "c", "d", "e"], "a,b,c + 2 more..."),
+    ],
+)
+def test_hosts_of_an_ingress(hosts: list[str], text: str) -> None:
+    rules = [{"host": host} if host else {} for host in hosts]
+    assert cells("networking.k8s.io/v1", "Ingress", {"spec": {"rules": rules}})["Hosts"] == text

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.certificates import make_authority, sign
 from bayplan.apiserver.http import HttpServer, tls_context
 from bayplan.apiserver.in_process import InProcessDoor
@@ -32,6 +31,14 @@ TOKENS = {
     "node2": ("gold-node2-token", "system:node:gold-node-2", "node2-uid", ("system:nodes",)),
 }
 ADMIN = User("gold-admin", ("system:masters", "system:authenticated"), "gold-admin-uid")
+
+
+AS_RECORDED = ApiServerSettings(
+    service_cluster_ip_range="10.0.0.0/16",
+    authorization_modes=("Node", "RBAC"),
+    enable_admission_plugins=("NodeRestriction",),
+)
+"""How the server was set up whose answers the transcripts hold."""
 
 
 @dataclass
@@ -77,8 +84,8 @@ def client_of(api: ApiServer, user: User = ADMIN) -> Client:
 @contextlib.asynccontextmanager
 async def served(settings: ApiServerSettings | None = None) -> AsyncIterator[Served]:
     """An API server over HTTPS, alone: no controllers, no nodes."""
-    async with opened(settings=settings) as api:
-        authenticator = Authenticator()
+    async with opened(settings=settings or AS_RECORDED) as api:
+        authenticator = api.context.authenticator
         for token, name, uid, groups in TOKENS.values():
             authenticator.add_token(token, name, groups, uid)
         authority = make_authority(api.context.clock.now())

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bayplan.api.kinds import DEFAULT_KINDS
+from bayplan.apiserver import openapi_texts
 from bayplan.apiserver.openapi import OpenApi
 from bayplan.apiserver.openapi_protobuf import CONTENT_TYPE, MEDIA_TYPE
 from bayplan.apiserver.requests import ANONYMOUS, Request
@@ -107,3 +108,26 @@ def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
         size = varint()
         yield tag >> 3, data[at : at + size]
         at += size
+
+
+def test_fields_have_their_published_texts(openapi: OpenApi) -> None:
+    schemas = json.loads(get(openapi, "/openapi/v3/apis/apps/v1"))["components"]["schemas"]
+    container = schemas["io.k8s.api.core.v1.Container"]
+    assert container["properties"]["image"]["description"].startswith("Container image name.")
+    assert container["description"].startswith("A single application container")
+
+
+def test_kind_and_version_are_any_text(openapi: OpenApi) -> None:
+    schemas = json.loads(get(openapi, "/openapi/v3/apis/apps/v1"))["components"]["schemas"]
+    assert "enum" not in schemas["io.k8s.api.apps.v1.Deployment"]["properties"]["kind"]
+
+
+def test_documents_are_complete_without_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    openapi_texts.documented_definitions.cache_clear()
+    monkeypatch.setattr(openapi_texts, "_PACKAGE", "no_such_package")
+    try:
+        schemas = json.loads(get(OpenApi(DEFAULT_KINDS), "/openapi/v3/api/v1"))["components"]["schemas"]
+        container = schemas["io.k8s.api.core.v1.Container"]
+        assert container["properties"]["image"] == {"type": "string"}
+    finally:
+        openapi_texts.documented_definitions.cache_clear()

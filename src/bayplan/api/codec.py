@@ -14,6 +14,7 @@ import msgspec
 
 from bayplan.api import schema
 from bayplan.api.kinds import Kind
+from bayplan.api.times import TimeError, settle_times
 
 _encoder = msgspec.json.Encoder()
 encode: Callable[[Any], bytes] = _encoder.encode
@@ -72,7 +73,7 @@ def decode(cls: type[Any], data: bytes) -> Any:
 def decode_reporting(cls: type[Any], data: bytes) -> tuple[Any, list[str]]:
     """An object from JSON, and what was dropped, worded as Kubernetes does: `unknown field "spec.foo"`. Raises DecodeError."""
     try:
-        return decoder(cls)(data), []
+        return _settled(decoder(cls)(data)), []
     except msgspec.DecodeError:
         pass
     try:
@@ -84,9 +85,17 @@ def decode_reporting(cls: type[Any], data: bytes) -> tuple[Any, list[str]]:
     dropped: list[str] = []
     cleaned = schema.prune(tree, schema.definition_of(cls), dropped)
     try:
-        return decoder(cls)(encode(cleaned)), [f'unknown field "{path}"' for path in dropped]
+        return _settled(decoder(cls)(encode(cleaned))), [f'unknown field "{path}"' for path in dropped]
     except msgspec.DecodeError as error:
         raise DecodeError(describe(cls, error)) from None
+
+
+def _settled(obj: Any) -> Any:
+    """The object with its timestamps in canonical form. Raises DecodeError."""
+    try:
+        return settle_times(obj)
+    except TimeError as error:
+        raise DecodeError(str(error)) from None
 
 
 def decode_kind(kind: Kind, data: bytes) -> Any:

@@ -149,6 +149,8 @@ def _replace(document: dict[str, Any], path: str, value: Any) -> None:
 
 
 def _remove(document: dict[str, Any], path: str) -> None:
+    if "/" not in path:
+        raise PatchError(422, GENERIC)  # the document as a whole stays
     node, last = _parent(document, path)
     if isinstance(node, dict):
         if last not in node:

@@ -16,10 +16,13 @@ from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import Strategy
 from bayplan.apiserver.admission.chain import AdmissionChain
 from bayplan.apiserver.allocation import Allocators
+from bayplan.apiserver.authentication import Authenticator
+from bayplan.apiserver.authorization.chain import AuthorizerChain
 from bayplan.apiserver.negotiation import PLAIN, negotiate
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.representation import Shape
 from bayplan.apiserver.requests import Request, ResourcePath, Response
+from bayplan.apiserver.service_account_tokens.verification import ServiceAccountTokens
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.watching import Entry
 from bayplan.support.clock import Clock
@@ -36,6 +39,9 @@ class Context:
     kinds: KindTable
     objects: ObjectStore
     admission: AdmissionChain
+    authenticator: Authenticator
+    authorizer: AuthorizerChain
+    service_accounts: ServiceAccountTokens
     allocators: Allocators
     clock: Clock
     randomness: Randomness
@@ -55,6 +61,8 @@ class Call:
     strategy: Strategy
     """Rules of the stored version."""
     warnings: list[str] = field(default_factory=list)
+    resets_managers: bool = False
+    """The writer sent an empty list of managed fields: nobody manages anything any more."""
 
     @classmethod
     def of(cls, context: Context, request: Request, path: ResourcePath) -> Call:

@@ -18,13 +18,16 @@ class InProcessDoor:
     def __init__(self, server: ApiServer, user: User) -> None:
         self._server = server
         self._user = user
+        self._user_agent = user.name.rpartition(":")[2]
 
     async def call(
         self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str
     ) -> tuple[int, bytes]:
         """Answer one request."""
-        response = await self._server.handle(Request(method, path, query, self._user, body, content_type))
-        return response.code, response.body
+        response = await self._server.handle(
+            Request(method, path, query, self._user, body, content_type, user_agent=self._user_agent)
+        )
+        return response.code, response.whole_body()
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str]) -> tuple[int, bytes, _SharedWatch | None]:
         """Open a watch whose objects are decoded once for everybody in this process."""

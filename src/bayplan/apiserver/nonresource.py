@@ -9,10 +9,11 @@ import msgspec
 
 from bayplan import KUBERNETES_VERSION, __version__
 from bayplan.api.errors import failure, method_not_allowed, resource_not_found
+from bayplan.apiserver import openid
 from bayplan.apiserver.discovery import Discovery
-from bayplan.apiserver.negotiation import YAML, negotiate
+from bayplan.apiserver.negotiation import JSON, negotiate
 from bayplan.apiserver.openapi import OpenApi
-from bayplan.apiserver.representation import to_yaml
+from bayplan.apiserver.representation import in_form
 from bayplan.apiserver.requests import Request, Response
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ class NonResource:
             return Response(200, msgspec.json.format(msgspec.json.encode(version_info()), indent=2), is_final=True)
         if path == "/metrics":
             return Response(200, self.server.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
+        if head in (".well-known", "openid"):
+            issuer = self.server.context.service_accounts.issuer
+            return openid.handle(request, path, issuer, self.server.address) or _not_found()
         if head == "openapi":
             return self.openapi.handle(request) or _not_found()
         if path == "/" or head in ("api", "apis"):
@@ -65,8 +69,9 @@ class NonResource:
         if request.method != "GET":
             raise method_not_allowed()
         body, media_type = found
-        if media_type == "application/json" and negotiate(_plain(request.accept)).media_type == YAML:
-            return Response(200, to_yaml(body), YAML)
+        wanted = negotiate(_plain(request.accept)).media_type if media_type == JSON else JSON
+        if wanted != JSON and path != "/":
+            return Response(200, in_form(body, wanted), wanted)
         headers = {"Vary": "Accept"} if "as=" in media_type else {}
         return Response(200, body, media_type, headers)
 

@@ -8,8 +8,9 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from bayplan.api.errors import service_unavailable
+from bayplan.api.errors import failure, service_unavailable
 from bayplan.api.kinds import Kind, KindTable
+from bayplan.api.protobuf import message_of
 from bayplan.apiserver.cache import ResourceCache, stored_value
 from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict, StoreClosed, StoreUnavailable
@@ -27,6 +28,8 @@ class ObjectStore:
     def __init__(self, store: Store, kinds: KindTable) -> None:
         self.store = store
         self.kinds = kinds
+        self.max_object_bytes = 1536 * 1024
+        """Largest object that is kept, in protobuf, as etcd counts it."""
         self.revision = 0
         """Revision up to which the caches are current."""
         self._caches: dict[str, ResourceCache] = {}
@@ -113,6 +116,8 @@ class ObjectStore:
         self, kind: Kind, key: str, namespace: str, name: str, obj: Any, guard: int, ttl: float | None
     ) -> Entry:
         value = stored_value(kind, obj)
+        if len(value) > self.max_object_bytes:
+            check_size(kind, obj, value, self.max_object_bytes)
         attachment = obj if kind.type is not None else None
         try:
             revision = await self.store.put(key, value, guard=guard, ttl=ttl, attachment=attachment)
@@ -141,6 +146,13 @@ class ObjectStore:
         await self.wait_for(conflict.actual)
         if not conflict.actual:
             await asyncio.sleep(0)
+
+
+def check_size(kind: Kind, obj: Any, value: bytes, limit: int) -> None:
+    """Raises ApiError (500, as etcd's refusal is passed on) for an object that is too large in the form in which Kubernetes keeps it."""
+    size = len(value) if kind.type is None else len(message_of(obj))
+    if size > limit:
+        raise failure(500, "", "etcdserver: request is too large", details=False)
 
 
 def _names(kind: Kind, obj: Any) -> tuple[str, str]:

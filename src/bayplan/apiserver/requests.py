@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from bayplan.api.errors import bad_request, resource_not_found
 from bayplan.api.kinds import Kind, KindTable, Subresource
+from bayplan.apiserver.pieces import JsonList
 from bayplan.apiserver.watching import Watcher
 
 JSON = "application/json"
@@ -20,6 +21,16 @@ class User:
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Impersonation:
+    """What the Impersonate-* headers of a request ask for, as it stands there."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -39,6 +50,10 @@ class Request:
     content_type: str = ""
     accept: str = ""
     user_agent: str = ""
+    impersonation: Impersonation | None = None
+    """Whom the user wants to be for this request."""
+    warning: str = ""
+    """What was odd about the credentials; the answer carries it."""
 
 
 @dataclass(slots=True)
@@ -53,6 +68,12 @@ class Response:
     watcher: Watcher | None = None
     is_final: bool = False
     """Whether the body is to be sent byte for byte, not laid out for the reader."""
+    long_list: JsonList | None = None
+    """Instead of a body: a list that is long enough to be sent in pieces."""
+
+    def whole_body(self) -> bytes:
+        """The body in one piece."""
+        return self.body if self.long_list is None else self.long_list.whole()
 
 
 @dataclass(slots=True)

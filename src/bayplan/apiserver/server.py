@@ -7,21 +7,30 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from bayplan.api.errors import ApiError, failure, internal_error, method_not_allowed
+from bayplan.api.errors import ApiError, bad_request, failure, internal_error, method_not_allowed
 from bayplan.api.kinds import DEFAULT_KINDS, Kind, KindTable
 from bayplan.apiserver.admission.chain import build_chain
 from bayplan.apiserver.allocation import Allocators
+from bayplan.apiserver.authentication import Authenticator
+from bayplan.apiserver.authentication.bootstrap_tokens import BootstrapTokens
+from bayplan.apiserver.authorization.chain import build_authorizer
+from bayplan.apiserver.authorization.impersonation import impersonated_user
 from bayplan.apiserver.bootstrap import publish, publish_service
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.deprecation import deprecation_of
-from bayplan.apiserver.negotiation import PLAIN, YAML, Form, negotiate
+from bayplan.apiserver.negotiation import JSON, PLAIN, Form, negotiate
 from bayplan.apiserver.nonresource import NonResource
 from bayplan.apiserver.objects import ObjectStore
-from bayplan.apiserver.representation import to_yaml
+from bayplan.apiserver.representation import in_form
+from bayplan.apiserver.request_metrics import RequestMetrics
 from bayplan.apiserver.requests import Request, ResourcePath, Response, bool_parameter, parse_resource_path
+from bayplan.apiserver.service_account_tokens.issuing import build_issuer
+from bayplan.apiserver.service_account_tokens.keys import TokenKeys, make_signing_key
+from bayplan.apiserver.service_account_tokens.verification import ServiceAccountTokens
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.subresources import SUBRESOURCES
 from bayplan.apiserver.verbs import delete, patch, read, write
+from bayplan.apiserver.watching import Watcher
 from bayplan.store.interface import Store
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
@@ -45,35 +54,54 @@ class ApiServer:
         settings: ApiServerSettings | None = None,
         kinds: KindTable = DEFAULT_KINDS,
         metrics: Registry | None = None,
+        token_keys: TokenKeys | None = None,
     ) -> None:
         settings = settings or ApiServerSettings()
+        objects = ObjectStore(store, kinds)
+        issuer = build_issuer(settings, token_keys or TokenKeys(make_signing_key))
+        accounts = ServiceAccountTokens(issuer, objects, kinds, clock.now)
+        joining = BootstrapTokens(objects, kinds, clock.now, issuer.audiences)
+        objects.max_object_bytes = settings.max_object_bytes
         self.context = Context(
             settings=settings,
             kinds=kinds,
-            objects=ObjectStore(store, kinds),
-            admission=build_chain(settings.enable_admission_plugins, settings.disable_admission_plugins),
-            allocators=Allocators(settings.service_cluster_ip_range, settings.service_node_port_range, randomness),
+            objects=objects,
+            admission=build_chain(
+                settings.enable_admission_plugins, settings.disable_admission_plugins, settings.admission_configuration
+            ),
+            authenticator=Authenticator(audiences=accounts.issuer.audiences, sources=[accounts.user, joining.user]),
+            service_accounts=accounts,
+            authorizer=build_authorizer(settings.authorization_modes, objects, kinds),
+            allocators=Allocators(
+                settings.service_cluster_ip_range.split(","),
+                settings.service_node_port_range,
+                objects=objects,
+                kinds=kinds,
+                clock=clock,
+                randomness=randomness,
+            ),
             clock=clock,
             randomness=randomness,
         )
         self.metrics = metrics or Registry()
+        self.measured = RequestMetrics(self.metrics, objects)
         self.ready = False
         """Whether `/readyz` says so."""
+        self.address = "kubernetes.default.svc"
+        """Host and port under which clients find this server."""
         self._nonresource = NonResource(self)
 
     async def open(self) -> None:
         """Read the store and publish bootstrap objects. Raises what the store raises."""
         objects = self.context.objects
         await objects.open()
-        kind = self.context.kinds.of_kind("v1", "Service")
-        if kind is not None:
-            cache = objects.cache(kind)
-            self.context.allocators.load(cache.decode(entry) for entry in cache.all())
+        await self.context.allocators.open()
         await publish(self.context)
         self.ready = True
 
     async def publish_address(self, ip: str, port: int) -> None:
         """Let the `kubernetes` service lead to this address."""
+        self.address = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
         await publish_service(self.context, ip, port)
 
     async def close(self) -> None:
@@ -83,22 +111,71 @@ class ApiServer:
 
     async def handle(self, request: Request) -> Response:
         """Answer one request; errors become `Status` answers."""
+        response = await self._handle(request)
+        if request.warning:
+            response.warnings = (request.warning, *response.warnings)
+        return response
+
+    async def _handle(self, request: Request) -> Response:
+        clock = self.context.clock
+        started = clock.now()
+        path = None
         try:
-            path = parse_resource_path(self.context.kinds, request.path)
+            path = self._admitted_path(request)
             if path is None:
-                return self._nonresource.handle(request)
-            return await self._answer(Call.of(self.context, request, path))
+                response = self._nonresource.handle(request)
+            else:
+                response = await self._answer(Call.of(self.context, request, path))
         except ApiError as error:
-            return error_response(error)
+            response = error_response(error, _form_of(request))
+        except RecursionError:  # only what clients send can be nested that deeply
+            response = error_response(bad_request("exceeded max depth"), _form_of(request))
+        except UnicodeDecodeError as error:  # only what clients send may be no text
+            response = error_response(bad_request(f"error decoding: {error}"), _form_of(request))
         except Exception as error:
             logger.exception("%s %s failed", request.method, request.path)
-            return error_response(internal_error(f"{type(error).__name__}: {error}"))
+            response = error_response(internal_error(f"{type(error).__name__}: {error}"))
+        self.measured.record(request, path, response, clock.now() - started)
+        if response.watcher is not None and path is not None:
+            self._measure_watch(request, path, response.watcher)
+        return response
+
+    def _measure_watch(self, request: Request, path: ResourcePath, watcher: Watcher) -> None:
+        """Count a watch while it runs, and what it sends."""
+        running = self.measured.watch_opened(request, path)
+        running.inc()
+        watcher.sent = self.measured.watch_events(path.kind)
+        forget = watcher.when_closed
+
+        def ended(closed: Watcher) -> None:
+            running.dec()
+            if forget is not None:
+                forget(closed)
+
+        watcher.on_close(ended)
+
+    def _admitted_path(self, request: Request) -> ResourcePath | None:
+        """The path, taken apart, of a request that is permitted: who may not ask does not learn what there is. Raises ApiError (403, 404)."""
+        authorizer = self.context.authorizer
+        if request.impersonation is not None:
+            request.user = impersonated_user(authorizer, request)
+        try:
+            path = parse_resource_path(self.context.kinds, request.path)
+        except ApiError:
+            authorizer.admit(request, None)
+            raise
+        authorizer.admit(request, path)
+        return path
 
     async def _answer(self, call: Call) -> Response:
         """Answer a request on a resource; errors carry the warnings that were given before."""
         form = negotiate(call.request.accept)
         try:
-            return await self._resource(call)
+            response = await self._resource(call)
+            if form is not PLAIN and response.content_type == JSON and form.media_type != JSON:
+                response.body = in_form(response.body, form.media_type)
+                response.content_type = form.media_type
+            return response
         except ApiError as error:
             response = error_response(error, form)
             response.warnings = call.warnings
@@ -160,10 +237,18 @@ _VERBS: dict[str, Callable[[Call], Awaitable[Response]]] = {
 }
 
 
+def _form_of(request: Request) -> Form:
+    """The form in which an error is told; plain if the one that is wanted cannot be given."""
+    try:
+        return negotiate(request.accept)
+    except ApiError:
+        return PLAIN
+
+
 def error_response(error: ApiError, form: Form = PLAIN) -> Response:
     """An error as an answer, in the media type that the client asked for."""
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
     body = msgspec.json.encode(error.status)
-    if form.media_type == YAML:
-        return Response(error.code, to_yaml(body), YAML, headers)
-    return Response(error.code, body, headers=headers)
+    if form.media_type == JSON:
+        return Response(error.code, body, headers=headers)
+    return Response(error.code, in_form(body, form.media_type), form.media_type, headers)

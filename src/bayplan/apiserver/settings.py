@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,12 +18,38 @@ class ApiServerSettings:
     event_ttl: float = 3600.0
     """Seconds after which events are deleted."""
     service_cluster_ip_range: str = "10.96.0.0/16"
-    """Where cluster IPs of services come from (CIDR)."""
+    """Where cluster IPs of services come from: a CIDR, or one of each family with a comma between, that of the default family first."""
     service_node_port_range: tuple[int, int] = (30000, 32767)
     """First and last node port of services."""
+    authorization_modes: tuple[str, ...] = ("AlwaysAllow",)
+    """Who may do what: authorizers in the order in which they are asked (AlwaysAllow, AlwaysDeny, Node, RBAC)."""
+    publish_component_roles: bool = False
+    """Whether to publish the roles of Bayplan's own controllers and node simulator besides those of Kubernetes."""
+    service_account_issuers: tuple[str, ...] = ("https://kubernetes.default.svc",)
+    """Issuer of service account tokens; further ones are former issuers whose tokens are still taken."""
+    api_audiences: tuple[str, ...] = ()
+    """For whom tokens are that do not say it: names of this server; the issuer if empty."""
+    service_account_max_token_seconds: int = 0
+    """Longest life of a service account token; 0 for no limit."""
+    service_account_extend_tokens: bool = True
+    """Whether the tokens that pods get by default live for a year, so that clients that read them once go on working."""
+    service_account_jwks_uri: str = ""
+    """Where the keys of service account tokens are published; "" for this server's own address."""
     enable_admission_plugins: tuple[str, ...] = ()
     """Admission plugins to run besides the default ones."""
     disable_admission_plugins: tuple[str, ...] = ()
     """Default admission plugins not to run."""
+    admission_configuration: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What the admission configuration file says, by name of the plugin."""
     bookmark_interval: float = 60.0
     """Seconds between bookmarks of a watch that asked for them."""
+    max_requests_inflight: int = 400
+    """Reading requests that are worked on at once; more are answered with 429. 0: no limit."""
+    max_mutating_requests_inflight: int = 200
+    """Changing requests that are worked on at once; more are answered with 429. 0: no limit."""
+    request_timeout: float = 60.0
+    """Seconds that a client may take to send a request's body, and to take its answer (watches excepted)."""
+    header_timeout: float = 32.0
+    """Seconds that a new connection may take until its first request is there."""
+    max_object_bytes: int = 1536 * 1024
+    """Largest object that is stored, in protobuf, as etcd counts it; a larger one is answered with 500."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bayplan.api.kinds import Kind
+from bayplan.support.metrics import Counter
 
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"
@@ -64,7 +65,7 @@ class Event:
         self.previous = previous
         """The object before; None if it is new. Of a deleted object: its last state with the revision of the deletion."""
         self.revision = revision
-        self._json: dict[tuple[str, Kind], bytes] = {}
+        self._json: dict[object, bytes] = {}
 
     def json(self, event_type: str, kind: Kind, entry: Entry) -> bytes:
         """The line of a JSON watch stream."""
@@ -73,6 +74,13 @@ class Event:
         if line is None:
             line = b'{"type":"%b","object":%b%b}\n' % (event_type.encode(), kind.type_meta, entry.body)
             self._json[key] = line
+        return line
+
+    def rendered(self, key: object, make: Callable[[], bytes]) -> bytes:
+        """A form of the event that is made once and shared by all watchers who name it with the same key."""
+        line = self._json.get(key)
+        if line is None:
+            line = self._json[key] = make()
         return line
 
 
@@ -85,16 +93,18 @@ class Watcher:
 
     __slots__ = (
         "_closed",
-        "_on_close",
         "_queue",
         "_waiter",
         "bookmarks",
         "kind",
+        "media_type",
         "overrun",
         "render",
         "select",
+        "sent",
         "start_revision",
         "timeout",
+        "when_closed",
     )
 
     def __init__(self, kind: Kind, select: Selection | None, start_revision: int) -> None:
@@ -107,16 +117,21 @@ class Watcher:
         self.bookmarks = False
         self.timeout: float | None = None
         """Seconds after which the server ends the watch."""
+        self.media_type = "application/json"
+        """Of what is streamed: decides how an error event is written."""
         self.render: Callable[[str, Entry, Event | None], bytes] | None = None
         """How events become bytes, if not as plain JSON lines."""
         self._queue: deque[tuple[str, Entry, Event | None]] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
-        self._on_close: Callable[[Watcher], None] | None = None
+        self.when_closed: Callable[[Watcher], None] | None = None
+        """Called once when the watch ends."""
+        self.sent: Counter | None = None
+        """Counts the events that leave the queue."""
 
     def on_close(self, callback: Callable[[Watcher], None]) -> None:
         """Call back once when the watch ends."""
-        self._on_close = callback
+        self.when_closed = callback
 
     def offer(self, event: Event) -> None:
         """Queue a change if it concerns what this watcher selects; objects may enter and leave its view."""
@@ -151,7 +166,10 @@ class Watcher:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         queue = self._queue
-        return [queue.popleft() for _ in range(min(limit, len(queue)))]
+        count = min(limit, len(queue))
+        if self.sent is not None:
+            self.sent.value += count
+        return [queue.popleft() for _ in range(count)]
 
     def line(self, event_type: str, entry: Entry, event: Event | None) -> bytes:
         """One event as the bytes of this watch's stream."""
@@ -175,5 +193,5 @@ class Watcher:
         self._waiter = None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
-        if self._on_close is not None:
-            self._on_close(self)
+        if self.when_closed is not None:
+            self.when_closed(self)

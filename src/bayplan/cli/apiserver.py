@@ -42,18 +42,45 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     type=bool,
     default=True,
     show_default=True,
-    help="Whether health and version may be read without credentials.",
+    help="Whether requests without credentials are taken, as system:anonymous.",
 )
 @click.option(
     "--authorization-mode",
     default="AlwaysAllow",
     show_default=True,
-    help="Who may do what; AlwaysAllow is the only mode yet.",
+    help="Who may do what: AlwaysAllow, AlwaysDeny, Node, RBAC, asked in the order given.",
+)
+@click.option("--service-account-signing-key-file", type=_FILE, help="Key that signs service account tokens.")
+@click.option(
+    "--service-account-key-file",
+    type=_FILE,
+    multiple=True,
+    help="Key whose service account tokens are taken; repeatable.",
+)
+@click.option(
+    "--service-account-issuer", multiple=True, help="Issuer of service account tokens; further ones are taken only."
+)
+@click.option("--api-audiences", default="", help="Names of this server in service account tokens.")
+@click.option("--service-account-jwks-uri", default="", help="Where the keys of service account tokens are published.")
+@click.option("--service-account-max-token-expiration", default="", help="Longest life of a service account token.")
+@click.option(
+    "--service-account-extend-token-expiration", default="", help="Whether the default tokens of pods live for a year."
 )
 @click.option("--enable-admission-plugins", default="", help="Admission plugins to run besides the default ones.")
 @click.option("--disable-admission-plugins", default="", help="Default admission plugins not to run.")
+@click.option("--admission-control-config-file", default="", help="File with the configuration of admission plugins.")
 @click.option("--service-cluster-ip-range", default="10.96.0.0/16", show_default=True, help="Range of cluster IPs.")
 @click.option("--service-node-port-range", default="30000-32767", show_default=True, help="Range of node ports.")
+@click.option(
+    "--max-requests-inflight", default="400", show_default=True, help="Reading requests that are worked on at once."
+)
+@click.option(
+    "--max-mutating-requests-inflight",
+    default="200",
+    show_default=True,
+    help="Changing requests that are worked on at once.",
+)
+@click.option("--request-timeout", default="1m0s", show_default=True, help="How long a client may take for a request.")
 @click.option("--event-ttl", default="1h0m0s", show_default=True, help="How long events are kept.")
 @click.option(
     "--kubeconfig",
@@ -74,7 +101,9 @@ def command(
     client_ca_file: Path | None,
     token_auth_file: Path | None,
     anonymous_auth: bool,
-    authorization_mode: str,
+    service_account_signing_key_file: Path | None,
+    service_account_key_file: tuple[Path, ...],
+    service_account_issuer: tuple[str, ...],
     kubeconfig: Path,
     v: int,
     **behaviour: str,
@@ -85,13 +114,12 @@ def command(
 
     if etcd_servers:
         raise Failure("--etcd-servers: this build has no etcd client; use --store sqlite:PATH or --store memory:")
-    if authorization_mode != "AlwaysAllow":
-        raise Failure(f"--authorization-mode: {authorization_mode} is not served yet; AlwaysAllow is the only mode")
     if (tls_cert_file is None) != (tls_private_key_file is None):
         raise click.UsageError("--tls-cert-file and --tls-private-key-file belong together")
     set_up_logging(verbosity=v)
     make_directory(cert_dir)
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in behaviour.items() if value]
+    flags += [f"--service-account-issuer={','.join(service_account_issuer)}"] if service_account_issuer else []
     flags += [f"--token-auth-file={token_auth_file}"] if token_auth_file else []
     api, tokens, _ = api_server_settings(flags)
     settings = ClusterSettings(
@@ -105,6 +133,8 @@ def command(
         tls_certificate=tls_cert_file,
         tls_key=tls_private_key_file,
         client_ca=client_ca_file,
+        token_signing_key=service_account_signing_key_file,
+        token_keys=service_account_key_file,
         run_scheduler=False,
         run_controllers=False,
     )

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,15 +18,25 @@ if TYPE_CHECKING:
 Tokens = tuple[tuple[str, str, str, tuple[str, ...]], ...]
 
 API_SERVER_FLAGS = {
-    "--service-cluster-ip-range": "range of cluster IPs (CIDR)",
+    "--service-cluster-ip-range": "range of cluster IPs (CIDR), or one of each family with a comma between",
     "--service-node-port-range": "range of node ports, such as 30000-32767",
+    "--authorization-mode": "who may do what: AlwaysAllow, AlwaysDeny, Node, RBAC, in order",
     "--enable-admission-plugins": "admission plugins to run besides the default ones",
     "--disable-admission-plugins": "default admission plugins not to run",
+    "--admission-control-config-file": "file with the configuration of admission plugins",
     "--max-request-bytes": "largest request body",
+    "--max-requests-inflight": "reading requests that are worked on at once, 0 for no limit",
+    "--max-mutating-requests-inflight": "changing requests that are worked on at once, 0 for no limit",
+    "--request-timeout": "how long a client may take for a request, such as 1m0s",
     "--event-ttl": "how long events are kept, such as 1h0m0s",
     "--min-request-timeout": "seconds that a watch lasts at least",
+    "--service-account-issuer": "issuer of service account tokens, then former ones",
+    "--api-audiences": "names of this server in service account tokens; the issuer if none are given",
+    "--service-account-jwks-uri": "where the keys of service account tokens are published",
+    "--service-account-max-token-expiration": "longest life of a service account token, such as 24h0m0s",
+    "--service-account-extend-token-expiration": "whether the default tokens of pods live for a year",
     "--token-auth-file": "file with static tokens: token,user,uid,groups",
-    "--anonymous-auth": "whether requests without credentials may read health and version",
+    "--anonymous-auth": "whether requests without credentials are taken, as system:anonymous",
 }
 """Flags of the API server that change how it behaves: name -> meaning."""
 
@@ -56,25 +66,35 @@ def seconds(text: str) -> float:
     return int(parts[1] or 0) * 3600 + int(parts[2] or 0) * 60 + float(parts[3] or 0)
 
 
-def api_server_settings(flags: Sequence[str]) -> tuple[ApiServerSettings, Tokens, bool]:
-    """Settings, static tokens and whether anonymous requests are taken, from flags. Raises UsageError, Failure."""
+def api_server_settings(
+    flags: Sequence[str], base: ApiServerSettings | None = None
+) -> tuple[ApiServerSettings, Tokens, bool]:
+    """Settings, static tokens and whether anonymous requests are taken, from flags; `base` says what holds without a flag. Raises UsageError, Failure."""
     from bayplan.apiserver.authentication import TokenFileError, read_token_file
     from bayplan.apiserver.settings import ApiServerSettings
 
     given = parse_flags(flags, API_SERVER_FLAGS)
-    settings = ApiServerSettings()
+    settings = base or ApiServerSettings()
     try:
         if text := given.get("--service-cluster-ip-range"):
-            settings = replace(settings, service_cluster_ip_range=text.split(",")[0])
+            settings = replace(settings, service_cluster_ip_range=_ranges(text))
         if text := given.get("--service-node-port-range"):
             first, _, last = text.partition("-")
             settings = replace(settings, service_node_port_range=(int(first), int(last)))
         if text := given.get("--max-request-bytes"):
             settings = replace(settings, max_request_bytes=int(text))
+        if text := given.get("--max-requests-inflight"):
+            settings = replace(settings, max_requests_inflight=int(text))
+        if text := given.get("--max-mutating-requests-inflight"):
+            settings = replace(settings, max_mutating_requests_inflight=int(text))
+        if text := given.get("--service-account-extend-token-expiration"):
+            settings = replace(settings, service_account_extend_tokens=text.lower() in ("true", "1", "t"))
         if text := given.get("--min-request-timeout"):
             settings = replace(settings, min_request_timeout=float(text))
     except ValueError as error:
         raise click.UsageError(f"{text!r}: {error}") from error
+    if text := given.get("--request-timeout"):
+        settings = replace(settings, request_timeout=seconds(text))
     if text := given.get("--event-ttl"):
         settings = replace(settings, event_ttl=seconds(text))
     settings = replace(
@@ -82,6 +102,18 @@ def api_server_settings(flags: Sequence[str]) -> tuple[ApiServerSettings, Tokens
         enable_admission_plugins=_names(given.get("--enable-admission-plugins", "")),
         disable_admission_plugins=_names(given.get("--disable-admission-plugins", "")),
     )
+    if text := given.get("--service-account-issuer"):
+        settings = replace(settings, service_account_issuers=_names(text))
+    if text := given.get("--api-audiences"):
+        settings = replace(settings, api_audiences=_names(text))
+    if text := given.get("--service-account-jwks-uri"):
+        settings = replace(settings, service_account_jwks_uri=text)
+    if text := given.get("--service-account-max-token-expiration"):
+        settings = replace(settings, service_account_max_token_seconds=int(seconds(text)))
+    if text := given.get("--admission-control-config-file"):
+        settings = replace(settings, admission_configuration=_admission_configuration(Path(text)))
+    if text := given.get("--authorization-mode"):
+        settings = replace(settings, authorization_modes=_modes(text))
     tokens: Tokens = ()
     if text := given.get("--token-auth-file"):
         try:
@@ -89,6 +121,45 @@ def api_server_settings(flags: Sequence[str]) -> tuple[ApiServerSettings, Tokens
         except (OSError, TokenFileError) as error:
             raise Failure(f"--token-auth-file: {error}") from error
     return settings, tokens, given.get("--anonymous-auth", "true") != "false"
+
+
+def _ranges(text: str) -> str:
+    """One CIDR, or one of each family. Raises ValueError."""
+    import ipaddress
+
+    networks = [ipaddress.ip_network(part.strip()) for part in text.split(",")]
+    if len(networks) > 2 or len({network.version for network in networks}) != len(networks):
+        raise ValueError("at most one range per address family may be given")
+    return ",".join(str(network) for network in networks)
+
+
+def _admission_configuration(path: Path) -> dict[str, dict[str, Any]]:
+    """The configuration of each plugin in an AdmissionConfiguration, inline or in a file of its own. Raises Failure."""
+    import yaml  # slow to import, and seldom needed
+
+    try:
+        document = yaml.safe_load(path.read_text()) or {}
+        found = {}
+        for item in document.get("plugins") or []:
+            own = item.get("configuration")
+            if own is None and item.get("path"):
+                own = yaml.safe_load((path.parent / item["path"]).read_text())
+            found[str(item["name"])] = dict(own or {})
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Failure(f"--admission-control-config-file: {path}: {error!r}") from error
+    return found
+
+
+def _modes(text: str) -> tuple[str, ...]:
+    """Authorization modes. Raises UsageError."""
+    from bayplan.apiserver.authorization.chain import check_modes
+
+    modes = _names(text)
+    try:
+        check_modes(modes)
+    except ValueError as error:
+        raise click.UsageError(f"--authorization-mode: {error}") from error
+    return modes
 
 
 def _names(text: str) -> tuple[str, ...]:

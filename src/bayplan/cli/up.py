@@ -126,14 +126,14 @@ class UpOptions:
     def settings(self) -> ClusterSettings:
         """The cluster that they describe. Raises UsageError, Failure."""
         from bayplan.cli.kube_flags import api_server_settings
-        from bayplan.cluster.settings import ClusterSettings
+        from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
         from bayplan.kubelet.simulator.settings import SimulatorSettings
 
         directory = self.directory
         if self.store is None:
             assert directory is not None
             make_directory(directory)
-        api, tokens, anonymous = api_server_settings(self.apiserver_flag)
+        api, tokens, anonymous = api_server_settings(self.apiserver_flag, CLUSTER_API)
         return ClusterSettings(
             store=self.store or f"sqlite:{directory}/store.db",
             directory=directory / "pki" if directory else None,

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import socket
 import ssl
 
-from bayplan.apiserver.authentication import Authenticator
+from bayplan.apiserver.bootstrap.authentication import publish_authentication
+from bayplan.apiserver.bootstrap.identity import keep_identity
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.http import HttpServer, tls_context
 from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.service_account_tokens.keys import KeyFileError, TokenKeys
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.kubeconfig import render
@@ -46,10 +49,24 @@ class Cluster:
             randomness=self.randomness,
             settings=settings.api,
             metrics=self.metrics,
+            token_keys=self._token_keys(),
         )
         self._http: HttpServer | None = None
         self._tasks = Supervisor("cluster", on_crash=self._on_crash)
         self._crashed: asyncio.Future[None] | None = None
+
+    def _token_keys(self) -> TokenKeys:
+        """The keys of service account tokens; files are read now, the cluster's own key when it is first needed. Raises ClusterError."""
+        settings = self.settings
+        try:
+            further = tuple(path.read_bytes() for path in settings.token_keys)
+            signing = settings.token_signing_key.read_bytes() if settings.token_signing_key is not None else None
+            keys = TokenKeys((lambda: signing) if signing is not None else self.credentials.token_signing_key, further)
+            if signing is not None or further:
+                keys.public()
+        except (OSError, KeyFileError) as error:
+            raise ClusterError(f"the keys of service account tokens cannot be used: {error}") from error
+        return keys
 
     @property
     def server_url(self) -> str:
@@ -85,7 +102,8 @@ class Cluster:
 
     async def _serve(self) -> None:
         settings = self.settings
-        authenticator = Authenticator(anonymous=settings.anonymous)
+        authenticator = self.api.context.authenticator
+        authenticator.anonymous = settings.anonymous
         authenticator.add_token(self.credentials.admin_token, ADMIN_USER, (ADMIN_GROUP,))
         for token, user, uid, groups in settings.tokens:
             authenticator.add_token(token, user, groups, uid)
@@ -104,6 +122,13 @@ class Cluster:
         await self.api.publish_address(
             {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address), self.port
         )
+        await publish_authentication(self.api.context, self._client_authority().decode())
+        self._tasks.keep_running("identity", lambda: keep_identity(self.api.context, socket.gethostname()))
+
+    def _client_authority(self) -> bytes:
+        """The certificate (PEM) that vouches for clients. Raises OSError."""
+        given = self.settings.client_ca
+        return given.read_bytes() if given is not None else self.credentials.authority.certificate
 
     def _tls(self) -> ssl.SSLContext:
         settings, credentials = self.settings, self.credentials
@@ -111,10 +136,7 @@ class Cluster:
             pair = credentials.server
             if settings.tls_certificate is not None and settings.tls_key is not None:
                 pair = KeyPair(settings.tls_certificate.read_bytes(), settings.tls_key.read_bytes())
-            authority = (
-                settings.client_ca.read_bytes() if settings.client_ca is not None else credentials.authority.certificate
-            )
-            return tls_context(pair, authority)
+            return tls_context(pair, self._client_authority())
         except (OSError, ssl.SSLError) as error:
             raise ClusterError(f"the certificates cannot be used: {error}") from error
 
@@ -126,6 +148,7 @@ class Cluster:
             clock=self.clock,
             randomness=self.randomness,
             root_ca=self.credentials.authority.certificate.decode(),
+            token_signer=self.api.context.service_accounts.issuer.keys.sign,
             enabled=controller_filter(self.settings.controllers),
             settings=self.settings.controller,
         )

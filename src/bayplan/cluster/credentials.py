@@ -27,6 +27,26 @@ class ClusterCredentials:
     authority: KeyPair
     server: KeyPair
     admin_token: str
+    directory: Path | None = None
+    """Where they are kept; None for nowhere."""
+
+    def token_signing_key(self) -> bytes:
+        """The key that signs service account tokens (PEM), made when it is first needed. Raises DataDirectoryError."""
+        from bayplan.apiserver.service_account_tokens.keys import make_signing_key, public_pem
+
+        if self.directory is None:
+            return make_signing_key()
+        try:
+            kept = self.directory / "sa.key"
+            if not kept.exists():
+                self.directory.mkdir(parents=True, exist_ok=True)
+                key = make_signing_key()
+                kept.touch(mode=0o600)
+                kept.write_bytes(key)
+                (self.directory / "sa.pub").write_bytes(public_pem(key))
+            return kept.read_bytes()
+        except OSError as error:
+            raise DataDirectoryError(f"the key of service account tokens in {self.directory}: {error}") from error
 
 
 def obtain(directory: Path | None, addresses: tuple[str, ...], now: float) -> ClusterCredentials:
@@ -44,7 +64,7 @@ def obtain(directory: Path | None, addresses: tuple[str, ...], now: float) -> Cl
             server = certificates.sign(authority, now, "kube-apiserver", hosts=hosts)
             if directory:
                 certificates.save(directory, "apiserver", server)
-        return ClusterCredentials(authority, server, _token(directory))
+        return ClusterCredentials(authority, server, _token(directory), directory)
     except (OSError, ValueError) as error:
         raise DataDirectoryError(
             f"the credentials in {directory} cannot be used: {error}; repair or remove that directory"

@@ -9,6 +9,9 @@ from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.controllers.settings import ControllerSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 
+CLUSTER_API = ApiServerSettings(authorization_modes=("Node", "RBAC"), publish_component_roles=True)
+"""The API server of a whole cluster: everybody may do what roles say, as in clusters that people run."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
@@ -24,14 +27,14 @@ class ClusterSettings:
     """Port to listen on; 0 lets the system choose."""
     nodes: SimulatorSettings = field(default_factory=SimulatorSettings)
     """The simulated nodes."""
-    api: ApiServerSettings = field(default_factory=ApiServerSettings)
+    api: ApiServerSettings = CLUSTER_API
     """The API server."""
     scheduler_config: Path | None = None
     """A KubeSchedulerConfiguration; None for the defaults."""
     tokens: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
     """Further static tokens: (token, user, uid, groups)."""
     anonymous: bool = True
-    """Whether health and version may be read without credentials."""
+    """Whether requests without credentials are taken, as `system:anonymous`, who may do little."""
     controllers: tuple[str, ...] = ("*",)
     """Controllers to run, as in `--controllers`."""
     controller: ControllerSettings = field(default_factory=ControllerSettings)
@@ -42,6 +45,10 @@ class ClusterSettings:
     """The key of that certificate."""
     client_ca: Path | None = None
     """Authority of client certificates (PEM); None for the cluster's own."""
+    token_signing_key: Path | None = None
+    """Private key (PEM) that signs service account tokens; None for the cluster's own."""
+    token_keys: tuple[Path, ...] = ()
+    """Further keys (PEM, private or public) whose service account tokens are taken."""
     run_scheduler: bool = True
     """Whether to run the scheduler."""
     run_controllers: bool = True

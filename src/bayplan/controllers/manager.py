@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from bayplan.client import Client
 from bayplan.client.events import EventRecorder
 from bayplan.controllers.base import Controller, ControllerContext
+from bayplan.controllers.cluster_role_aggregation import ClusterRoleAggregationController
 from bayplan.controllers.deployment import DeploymentController
 from bayplan.controllers.endpoints import EndpointsController, EndpointSliceController
 from bayplan.controllers.garbage_collector import GarbageCollector
@@ -16,6 +17,7 @@ from bayplan.controllers.namespace import NamespaceController
 from bayplan.controllers.node_lifecycle import NodeLifecycleController
 from bayplan.controllers.pod_garbage_collector import PodGarbageCollector
 from bayplan.controllers.replicaset import ReplicaSetController
+from bayplan.controllers.service_account_tokens import ServiceAccountTokensController, TokenSigner
 from bayplan.controllers.serviceaccount import RootCaPublisher, ServiceAccountController
 from bayplan.controllers.settings import ControllerSettings
 from bayplan.controllers.taint_eviction import TaintEvictionController
@@ -35,6 +37,8 @@ logger = logging.getLogger(__name__)
 CONTROLLERS: tuple[type[Controller], ...] = (
     ServiceAccountController,  # first: pods cannot be created in a namespace without its account
     RootCaPublisher,
+    ServiceAccountTokensController,
+    ClusterRoleAggregationController,
     NamespaceController,
     ReplicaSetController,
     DeploymentController,
@@ -60,6 +64,7 @@ class ControllerManager:
         clock: Clock,
         randomness: Randomness,
         root_ca: str,
+        token_signer: TokenSigner | None = None,
         enabled: Callable[[str], bool] = lambda name: True,
         settings: ControllerSettings | None = None,
     ) -> None:
@@ -68,12 +73,17 @@ class ControllerManager:
         self._recorders: list[EventRecorder] = []
         self.controllers: list[Controller] = []
         for cls in CONTROLLERS:
-            if not enabled(cls.name):
+            if not enabled(cls.name) or (cls is ServiceAccountTokensController and token_signer is None):
                 continue
             recorder = EventRecorder(client, cls.name, clock, randomness)
             context = ControllerContext(client, self._informers, clock, randomness, recorder, settings)
             self._recorders.append(recorder)
-            self.controllers.append(RootCaPublisher(context, root_ca) if cls is RootCaPublisher else cls(context))
+            if cls is RootCaPublisher:
+                self.controllers.append(RootCaPublisher(context, root_ca))
+            elif cls is ServiceAccountTokensController and token_signer is not None:
+                self.controllers.append(ServiceAccountTokensController(context, root_ca, token_signer))
+            else:
+                self.controllers.append(cls(context))
 
     async def run(self) -> None:
         """Start informers, wait until they are in step, then work until cancelled."""

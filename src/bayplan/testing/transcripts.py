@@ -175,7 +175,8 @@ class Normalizer:
     def document(self, text: str) -> str:
         """A body that is no JSON."""
         text = re.sub(r'("?resourceVersion"?: ?)"\d+"', r'\1"<rv>"', self.text(text))
-        return re.sub(r"(?m)^( *- )(?:\d+[smhdy])+$", r"\1<age>", text)
+        text = re.sub(r"(?m)^( *- )(?:\d+[smhdy])+$", r"\1<age>", text)
+        return re.sub(r"(?m)^( *)managedFields:\n(?:\1[- ] .*\n)*", "", text)  # as in JSON: what YAML says of them
 
     def tree(self, value: Any, key: str = "", *, managed_fields: bool = False, ages: bool = True) -> Any:
         """A JSON tree with marks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.api.conversion import hpa_to_v2
+from bayplan.api.conversion_autoscaling import to_v2
 from bayplan.api.printing.base import NONE, UNKNOWN, UNSET, Printer, columns, object_age, quantity_text
 from bayplan.api.types import autoscaling_v1, autoscaling_v2
 
@@ -59,7 +59,7 @@ def _autoscaler(obj: autoscaling_v2.HorizontalPodAutoscaler, now: float) -> list
 
 
 def _autoscaler_v1(obj: autoscaling_v1.HorizontalPodAutoscaler, now: float) -> list[Any]:
-    return _autoscaler(hpa_to_v2(obj), now)
+    return _autoscaler(to_v2(obj), now)
 
 
 _COLUMNS = columns("autoscaling/HorizontalPodAutoscaler")

@@ -12,10 +12,13 @@ _SHOWN = 3
 
 
 def _hosts(rules: tuple[networking_v1.IngressRule, ...]) -> str:
-    found = [rule.host for rule in rules[:_SHOWN] if rule.host]
-    if not found:
+    """The first hosts. Rules without one take no place, but all rules behind the last shown host count as more."""
+    named = [index for index, rule in enumerate(rules) if rule.host]
+    if not named:
         return "*"
-    return ",".join(found) + (f" + {len(rules) - _SHOWN} more..." if len(rules) > _SHOWN else "")
+    text = ",".join(rules[index].host for index in named[:_SHOWN])
+    is_more = len(named) >= _SHOWN and len(rules) > named[_SHOWN - 1] + 1
+    return f"{text} + {len(rules) - _SHOWN} more..." if is_more else text
 
 
 def _ingress(obj: networking_v1.Ingress, now: float) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.errors import FieldError, invalid, required
+from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apiregistration_v1
 from bayplan.api.validation import formats
@@ -12,6 +13,7 @@ from bayplan.api.validation.fields import check_format
 class APIServiceStrategy(Strategy):
     """Rules of API services: they are named after the version and the group that they serve."""
 
+    reset_by_status = of_paths(("f:spec",), ("f:metadata",))
     has_status = True
     allow_unconditional_update = False
     name_is_checked_as = "path-segment"

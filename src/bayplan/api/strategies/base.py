@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from bayplan.api.errors import FieldError
+from bayplan.api.managedfields.fieldset import FieldSet, of_paths, recursive_difference
+
+_STATUS = of_paths(("f:status",))
 
 
 class Strategy:
@@ -32,6 +36,9 @@ class Strategy:
     """Whether a deletion answers with the object instead of a Status."""
     orphans_dependents = False
     """Whether a deletion that says nothing about dependents orphans them."""
+    reset_by_status = of_paths(("f:spec",))
+    """Fields that a write of status, or through another subresource, does not change, so that its writer owns none of
+    them."""
     name_is_checked_as = "dns-1123-subdomain"
     """Rule for `metadata.name`: `dns-1123-subdomain`, `dns-1123-label`, `dns-1035-label`, `path-segment`, or
     `any` where `validate` checks it."""
@@ -92,6 +99,12 @@ class Strategy:
         """What is wrong with a write through such a subresource; nothing else is checked then."""
         raise NotImplementedError(f"{type(self).__name__} has no rules for {subresource}")
 
+    def ownable(self, subresource: str, fields: FieldSet) -> FieldSet:
+        """The part of some changed fields that their writer can own: not what a write this way does not change."""
+        if subresource:
+            return recursive_difference(fields, self.reset_by_status)
+        return recursive_difference(fields, _STATUS) if self.has_status else fields
+
     def warnings(self, obj: Any, old: Any | None) -> list[str]:
         """Texts for the Warning headers of a create (`old` is None) or update."""
         return []
@@ -102,6 +115,13 @@ class Strategy:
 
     selectable_field_names: frozenset[str] = frozenset()
     """The names of these fields; a selector with any other name is refused."""
+
+    checks_served_version = False
+    """Whether objects that come in another version than the stored one are checked in that version, by its own strategy."""
+
+    def stored_field_names(self, group: str) -> Mapping[str, str] | None:
+        """How fields are selected in another served group: name there -> name here. None if they have the same names."""
+        return None
 
 
 def clone(obj: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from bayplan.api.errors import FieldError, duplicate, invalid, required, unsupported
+from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import certificates_v1
 from bayplan.api.validation.fields import Errors
@@ -96,6 +96,7 @@ class CertificateSigningRequestStrategy(Strategy):
     ) -> list[FieldError]:
         errors: list[FieldError] = []
         _check_conditions(errors, obj.status)
+        _check_kept(errors, obj.status, old.status)
         if obj.status.certificate and not _has_block(obj.status.certificate, "CERTIFICATE"):
             text = "must contain at least one CERTIFICATE PEM block"
             errors.append(invalid("status.certificate", "<certificate data>", text))
@@ -111,6 +112,7 @@ class CertificateSigningRequestStrategy(Strategy):
     ) -> list[FieldError]:
         errors: list[FieldError] = []
         _check_conditions(errors, obj.status)
+        _check_kept(errors, obj.status, old.status)
         return errors
 
     def selectable_fields(self, obj: certificates_v1.CertificateSigningRequest) -> dict[str, str]:
@@ -158,11 +160,20 @@ def _check_conditions(errors: Errors, status: certificates_v1.CertificateSigning
             errors.append(duplicate(f"{path}.type", condition.type))
         seen.add(condition.type)
     if {"Approved", "Denied"} <= seen:
-        index = max(place for place, one in enumerate(status.conditions) if one.type in ("Approved", "Denied"))
-        kind = status.conditions[index].type
-        errors.append(
-            invalid(f"status.conditions[{index}].type", kind, "Approved and Denied conditions are mutually exclusive")
-        )
+        kind = next(one.type for one in reversed(status.conditions) if one.type in ("Approved", "Denied"))
+        errors.append(invalid("status.conditions", kind, "Approved and Denied conditions are mutually exclusive"))
+
+
+def _check_kept(
+    errors: Errors,
+    new: certificates_v1.CertificateSigningRequestStatus,
+    old: certificates_v1.CertificateSigningRequestStatus,
+) -> None:
+    """What was decided stays decided."""
+    for kind in ("Approved", "Denied", "Failed"):
+        held, holds = (any(one.type == kind for one in status.conditions) for status in (old, new))
+        if held and not holds:
+            errors.append(forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"'))
 
 
 STRATEGY = CertificateSigningRequestStrategy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bayplan.api.defaults.pod_spec import default_pod_template
 from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
+from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apps_v1
 from bayplan.api.validation.fields import (
@@ -38,6 +39,7 @@ _PATH = "spec.strategy.rollingUpdate"
 class DeploymentStrategy(Strategy):
     """Rules of deployments."""
 
+    reset_by_status = of_paths(("f:spec",), ("f:metadata", "f:labels"))
     counts_generation = True
     has_status = True
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from bayplan.api.conversion import event_to_core
 from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1, events_v1
@@ -20,16 +23,26 @@ class EventStrategy(Strategy):
     """Rules of events."""
 
     allow_create_on_update = True
+    checks_served_version = True
     name_is_checked_as = "path-segment"
     selectable_field_names = frozenset(
         (*(f"involvedObject.{name}" for name in _REFERENCE), "reason", "reportingComponent", "source", "type")
     )
 
+    def stored_field_names(self, group: str) -> Mapping[str, str] | None:
+        return _NEW_FIELD_NAMES if group == "events.k8s.io" else None
+
     def validate(self, obj: Event) -> list[FieldError]:
         errors: list[FieldError] = []
         if isinstance(obj, core_v1.Event):
-            _check_legacy(errors, obj)
+            _check_legacy(errors, obj, "reportingComponent")
         else:
+            _check_legacy(errors, event_to_core(obj), "reportingController")
+        return errors
+
+    def validate_create(self, obj: Event) -> list[FieldError]:
+        errors: list[FieldError] = []
+        if isinstance(obj, events_v1.Event):
             _check_new(errors, obj)
         return errors
 
@@ -38,6 +51,8 @@ class EventStrategy(Strategy):
         if isinstance(obj, events_v1.Event) and isinstance(old, events_v1.Event):
             for field, attribute in _IMMUTABLE:
                 check_unchanged(errors, field, getattr(obj, attribute), getattr(old, attribute))
+            if obj.series != old.series:
+                _check_series(errors, obj.series)
         return errors
 
     def selectable_fields(self, obj: Event) -> dict[str, str]:
@@ -70,7 +85,15 @@ _IMMUTABLE = (
 )
 
 
-def _check_legacy(errors: Errors, event: core_v1.Event) -> None:
+_NEW_FIELD_NAMES = {
+    **{f"regarding.{name}": f"involvedObject.{name}" for name in _REFERENCE},
+    "reason": "reason",
+    "reportingController": "reportingComponent",
+    "type": "type",
+}
+
+
+def _check_legacy(errors: Errors, event: core_v1.Event, reporter_field: str) -> None:
     namespace, involved = event.metadata.namespace, event.involved_object.namespace
     text = "does not match event.namespace"
     if event.event_time is None:
@@ -81,7 +104,7 @@ def _check_legacy(errors: Errors, event: core_v1.Event) -> None:
     if not involved and namespace not in ("default", "kube-system"):
         errors.append(invalid("involvedObject.namespace", involved, text))
     _check_texts(
-        errors, "reportingComponent", event.reporting_component, event.reporting_instance, event.action, event.reason
+        errors, reporter_field, event.reporting_component, event.reporting_instance, event.action, event.reason
     )
     if len(event.message) > _MESSAGE_LIMIT:
         errors.append(invalid("message", "", f"can have at most {_MESSAGE_LIMIT} characters"))
@@ -101,12 +124,6 @@ def _check_texts(errors: Errors, reporter_field: str, reporter: str, instance: s
 def _check_new(errors: Errors, event: events_v1.Event) -> None:
     if event.event_time is None:
         errors.append(required("eventTime"))
-    involved = event.regarding.namespace
-    if not involved and event.metadata.namespace not in ("default", "kube-system"):
-        errors.append(invalid("involvedObject.namespace", involved, "does not match event.namespace"))
-    _check_texts(
-        errors, "reportingController", event.reporting_controller, event.reporting_instance, event.action, event.reason
-    )
     if event.type not in ("Normal", "Warning"):
         errors.append(invalid("type", "", f"has invalid value: {event.type}"))
     for field, value in (
@@ -117,13 +134,16 @@ def _check_new(errors: Errors, event: events_v1.Event) -> None:
     ):
         if value is not None:
             errors.append(invalid(field, "", "needs to be unset"))
-    if len(event.note) > _MESSAGE_LIMIT:
-        errors.append(invalid("message", "", f"can have at most {_MESSAGE_LIMIT} characters"))
-    if event.series is not None:
-        if event.series.count < 2:
-            errors.append(invalid("series.count", "", "should be at least 2"))
-        if event.series.last_observed_time is None:
-            errors.append(required("series.lastObservedTime"))
+    _check_series(errors, event.series)
+
+
+def _check_series(errors: Errors, series: events_v1.EventSeries | None) -> None:
+    if series is None:
+        return
+    if series.count < 2:
+        errors.append(invalid("series.count", "", "should be at least 2"))
+    if series.last_observed_time is None:
+        errors.append(required("series.lastObservedTime"))
 
 
 STRATEGY = EventStrategy()

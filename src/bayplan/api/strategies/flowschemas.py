@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
+from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import flowcontrol_v1
 from bayplan.api.validation import formats
@@ -40,6 +41,7 @@ _SUBJECTS = {
 class FlowSchemaStrategy(Strategy):
     """Rules of flow schemas."""
 
+    reset_by_status = of_paths(("f:spec",), ("f:metadata",))
     counts_generation = True
     has_status = True
 

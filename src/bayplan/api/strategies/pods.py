@@ -7,6 +7,7 @@ import msgspec
 from bayplan.api.defaults.pod_spec import default_pod_spec
 from bayplan.api.defaults.pods import app_armor_from_annotations, default_pod, merge_match_label_keys, qos_class
 from bayplan.api.errors import FieldError, forbidden
+from bayplan.api.managedfields.fieldset import FieldSet, of_paths, within
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
 from bayplan.api.validation.pod_spec import check_pod_annotations, check_pod_containers_only, check_pod_spec
@@ -24,6 +25,7 @@ _replace = msgspec.structs.replace
 class PodStrategy(Strategy):
     """Rules of pods."""
 
+    reset_by_status = of_paths(("f:spec",), ("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences"))
     counts_generation = True
     has_status = True
     returns_object_on_delete = True
@@ -44,6 +46,15 @@ class PodStrategy(Strategy):
     def default(self, obj: core_v1.Pod) -> None:
         default_pod_spec(obj.spec)
         default_pod(obj)
+
+    def ownable(self, subresource: str, fields: FieldSet) -> FieldSet:
+        """See Strategy; writers of ephemeral containers and of resizes own nothing else."""
+        if subresource == "ephemeralcontainers":
+            return within(fields, ("f:spec", "f:ephemeralContainers"))
+        if subresource == "resize":
+            resources = ("f:spec", "f:containers", "*", "f:resources")
+            return within(fields, resources)
+        return super().ownable(subresource, fields)
 
     def prepare_create(self, obj: core_v1.Pod) -> None:
         spec = obj.spec

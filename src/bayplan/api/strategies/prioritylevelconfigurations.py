@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
+from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import flowcontrol_v1
 from bayplan.api.validation import formats
@@ -18,6 +19,7 @@ _MAX_QUEUES = 10_000_000
 class PriorityLevelConfigurationStrategy(Strategy):
     """Rules of priority levels."""
 
+    reset_by_status = of_paths(("f:spec",), ("f:metadata",))
     counts_generation = True
     has_status = True
 

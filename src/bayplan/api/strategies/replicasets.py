@@ -29,7 +29,6 @@ class ReplicaSetStrategy(Strategy):
 
     counts_generation = True
     has_status = True
-    selectable_field_names = frozenset(("status.replicas",))
 
     def default(self, obj: apps_v1.ReplicaSet) -> None:
         default_pod_template(obj.spec.template)
@@ -58,9 +57,6 @@ class ReplicaSetStrategy(Strategy):
 
     def warnings(self, obj: apps_v1.ReplicaSet, old: apps_v1.ReplicaSet | None) -> list[str]:
         return template_warnings("spec.template", obj.spec.template, old.spec.template if old is not None else None)
-
-    def selectable_fields(self, obj: apps_v1.ReplicaSet) -> dict[str, str]:
-        return {"status.replicas": str(obj.status.replicas)}
 
 
 STRATEGY = ReplicaSetStrategy()

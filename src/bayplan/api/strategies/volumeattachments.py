@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.errors import FieldError, invalid, required
+from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import storage_v1
 from bayplan.api.validation import formats
@@ -13,6 +14,7 @@ from bayplan.api.validation.storage import check_csi_driver_name
 class VolumeAttachmentStrategy(Strategy):
     """Rules of volume attachments: the spec never changes."""
 
+    reset_by_status = of_paths(("f:spec",), ("f:metadata",))
     has_status = True
     allow_unconditional_update = False
     returns_object_on_delete = True

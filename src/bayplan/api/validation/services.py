@@ -53,7 +53,7 @@ def validate_service(service: core_v1.Service) -> list[FieldError]:
         check_labels(errors, "spec.selector", spec.selector)
     _check_session_affinity(errors, spec)
     if spec.type != "ExternalName":
-        _check_cluster_ips(errors, spec)
+        check_cluster_ips(errors, spec)
     for index, address in enumerate(spec.external_ips):
         where = f"spec.externalIPs[{index}]"
         before = len(errors)
@@ -118,7 +118,8 @@ def _check_session_affinity(errors: Errors, spec: core_v1.ServiceSpec) -> None:
         errors.append(invalid(f"{path}.clientIP.timeoutSeconds", config.client_ip.timeout_seconds, text))
 
 
-def _check_cluster_ips(errors: Errors, spec: core_v1.ServiceSpec) -> None:
+def check_cluster_ips(errors: Errors, spec: core_v1.ServiceSpec) -> None:
+    """What is wrong with addresses, families and policy by themselves, whatever the cluster has."""
     addresses = spec.cluster_ips
     if spec.cluster_ip:
         if not addresses:

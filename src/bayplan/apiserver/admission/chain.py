@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bayplan.api.kinds import Kind
 
@@ -59,6 +60,10 @@ class AdmissionPlugin:
         """Whether the plugin wants to see such requests at all; asked once per combination."""
         return False
 
+    def configure(self, configuration: Mapping[str, Any]) -> None:
+        """Take what the admission configuration file says for this plugin. Raises ValueError."""
+        raise ValueError(f"admission plugin {self.name} takes no configuration")
+
     def admit(self, request: AdmissionRequest) -> Awaitable[None] | None:
         """Change the object, or raise ApiError. An awaitable is awaited."""
         return None
@@ -101,24 +106,63 @@ async def _run(steps: Sequence[Step], request: AdmissionRequest) -> None:
             await waiting
 
 
-def default_plugins() -> tuple[AdmissionPlugin, ...]:
-    """The plugins that run by default, in order. First whether the namespace takes objects at all, then what fills in pods (the service account
-    before priorities and tolerations, as in kube-apiserver)."""
-    from bayplan.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
-    from bayplan.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
-    from bayplan.apiserver.admission.priority import Priority
-    from bayplan.apiserver.admission.service_account import ServiceAccount
-    from bayplan.apiserver.admission.storage_object_in_use_protection import StorageObjectInUseProtection
-    from bayplan.apiserver.admission.taint_nodes_by_condition import TaintNodesByCondition
+class Row(NamedTuple):
+    """One plugin of the table."""
 
-    return (
-        NamespaceLifecycle(),
-        ServiceAccount(),
-        TaintNodesByCondition(),
-        Priority(),
-        DefaultTolerationSeconds(),
-        StorageObjectInUseProtection(),
-    )
+    plugin: str
+    """`module:Class` in this package; loaded when a chain is built with it."""
+    is_default: bool
+    """Whether it runs without being asked for."""
+    why_here: str
+    """The reason for its place."""
+
+    @property
+    def name(self) -> str:
+        """The name as kube-apiserver's flags know it."""
+        return self.plugin.partition(":")[2]
+
+    def make(self) -> AdmissionPlugin:
+        """A plugin of its own for one server."""
+        module, _, name = self.plugin.partition(":")
+        made: AdmissionPlugin = getattr(import_module(f"bayplan.apiserver.admission.{module}"), name)()
+        return made
+
+
+TABLE = (
+    Row("namespace_auto_provision:NamespaceAutoProvision", False, "makes the namespace that the next ones look for"),
+    Row("namespace_lifecycle:NamespaceLifecycle", True, "whether the namespace takes objects at all comes first"),
+    Row("namespace_exists:NamespaceExists", False, "as the former, for servers that run without it"),
+    Row("limit_pod_hard_anti_affinity_topology:LimitPodHardAntiAffinityTopology", False, "looks at what users wrote"),
+    Row("limit_ranger:LimitRanger", True, "resources of containers, before anybody counts them"),
+    Row("service_account:ServiceAccount", True, "adds volumes, which policies then see"),
+    Row("node_restriction:NodeRestriction", False, "refuses nodes early; the account of a pod is known"),
+    Row("taint_nodes_by_condition:TaintNodesByCondition", True, "nodes only, in any place"),
+    Row("always_pull_images:AlwaysPullImages", False, "changes containers before policies see them"),
+    Row("pod_security:PodSecurity", True, "sees the containers and volumes as they will be"),
+    Row("pod_node_selector:PodNodeSelector", False, "the namespace's selector before that of the runtime class"),
+    Row("priority:Priority", True, "the priority decides which tolerations are added"),
+    Row("default_toleration_seconds:DefaultTolerationSeconds", True, "default tolerations before those of a namespace"),
+    Row("pod_toleration_restriction:PodTolerationRestriction", False, "judges all tolerations but those of resources"),
+    Row("event_rate_limit:EventRateLimit", False, "events only, in any place"),
+    Row(
+        "extended_resource_toleration:ExtendedResourceToleration", False, "is not subject to the namespace's allow list"
+    ),
+    Row("default_storage_class:DefaultStorageClass", True, "the class of a claim, before it is counted"),
+    Row("storage_object_in_use_protection:StorageObjectInUseProtection", True, "finalizers, in any place"),
+    Row(
+        "owner_references_permission_enforcement:OwnerReferencesPermissionEnforcement", False, "metadata as it will be"
+    ),
+    Row("persistent_volume_claim_resize:PersistentVolumeClaimResize", True, "the class of the claim is known"),
+    Row("runtime_class:RuntimeClass", True, "overhead and tolerations, behind the defaults and before quotas"),
+    Row("certificates:CertificateApproval", True, "certificate requests only, in any place"),
+    Row("certificates:CertificateSigning", True, "certificate requests only, in any place"),
+    Row("certificates:CertificateSubjectRestriction", True, "certificate requests only, in any place"),
+    Row("default_ingress_class:DefaultIngressClass", True, "ingresses only, in any place"),
+    Row("deny_service_external_ips:DenyServiceExternalIPs", False, "services only, in any place"),
+    Row("pod_topology_labels:PodTopologyLabels", True, "labels that nothing above reads"),
+    Row("resource_quota:ResourceQuota", True, "last: it charges what all others have let pass"),
+)
+"""All plugins in the order in which they run, which is kube-apiserver's."""
 
 
 @dataclass(slots=True)
@@ -143,11 +187,24 @@ class AdmissionChain:
         return plan
 
 
-def build_chain(enabled: Sequence[str], disabled: Sequence[str]) -> AdmissionChain:
-    """The default plugins without the disabled ones. Raises ValueError for a name that is not known."""
-    plugins = default_plugins()
-    known = {plugin.name for plugin in plugins}
-    for name in (*enabled, *disabled):
+def build_chain(
+    enabled: Sequence[str], disabled: Sequence[str], configuration: Mapping[str, Mapping[str, Any]] | None = None
+) -> AdmissionChain:
+    """The default plugins without the disabled ones, and the enabled optional ones.
+
+    configuration: by plugin name, what the configuration file says. Raises ValueError for a name that is not known and for what a plugin refuses.
+    """
+    from bayplan.apiserver.admission.certificates import CertificateConditionTimes
+    from bayplan.apiserver.admission.create_on_update import CreateOnUpdate
+    from bayplan.apiserver.admission.role_escalation import RoleEscalation
+
+    given = configuration or {}
+    known = {row.name for row in TABLE}
+    for name in (*enabled, *disabled, *given):
         if name not in known:
             raise ValueError(f"unknown admission plugin {name!r}; known: {', '.join(sorted(known))}")
-    return AdmissionChain(tuple(plugin for plugin in plugins if plugin.name not in disabled))
+    chosen = [row.make() for row in TABLE if (row.is_default or row.name in enabled) and row.name not in disabled]
+    for plugin in chosen:
+        if plugin.name in given:
+            plugin.configure(given[plugin.name])
+    return AdmissionChain((CreateOnUpdate(), *chosen, CertificateConditionTimes(), RoleEscalation()))

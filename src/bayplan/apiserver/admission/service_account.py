@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any
 
-from bayplan.api.errors import forbidden_error
+from bayplan.api.errors import ApiError, forbidden_error
 from bayplan.api.kinds import Kind
 from bayplan.api.trusted import trust
 from bayplan.api.types import core_v1
-from bayplan.apiserver.admission.chain import CREATE, AdmissionPlugin, AdmissionRequest
+from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionRequest
+from bayplan.apiserver.admission.mountable_secrets import is_enforced, names_secrets, unlisted_secret
 
+MIRROR = "kubernetes.io/config.mirror"
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3607
 _TRIES, _PAUSE = 10, 0.1
@@ -45,13 +47,14 @@ class ServiceAccount(AdmissionPlugin):
     keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
-        return kind.kind == "Pod" and operation == CREATE and not subresource
+        if kind.kind != "Pod" or kind.group:
+            return False
+        return subresource == "ephemeralcontainers" if operation == UPDATE else operation == CREATE and not subresource
 
     def admit(self, request: AdmissionRequest) -> Awaitable[None] | None:
         """Fill in account, pull secrets and token volume; waits for an account that is just being made."""
         obj = request.obj
-        if "kubernetes.io/config.mirror" in obj.metadata.annotations:
-            self._check_mirror(request)
+        if request.operation != CREATE or MIRROR in obj.metadata.annotations:
             return None
         spec = obj.spec
         spec.service_account_name = spec.service_account_name or spec.service_account or "default"
@@ -62,9 +65,21 @@ class ServiceAccount(AdmissionPlugin):
         _fill_in(request, account)
         return None
 
-    def _check_mirror(self, request: AdmissionRequest) -> None:
-        if request.obj.spec.service_account_name:
-            raise forbidden_error("pods", "", request.name, "a mirror pod may not reference service accounts")
+    def validate(self, request: AdmissionRequest) -> None:
+        """Refuse mirror pods that use what only the API server gives, and secrets that the account keeps from its pods."""
+        spec, is_new = request.obj.spec, request.operation == CREATE
+        if is_new and MIRROR in request.obj.metadata.annotations:
+            _check_mirror(request)
+            return
+        account = _account(request)
+        if account is None:
+            if is_new:
+                raise _not_found(request)
+            return
+        if account.metadata.annotations and is_enforced(account):
+            wrong = unlisted_secret(account, spec, ephemeral_only=not is_new)
+            if wrong:
+                raise forbidden_error("pods", "", request.name, wrong)
 
     async def _wait(self, request: AdmissionRequest) -> None:
         for _ in range(_TRIES):
@@ -73,9 +88,32 @@ class ServiceAccount(AdmissionPlugin):
             if account is not None:
                 _fill_in(request, account)
                 return
-        name = request.obj.spec.service_account_name
-        detail = f'error looking up service account {request.namespace}/{name}: serviceaccount "{name}" not found'
-        raise forbidden_error("pods", "", request.name, detail)
+        raise _not_found(request)
+
+
+def _not_found(request: AdmissionRequest) -> ApiError:
+    name = request.obj.spec.service_account_name
+    detail = f'error looking up service account {request.namespace}/{name}: serviceaccount "{name}" not found'
+    return forbidden_error("pods", "", request.name, detail)
+
+
+def _check_mirror(request: AdmissionRequest) -> None:
+    """A mirror pod only shows what a kubelet runs from a file. Raises ApiError (403)."""
+    spec = request.obj.spec
+    what = ""
+    if spec.service_account_name:
+        what = "reference service accounts"
+    elif names_secrets(spec):
+        what = "reference secrets"
+    elif any(
+        source.service_account_token is not None
+        for volume in spec.volumes
+        if volume.projected is not None
+        for source in volume.projected.sources
+    ):
+        what = "use ServiceAccountToken volume projections"
+    if what:
+        raise forbidden_error("pods", "", request.name, f"a mirror pod may not {what}")
 
 
 def _account(request: AdmissionRequest) -> Any:

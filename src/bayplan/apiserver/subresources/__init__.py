@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from bayplan.api.errors import ApiError, failure, method_not_allowed
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.subresources import binding, connect, eviction, reviews, scale, status
+from bayplan.apiserver.subresources import binding, connect, eviction, reviews, scale, status, tokens
 
 Handler = Callable[[Call], Awaitable[Response]]
 
@@ -38,8 +38,9 @@ class SubresourceTable:
             return await binding.create_binding(call)
         if call.kind.kind == "ComponentStatus":
             return await status.component_statuses(call)
-        if call.kind.kind == "SelfSubjectReview":
-            return await reviews.self_subject(call)
+        review = reviews.REVIEWS.get(call.kind.kind)
+        if review is not None:
+            return await review(call)
         raise not_served(call, call.kind.group_resource)
 
 
@@ -54,6 +55,7 @@ SUBRESOURCES = SubresourceTable(
         "scale": scale.handle,
         "binding": binding.handle,
         "eviction": eviction.handle,
+        "token": tokens.handle,
         "finalize": status.handle,
         "approval": status.handle,
         "ephemeralcontainers": status.handle,

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from bayplan.api.errors import bad_request, conflict, internal_error, invalid_object, required
 from bayplan.api.types import core_v1
+from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.verbs.write import modify
@@ -44,6 +45,9 @@ async def bind(call: Call, binding: core_v1.Binding) -> None:
         raise internal_error(f"invalid target kind {target.kind!r}: only Node is supported")
     if not target.name:
         raise invalid_object("Binding", "", binding.metadata.name, [required("target.name")])
+    admission = call.context.admission.plan(call.stored, CREATE, "binding")
+    if admission.mutating:
+        await admission.admit(AdmissionRequest(call, CREATE, binding, None, "binding"))
     now = rfc3339(call.context.clock.now())
 
     def bound(pod: Any) -> Any:
@@ -65,9 +69,7 @@ def _bound(call: Call, pod: core_v1.Pod, binding: core_v1.Binding, now: str) -> 
         raise conflict("pods/binding", "", name, f'pod {name} is already assigned to node "{pod.spec.node_name}"')
     if pod.spec.scheduling_gates:
         raise conflict("pods/binding", "", name, f"pod {name} has non-empty .spec.schedulingGates")
-    scheduled = core_v1.PodCondition(
-        type="PodScheduled", status="True", last_transition_time=now, observed_generation=metadata.generation
-    )
+    scheduled = core_v1.PodCondition(type="PodScheduled", status="True", last_transition_time=now)
     others = tuple(condition for condition in pod.status.conditions if condition.type != "PodScheduled")
     return replace(
         pod,

@@ -8,6 +8,7 @@ from bayplan.api.errors import ApiError, bad_request, failure, internal_error, n
 from bayplan.api.kinds import Kind
 from bayplan.api.selectors import compile_selector
 from bayplan.api.types import core_v1, meta_v1, policy_v1
+from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import ResourcePath, Response
 from bayplan.apiserver.subresources.binding import CREATED
@@ -27,6 +28,8 @@ async def handle(call: Call) -> Response:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     if metadata.name != call.path.name:
         raise bad_request("name in URL does not match name in Eviction object")
+    request = AdmissionRequest(call, CREATE, eviction, None, "eviction")
+    await call.context.admission.plan(call.stored, CREATE, "eviction").run(request)
     options = eviction.delete_options or meta_v1.DeleteOptions()
     dry_run = bool(options.dry_run) or call.dry_run
     entry = call.entry(call.path.namespace, call.path.name)

@@ -11,6 +11,7 @@ from bayplan.api.errors import FieldError, bad_request, conflict, invalid, inval
 from bayplan.api.selectors import compile_selector, from_map
 from bayplan.api.types import autoscaling_v1, meta_v1
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.field_managers import track_scale
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.verbs.patch import patch_function
 from bayplan.apiserver.verbs.write import modify
@@ -74,12 +75,12 @@ async def _update(call: Call) -> Response:
         raise bad_request(
             f"the name of the object ({scale.metadata.name}) does not match the name on the URL ({call.path.name})"
         )
-    return _answer(call, await modify(call, lambda old: _scaled(call, old, scale)))
+    return _answer(call, await modify(call, lambda old: _scaled(call, old, scale), track=False))
 
 
 async def _patch(call: Call) -> Response:
     apply = patch_function(call)
-    return _answer(call, await modify(call, lambda old: _scaled(call, old, apply(scale_of(old)))))
+    return _answer(call, await modify(call, lambda old: _scaled(call, old, apply(scale_of(old))), track=False))
 
 
 def _scaled(call: Call, obj: Any, scale: autoscaling_v1.Scale) -> Any:
@@ -92,5 +93,6 @@ def _scaled(call: Call, obj: Any, scale: autoscaling_v1.Scale) -> Any:
     wanted = scale.metadata.resource_version
     if wanted and wanted != obj.metadata.resource_version:
         raise conflict(call.kind.plural, call.kind.group, call.path.name)
-    obj.spec.replicas = scale.spec.replicas
+    before, obj.spec.replicas = obj.spec.replicas, scale.spec.replicas
+    track_scale(call, obj, before)
     return obj

@@ -58,7 +58,7 @@ async def delete_collection(call: Call) -> Response:
         if current is not None:
             await delete_entry(call, current, options)
     meta = meta_v1.ListMeta(resource_version=str(call.context.objects.revision))
-    return Response(200, shape.list(entries, meta), shape.form.media_type, warnings=call.warnings)
+    return await shape.list(entries, meta, call.warnings)
 
 
 def parse_options(call: Call) -> meta_v1.DeleteOptions:
@@ -158,7 +158,8 @@ async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions)
     revision = entry.revision
     if not options.dry_run:
         revision = await call.context.objects.remove(call.stored, entry)
-        call.context.allocators.forget(call.stored, obj)
+        if call.context.allocators.serves(call.stored):
+            await call.context.allocators.forget(obj)
     return _shown(call, obj, entry, revision), True
 
 

@@ -7,16 +7,31 @@ from typing import Any
 
 import msgspec
 
-from bayplan.api.codec import DecodeError, decode_reporting, encode
+from bayplan.api.codec import DecodeError, decode_reporting, duplicate_fields, encode
 from bayplan.api.conversion import convert
-from bayplan.api.errors import ApiError, bad_request, failure, invalid, invalid_object
+from bayplan.api.errors import (
+    ApiError,
+    FieldError,
+    bad_request,
+    conflict,
+    failure,
+    forbidden,
+    invalid,
+    invalid_object,
+    not_found_error,
+    required,
+)
 from bayplan.api.patches import PatchError, apply_json_patch, apply_merge_patch, apply_strategic_patch
 from bayplan.api.schema import definition_of
 from bayplan.api.strategies.base import clone
-from bayplan.apiserver.context import Call
+from bayplan.apiserver.context import Call, yaml_to_json
+from bayplan.apiserver.field_managers import Applier
 from bayplan.apiserver.owners import deduplicate_owners
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.verbs.write import OTHER_NAMESPACE, modify
+from bayplan.apiserver.verbs.write import OTHER_NAMESPACE, create_object, modify
+from bayplan.apiserver.watching import Entry
+
+APPLY_TYPE = "application/apply-patch+yaml"
 
 _PATCH_TYPES = {
     "application/json-patch+json": "json",
@@ -26,7 +41,11 @@ _PATCH_TYPES = {
 
 
 async def patch(call: Call) -> Response:
-    """Change an object by a JSON, merge or strategic merge patch."""
+    """Change an object by a JSON, merge or strategic merge patch, or by server-side apply."""
+    if call.request.content_type.partition(";")[0].strip() == APPLY_TYPE:
+        return await _apply(call)
+    if "force" in call.request.query:
+        raise _bad_options(forbidden("force", "may not be specified for non-apply patch"))
     apply = patch_function(call)
     name = call.path.subresource.name if call.path.subresource else ""
 
@@ -35,6 +54,66 @@ async def patch(call: Call) -> Response:
         return call.to_stored(apply(served))
 
     return call.answer(200, await modify(call, patched, subresource=name, fresh=False))
+
+
+async def _apply(call: Call) -> Response:
+    """Server-side apply: the object as a manager wants its part of it; it is made if it is not there."""
+    name = call.path.subresource.name if call.path.subresource else ""
+    if not call.request.query.get("fieldManager"):
+        raise _bad_options(required("fieldManager", "is required for apply patch"))
+    applier = Applier(call, _configuration(call), name)
+    if call.entry(call.path.namespace, call.path.name) is None:
+        if name:
+            raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
+        return call.answer(201, await _create_applied(call, applier))
+
+    def applied(old: Any) -> Any:
+        obj = applier.apply(old)
+        _check_place(call, obj)
+        return call.to_stored(obj)
+
+    return call.answer(200, await modify(call, applied, subresource=name, fresh=False, track=False))
+
+
+async def _create_applied(call: Call, applier: Applier) -> Entry:
+    obj = applier.apply(None)
+    metadata = obj.metadata
+    metadata.namespace = metadata.namespace or call.path.namespace
+    _check_place(call, obj)
+    if metadata.uid:
+        detail = f"uid mismatch: the provided object specified uid {metadata.uid}, and no existing object was found"
+        raise conflict(call.kind.plural, call.kind.group, call.path.name, detail)
+    metadata.resource_version = ""
+    return await create_object(call, obj, track=False)
+
+
+def _configuration(call: Call) -> dict[str, Any]:
+    """The applied configuration from the body. Raises ApiError (400)."""
+    data = call.request.body
+    try:
+        applied = msgspec.json.decode(data if data[:1] == b"{" else yaml_to_json(data, call.kind.kind))
+    except msgspec.DecodeError as error:
+        raise bad_request(f"error decoding YAML: {error}") from None
+    if not isinstance(applied, dict):
+        raise bad_request("error decoding YAML: the configuration is no object")
+    mode = call.request.query.get("fieldValidation") or "Warn"
+    problems = duplicate_fields(data) if data[:1] == b"{" and mode != "Ignore" else []
+    if problems and mode == "Strict":
+        raise bad_request(f"error strict decoding YAML: {', '.join(problems)}")
+    call.warnings.extend(problems)
+    api_version, kind = applied.get("apiVersion") or "", applied.get("kind") or ""
+    if (api_version, kind) != (call.kind.api_version, call.kind.kind):
+        if not kind:
+            raise bad_request("error decoding YAML: Object 'Kind' is missing")
+        group, _, version = str(api_version).rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
+    if (applied.get("metadata") or {}).get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    return applied
+
+
+def _bad_options(problem: FieldError) -> ApiError:
+    return invalid_object("PatchOptions", "meta.k8s.io", "", [problem])
 
 
 def patch_function(call: Call) -> Callable[[Any], Any]:
@@ -91,6 +170,15 @@ def _decode_patched(call: Call, cls: type[Any], tree: Any, mode: str) -> Any:
         raise _unusable(tree, f'no kind "{obj.kind}" is registered for version "{obj.api_version}"')
     if problems and mode == "Warn":
         call.warnings[:] = dict.fromkeys([*call.warnings, *problems])
+    if "managedFields" in tree.get("metadata", ()):
+        call.resets_managers = tree["metadata"]["managedFields"] == []
+    _check_place(call, obj)
+    call.warnings[:] = dict.fromkeys([*call.warnings, *deduplicate_owners(obj.metadata)])
+    return obj
+
+
+def _check_place(call: Call, obj: Any) -> None:
+    """Raises ApiError (400) if the object has another name or namespace than the URL."""
     name = call.path.name
     if obj.metadata.name != name:
         if obj.metadata.name:
@@ -100,8 +188,6 @@ def _decode_patched(call: Call, cls: type[Any], tree: Any, mode: str) -> Any:
         raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
     if obj.metadata.namespace != call.path.namespace and call.kind.namespaced:
         raise bad_request(OTHER_NAMESPACE)
-    call.warnings[:] = dict.fromkeys([*call.warnings, *deduplicate_owners(obj.metadata)])
-    return obj
 
 
 def _unusable(tree: Any, why: str) -> ApiError:

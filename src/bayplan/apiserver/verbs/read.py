@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import base64
 import itertools
-from collections.abc import Callable, Iterable
+import posixpath
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from bayplan.api.errors import ErrorType, FieldError, bad_request, failure, gone, invalid_object, not_found_error
+from bayplan.api.errors import (
+    FieldError,
+    bad_request,
+    failure,
+    forbidden,
+    gone,
+    invalid_object,
+    not_found_error,
+    unsupported,
+)
 from bayplan.api.selectors import FieldSelector, SelectorError, parse_fields, parse_labels
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.cache import ResourceCache
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.negotiation import negotiate_stream
+from bayplan.apiserver.negotiation import PROTOBUF, negotiate_stream
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
 from bayplan.apiserver.watching import ADDED, BOOKMARK, Entry, Watcher
 from bayplan.store.errors import Compacted, FutureRevision
@@ -30,9 +41,11 @@ _EXPIRED = (
 class _Continue(msgspec.Struct):
     """What a continue token holds."""
 
-    rv: int
-    start: str
-    v: str = "meta.k8s.io/v1"
+    rv: int = 0
+    """Revision of the list; -1 for the latest."""
+    start: str = ""
+    """First key of the page, without what the keys of the list have in common."""
+    v: str = ""
 
 
 def get(call: Call) -> Response:
@@ -60,6 +73,8 @@ def selection(call: Call) -> tuple[Callable[[Entry], bool] | None, FieldSelector
     if call.path.name:
         fields = parse_fields(f"metadata.name={call.path.name}")
     _check_fields(call, fields)
+    if call.kind is not call.stored:
+        fields = _as_stored(call, fields)
     if fields.is_everything() and labels.is_everything():
         return None, fields
     matches_labels = labels.matches
@@ -75,9 +90,18 @@ def selection(call: Call) -> tuple[Callable[[Entry], bool] | None, FieldSelector
     return select, fields
 
 
+def _as_stored(call: Call, fields: FieldSelector) -> FieldSelector:
+    """The selector with the names that fields have in the stored version."""
+    names = call.strategy.stored_field_names(call.kind.group)
+    if names is None:
+        return fields
+    return FieldSelector(tuple(replace(one, field=names.get(one.field, one.field)) for one in fields.requirements))
+
+
 def _check_fields(call: Call, fields: FieldSelector) -> None:
     """Kinds with selectable fields of their own list them all; the others know name and namespace. Raises ApiError (400)."""
-    own = call.strategy.selectable_field_names
+    renamed = call.strategy.stored_field_names(call.kind.group) if call.kind is not call.stored else None
+    own = call.strategy.selectable_field_names if renamed is None else renamed.keys()
     common = ("metadata.name", "metadata.namespace") if call.kind.namespaced or not own else ("metadata.name",)
     for requirement in fields.requirements:
         path = requirement.field
@@ -118,34 +142,47 @@ def check_not_future(call: Call, revision: int) -> None:
 
 
 def _check_options(call: Call, *, watch: bool) -> None:
-    """The rules about which list options go together. Raises ApiError (422)."""
+    """The rules about which list options go together. Raises ApiError (422). Source: apimachinery's ValidateListOptions."""
     query = call.request.query
-    match, revision = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
-    problem = None
-    if watch:
-        if query.get("sendInitialEvents") and match != "NotOlderThan":
-            problem = "resourceVersionMatch is required when sendInitialEvents is set"
-        elif match and not query.get("sendInitialEvents"):
-            problem = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-    elif match:
+    match, initial = query.get("resourceVersionMatch", ""), "sendInitialEvents" in query
+    if not match and not initial:
+        return
+    errors = (_watch_problems if watch else _list_problems)(query, match, initial=initial)
+    if errors:
+        raise invalid_object("ListOptions", "meta.k8s.io", "", errors)
+
+
+_MATCH = "resourceVersionMatch"
+
+
+def _list_problems(query: Mapping[str, str], match: str, *, initial: bool) -> list[FieldError]:
+    errors = []
+    if match:
+        if not query.get("resourceVersion"):
+            errors.append(forbidden(_MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided"))
         if query.get("continue"):
-            problem = "resourceVersionMatch is forbidden when continue is provided"
-        elif not revision:
-            problem = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        elif match not in ("Exact", "NotOlderThan"):
-            error = FieldError(
-                ErrorType.NOT_SUPPORTED, "resourceVersionMatch", match, 'supported values: "Exact", "NotOlderThan", ""'
-            )
-            raise invalid_object("ListOptions", "meta.k8s.io", "", [error])
-        elif match == "Exact" and revision == "0":
-            problem = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-    if not watch and query.get("sendInitialEvents"):
-        error = FieldError(ErrorType.FORBIDDEN, "sendInitialEvents", None, "sendInitialEvents is forbidden for list")
-        raise invalid_object("ListOptions", "meta.k8s.io", "", [error])
-    if problem:
-        raise invalid_object(
-            "ListOptions", "meta.k8s.io", "", [FieldError(ErrorType.FORBIDDEN, "resourceVersionMatch", None, problem)]
-        )
+            errors.append(forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided"))
+        if match not in ("Exact", "NotOlderThan"):
+            errors.append(unsupported(_MATCH, match, ("Exact", "NotOlderThan", "")))
+        if match == "Exact" and query.get("resourceVersion") == "0":
+            errors.append(forbidden(_MATCH, f'{_MATCH} "exact" is forbidden for resourceVersion "0"'))
+    if initial:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return errors
+
+
+def _watch_problems(query: Mapping[str, str], match: str, *, initial: bool) -> list[FieldError]:
+    errors = []
+    if initial and match != "NotOlderThan":
+        errors.append(forbidden(_MATCH, f"sendInitialEvents requires setting {_MATCH} to NotOlderThan"))
+    if match:
+        if not initial:
+            errors.append(forbidden(_MATCH, f"{_MATCH} is forbidden for watch unless sendInitialEvents is provided"))
+        if match != "NotOlderThan":
+            errors.append(unsupported(_MATCH, match, ("NotOlderThan",)))
+        if query.get("continue"):
+            errors.append(forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided"))
+    return errors
 
 
 async def list_objects(call: Call) -> Response:
@@ -163,7 +200,7 @@ async def list_objects(call: Call) -> Response:
         if revision:
             raise bad_request("specifying resource version is not allowed when using continue")
         page_of = _decode_token(token)
-        after, at = _split_key(call, page_of.start), page_of.rv or current
+        after, at = _split_key(call, page_of.start), page_of.rv if page_of.rv > 0 else current
         if "resourceVersion" in query and query["resourceVersion"] == "0":
             limit = 0
     else:
@@ -179,26 +216,56 @@ async def list_objects(call: Call) -> Response:
     if 0 < limit < len(entries):
         kept = entries[:limit]
         last = kept[-1]
-        start = f"{last.namespace}/{last.name}" if call.kind.namespaced else last.name
-        meta.continue_ = (
-            base64.urlsafe_b64encode(msgspec.json.encode(_Continue(rv=at, start=start))).decode().rstrip("=")
-        )
+        meta.continue_ = _token(call, (last.namespace, last.name), at)
         if select is None:
             meta.remaining_item_count = len(entries) - limit
         entries = kept
-    return Response(200, shape.list(entries, meta), shape.form.media_type, warnings=call.warnings)
+    return await shape.list(entries, meta, call.warnings)
+
+
+def _token(call: Call, after: tuple[str, str], revision: int) -> str:
+    """What continues behind an object (namespace, name) at a revision; -1: at whichever is the latest then."""
+    namespace, name = after
+    start = f"{namespace}/{name}" if call.kind.namespaced and not call.path.namespace else name
+    data = msgspec.json.encode(_Continue(v="meta.k8s.io/v1", rv=revision, start=f"{start}\0"))
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def _decode_token(token: str) -> _Continue:
+    """What a continue token says. Raises ApiError (400). Source: apiserver's storage.DecodeContinue."""
+    wrong = "invalid continue token: continue key is not valid"
     try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)), type=_Continue)
-    except (ValueError, msgspec.DecodeError) as error:
-        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from None
+        found = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)), type=_Continue)
+    except (ValueError, RecursionError, msgspec.DecodeError) as error:
+        raise bad_request(f"{wrong}: {error}") from None
+    if found.v != "meta.k8s.io/v1":
+        raise bad_request(f"{wrong}: server does not recognize this encoded version {found.v}")
+    if not found.rv:
+        raise bad_request(f"{wrong}: incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+    if not found.start:
+        raise bad_request(f"{wrong}: encoded start key empty (version meta.k8s.io/v1)")
+    key = found.start if found.start.startswith("/") else f"/{found.start}"
+    if posixpath.normpath(key) != key or key.startswith("//"):
+        raise bad_request(f"{wrong}: {found.start}")
+    found.start = key[1:]
+    return found
 
 
 def _split_key(call: Call, start: str) -> tuple[str, str]:
-    namespace, _, name = start.rpartition("/")
-    return (namespace if call.kind.namespaced else "", name)
+    """The object (namespace, name) behind which a page begins that starts at a key."""
+    if not call.kind.namespaced:
+        return "", _before(start)
+    if call.path.namespace:
+        return call.path.namespace, _before(start)
+    namespace, _, name = start.partition("/")
+    return namespace, _before(name)
+
+
+def _before(key: str) -> str:
+    """The greatest key below one: keys that end in a zero stand right behind the one without it."""
+    if not key or key.endswith("\0"):
+        return key[:-1]
+    return key[:-1] + chr(ord(key[-1]) - 1) + chr(0x10FFFF)
 
 
 async def entries_at(
@@ -225,7 +292,11 @@ async def _entries_from_history(
     try:
         result = await call.context.objects.store.range(start, prefix[:-1] + chr(ord("/") + 1), revision=at)
     except Compacted:
-        raise gone(_EXPIRED) from None
+        if not call.request.query.get("continue"):
+            raise gone("The resourceVersion for the provided list is too old.") from None
+        expired = gone(_EXPIRED)
+        expired.status.metadata = meta_v1.ListMeta(continue_=_token(call, after, -1))
+        raise expired from None
     except FutureRevision:
         check_not_future(call, at)
         raise
@@ -270,7 +341,9 @@ def watch(call: Call) -> Response:
         for event in cache.events_after(revision):
             watcher.offer(event)
     cache.watch(watcher)
-    return Response(200, content_type="application/json", watcher=watcher, warnings=call.warnings)
+    if shape.form.media_type == PROTOBUF:
+        watcher.media_type = f"{PROTOBUF};stream=watch"
+    return Response(200, content_type=watcher.media_type, watcher=watcher, warnings=call.warnings)
 
 
 def _send_initial(call: Call, watcher: Watcher, cache: ResourceCache, *, bookmark: bool) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bayplan.api.codec import decode_reporting
+from bayplan.api.conversion import convert
 from bayplan.api.errors import (
     ApiError,
     FieldError,
@@ -17,11 +18,14 @@ from bayplan.api.errors import (
     invalid_object,
     not_found_error,
 )
+from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.validation.meta import validate_object_meta, validate_object_meta_update
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionRequest
+from bayplan.apiserver.allocation import Allocation
 from bayplan.apiserver.cache import stored_value
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.field_managers import keep_times, track_create, track_update
 from bayplan.apiserver.owners import deduplicate_owners
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.watching import Entry
@@ -42,10 +46,11 @@ async def create(call: Call) -> Response:
     return call.answer(201, entry)
 
 
-async def create_object(call: Call, obj: Any, *, plain: bool = False) -> Entry:
+async def create_object(call: Call, obj: Any, *, plain: bool = False, track: bool = True) -> Entry:
     """A new object; it belongs to this call from here on.
 
-    plain: the object is the server's own (its address may be a loopback one), so rules of users do not apply. Raises ApiError.
+    plain: the object is the server's own (its address may be a loopback one), so rules of users do not apply.
+    track: whether to record the writer; server-side apply has done so. Raises ApiError.
     """
     metadata = obj.metadata
     _place(call, metadata)
@@ -54,6 +59,8 @@ async def create_object(call: Call, obj: Any, *, plain: bool = False) -> Entry:
         raise failure(500, "", "resourceVersion should not be set on objects to be created", details=False)
     obj = call.to_stored(obj)
     metadata = obj.metadata
+    if track:
+        track_create(call, obj)
     generated = bool(metadata.generate_name and not metadata.name)
     if generated:
         metadata.name = _generate_name(call, metadata.generate_name)
@@ -66,7 +73,7 @@ async def create_object(call: Call, obj: Any, *, plain: bool = False) -> Entry:
     _fill_system_fields(call, metadata)
     call.strategy.prepare_create(obj)
     _fill_requester(call, obj)
-    release = call.context.allocators.allocate(call.stored, obj, None)
+    allocation = await _allocate(call, obj, None) if call.context.allocators.serves(call.stored) else None
     try:
         if not plain:
             check(call, obj, None)
@@ -74,13 +81,22 @@ async def create_object(call: Call, obj: Any, *, plain: bool = False) -> Entry:
             await admission.validate(request)
         call.warnings.extend(call.strategy.warnings(obj, None))
         if call.dry_run:
-            release()
             _check_is_new(call, metadata.name)
-            return _unsaved(call, obj)
-        return await _insert(call, obj, generated)
+            entry = _unsaved(call, obj)
+        else:
+            entry = await _insert(call, obj, generated)
     except BaseException:
-        release()
+        if allocation is not None:
+            await allocation.undo()
         raise
+    if allocation is not None:
+        await allocation.commit()
+    return entry
+
+
+async def _allocate(call: Call, obj: Any, old: Any | None) -> Allocation:
+    """Give an object what the server gives out. The result is committed when the object is written, and undone if it is not."""
+    return await call.context.allocators.allocate(obj, old, dry_run=call.dry_run)
 
 
 def _place(call: Call, metadata: Any) -> None:
@@ -97,7 +113,6 @@ def _fill_system_fields(call: Call, metadata: Any) -> None:
     metadata.creation_timestamp = rfc3339(call.context.clock.now())
     metadata.deletion_timestamp = metadata.deletion_grace_period_seconds = None
     metadata.self_link = ""
-    metadata.managed_fields = ()
     if call.strategy.counts_generation:
         metadata.generation = 1
 
@@ -164,14 +179,19 @@ def check(call: Call, obj: Any, old: Any | None) -> None:
     errors: list[FieldError] = validate_object_meta(
         metadata, namespaced=call.stored.namespaced, name_rule=strategy.name_is_checked_as
     )
-    errors += strategy.validate(obj)
+    checked, before = obj, old
+    if call.kind is not call.stored and strategy.checks_served_version:
+        strategy = strategy_for(call.kind)
+        checked = convert(obj, call.stored, call.kind)
+        before = convert(old, call.stored, call.kind) if old is not None else None
+    errors += strategy.validate(checked)
     if old is None:
-        errors += strategy.validate_create(obj)
+        errors += strategy.validate_create(checked)
     else:
         errors += validate_object_meta_update(metadata, old.metadata)
-        errors += strategy.validate_update(obj, old)
+        errors += strategy.validate_update(checked, before)
     if errors:
-        raise invalid_object(call.kind.kind, call.kind.group, metadata.name, errors)
+        raise invalid_object(call.stored.kind, call.stored.group, metadata.name, errors)
 
 
 Transform = Callable[[Any], Any]
@@ -179,12 +199,19 @@ Transform = Callable[[Any], Any]
 
 
 async def modify(
-    call: Call, transform: Transform, *, subresource: str = "", plain: bool = False, fresh: bool = True
+    call: Call,
+    transform: Transform,
+    *,
+    subresource: str = "",
+    plain: bool = False,
+    fresh: bool = True,
+    track: bool = True,
 ) -> Entry:
     """Read, change, check and write an object, again if somebody was faster. The transform must be repeatable.
 
     subresource: the way in, which decides what may change. plain: the change is the server's own (a binding, a finalizer), so rules of users do not apply.
     fresh: the transform gets an object of its own; otherwise a shared one, which it only reads, and makes a new object with new metadata.
+    track: whether to record the writer in the managed fields; otherwise they are as the transform leaves them.
     An object whose deletion only waited for its last finalizer goes away. Raises ApiError.
     """
     objects, namespace, name = call.context.objects, call.path.namespace, call.path.name
@@ -194,23 +221,28 @@ async def modify(
             raise not_found_error(call.kind.plural, call.kind.group, name)
         old = objects.cache(call.stored).shared(entry)
         obj = transform(call.decode_stored(entry) if fresh else old)
+        given = obj.metadata.managed_fields
         _check_identity(call, obj, old, entry)
-        release = _nothing
-        if not plain:
-            release = await _apply_rules(call, obj, old, subresource=subresource)
+        if not track:
+            obj.metadata.managed_fields = given
+        elif not plain:
+            track_update(call, obj, old, subresource, given, reset=call.resets_managers)
+        allocation = None if plain else await _apply_rules(call, obj, old, subresource=subresource)
         try:
-            return await _commit(call, obj, old, entry)
+            written = await _commit(call, obj, old, entry)
         except Conflict as race:
-            release()
+            if allocation is not None:
+                await allocation.undo()
             await objects.settle(race)
+            continue
         except BaseException:
-            release()
+            if allocation is not None:
+                await allocation.undo()
             raise
+        if allocation is not None:
+            await allocation.commit()
+        return written
     raise conflict(call.kind.plural, call.kind.group, name)
-
-
-def _nothing() -> None:
-    """Nothing was allocated, so nothing is given back."""
 
 
 def _check_identity(call: Call, obj: Any, old: Any, entry: Entry) -> None:
@@ -258,8 +290,8 @@ def _check_uid(call: Call, wanted: str, uid: str) -> None:
     raise conflict(kind.plural, kind.group, path.name, detail)
 
 
-async def _apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> Callable[[], None]:
-    """Default, restore what this way in may not change, admit and validate. Returns how to give back what was allocated."""
+async def _apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> Allocation | None:
+    """Default, restore what this way in may not change, admit and validate. Returns what was allocated, if anything is for this kind."""
     strategy = call.strategy
     strategy.default(obj)
     _prepare(strategy, obj, old, subresource)
@@ -267,7 +299,9 @@ async def _apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> C
     request = AdmissionRequest(call, UPDATE, obj, old, subresource)
     if admission.mutating:
         await admission.admit(request)
-    release = _nothing if subresource else call.context.allocators.allocate(call.stored, obj, old)
+    allocation = None
+    if not subresource and call.context.allocators.serves(call.stored):
+        allocation = await _allocate(call, obj, old)
     try:
         if subresource:
             _check_subresource(call, obj, old, subresource)
@@ -277,9 +311,10 @@ async def _apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> C
             await admission.validate(request)
         call.warnings[:] = dict.fromkeys([*call.warnings, *strategy.warnings(obj, old)])
     except BaseException:
-        release()
+        if allocation is not None:
+            await allocation.undo()
         raise
-    return release
+    return allocation
 
 
 def _prepare(strategy: Strategy, obj: Any, old: Any, subresource: str) -> None:
@@ -325,10 +360,12 @@ async def _commit(call: Call, obj: Any, old: Any, entry: Entry) -> Entry:
     if call.dry_run:
         return _unsaved(call, obj)
     if _ends_here(call, obj):
-        call.context.allocators.forget(call.stored, obj)
         revision = await objects.remove(call.stored, entry)
+        if call.context.allocators.serves(call.stored):
+            await call.context.allocators.forget(obj)
         metadata.resource_version = str(revision)
         return _unsaved(call, obj)
+    keep_times(obj, old)
     if obj == old:
         return entry
     ttl = call.context.settings.event_ttl if call.stored.kind == "Event" else None
@@ -358,6 +395,7 @@ async def update(call: Call) -> Response:
             return call.answer(201, await create_object(call, body))
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     _check_uid(call, body.metadata.uid, entry.uid)
+    call.resets_managers = not body.metadata.managed_fields and b'"managedFields":[]' in call.request.body
     if not body.metadata.resource_version and not call.strategy.allow_unconditional_update:
         problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid_object(call.kind.plural, call.kind.group, call.path.name, [problem])

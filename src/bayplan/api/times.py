@@ -1,0 +1,165 @@
+"""Timestamps in objects from clients: malformed ones are refused in Go's words, others are spelled as the API server spells them.
+
+`Time` is RFC 3339 in whole seconds: fractions are cut off, other zones become UTC. `MicroTime` has exactly six decimals. Only what comes from outside is
+looked at (`codec.decode_reporting`); the plan of a class lists the attributes that lead to times, and is made once.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from typing import Any, NamedTuple
+
+from bayplan.api import schema
+from bayplan.support.timestamps import parse_rfc3339, rfc3339
+
+SECONDS_LAYOUT = "2006-01-02T15:04:05Z07:00"
+MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
+_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
+_MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
+_CANONICAL = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ", re.ASCII)
+_CANONICAL_MICRO = re.compile(_CANONICAL.pattern[:-1] + r"\.\d{6}Z", re.ASCII)
+
+
+class TimeError(ValueError):
+    """A malformed timestamp; the message is Go's."""
+
+
+class Step(NamedTuple):
+    """One attribute that is a time or leads to times."""
+
+    attribute: str
+    many: str
+    """`list`, `map`, or "" for a single value."""
+    layout: str
+    """Of a time; "" for something that contains times."""
+    definition: str
+    """Of something that contains times."""
+
+
+def settle_times(obj: Any) -> Any:
+    """The same object with its timestamps in canonical form. Raises TimeError."""
+    _settle(obj, schema.definition_of(type(obj)))
+    return obj
+
+
+def _settle(obj: Any, definition: str) -> None:
+    for step in _plan(definition):
+        value = getattr(obj, step.attribute, None)
+        if not value:
+            continue
+        if step.layout:
+            if not (_CANONICAL_MICRO if step.layout is MICRO_LAYOUT else _CANONICAL).fullmatch(value):
+                setattr(obj, step.attribute, canonical(value, step.layout))
+        elif step.many == "list":
+            for item in value:
+                _settle(item, step.definition)
+        elif step.many == "map":
+            for item in value.values():
+                _settle(item, step.definition)
+        else:
+            _settle(value, step.definition)
+
+
+@functools.cache
+def _plan(definition: str) -> tuple[Step, ...]:
+    """The attributes of a definition that matter. A definition that contains itself is followed once."""
+    return _steps(definition, frozenset((definition,)))
+
+
+def _steps(definition: str, above: frozenset[str]) -> tuple[Step, ...]:
+    found = []
+    for name, inner in (schema.definitions().get(definition, {}).get("properties") or {}).items():
+        many, target = _target(inner)
+        attribute = _snake(name)
+        if target in (_TIME, _MICRO_TIME):
+            found.append(Step(attribute, many, SECONDS_LAYOUT if target == _TIME else MICRO_LAYOUT, ""))
+        elif target and target in schema.definitions() and target not in above and _steps(target, above | {target}):
+            found.append(Step(attribute, many, "", target))
+    return tuple(found)
+
+
+def _target(inner: schema.Schema) -> tuple[str, str]:
+    """How many values a property has, and the definition of each; "" for plain ones."""
+    if "$ref" in inner:
+        return "", inner["$ref"]
+    for many, key in (("list", "items"), ("map", "additionalProperties")):
+        if isinstance(inner.get(key), dict):
+            return many, inner[key].get("$ref", "")
+    return "", ""
+
+
+def _snake(name: str) -> str:
+    """The attribute of a JSON name, as the generated classes have it."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def canonical(text: str, layout: str) -> str:
+    """A timestamp as the API server writes it. Raises TimeError."""
+    _parse(text, layout)
+    if layout == SECONDS_LAYOUT:
+        return rfc3339(parse_rfc3339(text))
+    whole = parse_rfc3339(text[:19] + text[26:])
+    return f"{rfc3339(whole)[:-1]}{text[19:26]}Z"
+
+
+def _parse(text: str, layout: str) -> None:
+    """Go's `time.Parse` as far as it refuses. Raises TimeError."""
+    rest = text
+    numbers = []
+    for prefix, element, digits in _ELEMENTS:
+        if not rest.startswith(prefix):
+            raise _cannot(text, layout, rest, prefix)
+        rest = rest[len(prefix) :]
+        match = digits.match(rest)
+        if match is None:
+            raise _cannot(text, layout, rest, element)
+        number = int(match[0])
+        low, high, what = _BOUNDS.get(element, (0, 9999, ""))
+        if not low <= number <= high:
+            raise TimeError(f"parsing time {_quoted(text)}: {what} out of range")
+        numbers.append(number)
+        rest = rest[match.end() :]
+    if layout == MICRO_LAYOUT:
+        if re.match(r"[.,]\d{6}", rest, re.ASCII) is None:
+            raise _cannot(text, layout, rest, ".000000")
+        rest = rest[7:]
+    elif fraction := re.match(r"[.,]\d+", rest, re.ASCII):
+        rest = rest[fraction.end() :]
+    zone = re.match(r"Z|[+-]\d\d:\d\d", rest, re.ASCII)
+    if zone is None:
+        raise _cannot(text, layout, rest, "Z07:00")
+    if rest[zone.end() :]:
+        raise TimeError(f"parsing time {_quoted(text)}: extra text: {_quoted(rest[zone.end() :])}")
+    if not 1 <= numbers[2] <= _days(numbers[0], numbers[1]):
+        raise TimeError(f"parsing time {_quoted(text)}: day out of range")
+
+
+_TWO, _ONE_OR_TWO = re.compile(r"\d\d", re.ASCII), re.compile(r"\d\d?", re.ASCII)
+_ELEMENTS = (
+    ("", "2006", re.compile(r"\d{4}", re.ASCII)),
+    ("-", "01", _TWO),
+    ("-", "02", _TWO),
+    ("T", "15", _ONE_OR_TWO),
+    (":", "04", _TWO),
+    (":", "05", _TWO),
+)
+"""What stands before an element of the layout, the element, and what it takes."""
+_BOUNDS = {"01": (1, 12, "month"), "15": (0, 23, "hour"), "04": (0, 59, "minute"), "05": (0, 59, "second")}
+
+
+def _days(year: int, month: int) -> int:
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month in (4, 6, 9, 11) else 31
+
+
+def _cannot(text: str, layout: str, rest: str, element: str) -> TimeError:
+    return TimeError(
+        f"parsing time {_quoted(text)} as {_quoted(layout)}: cannot parse {_quoted(rest)} as {_quoted(element)}"
+    )
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,42 @@
+"""Tolerations: which one includes another, and lists without what is included already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bayplan.api.types.core_v1 import Toleration
+
+
+def includes(one: Toleration, other: Toleration) -> bool:
+    """Whether `one` tolerates all that `other` tolerates, for at least as long."""
+    if one == other:
+        return True
+    if one.key != other.key and (one.key or one.operator != "Exists"):
+        return False
+    if one.effect != other.effect and one.effect:
+        return False
+    mine, theirs = one.toleration_seconds, other.toleration_seconds
+    if one.effect == "NoExecute" and mine is not None and (theirs is None or mine < theirs):
+        return False
+    if one.operator in ("", "Equal"):
+        return other.operator in ("", "Equal") and one.value == other.value
+    return one.operator == "Exists"
+
+
+def merged(first: Iterable[Toleration], second: Iterable[Toleration]) -> tuple[Toleration, ...]:
+    """Both lists in order, without tolerations that another one includes (of equal ones the first stays)."""
+    every = (*first, *second)
+    kept: list[Toleration] = []
+    for index, toleration in enumerate(every):
+        if any(includes(one, toleration) for one in kept):
+            continue
+        if any(includes(one, toleration) and not includes(toleration, one) for one in every[index + 1 :]):
+            continue
+        kept.append(toleration)
+    return tuple(kept)
+
+
+def within(tolerations: Iterable[Toleration], allowed: Iterable[Toleration]) -> bool:
+    """Whether every toleration is included in an allowed one; an empty list of allowed ones allows everything."""
+    bounds = tuple(allowed)
+    return not bounds or all(any(includes(bound, one) for bound in bounds) for one in tolerations)

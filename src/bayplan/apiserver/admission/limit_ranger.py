@@ -1,0 +1,101 @@
+"""LimitRanger: limit ranges of a namespace give containers default requests and limits, and bound what containers, pods and claims may ask for.
+
+Source: plugin `LimitRanger` of kube-apiserver. Pods are looked at when they are created or resized; claims whenever they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from bayplan.api.errors import forbidden_error
+from bayplan.api.kinds import Kind
+from bayplan.api.limits import claim_violations, default_resources, pod_violations
+from bayplan.api.types import core_v1
+from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionRequest
+
+ANNOTATION = "kubernetes.io/limit-ranger"
+_replace = msgspec.structs.replace
+
+
+class LimitRanger(AdmissionPlugin):
+    """See the module."""
+
+    name = "LimitRanger"
+    keeps_defaults = True
+
+    def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
+        if kind.group or operation not in (CREATE, UPDATE):
+            return False
+        if kind.kind == "Pod":
+            return subresource == "resize" if operation == UPDATE else not subresource
+        return kind.kind == "PersistentVolumeClaim" and not subresource
+
+    def admit(self, request: AdmissionRequest) -> None:
+        """Fill in the resources that containers leave out, and say so in an annotation."""
+        if request.kind.kind != "Pod":
+            return
+        for limit_range in _limit_ranges(request):
+            told = _fill_in(request.obj.spec, *default_resources(limit_range))
+            if told:
+                request.obj.metadata.annotations[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
+
+    def validate(self, request: AdmissionRequest) -> None:
+        """Refuse what is out of bounds."""
+        for limit_range in _limit_ranges(request):
+            spec = request.obj.spec
+            if request.kind.kind == "Pod":
+                found = pod_violations(limit_range, spec)
+            else:
+                found = claim_violations(limit_range, spec)
+            if found:
+                detail = found[0] if len(found) == 1 else f"[{', '.join(found)}]"
+                raise forbidden_error(request.call.kind.plural, "", request.name, detail)
+
+
+def _limit_ranges(request: AdmissionRequest) -> Iterator[core_v1.LimitRange]:
+    """The limit ranges of the namespace, in order of name; none for an object that is on its way out."""
+    context: Any = request.call.context
+    kind = context.kinds.of_kind("v1", "LimitRange")
+    if kind is None:
+        return
+    cache = context.objects.cache(kind)
+    bucket = cache.buckets.get(request.namespace)
+    if bucket is None or (request.old is not None and request.obj.metadata.deletion_timestamp is not None):
+        return
+    for entry in bucket.ordered():
+        yield cache.shared(entry)
+
+
+def _fill_in(spec: core_v1.PodSpec, requests: dict[str, Any], limits: dict[str, Any]) -> list[str]:
+    """Give every container what it leaves out. Returns what was given, for people."""
+    if not requests and not limits:
+        return []
+    told: list[str] = []
+    for name in ("containers", "init_containers"):
+        containers = getattr(spec, name)
+        filled = tuple(
+            _filled(container, name == "init_containers", requests, limits, told) for container in containers
+        )
+        setattr(spec, name, filled)
+    return told
+
+
+def _filled(
+    container: core_v1.Container, init: bool, requests: dict[str, Any], limits: dict[str, Any], told: list[str]
+) -> core_v1.Container:
+    resources = container.resources
+    more_requests = {name: amount for name, amount in requests.items() if name not in resources.requests}
+    more_limits = {name: amount for name, amount in limits.items() if name not in resources.limits}
+    if not more_requests and not more_limits:
+        return container
+    shown = f"init container {container.name}" if init else f"container {container.name}"
+    for more, what in ((more_requests, "request"), (more_limits, "limit")):
+        if more:
+            told.append(f"{', '.join(sorted(more))} {what} for {shown}")
+    resources = _replace(
+        resources, requests={**resources.requests, **more_requests}, limits={**resources.limits, **more_limits}
+    )
+    return _replace(container, resources=resources)

@@ -1,0 +1,160 @@
+"""PodSecurity: labels of a namespace say which level of the pod security standards its pods must keep, and about which one to warn.
+
+Source: plugin `PodSecurity` of kube-apiserver, with its default configuration: nothing is exempt and namespaces without labels are privileged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bayplan.api.errors import forbidden_error, invalid_object
+from bayplan.api.kinds import Kind
+from bayplan.api.pod_security.evaluation import violations
+from bayplan.api.pod_security.policy import PREFIX, PRIVILEGED, Policies, Policy, policies_of, stricter
+from bayplan.api.types import core_v1
+from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionRequest
+
+_WORKLOADS = frozenset(
+    (
+        ("", "ReplicationController"),
+        ("", "PodTemplate"),
+        ("apps", "ReplicaSet"),
+        ("apps", "Deployment"),
+        ("apps", "StatefulSet"),
+        ("apps", "DaemonSet"),
+        ("batch", "Job"),
+        ("batch", "CronJob"),
+    )
+)
+_MOST_PODS = 3000
+"""Pods of a namespace that are looked at when its labels change."""
+_SECCOMP = "container.seccomp.security.alpha.kubernetes.io/"
+
+
+class PodSecurity(AdmissionPlugin):
+    """See the module."""
+
+    name = "PodSecurity"
+
+    def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
+        if operation not in (CREATE, UPDATE):
+            return False
+        if not kind.group and kind.kind == "Pod":
+            return subresource in ("", "ephemeralcontainers", "resize")
+        is_namespace = not kind.group and kind.kind == "Namespace"
+        return not subresource and (is_namespace or (kind.group, kind.kind) in _WORKLOADS)
+
+    def validate(self, request: AdmissionRequest) -> None:
+        """Refuse pods that break the enforced level (403) and malformed labels (422); warn about the rest."""
+        if request.kind.kind == "Namespace":
+            _check_namespace(request)
+            return
+        policies = _policies(request)
+        if policies is None:
+            return
+        if request.kind.kind == "Pod":
+            _check_pod(request, policies)
+            return
+        template = _template(request.obj)
+        if template is not None:
+            _warn(request, policies.warn, template)
+
+
+def _policies(request: AdmissionRequest) -> Policies | None:
+    """What the labels of the request's namespace ask for; None if they say nothing."""
+    context: Any = request.call.context
+    kind = context.kinds.of_kind("v1", "Namespace")
+    entry = context.objects.cache(kind).get("", request.namespace) if kind is not None else None
+    labels: Mapping[str, str] = entry.labels if entry is not None else {}
+    for key in labels:
+        if key.startswith(PREFIX):
+            return policies_of(labels)[0]
+    return None
+
+
+def _check_pod(request: AdmissionRequest, policies: Policies) -> None:
+    pod, old = request.obj, request.old
+    if old is not None and not _matters(pod, old):
+        return
+    found = violations(policies.enforce, pod.metadata, pod.spec)
+    if found:
+        detail = f'violates PodSecurity "{policies.enforce}": {", ".join(map(str, found))}'
+        raise forbidden_error(request.call.kind.plural, "", request.name, detail)
+    _warn(request, policies.warn, pod)
+
+
+def _warn(request: AdmissionRequest, policy: Policy, pod: Any) -> None:
+    """Warn about a pod or a template of pods."""
+    found = violations(policy, pod.metadata, pod.spec)
+    if found:
+        request.call.warnings.append(f'would violate PodSecurity "{policy}": {", ".join(map(str, found))}')
+
+
+def _matters(pod: core_v1.Pod, old: core_v1.Pod) -> bool:
+    """Whether an update can change the verdict: other images, other containers."""
+    for name in ("init_containers", "containers"):
+        new, was = getattr(pod.spec, name), getattr(old.spec, name)
+        if len(new) != len(was) or any(map(_changed, new, was)):
+            return True
+    known = {container.name: container for container in old.spec.ephemeral_containers}
+    for container in pod.spec.ephemeral_containers:
+        if container.name not in known or _changed(container, known[container.name]):
+            return True
+    keys = [_SECCOMP + container.name for container in (*pod.spec.init_containers, *pod.spec.containers)]
+    return any(pod.metadata.annotations.get(key) != old.metadata.annotations.get(key) for key in keys)
+
+
+def _changed(new: Any, old: Any) -> bool:
+    return bool(new.image != old.image)
+
+
+def _template(obj: Any) -> Any:
+    """The pod template in a workload, or None."""
+    if isinstance(obj, core_v1.PodTemplate):
+        return obj.template
+    spec = obj.spec
+    job = getattr(spec, "job_template", None)
+    return job.spec.template if job is not None else spec.template
+
+
+def _check_namespace(request: AdmissionRequest) -> None:
+    new, old = request.obj.metadata.labels, request.old.metadata.labels if request.old is not None else {}
+    policies, errors = policies_of(new)
+    if request.old is None:
+        if errors:
+            raise invalid_object("Namespace", "", request.name, errors)
+        return
+    former, former_errors = policies_of(old)
+    if errors and errors != former_errors:
+        raise invalid_object("Namespace", "", request.name, errors)
+    if policies.enforce == former.enforce or policies.enforce.level == PRIVILEGED:
+        return
+    if policies.enforce.minor == former.enforce.minor and not stricter(policies.enforce, former.enforce):
+        return
+    _warn_about_pods(request, policies.enforce)
+
+
+def _warn_about_pods(request: AdmissionRequest, policy: Policy) -> None:
+    """Tell which pods that are there already would no longer be allowed."""
+    context: Any = request.call.context
+    kind = context.kinds.of_kind("v1", "Pod")
+    if kind is None:
+        return
+    cache = context.objects.cache(kind)
+    names: dict[str, list[str]] = {}
+    for count, entry in enumerate(cache.ordered(request.name)):
+        if count == _MOST_PODS:
+            break
+        pod = cache.shared(entry)
+        found = violations(policy, pod.metadata, pod.spec)
+        if found:
+            names.setdefault(", ".join(one.reason for one in found), []).append(entry.name)
+    if not names:
+        return
+    warnings = request.call.warnings
+    warnings.append(f'existing pods in namespace "{request.name}" violate the new PodSecurity enforce level "{policy}"')
+    for reasons, pods in sorted(names.items(), key=lambda one: one[1][0]):
+        others = len(pods) - 1
+        also = f" (and {others} other pod{'s' if others > 1 else ''})" if others else ""
+        warnings.append(f"{pods[0]}{also}: {reasons}")

@@ -1,0 +1,71 @@
+"""Node ports: numbers of a range, each given to one service at most."""
+
+from __future__ import annotations
+
+from bayplan.apiserver.allocation.errors import Full, OutOfRange, Taken
+from bayplan.support.randomness import Randomness
+
+
+class NodePorts:
+    """The ports of one server."""
+
+    def __init__(self, ports: tuple[int, int], randomness: Randomness) -> None:
+        self.first, self.last = ports
+        self._randomness = randomness
+        self.used: set[int] = set()
+        """What services have or are just getting."""
+
+    def take(self, port: int) -> None:
+        """Take a certain port. Raises OutOfRange, Taken."""
+        if not self.first <= port <= self.last:
+            raise OutOfRange(
+                f"provided port is not in the valid range. The range of valid ports is {self.first}-{self.last}"
+            )
+        if port in self.used:
+            raise Taken("provided port is already allocated")
+        self.used.add(port)
+
+    def take_any(self) -> int:
+        """Take a free port. The low ones are kept for services that ask for them, as long as others are free. Raises Full."""
+        size = self.last - self.first + 1
+        kept = 0 if size < 16 else min(max(16, size // 32), 128)
+        for low, span in ((self.first + kept, size - kept), (self.first, kept)):
+            start = int(self._randomness.random() * span)
+            for step in range(span):
+                port = low + (start + step) % span
+                if port not in self.used:
+                    self.used.add(port)
+                    return port
+        raise Full
+
+
+class PortOperation:
+    """The ports of one write: what it takes it gives back if it is undone, what it releases is free once it is committed."""
+
+    def __init__(self, ports: NodePorts) -> None:
+        self._ports = ports
+        self._taken: list[int] = []
+        self._released: list[int] = []
+
+    def take(self, port: int) -> None:
+        """Take a certain port. Raises OutOfRange, Taken."""
+        self._ports.take(port)
+        self._taken.append(port)
+
+    def take_any(self) -> int:
+        """Take a free port. Raises Full."""
+        port = self._ports.take_any()
+        self._taken.append(port)
+        return port
+
+    def release(self, port: int) -> None:
+        """Give a port of the old state back when the write has succeeded."""
+        self._released.append(port)
+
+    def commit(self) -> None:
+        """The write has succeeded."""
+        self._ports.used.difference_update(self._released)
+
+    def undo(self) -> None:
+        """The write has failed, or was none."""
+        self._ports.used.difference_update(self._taken)

@@ -1,0 +1,261 @@
+"""Tokens of service accounts, bootstrap tokens, and reviews of tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+
+from bayplan.api.codec import encode
+from bayplan.api.types import authentication_v1, core_v1, meta_v1
+from bayplan.apiserver.authentication import Authenticator
+from bayplan.apiserver.authentication.headers import SPACE_WARNING, bearer_token
+from bayplan.apiserver.requests import Request
+from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.service_account_tokens.keys import (
+    TokenError,
+    TokenKeys,
+    decode_part,
+    make_signing_key,
+    public_pem,
+)
+from bayplan.client import Client
+from bayplan.store.url import open_store
+from bayplan.support.clock import SystemClock
+from bayplan.support.randomness import SystemRandomness
+from tests.apiserver.serving import ADMIN, client_of
+
+KEY = make_signing_key()
+START = 1_900_000_000.0
+
+
+class SettableClock(SystemClock):
+    """The machine's clock, but for the time of day, which the test sets."""
+
+    __slots__ = ("time",)
+
+    def __init__(self) -> None:
+        self.time = START
+
+    def now(self) -> float:
+        return self.time
+
+
+def run(case: Callable[[ApiServer, Client, SettableClock], Awaitable[None]]) -> None:
+    """Run a case against a fresh server with the account `robot`."""
+
+    async def inner() -> None:
+        clock = SettableClock()
+        store = open_store("memory:", clock=clock)
+        api = ApiServer(store, clock=clock, randomness=SystemRandomness(), token_keys=TokenKeys(lambda: KEY))
+        await api.open()
+        admin = client_of(api)
+        await admin.create(core_v1.ServiceAccount(metadata=meta_v1.ObjectMeta(name="robot", namespace="default")))
+        await case(api, admin, clock)
+        await api.close()
+
+    asyncio.run(inner())
+
+
+async def request_token(api: ApiServer, **spec: object) -> authentication_v1.TokenRequest:
+    """A token for the account, with the given members of the request's spec."""
+    members = authentication_v1.TokenRequestSpec(**{"audiences": (), **spec})  # type: ignore[arg-type]
+    body = encode(authentication_v1.TokenRequest(spec=members))
+    path = "/api/v1/namespaces/default/serviceaccounts/robot/token"
+    answer = await api.handle(Request("POST", path, {}, ADMIN, body, "application/json"))
+    assert answer.code == 201, answer.body
+    return msgspec.json.decode(answer.body, type=authentication_v1.TokenRequest)
+
+
+def claims_of(token: str) -> dict[str, object]:
+    claims: dict[str, object] = json.loads(decode_part(token.split(".")[1]))
+    return claims
+
+
+def test_a_token_is_good_until_it_expires() -> None:
+    async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
+        token = (await request_token(api, expiration_seconds=600)).status.token
+        user = api.context.authenticator.user_of_token(token)
+        assert user is not None
+        assert (user.name, user.groups) == (
+            "system:serviceaccount:default:robot",
+            ("system:serviceaccounts", "system:serviceaccounts:default", "system:authenticated"),
+        )
+        clock.time = START + 650  # clocks may differ by a minute
+        assert api.context.authenticator.user_of_token(token) is not None
+        clock.time = START + 661
+        assert api.context.authenticator.user_of_token(token) is None
+        error = api.context.authenticator.review(token).error
+        assert error == "[invalid bearer token, service account token has expired]"
+
+    run(case)
+
+
+def test_a_token_ends_with_its_account_and_with_what_it_is_bound_to() -> None:
+    async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
+        secret = await admin.create(core_v1.Secret(metadata=meta_v1.ObjectMeta(name="s", namespace="default")))
+        bound = authentication_v1.BoundObjectReference(kind="Secret", api_version="v1", name="s")
+        token = (await request_token(api, bound_object_ref=bound)).status.token
+        free = (await request_token(api)).status.token
+        source = api.context.authenticator
+        assert claims_of(token)["kubernetes.io"]["secret"] == {"name": "s", "uid": secret.metadata.uid}  # type: ignore[index]
+        assert source.user_of_token(token) is not None
+        await admin.delete(core_v1.Secret, "s", "default")
+        assert source.user_of_token(token) is None
+        await admin.create(core_v1.Secret(metadata=meta_v1.ObjectMeta(name="s", namespace="default")))
+        assert source.user_of_token(token) is None
+        assert source.user_of_token(free) is not None
+        await admin.delete(core_v1.ServiceAccount, "robot", "default")
+        await admin.create(core_v1.ServiceAccount(metadata=meta_v1.ObjectMeta(name="robot", namespace="default")))
+        assert source.user_of_token(free) is None
+
+    run(case)
+
+
+def test_audiences_have_to_meet() -> None:
+    async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
+        token = (await request_token(api, audiences=("vault", "bank"))).status.token
+        source = api.context.authenticator
+        assert source.user_of_token(token) is None
+        assert source.review(token, ("bank", "other")).audiences == ("bank",)
+        assert source.review(token, ("other",)).user is None
+
+    run(case)
+
+
+def test_the_default_token_of_a_pod_lives_for_a_year() -> None:
+    async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
+        spec = core_v1.PodSpec(containers=(core_v1.Container(name="c", image="x"),), service_account_name="robot")
+        await admin.create(core_v1.Pod(metadata=meta_v1.ObjectMeta(name="p", namespace="default"), spec=spec))
+        bound = authentication_v1.BoundObjectReference(kind="Pod", api_version="v1", name="p")
+        made = await request_token(api, bound_object_ref=bound, expiration_seconds=3607)
+        claims = claims_of(made.status.token)
+        assert claims["exp"] == START + 365 * 24 * 3600
+        assert claims["kubernetes.io"]["warnafter"] == START + 3607  # type: ignore[index]
+        assert made.spec.expiration_seconds == 3607
+
+    run(case)
+
+
+@pytest.mark.parametrize("seconds", [599, (1 << 32) + 1])
+def test_lifetimes_have_bounds(seconds: int) -> None:
+    async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
+        with pytest.raises(AssertionError, match=r"spec\.expirationSeconds"):
+            await request_token(api, expiration_seconds=seconds)
+
+    run(case)
+
+
+def test_what_was_signed_by_others_or_changed_is_refused() -> None:
+    keys, other = TokenKeys(lambda: KEY), TokenKeys(make_signing_key)
+    token = keys.sign({"iss": "x"})
+    assert keys.verify(token) == {"iss": "x"}
+    assert TokenKeys(make_signing_key, (public_pem(KEY),)).verify(token) == {"iss": "x"}
+    header, _, signature = token.split(".")
+    for bad in (other.sign({"iss": "x"}), f"{header}.e30.{signature}", "a.b", "a.b.c"):
+        with pytest.raises(TokenError):
+            keys.verify(bad)
+
+
+def test_elliptic_curve_keys_sign_as_well() -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    pem = ec.generate_private_key(ec.SECP384R1()).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    keys = TokenKeys(lambda: pem)
+    assert keys.verify(keys.sign({"a": 1})) == {"a": 1}
+    assert keys.public()[0].jwk()["alg"] == "ES384"
+
+
+def test_the_key_set_is_published() -> None:
+    async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
+        answer = await api.handle(Request("GET", "/openid/v1/jwks", {}, ADMIN))
+        assert answer.content_type == "application/jwk-set+json"
+        token = (await request_token(api)).status.token
+        key_id = json.loads(decode_part(token.split(".")[0]))["kid"]
+        assert [key["kid"] for key in json.loads(answer.body)["keys"]] == [key_id]
+        about = json.loads((await api.handle(Request("GET", "/.well-known/openid-configuration", {}, ADMIN))).body)
+        assert about["issuer"] == claims_of(token)["iss"] == "https://kubernetes.default.svc"
+
+    run(case)
+
+
+def bootstrap_secret(**changed: str) -> core_v1.Secret:
+    data = {
+        "token-id": "abcdef",
+        "token-secret": "0123456789abcdef",
+        "usage-bootstrap-authentication": "true",
+        "auth-extra-groups": "system:bootstrappers:workers",
+        **changed,
+    }
+    return core_v1.Secret(
+        metadata=meta_v1.ObjectMeta(name="bootstrap-token-abcdef", namespace="kube-system"),
+        type="bootstrap.kubernetes.io/token",
+        data={key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
+    )
+
+
+def test_bootstrap_tokens_let_nodes_in() -> None:
+    async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
+        source = api.context.authenticator
+        assert source.user_of_token("abcdef.0123456789abcdef") is None
+        await admin.create(bootstrap_secret())
+        user = source.user_of_token("abcdef.0123456789abcdef")
+        assert user is not None
+        assert user.name == "system:bootstrap:abcdef"
+        assert user.groups == ("system:bootstrappers", "system:bootstrappers:workers", "system:authenticated")
+        assert source.user_of_token("abcdef.0123456789abcdee") is None
+
+    run(case)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"usage-bootstrap-authentication": "false"},
+        {"expiration": "2020-01-01T00:00:00Z"},
+        {"expiration": "soon"},
+        {"auth-extra-groups": "system:masters"},
+        {"token-id": "abcdee"},
+    ],
+)
+def test_bootstrap_tokens_that_may_not_be_used(changed: dict[str, str]) -> None:
+    async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
+        await admin.create(bootstrap_secret(**changed))
+        assert api.context.authenticator.user_of_token("abcdef.0123456789abcdef") is None
+
+    run(case)
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("Bearer a", ("a", "")),
+        ("bearer a", ("a", "")),
+        ("Basic a", ("", "")),
+        ("a", ("", "")),
+        ("Bearer  a", ("", SPACE_WARNING)),
+    ],
+)
+def test_authorization_headers(header: str, expected: tuple[str, str]) -> None:
+    assert bearer_token(header) == expected
+
+
+def test_only_a_wrong_token_is_refused_not_a_missing_one() -> None:
+    authenticator = Authenticator()
+    authenticator.add_token("t", "u", ("g",))
+    user = authenticator.authenticate("Bearer t")
+    assert user is not None
+    assert user.groups == ("g", "system:authenticated")
+    assert authenticator.authenticate("Bearer x") is None
+    anonymous = authenticator.authenticate("Basic x")
+    assert anonymous is not None
+    assert anonymous.name == "system:anonymous"
+    authenticator.anonymous = False
+    assert authenticator.authenticate("") is None

@@ -1,0 +1,50 @@
+"""Which form an Accept header gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from bayplan.api.errors import ApiError
+from bayplan.apiserver.negotiation import JSON, PLAIN, PROTOBUF, YAML, negotiate, negotiate_stream
+
+
+@pytest.mark.parametrize(
+    ("accept", "media_type", "convert_to"),
+    [
+        ("", JSON, ""),
+        ("*/*", JSON, ""),
+        ("application/*", JSON, ""),
+        (f"{PROTOBUF},application/json", PROTOBUF, ""),
+        (f"application/json,{PROTOBUF}", JSON, ""),
+        (f"application/json;q=0.5,{PROTOBUF}", PROTOBUF, ""),
+        (f"{PROTOBUF};q=0.1, application/yaml;q=0.9", YAML, ""),
+        ("application/cbor,application/json", JSON, ""),
+        ("application/json;q=nonsense", JSON, ""),
+        ("Application/JSON", JSON, ""),
+        (f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1", PROTOBUF, "PartialObjectMetadata"),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", JSON, "Table"),
+        ("application/json;as=Nosuch;v=v1;g=meta.k8s.io,application/json", JSON, ""),
+    ],
+)
+def test_the_first_form_that_can_be_given(accept: str, media_type: str, convert_to: str) -> None:
+    form = negotiate(accept)
+    assert (form.media_type, form.convert_to) == (media_type, convert_to)
+
+
+def test_the_usual_form_is_one_object() -> None:
+    assert negotiate("") is negotiate("application/json") is PLAIN
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/cbor", ";", "application/json;as=Nosuch;v=v1;g=x"])
+def test_what_cannot_be_given_is_refused(accept: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        negotiate(accept)
+    assert caught.value.code == 406
+    assert PROTOBUF in caught.value.message
+
+
+def test_watches_come_as_json_or_protobuf() -> None:
+    assert negotiate_stream(f"{PROTOBUF};stream=watch").media_type == PROTOBUF
+    assert negotiate_stream("application/json;stream=watch").media_type == JSON
+    with pytest.raises(ApiError):
+        negotiate_stream("application/yaml")
