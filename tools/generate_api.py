@@ -43,7 +43,7 @@ SCALARS = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": ("IntOrString", "0"),
     "io.k8s.apimachinery.pkg.apis.meta.v1.Time": ("Time", "None"),
     "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": ("MicroTime", "None"),
-    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": ("dict[str, Any]", "None"),
+    "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": ("Raw", "NO_JSON"),
     "io.k8s.apimachinery.pkg.apis.meta.v1.Patch": ("Any", "None"),
     "io.k8s.apimachinery.pkg.runtime.RawExtension": ("Any", "None"),
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON": ("Any", "None"),
@@ -132,6 +132,8 @@ class Generator:
         elif zero == "None":
             annotation += " | None"
             default = "None" if "p" in flags or "z" in flags else "always_null"
+        elif annotation == "Raw":
+            default = zero or ""
         elif "p" in flags:
             annotation, default = f"{annotation} | None", "None" if "o" in flags else "always_null"
         elif zero is None:
@@ -148,7 +150,7 @@ class Generator:
             default = zero
         else:
             default = {"str": "str", "int": "int", "Int32": "int", "float": "float", "bool": "bool"}[annotation]
-        if default in ("None", "()", '""', "0", "0.0", "False"):
+        if default in ("NO_JSON", "None", "()", '""', "0", "0.0", "False"):
             value = f"field(default={default}, {rename})" if rename else default
         else:
             value = f"field(default_factory={default}{', ' + rename if rename else ''})"
@@ -207,8 +209,8 @@ class Generator:
         ]
         factories = [
             name
-            for name in ("always_list", "always_map", "always_null", "always_zero", "always_zero_quantity")
-            if re.search(rf"={name}\b", body)
+            for name in ("NO_JSON", "always_list", "always_map", "always_null", "always_zero", "always_zero_quantity")
+            if re.search(rf"= ?{name}\b", body)
         ]
         text = (
             BANNER.format(release=RELEASE)

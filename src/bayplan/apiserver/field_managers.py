@@ -38,7 +38,7 @@ from bayplan.api.managedfields.managers import (
 from bayplan.api.managedfields.merge import validate
 from bayplan.api.managedfields.typed import MAP, Type, TypedError, type_of_definition
 from bayplan.api.schema import definition_of
-from bayplan.api.strategies.base import Strategy, clone
+from bayplan.api.strategies.base import clone
 from bayplan.api.types import meta_v1
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
 from bayplan.apiserver.context import Call
@@ -149,11 +149,18 @@ def _tree_of(part: _Part, value: Any) -> Any:
     return {part.wire: msgspec.to_builtins(value)}
 
 
-_kept: dict[tuple[Any, str, bytes], FieldSet | None] = {}
+class _Known(NamedTuple):
+    """The fields of a part of a new object: the node below its key, and the same as it is stored."""
+
+    node: FieldSet
+    stored: bytes
 
 
-def _fields_of_new(cls: Any, part: _Part, value: Any, kind: Type) -> FieldSet | None:
-    """The fields that a part of a new object sets: the node below its key; None if JSON shows no difference to an empty one.
+_kept: dict[tuple[Any, str, bytes], _Known | None] = {}
+
+
+def _fields_of_new(cls: Any, part: _Part, value: Any, kind: Type) -> _Known | None:
+    """The fields that a part of a new object sets; None if JSON shows no difference to an empty one.
 
     Raises TypedError if a list item lacks its keys.
     """
@@ -164,7 +171,8 @@ def _fields_of_new(cls: Any, part: _Part, value: Any, kind: Type) -> FieldSet | 
         inner = kind.field(part.wire)
         assert inner is not None
         found = compare(_tree_of(part, part.empty), _tree_of(part, value), _wrapper(part.wire, inner))
-        known = union(found.modified, found.added).get(part.key)
+        node = union(found.modified, found.added).get(part.key)
+        known = None if node is None else _Known(node, b'"%b":%b' % (part.key.encode(), encode(node)))
         if len(data) <= _KEPT_BYTES:
             if len(_kept) >= _KEPT_PARTS:
                 _kept.clear()
@@ -207,56 +215,60 @@ def track_create(call: Call, obj: Any) -> None:
     given = metadata.managed_fields
     served = obj if call.kind is call.stored else convert(clone(obj), call.stored, call.kind)
     try:
-        fields = _fields_of(served)
+        below, fields = _fields_of(served)
     except TypedError:
         metadata.managed_fields = ()
         return  # a list item without its keys: validation will say so, or ownership cannot be told
-    if "f:status" in fields or type(call.strategy).ownable is not Strategy.ownable:
-        fields = call.strategy.ownable("", fields)
     version = call.kind.api_version
     who = identity(manager_name(call), UPDATE, version)
-    if given and (managers := _given(given)):
-        changes = Comparison({}, {}, fields)
+    if given or "f:status" in fields:
+        nodes = {key: known.node for key, known in fields.items()}
+        if below:
+            nodes["f:metadata"] = {key: known.node for key, known in below.items()}
+        changes = Comparison({}, {}, call.strategy.ownable("", nodes))
         metadata.managed_fields = write_entries(
-            update(managers, changes, who=who, api_version=version, now=_now(call), keep=_everything)
+            update(_given(given), changes, who=who, api_version=version, now=_now(call), keep=_everything)
         )
-    elif fields:
-        metadata.managed_fields = (
+        return
+    parts = [known.stored for known in fields.values()]
+    if below:
+        parts.append(b'"f:metadata":{%b}' % b",".join([known.stored for known in below.values()]))
+        parts.sort()
+    metadata.managed_fields = (
+        (
             ManagedFieldsEntry(
                 manager=who.manager,
                 operation=UPDATE,
                 api_version=version,
                 time=_now(call),
                 fields_type="FieldsV1",
-                fields_v1=fields,
+                fields_v1=msgspec.Raw(b"{%b}" % b",".join(parts)),
             ),
         )
-    else:
-        metadata.managed_fields = ()
+        if parts
+        else ()
+    )
 
 
-def _fields_of(new: Any) -> FieldSet:
-    """The fields that a new object sets."""
+def _fields_of(new: Any) -> tuple[dict[str, _Known], dict[str, _Known]]:
+    """The fields that a new object sets: of metadata, and the others."""
     cls = new.__class__
-    fields: FieldSet = {}
-    below: FieldSet = {}
     metadata = new.metadata
+    below = {}
     for part in _parts(meta_v1.ObjectMeta, _METADATA):
         value = getattr(metadata, part.attribute)
         if value:
-            _put(below, part, _fields_of_new(meta_v1.ObjectMeta, part, value, type_of(meta_v1.ObjectMeta)))
-    if below:
-        fields["f:metadata"] = below
+            known = _fields_of_new(meta_v1.ObjectMeta, part, value, type_of(meta_v1.ObjectMeta))
+            if known is not None:
+                below[part.key] = known
+    fields = {}
     for part in _parts(cls):
         value = getattr(new, part.attribute)
         if value != part.empty:
-            _put(fields, part, _fields_of_new(cls, part, value, type_of(cls)))
-    return fields
-
-
-def _put(fields: FieldSet, part: _Part, node: FieldSet | None) -> None:
-    if node is not None:
-        fields[part.key] = node
+            known = _fields_of_new(cls, part, value, type_of(cls))
+            if known is not None:
+                fields[part.key] = known
+    return below, fields
 
 
 def _everything(fields: FieldSet) -> FieldSet:

@@ -18,6 +18,7 @@ from bayplan.controllers.node_lifecycle import NodeLifecycleController
 from bayplan.controllers.pod_garbage_collector import PodGarbageCollector
 from bayplan.controllers.replicaset import ReplicaSetController
 from bayplan.controllers.service_account_tokens import ServiceAccountTokensController, TokenSigner
+from bayplan.controllers.service_cidrs import ServiceCIDRsController
 from bayplan.controllers.serviceaccount import RootCaPublisher, ServiceAccountController
 from bayplan.controllers.settings import ControllerSettings
 from bayplan.controllers.taint_eviction import TaintEvictionController
@@ -50,6 +51,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     ClaimProtectionController,
     VolumeProtectionController,
     AttributesClassProtectionController,
+    ServiceCIDRsController,
     GarbageCollector,  # last: it follows every kind
 )
 

@@ -7,9 +7,12 @@ apply    the configuration is laid over the object; fields of others that it wou
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from bayplan.api.managedfields.compare import Comparison, compare, field_set
 from bayplan.api.managedfields.fieldset import (
@@ -115,8 +118,18 @@ def read_entries(entries: Iterable[ManagedFieldsEntry]) -> dict[Identity, Owned]
             raise MalformedError(f"invalid fieldsType {entry.fields_type!r}")
         api_version = "" if entry.operation == APPLY else entry.api_version
         who = Identity(entry.manager, entry.operation, api_version, entry.subresource)
-        found[who] = Owned(entry.fields_v1 or {}, entry.api_version, entry.time)
+        found[who] = Owned(_parsed(bytes(entry.fields_v1)), entry.api_version, entry.time)
     return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _parsed(data: bytes) -> FieldSet:
+    """The set that some JSON holds. Objects of one origin have equal sets, so few differ."""
+    try:
+        fields = msgspec.json.decode(data or b"null", type=dict[str, dict[str, Any]] | None)
+    except msgspec.DecodeError as error:
+        raise MalformedError(f"error decoding set: {error}") from None
+    return fields or {}
 
 
 def write_entries(managers: Managers) -> tuple[ManagedFieldsEntry, ...]:
@@ -144,7 +157,7 @@ def _entry(who: Identity, owned: Owned) -> ManagedFieldsEntry:
         api_version=owned.api_version,
         time=owned.time,
         fields_type="FieldsV1",
-        fields_v1=owned.fields,
+        fields_v1=msgspec.Raw(msgspec.json.encode(owned.fields)),
         subresource=who.subresource,
     )
 

@@ -175,6 +175,8 @@ def _field(number: int, field: msgspec.structs.FieldInfo, schema: Schema) -> _Wr
         return _or_empty(number, _value(number, schema, hint))
     if schema.get("format") == "byte":
         return _or_nothing(_value(number, schema, hint))
+    if hint is msgspec.Raw:
+        return _or_no_json(_value(number, schema, hint))
     if optional or hint is Any:
         return _or_none(_value(number, schema, hint))
     return _value(number, schema, hint)
@@ -194,6 +196,10 @@ def _or_none(write: _Writer) -> _Writer:
 
 def _or_nothing(write: _Writer) -> _Writer:
     return lambda value: write(value) if value else b""
+
+
+def _or_no_json(write: _Writer) -> _Writer:
+    return lambda value: write(value) if bytes(value) not in (b"", b"null") else b""
 
 
 def _or_empty(number: int, write: _Writer) -> _Writer:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import field
 
-from bayplan.api.types.scalars import Int32, Object, Time, always_list, always_null
+from bayplan.api.types.scalars import Int32, NO_JSON, Object, Raw, Time, always_list, always_null
 
 
 class GroupVersionForDiscovery(Object):
@@ -141,7 +141,7 @@ class ManagedFieldsEntry(Object):
     api_version: str = ""
     time: Time | None = None
     fields_type: str = ""
-    fields_v1: dict[str, Any] | None = None
+    fields_v1: Raw = NO_JSON
     subresource: str = ""
 
 

@@ -14,6 +14,10 @@ Time = str
 """RFC 3339 in whole seconds, UTC."""
 MicroTime = str
 """RFC 3339 with microseconds, UTC."""
+Raw = msgspec.Raw
+"""JSON that is kept as it came, because hardly anybody reads it (`metadata.managedFields`)."""
+NO_JSON = msgspec.Raw()
+"""No such JSON: the field is left out."""
 
 if TYPE_CHECKING:
     from typing import TypeAlias, TypeVar
