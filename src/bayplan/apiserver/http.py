@@ -24,7 +24,7 @@ from bayplan.apiserver.http_body import GZIP_THRESHOLD, pieces_of, send
 from bayplan.apiserver.inflight import InFlight, too_many_requests
 from bayplan.apiserver.nonresource import PUBLIC_PATHS
 from bayplan.apiserver.representation import error_event
-from bayplan.apiserver.requests import ANONYMOUS, Request, Response
+from bayplan.apiserver.requests import ANONYMOUS, Request, Response, User
 from bayplan.apiserver.server import ApiServer, error_response
 from bayplan.apiserver.verbs.read import bookmark_entry
 from bayplan.apiserver.watching import BOOKMARK, Watcher
@@ -56,8 +56,8 @@ class HttpServer:
         self.in_flight = InFlight(settings.max_requests_inflight, settings.max_mutating_requests_inflight)
         for label, count in (("readOnly", self._reading), ("mutating", self._mutating)):
             server.measured.in_flight.labels(label).set_function(count)
-        self._spoken: set[RequestHandler] = set()
-        """Connections from which a request has come."""
+        self._spoken: dict[RequestHandler, User | None] = {}
+        """Connections from which a request has come, and the users of their certificates."""
         self._silent: dict[RequestHandler, float] = {}
         """The others, and since when (Unix seconds) they are known."""
 
@@ -116,7 +116,8 @@ class HttpServer:
         if server is None:
             return
         now = self.server.context.clock.now()
-        self._spoken.intersection_update(server.connections)
+        for closed in self._spoken.keys() - server.connections:
+            del self._spoken[closed]
         silent = {one: self._silent.get(one, now) for one in server.connections if one not in self._spoken}
         for connection, since in silent.items():
             if now - since > self.server.context.settings.header_timeout:
@@ -126,7 +127,7 @@ class HttpServer:
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
         protocol = http.protocol
         if protocol not in self._spoken:
-            self._spoken.add(protocol)
+            self._spoken[protocol] = self._certificate_users.of(http.transport)
         try:
             request = await self._request(http)
         except TimeoutError:
@@ -167,7 +168,7 @@ class HttpServer:
         if "%" in path:
             path = unquote(path)
         authorization = headers.get("Authorization", "")
-        user = self.authenticator.authenticate(authorization, self._certificate_users.of(http.transport))
+        user = self.authenticator.authenticate(authorization, self._spoken[http.protocol])
         if user is None or (user is ANONYMOUS and self._is_open and not path.startswith(PUBLIC_PATHS)):
             return error_response(unauthorized())
         body = b""

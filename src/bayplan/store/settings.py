@@ -40,7 +40,7 @@ class SqliteSettings:
     most."""
     max_batch: int = 2048
     """Most writes that share one transaction."""
-    value_cache_bytes: int = 64 * 1024 * 1024
+    value_cache_bytes: int = 16 * 1024 * 1024
     """Size of the cache of current values; what is not in it is read from the file."""
     max_size_bytes: int = 0
     """Size at which the file stops growing and writes raise `StoreUnavailable`, as etcd's quota; 0 for no limit."""

@@ -112,7 +112,7 @@ _VALUE_MESSAGE = regex_message(
 )
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def dns_label(value: str) -> Messages:
     """A lowercase RFC 1123 label, up to 63 characters."""
     if len(value) <= 63 and _label(value):
@@ -123,7 +123,7 @@ def dns_label(value: str) -> Messages:
     return tuple(messages)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def dns_subdomain(value: str) -> Messages:
     """A lowercase RFC 1123 subdomain, up to 253 characters."""
     if len(value) <= 253 and _subdomain(value):
@@ -143,7 +143,7 @@ def dns_subdomain_with_underscore(value: str) -> Messages:
     return tuple(messages)
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def dns_1035_label(value: str) -> Messages:
     """A DNS label that begins with a letter."""
     messages = [too_long_message(63)] if len(value) > 63 else []
@@ -161,7 +161,7 @@ def wildcard_subdomain(value: str) -> Messages:
     return tuple(messages)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def label_key(value: str) -> Messages:
     """A qualified name: `[subdomain/]name`."""
     prefix, slash, name = value.partition("/")
@@ -190,7 +190,7 @@ def label_key(value: str) -> Messages:
     return tuple(messages)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def label_value(value: str) -> Messages:
     """The value of a label."""
     messages = ["must be no more than 63 bytes"] if len(value) > 63 else []
@@ -199,7 +199,7 @@ def label_value(value: str) -> Messages:
     return tuple(messages)
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def port_name(value: str) -> Messages:
     """An IANA service name: up to 15 of a-z, 0-9 and single hyphens, with a letter."""
     messages = []
@@ -241,7 +241,7 @@ def http_header_name(value: str) -> Messages:
     )
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def env_var_name(value: str) -> Messages:
     """Printable ASCII other than `=`."""
     messages = [] if value else ["environment variable name must be non-empty"]
@@ -260,7 +260,7 @@ def _parent_directory(value: str) -> list[str]:
     return ["must not start with '..'"] if value.startswith("..") else []
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def config_map_key(value: str) -> Messages:
     """A key of a ConfigMap or Secret: a file name."""
     messages = [too_long_message(253)] if len(value) > 253 else []

@@ -48,11 +48,12 @@ def validate_object_meta(
         and not metadata.owner_references
         and not metadata.finalizers
         and not metadata.annotations
-        and not metadata.managed_fields
         and metadata.generation >= 0
     ):
         errors: list[FieldError] = []
         _check_namespace(errors, metadata, namespaced)
+        for index, entry in enumerate(metadata.managed_fields):
+            _check_managed_fields(errors, index, entry)
         if metadata.labels:
             check_labels(errors, "metadata.labels", metadata.labels)
         return errors
@@ -133,7 +134,7 @@ def _check_parts(errors: list[FieldError], metadata: meta_v1.ObjectMeta) -> None
     if metadata.owner_references:
         _check_owner_references(errors, metadata.owner_references)
     for index, entry in enumerate(metadata.managed_fields):
-        _check_managed_fields(errors, f"metadata.managedFields[{index}]", entry)
+        _check_managed_fields(errors, index, entry)
 
 
 def check_annotations(errors: list[FieldError], path: str, annotations: dict[str, str]) -> None:
@@ -170,7 +171,8 @@ def _check_owner_references(errors: list[FieldError], references: tuple[meta_v1.
                 controller = this
 
 
-def _check_managed_fields(errors: list[FieldError], path: str, entry: meta_v1.ManagedFieldsEntry) -> None:
+def _check_managed_fields(errors: list[FieldError], index: int, entry: meta_v1.ManagedFieldsEntry) -> None:
+    path = f"metadata.managedFields[{index}]"
     if entry.operation not in ("Apply", "Update"):
         errors.append(invalid(f"{path}.operation", entry.operation, "must be `Apply` or `Update`"))
     if entry.fields_type not in ("", "FieldsV1"):

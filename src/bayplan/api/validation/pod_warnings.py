@@ -220,9 +220,9 @@ def _container_warnings(found: list[str], path: str, spec: core_v1.PodSpec) -> N
             resources = container.resources
             limits, requests = resources.limits, resources.requests
             where = f"{path}.{kind}[{index}]"
-            if limits:
+            if limits and _has_fraction(limits):
                 found.extend(_fraction_warnings(f"{where}.resources.limits", limits))
-            if requests:
+            if requests and _has_fraction(requests):
                 found.extend(_fraction_warnings(f"{where}.resources.requests", requests))
             if len(container.env) > 1:
                 found.extend(_env_warnings(where, container.env))
@@ -230,13 +230,16 @@ def _container_warnings(found: list[str], path: str, spec: core_v1.PodSpec) -> N
                 found.extend(_port_warnings(where, container, ports))
 
 
+_BYTES = ("memory", "ephemeral-storage")
+
+
+def _has_fraction(amounts: dict[str, str | int | float]) -> bool:
+    return _fractional(amounts, _BYTES[0]) or _fractional(amounts, _BYTES[1])
+
+
 def _fraction_warnings(path: str, amounts: dict[str, str | int | float]) -> list[str]:
     """Bytes cannot be split."""
-    return [
-        _fraction_text(f"{path}[{name}]", amounts[name])
-        for name in ("memory", "ephemeral-storage")
-        if _fractional(amounts, name)
-    ]
+    return [_fraction_text(f"{path}[{name}]", amounts[name]) for name in _BYTES if _fractional(amounts, name)]
 
 
 def _env_warnings(path: str, env: tuple[core_v1.EnvVar, ...]) -> Iterator[str]:

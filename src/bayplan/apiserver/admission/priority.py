@@ -15,6 +15,10 @@ class Priority(AdmissionPlugin):
     name = "Priority"
     keeps_defaults = True
 
+    def __init__(self) -> None:
+        self._default: tuple[int, Any] = (-1, None)
+        """The revision of the classes of which it is known, and their global default or None."""
+
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         if subresource or operation not in (CREATE, UPDATE):
             return False
@@ -32,7 +36,7 @@ class Priority(AdmissionPlugin):
                 raise forbidden_error("pods", "", request.name, f"no PriorityClass with name {name} was found")
             found = _classes(request).shared(entry)
         else:
-            found = _global_default(request)
+            found = self._global_default(request)
         value = found.value if found is not None else 0
         policy = (found.preemption_policy if found is not None else None) or "PreemptLowerPriority"
         if spec.priority is not None and spec.priority != value:
@@ -51,6 +55,14 @@ class Priority(AdmissionPlugin):
         if found is not None and not name:
             spec.priority_class_name = found.metadata.name
 
+    def _global_default(self, request: AdmissionRequest) -> Any:
+        """The default class of lowest value, or None."""
+        classes = _classes(request)
+        if self._default[0] != classes.revision:
+            marked = [classes.shared(entry) for entry in classes.all() if b'"globalDefault":true' in entry.body]
+            self._default = classes.revision, min(marked, key=lambda one: one.value, default=None)
+        return self._default[1]
+
     def validate(self, request: AdmissionRequest) -> None:
         """Refuse a second global default."""
         if request.kind.kind != "PriorityClass" or not request.obj.global_default:
@@ -66,14 +78,3 @@ def _classes(request: AdmissionRequest) -> Any:
     kind = context.kinds.of_kind("scheduling.k8s.io/v1", "PriorityClass")
     assert kind is not None
     return context.objects.cache(kind)
-
-
-def _global_default(request: AdmissionRequest) -> Any:
-    """The default class of lowest value, or None."""
-    classes, best = _classes(request), None
-    for entry in classes.all():
-        if b'"globalDefault":true' in entry.body:
-            found = classes.shared(entry)
-            if best is None or found.value < best.value:
-                best = found
-    return best
