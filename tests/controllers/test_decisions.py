@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bayplan.api.kinds import DEFAULT_KINDS
-from bayplan.api.selectors import from_map
-from bayplan.api.types import apps_v1, core_v1, meta_v1
+from bayplan.api.types import core_v1, meta_v1
 from bayplan.controllers.endpoints import subsets_of
 from bayplan.controllers.expectations import TIMEOUT, Expectations
 from bayplan.controllers.garbage_collector import FOREGROUND, Graph, Verdict, verdict
 from bayplan.controllers.node_lifecycle import unknown_conditions, wanted_taints
-from bayplan.controllers.replicaset import desired
 from bayplan.controllers.taint_eviction import eviction_time
 from bayplan.controllers.volume_protection import claims_of, holds_claim
 from bayplan.testing.clock import ManualClock
@@ -50,58 +48,6 @@ def pod(
         spec=core_v1.PodSpec(node_name=node),
         status=status,
     )  # fmt: skip
-
-
-def replica_set(replicas: int, *, deleting: bool = False) -> apps_v1.ReplicaSet:
-    metadata = meta_v1.ObjectMeta(
-        name="rs", namespace="default", uid="rs", deletion_timestamp=STAMP if deleting else None
-    )
-    return apps_v1.ReplicaSet(metadata=metadata, spec=apps_v1.ReplicaSetSpec(replicas=replicas))
-
-
-class TestReplicaSet:
-    selector = from_map({"a": "b"})
-
-    def decide(self, replicas: int, *pods: core_v1.Pod, deleting: bool = False) -> dict[str, object]:
-        actions = desired(replica_set(replicas, deleting=deleting), self.selector, pods, NOW)
-        names = {
-            field: [one.metadata.name for one in getattr(actions, field)] for field in ("delete", "adopt", "release")
-        }
-        return {"create": actions.create, **{key: value for key, value in names.items() if value}}
-
-    def test_missing_pods_are_created(self) -> None:
-        assert self.decide(3, pod("x", owner="rs")) == {"create": 2}
-
-    def test_an_orphan_that_matches_is_adopted_and_counts(self) -> None:
-        assert self.decide(1, pod("x")) == {"create": 0, "adopt": ["x"]}
-
-    def test_a_pod_that_no_longer_matches_is_released_and_replaced(self) -> None:
-        assert self.decide(1, pod("x", owner="rs", labels={})) == {"create": 1, "release": ["x"]}
-
-    def test_pods_of_others_are_left_alone(self) -> None:
-        assert self.decide(1, pod("x", owner="other")) == {"create": 1}
-
-    def test_pods_that_have_ended_or_are_going_do_not_count(self) -> None:
-        ended, going = pod("x", owner="rs"), pod("y", owner="rs", deletion_timestamp=STAMP)
-        ended.status.phase = "Failed"
-        assert self.decide(1, ended, going) == {"create": 1}
-
-    def test_pods_without_a_node_go_first(self) -> None:
-        assert self.decide(1, pod("x", owner="rs"), pod("y", owner="rs", node="")) == {"create": 0, "delete": ["y"]}
-
-    def test_pods_that_are_not_ready_go_before_ready_ones(self) -> None:
-        assert self.decide(1, pod("x", owner="rs"), pod("y", owner="rs", ready=False)) == {"create": 0, "delete": ["y"]}
-
-    def test_cheap_pods_go_first(self) -> None:
-        cheap = pod("x", owner="rs", annotations={"controller.kubernetes.io/pod-deletion-cost": "-5"})
-        assert self.decide(1, cheap, pod("y", owner="rs")) == {"create": 0, "delete": ["x"]}
-
-    def test_pods_on_a_crowded_node_go_first(self) -> None:
-        pods = [pod("x", owner="rs", node="n1"), pod("y", owner="rs", node="n2"), pod("z", owner="rs", node="n2")]
-        assert self.decide(2, *pods)["delete"] in (["y"], ["z"])
-
-    def test_a_replica_set_that_is_being_deleted_does_nothing(self) -> None:
-        assert self.decide(3, pod("x"), deleting=True) == {"create": 0}
 
 
 class TestExpectations:

@@ -8,7 +8,7 @@ import pytest
 
 from bayplan.api.selectors import compile_selector
 from bayplan.api.types import apps_v1, core_v1
-from bayplan.controllers.replicaset import BURST, Actions, desired, status_of
+from bayplan.controllers.replicas import BURST, Actions, Failure, counts, desired, failure_conditions
 from bayplan.support.timestamps import parse_rfc3339
 from bayplan.testing.builders import CREATED, owner, pod, pod_status, replica_set
 
@@ -120,12 +120,17 @@ def test_number_of_pods(pods: tuple[core_v1.Pod, ...], replicas: int, create: in
 )
 def test_ownership(one: core_v1.Pod, adopt: list[str], release: list[str], owned: list[str]) -> None:
     actions = decide(one)
-    assert (names(actions.adopt), names(actions.release), names(actions.owned)) == (adopt, release, owned)
+    assert (names(actions.claim.adopt), names(actions.claim.release), names(actions.owned)) == (adopt, release, owned)
 
 
 def test_a_set_that_is_being_deleted_does_nothing() -> None:
     actions = decide(member("a", owned=False), member("b", label="x"), member("c"), replicas=5, deleted=True)
-    assert (actions.create, *map(names, (actions.delete, actions.adopt, actions.release))) == (0, [], [], [])
+    assert (actions.create, *map(names, (actions.delete, actions.claim.adopt, actions.claim.release))) == (
+        0,
+        [],
+        [],
+        [],
+    )
     assert names(actions.owned) == ["c"]
 
 
@@ -143,23 +148,21 @@ class TestStatus:
             member("unready", status=pod_status(ready=False)),
             member("bare", label="x"),
         )
-        status = status_of(target, pods, NOW, "", terminating=2)
-        assert status == apps_v1.ReplicaSetStatus(
-            replicas=4,
-            ready_replicas=3,
-            available_replicas=2,
-            fully_labeled_replicas=3,
-            terminating_replicas=2,
-            observed_generation=4,
-        )
+        assert counts(target, pods, NOW) == {
+            "replicas": 4,
+            "ready_replicas": 3,
+            "available_replicas": 2,
+            "fully_labeled_replicas": 3,
+            "observed_generation": 4,
+        }
 
     def test_a_failure_shows_with_its_time_and_goes_again(self) -> None:
-        target = replica_set("web", 1)
-        failing = status_of(target, (), NOW, "quota exceeded")
-        (condition,) = failing.conditions
+        quota = Failure("FailedCreate", "quota exceeded")
+        failing = failure_conditions((), apps_v1.ReplicaSetCondition, quota, NOW)
+        (condition,) = failing
         assert (condition.type, condition.status, condition.reason) == ("ReplicaFailure", "True", "FailedCreate")
         assert condition.message == "quota exceeded"
         assert condition.last_transition_time == "2026-01-02T04:04:05Z"
-        target.status = failing
-        assert status_of(target, (), NOW + 60, "another text").conditions == (condition,)
-        assert status_of(target, (), NOW + 60, "").conditions == ()
+        other = Failure("FailedDelete", "another text")
+        assert failure_conditions(failing, apps_v1.ReplicaSetCondition, other, NOW + 60) == (condition,)
+        assert failure_conditions(failing, apps_v1.ReplicaSetCondition, None, NOW + 60) == ()

@@ -17,6 +17,7 @@ from bayplan.controllers.namespace import NamespaceController
 from bayplan.controllers.node_lifecycle import NodeLifecycleController
 from bayplan.controllers.pod_garbage_collector import PodGarbageCollector
 from bayplan.controllers.replicaset import ReplicaSetController
+from bayplan.controllers.replication_controller import ReplicationManager
 from bayplan.controllers.service_account_tokens import ServiceAccountTokensController, TokenSigner
 from bayplan.controllers.service_cidrs import ServiceCIDRsController
 from bayplan.controllers.serviceaccount import RootCaPublisher, ServiceAccountController
@@ -42,6 +43,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     ClusterRoleAggregationController,
     NamespaceController,
     ReplicaSetController,
+    ReplicationManager,
     DeploymentController,
     EndpointSliceController,
     EndpointsController,

@@ -1,0 +1,234 @@
+"""What controllers share whose objects own pods: finding, claiming, creating and deleting them.
+
+A pod belongs to the object that its controlling owner reference names. Orphans that the selector matches are adopted, pods that it no longer matches are let go.
+
+    pods of the namespace -> claim(owner, selector, pods) -> Claim(owned, adopt, release) -> PodOwner.take -> writes
+
+Source of the behaviour: Kubernetes' PodControllerRefManager, RealPodControl and slow-start batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from bayplan.api.errors import ApiError
+from bayplan.api.selectors import LabelSelector, compile_selector
+from bayplan.api.strategies.base import clone
+from bayplan.api.types import core_v1, meta_v1
+from bayplan.client.client import STRATEGIC_PATCH
+from bayplan.controllers.base import (
+    Controller,
+    adoption,
+    controller_of,
+    is_still_there,
+    owner_reference,
+    release,
+)
+from bayplan.controllers.expectations import Expectations
+from bayplan.informers.cache import key_of
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Whose pods are whose."""
+
+    owned: tuple[core_v1.Pod, ...] = ()
+    """Pods of the owner after adoption and release, whatever their state."""
+    adopt: tuple[core_v1.Pod, ...] = ()
+    release: tuple[core_v1.Pod, ...] = ()
+
+
+def claim(
+    owner: Any,
+    selector: LabelSelector,
+    pods: Iterable[core_v1.Pod],
+    *,
+    fits: Callable[[core_v1.Pod], bool] = lambda pod: True,
+) -> Claim:
+    """Which pods an owner has, takes and lets go. `fits`: a further demand on its pods besides the selector. An owner that is being deleted changes nothing."""
+    uid, deleting = owner.metadata.uid, bool(owner.metadata.deletion_timestamp)
+    owned, adopt, released = [], [], []
+    for pod in pods:
+        reference = controller_of(pod)
+        if reference is not None and reference.uid != uid:
+            continue
+        matches = selector.matches(pod.metadata.labels) and fits(pod)
+        if reference is not None:
+            if matches:
+                owned.append(pod)
+            elif not deleting and not pod.metadata.deletion_timestamp:
+                released.append(pod)
+        elif matches and not deleting and not pod.metadata.deletion_timestamp:
+            adopt.append(pod)
+            owned.append(pod)
+    return Claim(tuple(owned), tuple(adopt), tuple(released))
+
+
+class PodOwner(Controller):
+    """Base of controllers whose objects own pods."""
+
+    owner_type: ClassVar[type[Any]]
+    api_version: ClassVar[str]
+    kind: ClassVar[str]
+
+    def setup(self) -> None:
+        self.owners = self.informer(self.owner_type)
+        self.pods = self.informer(core_v1.Pod)
+        self.pods.add_index(
+            "controller", lambda pod: tuple(owner.uid for owner in pod.metadata.owner_references if owner.controller)
+        )
+        self.pods.add_index("orphan", lambda pod: () if controller_of(pod) else (pod.metadata.namespace,))
+        self.owners.add_index("namespace", lambda one: (one.metadata.namespace,))
+        self.expectations = Expectations(self.clock)
+        self.watch_keys(self.owners)
+        self.pods.on_change(add=self._pod_added, update=self._pod_changed, delete=self._pod_deleted)
+
+    def selector_of(self, owner: Any) -> LabelSelector:
+        """Which pods an owner wants."""
+        return compile_selector(owner.spec.selector)
+
+    def candidates(self, owner: Any) -> list[core_v1.Pod]:
+        """Pods that are the owner's, and orphans of its namespace."""
+        metadata, cache = owner.metadata, self.pods.cache
+        return [*cache.by_index("controller", metadata.uid), *cache.by_index("orphan", metadata.namespace)]
+
+    def owner_key(self, pod: core_v1.Pod) -> str:
+        """The key of the pod's owner if it is of this kind, or ""."""
+        owner = controller_of(pod)
+        return f"{pod.metadata.namespace}/{owner.name}" if owner is not None and owner.kind == self.kind else ""
+
+    def pod_changed(self, key: str, old: core_v1.Pod, new: core_v1.Pod) -> None:
+        """A pod of the owner with this key has changed."""
+        self.queue.add(key)
+
+    def _pod_added(self, pod: core_v1.Pod) -> None:
+        if key := self.owner_key(pod):
+            if pod.metadata.deletion_timestamp:
+                self.expectations.deletion_observed(key, pod.metadata.uid)
+            self.expectations.creation_observed(key)
+            self.queue.add(key)
+        elif controller_of(pod) is None:
+            self._touch_matching(pod)
+
+    def _touch_matching(self, pod: core_v1.Pod) -> None:
+        """An orphan may be adopted by whoever selects it."""
+        for one in self.owners.cache.by_index("namespace", pod.metadata.namespace):
+            if self.selector_of(one).matches(pod.metadata.labels):
+                self.queue.add(key_of(one))
+
+    def _pod_changed(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
+        before, after = self.owner_key(old), self.owner_key(new)
+        if new.metadata.deletion_timestamp and after:
+            self.expectations.deletion_observed(after, new.metadata.uid)
+        if before and before != after:
+            self.queue.add(before)
+        if after:
+            self.pod_changed(after, old, new)
+        elif controller_of(new) is None and (old.metadata.labels != new.metadata.labels or before):
+            self._touch_matching(new)
+
+    def _pod_deleted(self, pod: core_v1.Pod) -> None:
+        if key := self.owner_key(pod):
+            self.expectations.deletion_observed(key, pod.metadata.uid)
+            self.queue.add(key)
+
+    async def take(self, owner: Any, claimed: Claim) -> None:
+        """Take in orphans that match, let go of pods that no longer do. Raises RuntimeError if the owner is not there any more."""
+        if claimed.adopt and not await is_still_there(self.client, owner):
+            raise RuntimeError(f"the cache is behind: the {self.kind} is gone or about to go")
+        reference = owner_reference(self.api_version, self.kind, owner)
+        for pod in claimed.adopt:
+            await self._patch(pod, adoption(reference, pod))
+        for pod in claimed.release:
+            await self._patch(pod, release(owner, pod))
+
+    async def _patch(self, pod: core_v1.Pod, patch: dict[str, Any]) -> None:
+        try:
+            await self.client.patch(
+                core_v1.Pod, pod.metadata.name, pod.metadata.namespace, patch, patch_type=STRATEGIC_PATCH
+            )
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+
+    def pod_of(self, owner: Any, template: core_v1.PodTemplateSpec) -> core_v1.Pod:
+        """A new pod of a template, with a generated name."""
+        copied: core_v1.PodTemplateSpec = clone(template)
+        metadata = copied.metadata
+        return core_v1.Pod(
+            metadata=meta_v1.ObjectMeta(
+                generate_name=f"{owner.metadata.name}-",
+                namespace=owner.metadata.namespace,
+                labels=metadata.labels,
+                annotations=metadata.annotations,
+                finalizers=metadata.finalizers,
+                owner_references=(owner_reference(self.api_version, self.kind, owner),),
+            ),
+            spec=copied.spec,
+        )
+
+    async def create_pods(self, key: str, owner: Any, pods: Sequence[core_v1.Pod]) -> str:
+        """Create pods, few at first and more while it goes well. Returns why it did not, or ""."""
+        done, batch = 0, 1
+        while done < len(pods):
+            chosen = pods[done : done + batch]
+            self.expectations.expect_creations(key, len(chosen))
+            failures = [error for error in await asyncio.gather(*(self._create(owner, pod) for pod in chosen)) if error]
+            for _ in failures:
+                self.expectations.creation_observed(key)
+            if failures:
+                return failures[0]
+            done += len(chosen)
+            batch *= 2
+        return ""
+
+    async def _create(self, owner: Any, new: core_v1.Pod) -> str:
+        try:
+            pod = await self.client.create(new)
+        except ApiError as error:
+            if not is_terminating_namespace(error):
+                self.recorder.event(owner, "Warning", "FailedCreate", f"Error creating: {error.message}")
+            return error.message
+        self.recorder.event(owner, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
+        return ""
+
+    async def delete_pods(self, key: str, owner: Any, pods: Sequence[core_v1.Pod]) -> None:
+        """Delete pods at once. Raises ApiError."""
+        if pods:
+            self.expectations.expect_deletions(key, {pod.metadata.uid for pod in pods})
+            await asyncio.gather(*(self._delete(key, owner, pod) for pod in pods))
+
+    async def _delete(self, key: str, owner: Any, pod: core_v1.Pod) -> None:
+        try:
+            await self.client.delete(core_v1.Pod, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
+        except ApiError as error:
+            self.expectations.deletion_observed(key, pod.metadata.uid)
+            if error.code not in (404, 409):
+                self.recorder.event(owner, "Warning", "FailedDelete", f"Error deleting: {error.message}")
+                raise
+            return
+        self.recorder.event(owner, "Normal", "SuccessfulDelete", f"Deleted pod: {pod.metadata.name}")
+
+    async def update_status(self, owner: Any, status: Any) -> bool:
+        """Write a status if it differs; whether there is nothing left to write. After a conflict the key comes again."""
+        if status == owner.status:
+            return True
+        changed = clone(owner)
+        changed.status = status
+        try:
+            await self.client.update_status(changed)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+            self.queue.add_rate_limited(key_of(owner))
+            return False
+        return True
+
+
+def is_terminating_namespace(error: ApiError) -> bool:
+    """Whether a write was refused because the namespace is going away: nothing to complain about."""
+    details = error.status.details
+    return details is not None and any(cause.reason == "NamespaceTerminating" for cause in details.causes)
