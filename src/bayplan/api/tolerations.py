@@ -1,10 +1,25 @@
-"""Tolerations: which one includes another, and lists without what is included already."""
+"""Tolerations: which taints one tolerates, which one includes another, and lists without what is included already."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bayplan.api.types.core_v1 import Toleration
+from bayplan.api.types.core_v1 import Taint, Toleration
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether a toleration matches a taint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return (
+        toleration.operator in ("", "Equal")
+        and bool(toleration.key)
+        and (toleration.value or "") == (taint.value or "")
+    )
 
 
 def includes(one: Toleration, other: Toleration) -> bool:
@@ -40,3 +55,11 @@ def within(tolerations: Iterable[Toleration], allowed: Iterable[Toleration]) -> 
     """Whether every toleration is included in an allowed one; an empty list of allowed ones allows everything."""
     bounds = tuple(allowed)
     return not bounds or all(any(includes(bound, one) for bound in bounds) for one in tolerations)
+
+
+def untolerated(tolerations: Iterable[Toleration], taints: Iterable[Taint], effects: Iterable[str]) -> Taint | None:
+    """The first taint with one of these effects that nothing tolerates, or None."""
+    known, wanted = tuple(tolerations), frozenset(effects)
+    return next(
+        (taint for taint in taints if taint.effect in wanted and not any(tolerates(one, taint) for one in known)), None
+    )

@@ -10,9 +10,12 @@ from bayplan.client import Client
 from bayplan.client.events import EventRecorder
 from bayplan.controllers.base import Controller, ControllerContext
 from bayplan.controllers.cluster_role_aggregation import ClusterRoleAggregationController
+from bayplan.controllers.cronjob import CronJobController
+from bayplan.controllers.daemonset import DaemonSetController
 from bayplan.controllers.deployment import DeploymentController
 from bayplan.controllers.endpoints import EndpointsController, EndpointSliceController
 from bayplan.controllers.garbage_collector import GarbageCollector
+from bayplan.controllers.job import JobController
 from bayplan.controllers.namespace import NamespaceController
 from bayplan.controllers.node_lifecycle import NodeLifecycleController
 from bayplan.controllers.pod_garbage_collector import PodGarbageCollector
@@ -22,7 +25,9 @@ from bayplan.controllers.service_account_tokens import ServiceAccountTokensContr
 from bayplan.controllers.service_cidrs import ServiceCIDRsController
 from bayplan.controllers.serviceaccount import RootCaPublisher, ServiceAccountController
 from bayplan.controllers.settings import ControllerSettings
+from bayplan.controllers.statefulset import StatefulSetController
 from bayplan.controllers.taint_eviction import TaintEvictionController
+from bayplan.controllers.ttl_after_finished import TtlAfterFinishedController
 from bayplan.controllers.volume_protection import (
     AttributesClassProtectionController,
     ClaimProtectionController,
@@ -45,6 +50,11 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     ReplicaSetController,
     ReplicationManager,
     DeploymentController,
+    StatefulSetController,
+    DaemonSetController,
+    JobController,
+    CronJobController,
+    TtlAfterFinishedController,
     EndpointSliceController,
     EndpointsController,
     NodeLifecycleController,

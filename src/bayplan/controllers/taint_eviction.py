@@ -6,25 +6,11 @@ from collections.abc import Sequence
 
 from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
+from bayplan.api.tolerations import tolerates
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import Controller, condition_of, with_condition
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
-
-
-def tolerates(toleration: core_v1.Toleration, taint: core_v1.Taint) -> bool:
-    """Whether a toleration matches a taint."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return (
-        toleration.operator in ("", "Equal")
-        and bool(toleration.key)
-        and (toleration.value or "") == (taint.value or "")
-    )
 
 
 def eviction_time(pod: core_v1.Pod, taints: Sequence[core_v1.Taint], since: float) -> float | None:

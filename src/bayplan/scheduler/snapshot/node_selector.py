@@ -7,25 +7,17 @@ policies, persistent volumes' node affinity and storage classes' topologies.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from bayplan.api import selectors
-from bayplan.api.selectors import Requirement, SelectorError
+from bayplan.api.node_selectors import NodeTerm, required_of
+from bayplan.api.selectors import Requirement
 from bayplan.scheduler.snapshot.labels import Bools, EncodedColumn, Rows
 
 if TYPE_CHECKING:
-    from bayplan.api.types.core_v1 import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec
-
-_OPERATORS: Final = {
-    "In": selectors.IN,
-    "NotIn": selectors.NOT_IN,
-    "Exists": selectors.EXISTS,
-    "DoesNotExist": selectors.DOES_NOT_EXIST,
-    "Gt": selectors.GREATER_THAN,
-    "Lt": selectors.LESS_THAN,
-}
+    from bayplan.api.types.core_v1 import NodeSelector, NodeSelectorTerm, PodSpec
 
 
 class NodeColumns(Protocol):
@@ -40,30 +32,10 @@ class NodeColumns(Protocol):
         """How many rows are meant."""
 
 
-class Term:
-    """One term: all its label and field requirements must hold; empty or unparsable terms match nothing."""
+class Term(NodeTerm):
+    """A term that looks at many nodes at once."""
 
-    __slots__ = ("error", "fields", "labels", "node_names")
-
-    def __init__(self, term: NodeSelectorTerm) -> None:
-        self.labels: list[Requirement] = []
-        self.fields: list[Requirement] = []
-        self.error = ""
-        self.node_names: frozenset[str] | None = None
-        try:
-            self.labels = [_label_requirement(item) for item in term.match_expressions]
-            self.fields = [_field_requirement(item) for item in term.match_fields]
-        except SelectorError as error:
-            self.error = str(error)
-        for item in term.match_fields:
-            if item.key == "metadata.name" and item.operator == "In":
-                names = frozenset(item.values)
-                self.node_names = names if self.node_names is None else self.node_names & names
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether it says nothing at all."""
-        return not (self.labels or self.fields or self.error)
+    __slots__ = ()
 
     def match(self, columns: NodeColumns, rows: Rows) -> Bools:
         """Which of the rows satisfy the term."""
@@ -75,29 +47,6 @@ class Term:
         for requirement in self.fields:
             matched &= columns.names.where(requirement.matches_value, rows)
         return matched
-
-    def match_labels(self, labels: Mapping[str, str], name: str) -> bool:
-        """Whether a single node with these labels and this name satisfies the term."""
-        if self.is_empty or self.error:
-            return False
-        return all(item.matches(labels) for item in self.labels) and all(
-            item.matches_value(name) for item in self.fields
-        )
-
-
-def _label_requirement(item: NodeSelectorRequirement) -> Requirement:
-    operator = _OPERATORS.get(item.operator)
-    if operator is None:
-        raise SelectorError(f'"{item.operator}" is not a valid node selector operator')
-    return selectors.requirement(item.key, operator, item.values)
-
-
-def _field_requirement(item: NodeSelectorRequirement) -> Requirement:
-    if item.operator not in ("In", "NotIn"):
-        raise SelectorError(f'"{item.operator}" is not a valid node field selector operator')
-    if len(item.values) != 1:
-        raise SelectorError("unexpected number of value for node field selector operator")
-    return Requirement(item.key, _OPERATORS[item.operator], item.values)
 
 
 class NodeAffinityMatcher:
@@ -112,9 +61,7 @@ class NodeAffinityMatcher:
     @classmethod
     def of_pod(cls, spec: PodSpec) -> NodeAffinityMatcher:
         """What a pod requires of its node."""
-        affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-        required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-        return cls(spec.node_selector, required)
+        return cls(spec.node_selector, required_of(spec))
 
     @property
     def matches_all(self) -> bool:

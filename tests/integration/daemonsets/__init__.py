@@ -1,0 +1,1 @@
+"""DaemonSets in a live cluster."""

@@ -1,0 +1,1 @@
+"""StatefulSets in a live cluster."""
