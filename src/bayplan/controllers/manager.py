@@ -13,6 +13,7 @@ from bayplan.controllers.cluster_role_aggregation import ClusterRoleAggregationC
 from bayplan.controllers.cronjob import CronJobController
 from bayplan.controllers.daemonset import DaemonSetController
 from bayplan.controllers.deployment import DeploymentController
+from bayplan.controllers.disruption import DisruptionController
 from bayplan.controllers.endpoints import EndpointsController, EndpointSliceController
 from bayplan.controllers.garbage_collector import GarbageCollector
 from bayplan.controllers.job import JobController
@@ -55,6 +56,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     JobController,
     CronJobController,
     TtlAfterFinishedController,
+    DisruptionController,
     EndpointSliceController,
     EndpointsController,
     NodeLifecycleController,

@@ -1,0 +1,1 @@
+"""Disruption budgets in a live cluster."""
