@@ -22,6 +22,7 @@ from bayplan.controllers.node_lifecycle import NodeLifecycleController
 from bayplan.controllers.pod_garbage_collector import PodGarbageCollector
 from bayplan.controllers.replicaset import ReplicaSetController
 from bayplan.controllers.replication_controller import ReplicationManager
+from bayplan.controllers.resource_quota import ResourceQuotaController
 from bayplan.controllers.service_account_tokens import ServiceAccountTokensController, TokenSigner
 from bayplan.controllers.service_cidrs import ServiceCIDRsController
 from bayplan.controllers.serviceaccount import RootCaPublisher, ServiceAccountController
@@ -57,6 +58,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     CronJobController,
     TtlAfterFinishedController,
     DisruptionController,
+    ResourceQuotaController,
     EndpointSliceController,
     EndpointsController,
     NodeLifecycleController,

@@ -1,0 +1,1 @@
+"""Resource quotas in a live cluster."""
