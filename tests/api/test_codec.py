@@ -12,7 +12,15 @@ import pytest
 
 import bayplan.api.types
 from bayplan.api import schema
-from bayplan.api.codec import DecodeError, decode, decode_reporting, duplicate_fields, encode, with_null_lists
+from bayplan.api.codec import (
+    DecodeError,
+    decode,
+    decode_reporting,
+    encode,
+    field_problems,
+    may_repeat_fields,
+    with_null_lists,
+)
 from bayplan.api.kinds import BUILT_IN, DEFAULT_KINDS, Kind, KindTable
 from bayplan.api.types import core_v1, rbac_v1
 
@@ -90,12 +98,32 @@ def test_what_is_no_object_is_refused(data: bytes) -> None:
         decode(core_v1.Pod, data)
 
 
-def test_duplicate_keys_are_found_with_their_path() -> None:
-    assert duplicate_fields(b'{"a":1,"b":{"c":1,"c":2},"a":2,"l":[{"d":1,"d":1}]}') == [
-        'duplicate field "a"',
+def test_duplicate_keys_are_found_with_their_path_in_the_order_of_the_document() -> None:
+    assert field_problems(b'{"a":1,"b":{"c":1,"c":2,"c":3},"a":2,"l":[{"d":1,"d":1}]}') == [
         'duplicate field "b.c"',
+        'duplicate field "a"',
         'duplicate field "l[0].d"',
     ]
+
+
+def test_unknown_and_duplicate_fields_are_told_in_one_list() -> None:
+    data = b'{"spec":{"x":{"y":1,"y":2},"b":1,"b":2},"z":1}'
+    unknown = ['unknown field "z"', 'unknown field "spec.x"', 'unknown field "elsewhere"']
+    assert field_problems(b'{"z":%s}' % (b"9" * 5000), unknown[:1]) == unknown[:1]
+    assert field_problems(data, unknown) == [
+        'unknown field "spec.x"',
+        'duplicate field "spec.b"',
+        'unknown field "z"',
+        'unknown field "elsewhere"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "may"),
+    [(b'{"a": 1, "b": [{"a": 2}]}', False), (b'{"a":1,"a":1}', True), (b'{"l": [{"d": {}, "d": {}}]}', True)],
+)
+def test_a_quick_look_says_whether_keys_may_stand_twice(data: bytes, may: bool) -> None:
+    assert may_repeat_fields(data) is may
 
 
 def test_what_go_leaves_out_is_left_out_and_what_it_always_writes_is_written() -> None:

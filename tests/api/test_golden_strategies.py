@@ -18,7 +18,6 @@ NOT_OF_ONE_OBJECT = {
 }
 """Cases that more than the strategy decides."""
 KNOWN_DIFFERENCES: dict[str, str] = {
-    "invalid-hpa-a 011": "an empty list is not told from a missing one",
     "invalid-vap-a 004": "expressions are not compiled here",
     "invalid-vap-a 005": "expressions are not compiled here",
     "invalid-vap-a 011": "expressions are not compiled here",

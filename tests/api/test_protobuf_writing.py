@@ -36,11 +36,14 @@ class Objects:
         properties = definitions()[definition].get("properties", {})
         numbered = wire.numbers().get(definition, {})
         likely = 0.9 if depth < 2 else 0.6 if depth < 5 else 0.2
-        return {
+        made = {
             name: self.value(schema, depth + 1)
             for name, schema in properties.items()
             if name in numbered and (self.chance.random() < likely) and depth < DEPTH
         }
+        if definition.endswith(".HPAScalingRules") and made.get("policies") == []:
+            del made["policies"]  # an empty list is refused, and protobuf has none
+        return made
 
     def _special(self, definition: str, depth: int) -> Any:
         name = definition.rpartition(".")[2]

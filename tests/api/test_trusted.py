@@ -8,7 +8,8 @@ from bayplan.api.strategies.pods import STRATEGY
 from bayplan.api.trusted import is_trusted, trust
 from bayplan.api.types import core_v1, meta_v1
 
-MALFORMED = core_v1.ProjectedVolumeSource(sources=(core_v1.VolumeProjection(),))
+NAMELESS = core_v1.SecretProjection()
+MALFORMED = core_v1.ProjectedVolumeSource(sources=(core_v1.VolumeProjection(secret=NAMELESS),))
 
 
 def pod(source: core_v1.ProjectedVolumeSource) -> core_v1.Pod:

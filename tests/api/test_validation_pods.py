@@ -67,7 +67,7 @@ def problems(one: core_v1.Pod) -> list[str]:
         ({}, {"resources": {"requests": {"example.com/gpu": "1"}}}, ["spec.containers[0].resources.limits REQUIRED"]),
         ({}, {"resources": {"claims": [{"name": "a"}]}}, ["spec.containers[0].resources.claims[0] NOT_FOUND"]),
         ({"os": {"name": "windows"}, "hostPID": True}, {}, ["spec.hostPID FORBIDDEN"]),
-        ({"os": {"name": "plan9"}}, {}, ["spec.os.name NOT_SUPPORTED"]),
+        ({"os": {"name": "plan9"}}, {}, ["spec.os NOT_SUPPORTED"]),
         ({"overhead": {"cpu": "-1"}}, {}, ["spec.overhead.limits[cpu] INVALID"]),
         ({}, {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['a']"}}}]}, []),
         ({}, {"lifecycle": {"preStop": {"exec": {}}}}, ["spec.containers[0].lifecycle.preStop.exec.command REQUIRED"]),

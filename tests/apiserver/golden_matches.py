@@ -137,11 +137,18 @@ MATCHES: dict[str, tuple[str, ...]] = {
         "invalid-service-a",
         "invalid-event-a",
         "invalid-lease-a",
+        "invalid-hpa-a",
+        "field-validation-a",
     ),
     "04-patch": (
         "patch-json-a",
         "patch-merge-a",
         "patch-strategic-a",
+        "patch-subresource-a",
+        "apply-basics-a",
+        "apply-structures-a",
+        "apply-status-a",
+        "managed-fields-a",
     ),
     "05-listwatch": (
         "list-labels-a",
@@ -243,12 +250,15 @@ MATCHES: dict[str, tuple[str, ...]] = {
         "table-daemonset-a",
         "table-servicecidr-a",
         "table-options-a",
+        "table-flowschema-a",
+        "table-apiservice-a",
     ),
     "07-deletes": (
         "delete-pods-a",
         "delete-options-a",
         "delete-collection-a",
         "delete-dependents-a",
+        "delete-namespaces-a",
     ),
     "08-subresources": (
         "sub-binding-a",
@@ -260,6 +270,7 @@ MATCHES: dict[str, tuple[str, ...]] = {
         "sub-token-a",
         "sub-reviews-a",
         "sub-other-status-a",
+        "sub-podstatus-a",
     ),
     "09-admission": (
         "adm-certificates-a",

@@ -91,3 +91,16 @@ def binary(request: pytest.FixtureRequest) -> str:
     if request.param is None:
         pytest.skip("no kubectl on the path")
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def lone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+    """`bayplan apiserver`, and nothing else."""
+    directory = tmp_path_factory.mktemp("lone")
+    kubeconfig = directory / "kubeconfig"
+    command = [BAYPLAN, "apiserver", "--secure-port=0", f"--cert-dir={directory}", f"--kubeconfig={kubeconfig}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        assert any(line.startswith("ready") for line in process.stdout)
+        yield LiveCluster(kubeconfig, process)
+        stop(process)

@@ -11,6 +11,7 @@ import pytest
 from bayplan.api.types.core_v1 import Pod
 from bayplan.scheduler.core import SchedulerCore
 from bayplan.scheduler.library import typed
+from bayplan.scheduler.passage import failed
 from bayplan.scheduler.settings import load
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.test_queue import Clock
@@ -46,7 +47,7 @@ def test_a_pod_is_scheduled_assumed_and_confirmed() -> None:
     assert outcome is not None
     assert outcome.decision.node == "a"
     assert setup.core.cache.is_assumed("default/p")
-    setup.core.bound("default/p")
+    setup.core.bound(outcome.queued.pod)
     setup.bound(pending, "a")
     assert not setup.core.cache.is_assumed("default/p")
     assert setup.core.snapshot.requested[0, 0] == 600
@@ -57,8 +58,9 @@ def test_a_failed_binding_frees_the_node_and_is_tried_again() -> None:
     setup = Setup()
     setup.see("Node", node("a", cpu="1"))
     setup.see("Pod", pod("p", cpu="600m"))
-    assert setup.core.schedule_one() is not None
-    setup.core.binding_failed("default/p")
+    first = setup.core.schedule_one()
+    assert first is not None
+    setup.core.binding_failed(first.queued.pod, failed("Bind", "DefaultBinder", RuntimeError("no")))
     assert setup.core.snapshot.requested[0, 0] == 0
     assert setup.core.schedule_one() is None
     setup.clock.seconds += 1

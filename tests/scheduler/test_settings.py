@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from bayplan.scheduler import Planner
 from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.framework.arguments import NodeResourcesFitArgs
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.settings import load
 from bayplan.scheduler.snapshot.snapshot import Snapshot
+from tests.scheduler.objects import node, pod
 
 
 def profile(plugins: dict[str, Any] | None = None, config: list[Any] | None = None) -> Profile:
@@ -82,23 +84,35 @@ def test_arguments_are_typed() -> None:
         ({"apiVersion": "v2"}, "apiVersion: 'v2' is not supported"),
         ({"kind": "Pod"}, "kind: 'Pod' is not KubeSchedulerConfiguration"),
         ({"profiles": {}}, "profiles: must be a list"),
-        ({"profiles": [{}, {}]}, r"profiles\[1\].schedulerName: 'default-scheduler' is used by another profile"),
+        (
+            {"profiles": [{"schedulerName": "x"}, {"schedulerName": "x"}]},
+            r'profiles\[1\].schedulerName: Duplicate value: "profiles\[0\].schedulerName"',
+        ),
         (
             {"profiles": [{"plugins": {"filter": {"enabled": [{"name": "Nope"}]}}}]},
             r"profiles\[0\].plugins.filter.enabled\[0\].name: no plugin 'Nope'",
         ),
-        ({"profiles": [{"plugins": {"filtre": {}}}]}, r"profiles\[0\].plugins.filtre: unknown extension point"),
+        (
+            {"profiles": [{"plugins": {"filtre": {}}}]},
+            r'strict decoding error: unknown field "profiles\[0\].plugins.filtre"',
+        ),
         (
             {
                 "profiles": [
                     {"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "X"}}}]}
                 ]
             },
-            r"profiles\[0\].pluginConfig\[0\].args.scoringStrategy.type: unsupported scoring strategy 'X'",
+            r'profiles\[0\].pluginConfig\[0\].args.scoringStrategy.type: Unsupported value: "X": supported values: "LeastA',
         ),
-        ({"percentageOfNodesToScore": 101}, "percentageOfNodesToScore: 101 is not in the range 0-100"),
+        (
+            {"percentageOfNodesToScore": 101},
+            r"percentageOfNodesToScore: Invalid value: 101: not in valid range \[0-100\]",
+        ),
         ({"parallelism": "many"}, "parallelism: must be an integer"),
-        ({"podMaxBackoffSeconds": 0}, "podMaxBackoffSeconds: must be greater than 0"),
+        (
+            {"podMaxBackoffSeconds": 0},
+            "podMaxBackoffSeconds: Invalid value: 0: must be greater than or equal to PodInitialBackoffSeconds",
+        ),
     ],
 )
 def test_an_error_names_the_field(tree: dict[str, Any], message: str) -> None:
@@ -122,3 +136,120 @@ def test_what_is_no_yaml_is_refused_with_the_file_name(tmp_path: Path) -> None:
     file.write_text("{")
     with pytest.raises(SettingsError, match=r"config.yaml: not YAML"):
         load(str(file))
+
+
+def configured(name: str, **args: Any) -> dict[str, Any]:
+    return {"profiles": [{"pluginConfig": [{"name": name, "args": args}]}]}
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"parallelism": 0}, "parallelism: Invalid value: 0: should be an integer value greater than zero"),
+        ({"clientConnection": {"burst": -1}}, "clientConnection.burst: Invalid value: -1: must be non-negative"),
+        (
+            {"leaderElection": {"leaderElect": True, "resourceLock": "endpoints"}},
+            'leaderElection.resourceLock: Invalid value: "endpoints": resourceLock value must be "leases"',
+        ),
+        (
+            {"leaderElection": {"leaderElect": True, "leaseDuration": "5s", "renewDeadline": "10s"}},
+            'leaderElection.leaseDuration: Invalid value: "10s": must be greater than `RenewDeadline`',
+        ),
+        ({"profiles": [{"schedulerName": "a"}, {}]}, "profiles[1].schedulerName: Required value"),
+        (
+            {"profiles": [{"plugins": {"filter": {"enabled": [{"name": "EBSLimits"}]}}}]},
+            'profiles[0].plugins.filter.enabled[0]: Invalid value: "EBSLimits": was invalid in version '
+            '"kubescheduler.config.k8s.io/v1" (KubeSchedulerConfiguration is version "kubescheduler.config.k8s.io/v1")',
+        ),
+        ({"profilez": []}, 'strict decoding error: unknown field "profilez"'),
+        (
+            configured("InterPodAffinity", hardPodAffinityWeight=101),
+            "profiles[0].pluginConfig[0].args.hardPodAffinityWeight: Invalid value: 101: not in valid range [0, 100]",
+        ),
+        (
+            configured("DefaultPreemption", minCandidateNodesPercentage=0, minCandidateNodesAbsolute=0),
+            "[profiles[0].pluginConfig[0].args.minCandidateNodesPercentage: Invalid value: 0: cannot be zero at the "
+            "same time as minCandidateNodesAbsolute, profiles[0].pluginConfig[0].args.minCandidateNodesAbsolute: "
+            "Invalid value: 0: cannot be zero at the same time as minCandidateNodesPercentage]",
+        ),
+        (
+            configured("VolumeBinding", bindTimeoutSeconds=-1),
+            "profiles[0].pluginConfig[0].args.bindTimeoutSeconds: Invalid value: -1: invalid BindTimeoutSeconds, "
+            "should not be a negative value",
+        ),
+        (
+            configured("PodTopologySpread", defaultConstraints=[{"maxSkew": 1, "topologyKey": "z"}]),
+            '[profiles[0].pluginConfig[0].args.defaultingType: Invalid value: "System": when .defaultConstraints are '
+            "not empty, profiles[0].pluginConfig[0].args.defaultConstraints[0].whenUnsatisfiable: Required value: can "
+            "not be empty]",
+        ),
+        (
+            configured("NodeResourcesFit", scoringStrategy={"type": "RequestedToCapacityRatio"}),
+            "profiles[0].pluginConfig[0].args.scoringStrategy.requestedToCapacityRatio: Required value: must be "
+            "specified when type is RequestedToCapacityRatio",
+        ),
+        (
+            configured("NodeResourcesFit", scoringStrategy={"resources": [{"name": "cpu", "weight": 101}]}),
+            "profiles[0].pluginConfig[0].args.scoringStrategy.resources[0].weight: Invalid value: 101: resource weight "
+            "of cpu not in valid range (0, 100]",
+        ),
+        (
+            configured("NodeResourcesBalancedAllocation", resources=[{"name": "cpu"}, {"name": "cpu"}]),
+            'profiles[0].pluginConfig[0].args.resources[1].name: Duplicate value: "cpu"',
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_in_kubernetes_words(tree: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(tree)
+    assert str(caught.value) == message
+
+
+BETA = "kubescheduler.config.k8s.io/v1beta3"
+
+
+def test_v1beta3_knows_what_v1_has_dropped_and_not_what_v1_has_added() -> None:
+    limits = {"plugins": {"filter": {"enabled": [{"name": "EBSLimits"}]}}}
+    settings = load({"apiVersion": BETA, "profiles": [limits]})
+    made = Profile(settings.profiles[0], Snapshot())
+    assert type(made.plugins["EBSLimits"]).__name__ == "NodeVolumeLimits"
+    for tree in (
+        {"delayCacheUntilActive": True},
+        {"profiles": [{"percentageOfNodesToScore": 5}]},
+        configured("InterPodAffinity", ignorePreferredTermsOfExistingPods=True),
+    ):
+        with pytest.raises(SettingsError, match="strict decoding error: unknown field"):
+            load({"apiVersion": BETA} | tree)
+        load(tree)
+
+
+def test_an_older_name_acts_at_all_its_points_and_at_no_others() -> None:
+    plugins = {
+        "multiPoint": {"disabled": [{"name": "*"}], "enabled": [{"name": "PrioritySort"}, {"name": "DefaultBinder"}]},
+        "filter": {"enabled": [{"name": "PodFitsResources"}]},
+        "score": {"enabled": [{"name": "LeastRequestedPriority", "weight": 3}, {"name": "MostRequestedPriority"}]},
+    }
+    made = profile(plugins)
+    assert [item.name for item in made.pre_filter] == ["PodFitsResources"]
+    assert [item.name for item in made.filter] == ["PodFitsResources"]
+    assert [item.name for item in made.pre_score] == ["LeastRequestedPriority", "MostRequestedPriority"]
+    assert made.weights == {"LeastRequestedPriority": 3, "MostRequestedPriority": 1}
+    strategies = [getattr(item, "args").strategy for item in made.score]  # noqa: B009
+    assert strategies == ["LeastAllocated", "MostAllocated"]
+
+
+def test_a_percentage_of_nodes_is_looked_at_in_turn() -> None:
+    nodes = {"nodes": [node(f"n{index:03}") for index in range(400)]}
+    planner = Planner(nodes, {"percentageOfNodesToScore": 50})
+    seen: set[str] = set()
+    for number in range(2):
+        decision = planner.decide(planner.pod(pod(f"p{number}", cpu="1")))
+        assert int((decision.codes == 0).sum()) == 200
+        seen.update(decision.names[row] for row in (decision.codes == 0).nonzero()[0])
+    assert len(seen) == 400
+
+
+def test_a_profile_has_its_own_percentage_or_that_of_all() -> None:
+    profiles = [{"schedulerName": "a", "percentageOfNodesToScore": 10}, {"schedulerName": "b"}]
+    settings = load({"percentageOfNodesToScore": 30, "profiles": profiles})
+    assert [item.percentage_of_nodes_to_score for item in settings.profiles] == [10, 30]

@@ -7,7 +7,7 @@ Kubernetes ignores (nulls, unknown fields) and to say what it was. So known inpu
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -136,26 +136,36 @@ def describe(cls: type[Any], error: msgspec.DecodeError) -> str:
     return f"json: cannot unmarshal into Go struct field {cls.__name__}{path.rstrip('`')}: {what}"
 
 
-def duplicate_fields(data: bytes) -> list[str]:
-    """Paths of keys that stand twice in one JSON object: `duplicate field "spec.x"`. The data must be valid JSON."""
-    found: list[str] = []
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object as it was written: every key in order, also those that stand there twice."""
 
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        seen: dict[str, Any] = {}
-        for key, value in items:
-            if key in seen:
-                seen.setdefault("\0duplicates", []).append(key)
-            seen[key] = value
-        return seen
+
+def may_repeat_fields(data: bytes) -> bool:
+    """Whether an object in this JSON may have the same key twice. Costs microseconds; whoever must know for sure asks `field_problems`."""
+    return len(msgspec.json.encode(msgspec.json.decode(data))) != len(msgspec.json.format(data, indent=-1))
+
+
+def field_problems(data: bytes, unknown: Sequence[str] = ()) -> list[str]:
+    """What is wrong with the fields of valid JSON, in the order of the document: `duplicate field "spec.x"`, and those that are unknown, worded as
+    `decode_reporting` words them. What stands in unknown fields is not looked at."""
+    found: dict[str, None] = {}
+    not_known = set(unknown)
 
     def walk(value: Any, path: str) -> None:
-        if isinstance(value, dict):
-            found.extend(f'duplicate field "{path}{key}"' for key in value.pop("\0duplicates", ()))
-            for key, item in value.items():
-                walk(item, f"{path}{key}.")
+        if isinstance(value, _Pairs):
+            seen: set[str] = set()
+            for key, item in value:
+                problem = f'unknown field "{path}{key}"'
+                if key in seen:
+                    found[f'duplicate field "{path}{key}"'] = None
+                seen.add(key)
+                if problem in not_known:
+                    found[problem] = None
+                else:
+                    walk(item, f"{path}{key}.")
         elif isinstance(value, list):
             for index, item in enumerate(value):
                 walk(item, f"{path.rstrip('.')}[{index}].")
 
-    walk(json.loads(data, object_pairs_hook=pairs), "")
-    return found
+    walk(json.loads(data, object_pairs_hook=_Pairs, parse_int=str), "")  # numbers of any length
+    return [*found, *(problem for problem in unknown if problem not in found)]

@@ -51,6 +51,10 @@ _REASONS = {
 _WITHOUT_VALUE = {ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL}
 
 
+OMITTED: Any = object()
+"""Stands for a value that an error does not show, because the field as a whole says nothing about what is wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class FieldError:
     """One thing that is wrong with one field."""
@@ -65,7 +69,7 @@ class FieldError:
     def body(self) -> str:
         """The message without the field."""
         text = self.type.value.rstrip()
-        if self.type not in _WITHOUT_VALUE:
+        if self.type not in _WITHOUT_VALUE and self.value is not OMITTED:
             text += f": {show_value(self.value)}"
         return f"{text}: {self.detail}" if self.detail else text
 

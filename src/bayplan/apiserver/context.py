@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bayplan.api import protobuf
-from bayplan.api.codec import DecodeError, decode, decode_reporting, duplicate_fields, encode
+from bayplan.api.codec import DecodeError, decode, decode_reporting, encode, field_problems, may_repeat_fields
 from bayplan.api.conversion import convert
 from bayplan.api.errors import ApiError, bad_request, failure, invalid_object, unsupported, unsupported_media_type
 from bayplan.api.kinds import Kind, KindTable
@@ -132,7 +132,9 @@ class Call:
         except DecodeError as error:
             raise self._undecodable(kind_name, api_version, error) from None
         if mode == "Strict":
-            problems = [*duplicate_fields(data), *problems]
+            problems = [*self._yaml_problems(), *field_problems(data, problems)]
+        elif mode == "Warn" and self.request.reads_warnings and may_repeat_fields(data):
+            problems = field_problems(data, problems)
         if problems and mode == "Strict":
             shown = f'{kind_name} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {kind_name}'
             raise bad_request(f"{shown}: strict decoding error: {', '.join(problems)}")
@@ -140,6 +142,15 @@ class Call:
             self.warnings.extend(problems)
         self._check_type(obj, kind_name, api_version)
         return obj
+
+    def _yaml_problems(self) -> list[str]:
+        """What is wrong with a YAML body that its JSON form does not show."""
+        if self.request.content_type.partition(";")[0].strip() != "application/yaml":
+            return []
+        from bayplan.apiserver.yaml import repeated_keys  # slow to import, and seldom needed
+
+        repeated = repeated_keys(self.request.body)
+        return [repeated] if repeated else []
 
     def body_json(self, kind_name: str) -> bytes:
         """The body as JSON. Raises ApiError (400, 415)."""

@@ -403,7 +403,9 @@ class Applier:
         except TypedError as error:
             kind, metadata = self.call.kind, self.applied.get("metadata") or {}
             name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-            shown = f"failed to create typed patch object ({name}; {kind.api_version}, Kind={kind.kind}): {error}"
+            shown = (
+                f"failed to create typed patch object ({name}; {kind.group}/{kind.version}, Kind={kind.kind}): {error}"
+            )
             raise failure(500, "", shown, details=False) from None
 
     def _apply(self, tree: dict[str, Any], managers: Managers, *, force: bool) -> tuple[Any | None, Managers]:

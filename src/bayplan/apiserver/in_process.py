@@ -25,7 +25,16 @@ class InProcessDoor:
     ) -> tuple[int, bytes]:
         """Answer one request."""
         response = await self._server.handle(
-            Request(method, path, query, self._user, body, content_type, user_agent=self._user_agent)
+            Request(
+                method,
+                path,
+                query,
+                self._user,
+                body,
+                content_type,
+                user_agent=self._user_agent,
+                reads_warnings=False,
+            )
         )
         return response.code, response.whole_body()
 

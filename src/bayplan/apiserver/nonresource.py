@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bayplan import KUBERNETES_VERSION, __version__
-from bayplan.api.errors import failure, method_not_allowed, resource_not_found
+from bayplan.api.errors import method_not_allowed, resource_not_found
 from bayplan.apiserver import openid
 from bayplan.apiserver.discovery import Discovery
+from bayplan.apiserver.health import Health
 from bayplan.apiserver.negotiation import JSON, negotiate
 from bayplan.apiserver.openapi import OpenApi
 from bayplan.apiserver.representation import in_form
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 TEXT = "text/plain; charset=utf-8"
 PUBLIC_PATHS = ("/healthz", "/livez", "/readyz", "/version")
 """What anybody may read."""
-_CHECKS = ("ping", "log", "etcd", "informer-sync")
 
 
 def _not_found() -> Response:
@@ -34,6 +34,7 @@ class NonResource:
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server
+        self._health = Health(server)
         self.discovery = Discovery(server.context.kinds)
         self.openapi = OpenApi(server.context.kinds)
 
@@ -44,7 +45,7 @@ class NonResource:
             path = "/"
         head = path.split("/", 2)[1]
         if head in ("healthz", "livez", "readyz"):
-            return self._health(request, path)
+            return self._health.handle(request, path) or _not_found()
         if path == "/version":
             return Response(200, msgspec.json.format(msgspec.json.encode(version_info()), indent=2), is_final=True)
         if path == "/metrics":
@@ -74,30 +75,6 @@ class NonResource:
             return Response(200, in_form(body, wanted), wanted)
         headers = {"Vary": "Accept"} if "as=" in media_type else {}
         return Response(200, body, media_type, headers)
-
-    def _health(self, request: Request, path: str) -> Response:
-        _, kind, *rest = path.split("/")
-        checks = [*_CHECKS, *(("poststarthook/start-apiextensions-informers",) if kind != "livez" else ())]
-        if kind == "readyz":
-            checks.append("shutdown")
-        if rest:
-            if rest[0] not in checks:
-                return _not_found()
-            checks = [rest[0]]
-        excluded = request.query.get("exclude", "").split(",")
-        healthy = self.server.ready or kind != "readyz"
-        if "verbose" in request.query and not rest:
-            lines = [
-                f"[+]{name} excluded: ok"
-                if name in excluded
-                else f"[{'+' if healthy else '-'}]{name} {'ok' if healthy else 'failed: reason withheld'}"
-                for name in checks
-            ]
-            lines.append(f"{kind} check {'passed' if healthy else 'failed'}")
-            return Response(200 if healthy else 500, ("\n".join(lines) + "\n").encode(), TEXT)
-        if not healthy:
-            raise failure(500, "InternalError", f"{kind} check failed", details=False)
-        return Response(200, b"ok", TEXT)
 
 
 def _plain(accept: str) -> str:

@@ -54,6 +54,8 @@ class Request:
     """Whom the user wants to be for this request."""
     warning: str = ""
     """What was odd about the credentials; the answer carries it."""
+    reads_warnings: bool = True
+    """Whether the transport hands warnings on; those that cost something are not made otherwise."""
 
 
 @dataclass(slots=True)

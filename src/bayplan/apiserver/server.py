@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 
@@ -15,7 +16,7 @@ from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from bayplan.apiserver.authorization.chain import build_authorizer
 from bayplan.apiserver.authorization.impersonation import impersonated_user
-from bayplan.apiserver.bootstrap import publish, publish_service
+from bayplan.apiserver.bootstrap import publish, publish_service, restore, restore_service
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.deprecation import deprecation_of
 from bayplan.apiserver.negotiation import JSON, PLAIN, Form, negotiate
@@ -29,6 +30,7 @@ from bayplan.apiserver.service_account_tokens.keys import TokenKeys, make_signin
 from bayplan.apiserver.service_account_tokens.verification import ServiceAccountTokens
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.subresources import SUBRESOURCES
+from bayplan.apiserver.upkeep import Upkeep
 from bayplan.apiserver.verbs import delete, patch, read, write
 from bayplan.apiserver.watching import Watcher
 from bayplan.store.interface import Store
@@ -37,6 +39,10 @@ from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
 
 logger = logging.getLogger(__name__)
+
+_RESTORED_EVERY = 60.0
+_PUBLISHED_EVERY = 10.0
+"""Seconds, as in Kubernetes."""
 
 
 class ApiServer:
@@ -86,10 +92,13 @@ class ApiServer:
         self.metrics = metrics or Registry()
         self.measured = RequestMetrics(self.metrics, objects)
         self.ready = False
-        """Whether `/readyz` says so."""
+        """Whether the store is open and what every cluster has is published."""
+        self.stopping = False
+        """Whether `close` has been called."""
         self.address = "kubernetes.default.svc"
         """Host and port under which clients find this server."""
         self._nonresource = NonResource(self)
+        self._upkeep = Upkeep(self.context)
 
     async def open(self) -> None:
         """Read the store and publish bootstrap objects. Raises what the store raises."""
@@ -97,16 +106,20 @@ class ApiServer:
         await objects.open()
         await self.context.allocators.open()
         await publish(self.context)
+        self._upkeep.start()
+        self._upkeep.repeat("restore", _RESTORED_EVERY, partial(restore, self.context))
         self.ready = True
 
     async def publish_address(self, ip: str, port: int) -> None:
-        """Let the `kubernetes` service lead to this address."""
+        """Let the `kubernetes` service lead to this address, and see to it that it does as long as the server runs. To be called once."""
         self.address = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
         await publish_service(self.context, ip, port)
+        self._upkeep.repeat("service", _PUBLISHED_EVERY, partial(restore_service, self.context, ip, port))
 
     async def close(self) -> None:
         """Stop answering: watches end, the store is flushed and closed."""
-        self.ready = False
+        self.ready, self.stopping = False, True
+        await self._upkeep.close()
         await self.context.objects.close()
 
     async def handle(self, request: Request) -> Response:

@@ -69,6 +69,28 @@ def to_json(data: bytes) -> bytes:
     return encode(_json_keys(yaml.load(data, Loader=_loader())))
 
 
+def repeated_keys(data: bytes) -> str:
+    """Which keys a mapping of this YAML document (or JSON, which is YAML) has twice, worded as go-yaml does; "" if none. Raises yaml.YAMLError."""
+    found: list[str] = []
+
+    def walk(node: Any) -> None:
+        if isinstance(node, yaml.MappingNode):
+            seen: set[tuple[str, str]] = set()
+            for key, value in node.value:
+                identity = (key.tag, str(key.value))
+                if identity in seen:
+                    shown = f'"{key.value}"' if key.tag == "tag:yaml.org,2002:str" else key.value
+                    found.append(f"  line {key.start_mark.line + 1}: key {shown} already set in map")
+                seen.add(identity)
+                walk(value)
+        elif isinstance(node, yaml.SequenceNode):
+            for item in node.value:
+                walk(item)
+
+    walk(yaml.compose(data, Loader=_loader()))
+    return "\n".join(["yaml: unmarshal errors:", *found]) if found else ""
+
+
 def _json_keys(tree: Any) -> Any:
     """Keys of YAML mappings as JSON strings: booleans and numbers become their text."""
     if isinstance(tree, dict):

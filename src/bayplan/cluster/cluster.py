@@ -22,6 +22,7 @@ from bayplan.client.kubeconfig import render
 from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, obtain
 from bayplan.cluster.errors import AddressInUse, ClusterError
 from bayplan.cluster.settings import ClusterSettings
+from bayplan.cluster.storage import publish_storage_class
 from bayplan.store.url import open_store
 from bayplan.support.clock import Clock, SystemClock
 from bayplan.support.metrics import Registry
@@ -92,6 +93,8 @@ class Cluster:
             await self._serve()
             if settings.run_controllers:
                 self._start_controllers()
+                if settings.nodes.nodes:
+                    await publish_storage_class(self.client())
             if settings.run_scheduler:
                 self._start_scheduler()
             if settings.nodes.nodes:

@@ -30,6 +30,7 @@ from bayplan.controllers.settings import ControllerSettings
 from bayplan.controllers.statefulset import StatefulSetController
 from bayplan.controllers.taint_eviction import TaintEvictionController
 from bayplan.controllers.ttl_after_finished import TtlAfterFinishedController
+from bayplan.controllers.volume_binder import PersistentVolumeBinder
 from bayplan.controllers.volume_protection import (
     AttributesClassProtectionController,
     ClaimProtectionController,
@@ -64,6 +65,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     NodeLifecycleController,
     TaintEvictionController,
     PodGarbageCollector,
+    PersistentVolumeBinder,
     ClaimProtectionController,
     VolumeProtectionController,
     AttributesClassProtectionController,

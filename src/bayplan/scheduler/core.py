@@ -6,21 +6,31 @@ decisions (binds, evicts, writes conditions) and reports back with `bound` or `b
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.changes import node_changes, object_change, pod_changes
 from bayplan.scheduler.cycle import Cycle, RandomChoice, RandomSource
 from bayplan.scheduler.decision import Decision
+from bayplan.scheduler.extended_cycle import ExtendedCycle
+from bayplan.scheduler.extenders import Answer, Call, Extender
 from bayplan.scheduler.framework.events import Action, ClusterEvent, EventHint
+from bayplan.scheduler.framework.verdicts import Reject, Status
+from bayplan.scheduler.framework.waiting import WaitingPods
+from bayplan.scheduler.gang_cycle import GANG, GangCycle, GroupResult, Member
 from bayplan.scheduler.nominator import Nominator
+from bayplan.scheduler.passage import Failure, Passage
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.queue import Clock, QueuedPod, SchedulingQueue
 from bayplan.scheduler.settings import DEFAULT_SCHEDULER_NAME, SchedulerSettings
 from bayplan.scheduler.snapshot.catalog import KINDS, object_key
+from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended, pod_key
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 
@@ -41,6 +51,10 @@ class Outcome:
 
     decision: Decision
     queued: QueuedPod
+    passage: Passage | None = None
+    """The plugins' share in binding the pod; None if nothing but the Binding is to be done."""
+    group: GroupResult | None = None
+    """What became of the pod's gang; with the first of the gang's outcomes."""
     cleared: tuple[PodInfo, ...] = ()
     """Pods that lost their nomination; the service clears `status.nominatedNodeName`."""
 
@@ -53,9 +67,12 @@ class SchedulerCore:
         self.snapshot = Snapshot()
         self.cache = Cache(self.snapshot)
         self.nominator = Nominator()
+        self.waiting = WaitingPods()
+        self._decided_already: deque[Outcome] = deque()
+        """The other outcomes of a gang that was decided about as a whole."""
         choice = RandomChoice(randomness)
         self.cycles = {
-            profile.scheduler_name: Cycle(Profile(profile, self.snapshot), self.nominator, choice)
+            profile.scheduler_name: Cycle(Profile(profile, self.snapshot, self.waiting), self.nominator, choice)
             for profile in settings.profiles
         }
         self.decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
@@ -109,6 +126,12 @@ class SchedulerCore:
             self.queue.move(event, old, new)
 
     def _handle_pod(self, old: Pod | None, new: Pod | None) -> None:
+        pod = new if new is not None else old
+        if pod is not None and pod.spec.scheduling_group is not None:
+            if new is None or is_ended(new):
+                self.snapshot.gangs.remove(group_key(pod), pod_key(pod))
+            else:
+                self.snapshot.gangs.add(group_key(pod), pod_key(pod))
         if new is None:
             if old is not None:
                 self._pod_gone(old)
@@ -133,6 +156,8 @@ class SchedulerCore:
     def _pod_pending(self, old: Pod | None, new: Pod) -> None:
         key = pod_key(new)
         if self.cache.is_assumed(key):
+            if old is not None and key in self.queue:
+                self.queue.update(self.snapshot.pod_info(new, pending=True), pod_changes(old, new))
             return
         info = self.snapshot.pod_info(new, pending=True)
         if self._cycle(info) is None:
@@ -141,6 +166,8 @@ class SchedulerCore:
             self.nominator.add(info, new.status.nominated_node_name)
         if old is None or key not in self.queue:
             self.queue.add(info)
+            if new.spec.scheduling_group is not None:
+                self.queue.move(ClusterEvent("UnscheduledPod", Action.ADD), None, new)
             return
         changes = pod_changes(old, new)
         if changes or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp:
@@ -148,6 +175,9 @@ class SchedulerCore:
 
     def _pod_gone(self, pod: Pod) -> None:
         key = pod_key(pod)
+        waiting = self.waiting.get(pod.metadata.uid)
+        if waiting is not None:
+            waiting.reject("", "removed")
         self.nominator.remove(key)
         self.queue.remove(key)
         self.cache.remove_pod(pod)
@@ -156,25 +186,127 @@ class SchedulerCore:
     # Scheduling
 
     def schedule_one(self) -> Outcome | None:
-        """Decide about the next pod; None if no pod is ready."""
+        """Decide about the next pod; None if no pod is ready. Extenders are not asked."""
+        if self._decided_already:
+            return self._decided_already.popleft()
         queued = self.queue.pop()
         if queued is None:
             return None
-        pod = queued.pod
-        cycle = self._cycle(pod)
+        cycle = self._cycle_of(queued)
+        if queued.pod.pod.spec.scheduling_group is not None:
+            min_count = self._min_count(queued.pod.pod)
+            if min_count:
+                return self._decide_gang(cycle, queued, min_count)
+        return self._decided(cycle, queued, cycle.decide(queued.pod))
+
+    def attempt(self) -> Generator[list[Call], list[Answer], Outcome | None]:
+        """As `schedule_one`, asking the extenders: yields calls to make, is sent their answers, returns the outcome.
+
+        `handle` must not be called in between. Gangs are scheduled pod by pod; those placed wait for the others.
+        """
+        queued = self.queue.pop()
+        if queued is None:
+            return None
+        cycle = self._cycle_of(queued)
+        extenders = self.extenders_of(queued.pod)
+        if not extenders:
+            return self._decided(cycle, queued, cycle.decide(queued.pod))
+        decision = yield from ExtendedCycle(cycle, extenders, queued.pod).decide()
+        return self._decided(cycle, queued, decision)
+
+    def _min_count(self, pod: Pod) -> int:
+        """How many pods of the pod's gang have to be placed together; 0 if it belongs to none."""
+        group = self.snapshot.catalog.pod_groups.get(group_key(pod))
+        gang = group.spec.scheduling_policy.gang if group is not None else None
+        return gang.min_count if gang is not None else 0
+
+    def _decide_gang(self, cycle: Cycle, first: QueuedPod, min_count: int) -> Outcome:
+        """Decide about all pods of a gang that are in the queue."""
+        gang: list[QueuedPod] = []
+        for key in self.snapshot.gangs.members(group_key(first.pod.pod)):
+            queued = self.queue.get(key)
+            if queued is None:
+                continue
+            if self._cycle(queued.pod) is not cycle:
+                return self._mixed_gang(cycle, first, queued)
+            taken = queued if queued is first else self.queue.take(key)
+            if taken is not None:
+                gang.append(taken)
+        gang.sort(key=lambda item: (-item.pod.priority, item.first_seen))
+        members, result = GangCycle(cycle, self.cache, self.waiting).run(gang, min_count)
+        for index, member in enumerate(members):
+            outcome = self._of_gang(member)
+            self._decided_already.append(dataclasses.replace(outcome, group=result) if index == 0 else outcome)
+        return self._decided_already.popleft()
+
+    def _of_gang(self, member: Member) -> Outcome:
+        """One pod's outcome in its gang."""
+        decision, queued = member.decision, member.queued
+        self.decisions.append(decision)
+        if member.passage is not None:
+            self.nominator.remove(queued.pod.key)
+            return Outcome(decision, queued, member.passage)
+        if decision.skipped:
+            self.queue.done(queued.pod.key)
+            return Outcome(decision, queued)
+        if decision.failure is not None:
+            failure = decision.failure
+            self.nominator.remove(queued.pod.key)
+            if failure.nominated:
+                self.nominator.add(queued.pod, failure.nominated)
+            self.queue.reject(queued.pod.key, failure.plugins, error=not failure.unfit)
+            return Outcome(decision, queued)
+        return Outcome(decision, queued, cleared=self._unplaced(queued.pod, decision))
+
+    def _mixed_gang(self, cycle: Cycle, first: QueuedPod, other: QueuedPod) -> Outcome:
+        """Pods of one gang that ask for different schedulers can never be placed together."""
+        names = [item.pod.pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME for item in (first, other)]
+        message = (
+            "all pods in a single pod group should have the same .spec.schedulerName set, "
+            f'got: "{names[0]}" and "{names[1]}"'
+        )
+        decision = cycle.opened(first.pod)
+        decision.refuse(Failure(GANG, Reject(Status.ERROR, (message,)), False))
+        return self._of_gang(Member(first, decision))
+
+    def extenders_of(self, pod: PodInfo) -> tuple[Extender, ...]:
+        """The extenders that have a say in a pod."""
+        return tuple(item for item in self.settings.extenders if item.is_interested(pod.shape.spec))
+
+    def _cycle_of(self, queued: QueuedPod) -> Cycle:
+        cycle = self._cycle(queued.pod)
         if cycle is None:
-            name = pod.pod.spec.scheduler_name
-            raise LookupError(f"pod {pod.key} is queued, but no profile has schedulerName {name!r}")
-        decision = cycle.decide(pod)
+            name = queued.pod.pod.spec.scheduler_name
+            raise LookupError(f"pod {queued.pod.key} is queued, but no profile has schedulerName {name!r}")
+        return cycle
+
+    def _decided(self, cycle: Cycle, queued: QueuedPod, decision: Decision) -> Outcome:
+        """Take note of a decision."""
+        pod = queued.pod
         self.decisions.append(decision)
         if decision.scheduled and decision.node is not None:
             self.nominator.remove(pod.key)
             self.cache.assume(pod, decision.node)
-            return Outcome(decision, queued)
+            way = cycle.profile.way(pod.shape)
+            if way.plain and not (self.settings.extenders and any(item.bind_verb for item in self.extenders_of(pod))):
+                self.queue.placed(pod.key)
+                return Outcome(decision, queued)
+            return self._begin(
+                Passage(way, cycle.state_of(pod.shape), pod, decision.node, self.waiting), decision, queued
+            )
         if decision.skipped:
             self.queue.done(pod.key)
             return Outcome(decision, queued)
-        return Outcome(decision, queued, self._unplaced(pod, decision))
+        return Outcome(decision, queued, cleared=self._unplaced(pod, decision))
+
+    def _begin(self, passage: Passage, decision: Decision, queued: QueuedPod) -> Outcome:
+        """Reserve and Permit: the last moment at which plugins can find that the pod does not fit."""
+        failure = passage.begin()
+        if failure is None:
+            return Outcome(decision, queued, passage)
+        decision.refuse(failure)
+        self._put_back(passage.pod, failure)
+        return Outcome(decision, queued)
 
     def _unplaced(self, pod: PodInfo, decision: Decision) -> tuple[PodInfo, ...]:
         """Put the pod back, with its nomination if preemption makes room."""
@@ -185,7 +317,7 @@ class SchedulerCore:
             for other in cleared:
                 self.nominator.remove(other.key)
             self.nominator.add(pod, decision.nominated_node)
-        elif outcome is not None and outcome.withdraws:
+        elif decision.nomination == "":
             self.nominator.remove(pod.key)
         self.queue.reject(pod.key, self._rejectors(decision), error=bool(decision.error))
         return cleared
@@ -195,17 +327,29 @@ class SchedulerCore:
             return ("NodeName",)
         return decision.unschedulable_plugins
 
-    def bound(self, key: str) -> None:
+    def bound(self, pod: PodInfo) -> None:
         """The binding was written. The pod stays assumed until its event comes."""
-        self.queue.done(key)
+        self.queue.done(pod.key)
 
-    def binding_failed(self, key: str) -> None:
-        """The binding was not written: the pod's place is free again, and the pod is tried again after back-off."""
-        info = self.snapshot.pods.get(key)
-        self.cache.forget(key)
-        self.queue.reject(key, (), error=True)
-        if info is not None:
-            self.queue.move(ClusterEvent("Pod", Action.DELETE), info.pod, None)
+    def binding_failed(self, pod: PodInfo, failure: Failure) -> None:
+        """The pod was not bound: its place is free again, and it waits for what may help it, or for its back-off.
+
+        A passage that was begun has to be undone before.
+        """
+        self._put_back(pod, failure)
+
+    def _put_back(self, pod: PodInfo, failure: Failure) -> None:
+        known = self.snapshot.pods.get(pod.key)
+        assumed = known is not None and known.uid == pod.uid and self.cache.is_assumed(pod.key)
+        node_name = pod.node_name
+        if assumed:
+            self.cache.forget(pod.key)
+        queued = self.queue.get(pod.key)
+        if queued is not None and queued.pod.uid == pod.uid:
+            # The pod's own leaving must not count as an event that may help it.
+            self.queue.reject(pod.key, failure.plugins, error=not failure.unfit)
+        if assumed:
+            self.queue.move(ClusterEvent("Pod", Action.DELETE), _on_node(pod.pod, node_name), None, without=pod.key)
 
     def explain(self, pod: Pod) -> Decision:
         """What would happen to a pod now, with all scores; nothing is changed. LookupError if no profile takes it."""
@@ -214,3 +358,8 @@ class SchedulerCore:
         if cycle is None:
             raise LookupError(f"no profile has schedulerName {pod.spec.scheduler_name!r}")
         return cycle.decide(info, explain=True)
+
+
+def _on_node(pod: Pod, node_name: str) -> Pod:
+    """The pod as it would be if it had been bound."""
+    return replace(pod, spec=replace(pod.spec, node_name=node_name))

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from bayplan.scheduler.decision import NOMINATED_NODE, ONLY_FEASIBLE_NODE, Decision
 from bayplan.scheduler.evaluation import NO_NODE, Evaluation, Scoring
 from bayplan.scheduler.framework.post_filter import PostFilterContext, PostFilterOutcome, Trial
+from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.profile import Profile
@@ -23,6 +24,9 @@ from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 from bayplan.scheduler.snapshot.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from bayplan.api.types.resource_v1 import ResourceClaim
 
 
 class Choice(Protocol):
@@ -81,6 +85,8 @@ class FirstByName:
 class Cycle:
     """Schedules pods of one profile against a snapshot."""
 
+    FEWEST: Final = 100
+    """Feasible nodes that are always looked at, whatever the percentage."""
     CACHED_SHAPES: Final = 512
     """Evaluations kept; the least recently used goes first."""
 
@@ -92,6 +98,9 @@ class Cycle:
         self._evaluations: OrderedDict[int, Evaluation] = OrderedDict()
         self._names: tuple[str, ...] = ()
         self._names_membership = -1
+        self._percentage = profile.settings.percentage_of_nodes_to_score or 0
+        self._start = 0
+        """Where the look at the nodes begins, if only some are looked at."""
 
     def decide(self, pod: PodInfo, *, full: bool = True, explain: bool = False) -> Decision:
         """Schedule a pod.
@@ -99,6 +108,19 @@ class Cycle:
         `full`: keep the arrays that explain the decision; otherwise only node and best total are kept. `explain`:
         give scores even where the decision does not need them.
         """
+        decision = self.opened(pod)
+        if decision.gate is not None or decision.skipped:
+            return decision
+        try:
+            self._attempt(pod, decision, full, explain)
+        except PluginError as error:
+            decision.row = -1
+            decision.error = str(error)
+            decision.error_plugin = error.plugin
+        return decision
+
+    def opened(self, pod: PodInfo) -> Decision:
+        """A decision to be made; made already if the pod is gated or being deleted."""
         decision = Decision(pod.key, self.profile.name, self.profile.reasons)
         gate = self.profile.gate(pod)
         if gate is not None:
@@ -112,12 +134,6 @@ class Cycle:
         decision.names = self.names()
         decision.node_count = self.snapshot.node_count
         decision.revision = self.snapshot.position
-        try:
-            self._attempt(pod, decision, full, explain)
-        except PluginError as error:
-            decision.row = -1
-            decision.error = str(error)
-            decision.error_plugin = error.plugin
         return decision
 
     def evaluation(self, shape: PodShape) -> Evaluation:
@@ -132,6 +148,10 @@ class Cycle:
             evaluations.move_to_end(id(shape))
         evaluation.refresh()
         return evaluation
+
+    def state_of(self, shape: PodShape) -> CycleState:
+        """What the plugins worked out for a shape that was decided about just now."""
+        return self._evaluations[id(shape)].state
 
     def names(self) -> tuple[str, ...]:
         """Node name per row."""
@@ -148,14 +168,16 @@ class Cycle:
         decision.narrowed_by = evaluation.narrowed_by
         if evaluation.rejection is not None:
             decision.rejection = evaluation.rejection
-            self._post_filter(pod, evaluation, evaluation.codes, decision)
+            self.post_filter(pod, evaluation, evaluation.codes, decision)
             return
         if self._takes_nominated(pod, evaluation, decision):
             if full:
                 evaluation.share()
-                decision.codes = self._with_nominated(pod, evaluation)
+                decision.codes = self.with_nominated(pod, evaluation)
             return
-        codes = self._with_nominated(pod, evaluation)
+        codes = self.with_nominated(pod, evaluation)
+        if 0 < self._percentage < 100 and not explain:
+            codes = self.sample(codes)
         if full:
             evaluation.share()
             decision.codes = codes
@@ -163,7 +185,7 @@ class Cycle:
         if feasible is not None and len(feasible) == 0:
             decision.codes = codes
             evaluation.share()
-            self._post_filter(pod, evaluation, codes, decision)
+            self.post_filter(pod, evaluation, codes, decision)
             return
         if feasible is not None and len(feasible) == 1:
             decision.row = int(feasible[0])
@@ -174,7 +196,7 @@ class Cycle:
         if decision.row < 0 and decision.best_rows is None:
             decision.codes = codes
             evaluation.share()
-            self._post_filter(pod, evaluation, codes, decision)
+            self.post_filter(pod, evaluation, codes, decision)
 
     def _score(self, evaluation: Evaluation, codes: Codes, decision: Decision, full: bool, explain: bool) -> None:
         only = decision.row
@@ -208,13 +230,18 @@ class Cycle:
 
     def _takes_nominated(self, pod: PodInfo, evaluation: Evaluation, decision: Decision) -> bool:
         """Whether the pod was nominated to a node and fits there: then it goes there without further ado."""
-        node_name = pod.pod.status.nominated_node_name
-        row = self.snapshot.row_of.get(node_name) if node_name else None
-        if row is None or self._verdict(pod, evaluation, row) != 0:
+        row = self.nominated_row(pod, evaluation)
+        if row is None:
             return False
         decision.row = row
         decision.decided_by = NOMINATED_NODE
         return True
+
+    def nominated_row(self, pod: PodInfo, evaluation: Evaluation) -> int | None:
+        """The node that the pod was nominated to, if it fits there."""
+        node_name = pod.pod.status.nominated_node_name
+        row = self.snapshot.row_of.get(node_name) if node_name else None
+        return row if row is not None and self._verdict(pod, evaluation, row) == 0 else None
 
     def rivals(self, pod: PodInfo, row: int) -> list[PodInfo]:
         """Other pods nominated to the node which the pod must not push aside."""
@@ -231,7 +258,7 @@ class Cycle:
                 return code
         return evaluation.codes.item(row)
 
-    def _with_nominated(self, pod: PodInfo, evaluation: Evaluation) -> Codes:
+    def with_nominated(self, pod: PodInfo, evaluation: Evaluation) -> Codes:
         """The verdicts with nominated pods of equal or higher priority taken into account."""
         codes = evaluation.codes
         if not len(self.nominator):
@@ -247,22 +274,44 @@ class Cycle:
                 codes[row] = code
         return codes
 
-    def _post_filter(self, pod: PodInfo, evaluation: Evaluation, codes: Codes, decision: Decision) -> None:
+    def sample(self, codes: Codes) -> Codes:
+        """The verdicts with feasible nodes beyond the profile's percentage left out, as if not looked at.
+
+        Nodes are taken in turn, from where the last look ended; at least `FEWEST` feasible ones are kept. Source:
+        `numFeasibleNodesToFind` in kube-scheduler.
+        """
+        rows = np.flatnonzero(codes != NO_NODE)
+        wanted = max(len(rows) * self._percentage // 100, self.FEWEST)
+        if len(rows) < self.FEWEST or int((codes == 0).sum()) <= wanted:
+            return codes
+        order = np.roll(rows, -(self._start % len(rows)))
+        looked_at = int(np.searchsorted(np.cumsum(codes[order] == 0), wanted)) + 1
+        self._start = (self._start + looked_at) % len(rows)
+        kept = codes.copy()
+        beyond = order[looked_at:]
+        kept[beyond[kept[beyond] == 0]] = NO_NODE
+        return kept
+
+    def post_filter(self, pod: PodInfo, evaluation: Evaluation, codes: Codes, decision: Decision) -> None:
         """Ask the PostFilter plugins in order; the first that helps ends it."""
         reasons: list[str] = []
+        deallocates: list[ResourceClaim] = []
         withdraws = False
         for plugin in self.profile.post_filter:
-            outcome = plugin.post_filter(_FailedCycle(self, pod, evaluation, codes))
+            outcome = plugin.post_filter(FailedCycle(self, pod, evaluation, codes))
             if outcome.status in (None, Status.UNRESOLVABLE, Status.ERROR):
                 decision.post_filter = outcome
                 return
             reasons.extend(outcome.reasons)
+            deallocates.extend(outcome.deallocates)
             withdraws = withdraws or outcome.withdraws
         if self.profile.post_filter:
-            decision.post_filter = PostFilterOutcome(Status.UNSCHEDULABLE, tuple(reasons), withdraws=withdraws)
+            decision.post_filter = PostFilterOutcome(
+                Status.UNSCHEDULABLE, tuple(reasons), deallocates=tuple(deallocates), withdraws=withdraws
+            )
 
 
-class _FailedCycle(PostFilterContext):
+class FailedCycle(PostFilterContext):
     """A cycle that found no node, as PostFilter plugins see it."""
 
     def __init__(self, cycle: Cycle, pod: PodInfo, evaluation: Evaluation, codes: Codes) -> None:
@@ -271,6 +320,8 @@ class _FailedCycle(PostFilterContext):
         self.evaluation = evaluation
         self.codes = codes
         self.rejected_early = evaluation.rejection is not None
+        self.rejected_by = evaluation.rejection[0] if evaluation.rejection is not None else ""
+        self.state = evaluation.state
 
     @contextmanager
     def trial(self, row: int, removed: Sequence[PodInfo]) -> Iterator[Trial]:

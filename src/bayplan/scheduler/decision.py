@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from bayplan.scheduler.explanation import Facts, Group, groups_of, refusal_lines, some
+from bayplan.scheduler.extenders import EXTENDER_NAME
 from bayplan.scheduler.framework.post_filter import Candidate, PostFilterOutcome
 from bayplan.scheduler.framework.verdicts import Codes, Reason, ReasonTable, Reject, Status
+from bayplan.scheduler.passage import Failure
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.snapshot import Snapshot
@@ -56,10 +58,22 @@ class Decision:
     post_filter: PostFilterOutcome | None = None
     error: str = ""
     error_plugin: str = ""
+    extender_refused: bool = False
+    """An extender refused some node."""
+    failure: Failure | None = None
+    """A node was found, but a plugin of Reserve or Permit refused it."""
     info: PodInfo | None = None
     """The pod as it was judged, for `summary`."""
     snapshot: Snapshot | None = None
     """What the nodes were judged by; it lives on, so figures taken from it are those of the moment they are asked for."""
+
+    def refuse(self, failure: Failure) -> None:
+        """Take the node back: a plugin of Reserve or Permit refuses it."""
+        self.failure = failure
+        self.row = -1
+        self.decided_by = ""
+        if not failure.unfit:
+            self.error, self.error_plugin = failure.message, failure.plugin
 
     @property
     def node(self) -> str | None:
@@ -90,6 +104,18 @@ class Decision:
         return self.names[outcome.nominated.row] if outcome is not None and outcome.nominated is not None else ""
 
     @property
+    def nomination(self) -> str | None:
+        """The pod's `status.nominatedNodeName` after an attempt that found no node; None: as it is."""
+        outcome = self.post_filter
+        if self.failure is not None:
+            return self.failure.nominated
+        if self.error or outcome is None:
+            return ""
+        if outcome.nominated is not None:
+            return self.nominated_node
+        return "" if outcome.withdraws else None
+
+    @property
     def victims(self) -> tuple[str, ...]:
         """`namespace/name` of the pods to evict from the nominated node, most important first."""
         outcome = self.post_filter
@@ -100,6 +126,8 @@ class Decision:
     @property
     def unschedulable_plugins(self) -> list[str]:
         """The plugins that rejected the pod or some node."""
+        if self.failure is not None:
+            return sorted(self.failure.plugins)
         if self.decided_by == NOMINATED_NODE:
             return []
         found = {reason.plugin for reason in self._distinct()}
@@ -107,6 +135,8 @@ class Decision:
             found.add(self.rejection[0])
         if self.narrowed is not None:
             found.update(self.narrowed_by)
+        if self.extender_refused:
+            found.add(EXTENDER_NAME)
         return sorted(found - {""})
 
     @property
@@ -123,6 +153,8 @@ class Decision:
             return ""
         if self.error:
             return self.error
+        if self.failure is not None:
+            return self.failure.message
         if self.node_count == 0:
             return "no nodes available to schedule pods"
         text = f"0/{self.node_count} nodes are available:"
@@ -285,6 +317,10 @@ class Decision:
             return f"it is held back: {', '.join(self.gate[1].reasons)} ({self.gate[0]})"
         if self.error:
             return f"scheduling failed: {self.error}"
+        if self.failure is not None:
+            return (
+                f"the node that was found is refused: {', '.join(self.failure.reject.reasons)} ({self.failure.plugin})"
+            )
         if self.node_count == 0:
             return "the cluster has no nodes"
         if self.rejection is not None:

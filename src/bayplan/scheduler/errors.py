@@ -14,3 +14,11 @@ class SettingsError(SchedulerError, ValueError):
         super().__init__(f"{path}: {problem}")
         self.path = path
         self.problem = problem
+
+    @classmethod
+    def several(cls, problems: list[str], path: str) -> SettingsError:
+        """Several things are wrong; all are told."""
+        made = cls(path, "")
+        made.problem = f"[{', '.join(problems)}]"
+        made.args = (made.problem,)
+        return made

@@ -19,6 +19,7 @@ from bayplan.scheduler.cycle import Choice, Cycle, FirstByName
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.nominator import Nominator
+from bayplan.scheduler.passage import Passage
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.settings import SchedulerSettings, load
 from bayplan.scheduler.snapshot.catalog import KINDS
@@ -40,6 +41,7 @@ _MODULES: Final = {
     "ResourceClaim": "resource_v1",
     "ResourceSlice": "resource_v1",
     "DeviceClass": "resource_v1",
+    "PodGroup": "scheduling_v1alpha2",
 }
 """Kind -> module of its type; all others are in core_v1."""
 
@@ -137,9 +139,26 @@ class Planner:
         info = pod if isinstance(pod, PodInfo) else self.pod(pod)
         decision = self.cycle_for(info).decide(info, full=full)
         if decision.row >= 0:
-            self.nominator.remove(info.key)
-            self.snapshot.place(info, decision.names[decision.row])
+            self.settle(info, decision)
         return decision
+
+    def settle(self, info: PodInfo, decision: Decision) -> None:
+        """Count a pod on the node that was found for it, and let plugins reserve what it takes besides.
+
+        If a plugin refuses, the decision is one of no node from then on.
+        """
+        node_name = decision.names[decision.row]
+        self.nominator.remove(info.key)
+        self.snapshot.place(info, node_name)
+        cycle = self.cycle_for(info)
+        way = cycle.profile.way(info.shape)
+        if way.reserve:
+            passage = Passage(way, cycle.state_of(info.shape), info, node_name, cycle.profile.waiting)
+            failure = passage.reserve()
+            if failure is not None:
+                passage.undo()
+                self.snapshot.remove_pod(info.key)
+                decision.refuse(failure)
 
     def remove(self, key: str) -> None:
         """Take a pod away (`namespace/name`), wherever it is."""
@@ -250,8 +269,7 @@ def _attempt(planner: Planner, pod: Pod, run: Run, number: int, started: datetim
     if decision.row >= 0:
         moment = (started + timedelta(seconds=len(run.attempts))).strftime("%Y-%m-%dT%H:%M:%SZ")
         info.start_time = moment
-        planner.nominator.remove(info.key)
-        planner.snapshot.place(info, decision.names[decision.row])
+        planner.settle(info, decision)
     elif outcome is not None and outcome.nominated is not None:
         for victim in outcome.nominated.victims:
             planner.remove(victim.key)

@@ -3,27 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
 
 from bayplan.scheduler import registry
 from bayplan.scheduler.framework import extension_points as points
 from bayplan.scheduler.framework.extension_points import Plugin
 from bayplan.scheduler.framework.verdicts import ReasonTable, Reject
+from bayplan.scheduler.framework.waiting import WaitingPods
+from bayplan.scheduler.older_names import OLDER_NAMES
 from bayplan.scheduler.settings import PluginChoice, PluginSet, ProfileSettings
 from bayplan.scheduler.snapshot.pods import PodInfo
+from bayplan.scheduler.snapshot.shape import PodShape
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 
 P = TypeVar("P", bound=Plugin)
+
+DEFAULT_BINDER: Final = "DefaultBinder"
+WAYS_KEPT: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """The plugins between decision and binding that have something to do for a shape, in order."""
+
+    reserve: tuple[points.ReservePlugin, ...]
+    permit: tuple[points.PermitPlugin, ...]
+    pre_bind: tuple[points.PreBindPlugin, ...]
+    bind: tuple[points.BindPlugin, ...]
+    post_bind: tuple[points.PostBindPlugin, ...]
+    plain: bool
+    """Nothing but the Binding itself is to be done."""
 
 
 class Profile:
     """Plugin instances over one snapshot. `weights` is per score plugin."""
 
-    def __init__(self, settings: ProfileSettings, snapshot: Snapshot) -> None:
+    def __init__(self, settings: ProfileSettings, snapshot: Snapshot, waiting: WaitingPods | None = None) -> None:
         self.name = settings.scheduler_name
         self.settings = settings
         self.snapshot = snapshot
         self.reasons = ReasonTable()
+        self.waiting = waiting if waiting is not None else WaitingPods()
         self.plugins: dict[str, Plugin] = {}
         self.weights: dict[str, int] = {}
         self.pre_enqueue = self._at("preEnqueue", points.PreEnqueuePlugin)
@@ -39,6 +60,24 @@ class Profile:
         self.bind = self._at("bind", points.BindPlugin)
         self.post_bind = self._at("postBind", points.PostBindPlugin)
 
+        self._binds_plainly = len(self.bind) == 1 and self.bind[0].name == DEFAULT_BINDER and not self.post_bind
+        self._ways: dict[int, tuple[PodShape, Way]] = {}
+
+    def way(self, shape: PodShape) -> Way:
+        """The plugins that pods of a shape meet between decision and binding; worked out once per shape."""
+        known = self._ways.get(id(shape))
+        if known is not None:
+            return known[1]
+        reserve = tuple(plugin for plugin in self.reserve if plugin.concerns(shape))
+        permit = tuple(plugin for plugin in self.permit if plugin.concerns(shape))
+        pre_bind = tuple(plugin for plugin in self.pre_bind if plugin.concerns(shape))
+        plain = self._binds_plainly and not (reserve or permit or pre_bind)
+        way = Way(reserve, permit, pre_bind, tuple(self.bind), tuple(self.post_bind), plain)
+        if len(self._ways) >= WAYS_KEPT:
+            self._ways.clear()
+        self._ways[id(shape)] = (shape, way)
+        return way
+
     def gate(self, pod: PodInfo) -> tuple[str, Reject] | None:
         """The plugin that keeps a pod out of the queue, and why; None if none does."""
         for plugin in self.pre_enqueue:
@@ -52,12 +91,15 @@ class Profile:
         chosen = arrange(self.settings.multi_point, self.settings.points.get(point, PluginSet()))
         found: list[P] = []
         for choice, explicit in chosen:
+            older = OLDER_NAMES.get(choice.name)
+            if older is not None and point not in older.points:
+                continue
             plugin = self._plugin(choice.name)
             if isinstance(plugin, cast(type, base)):
                 found.append(cast(P, plugin))
                 if point == "score":
                     self.weights[choice.name] = choice.weight or 1
-            elif explicit:
+            elif explicit and older is None:
                 raise TypeError(f"plugin {choice.name} does not extend {point}")
         return found
 
@@ -65,7 +107,14 @@ class Profile:
         plugin = self.plugins.get(name)
         if plugin is None:
             cls: Any = registry.plugin_class(name)
-            plugin = self.plugins[name] = cls(self.settings.arguments.get(name), self)
+            older = OLDER_NAMES.get(name)
+            args = self.settings.arguments.get(name)
+            if older is not None and args is None:
+                args = older.arguments or self.settings.arguments.get(older.plugin)
+            plugin = self.plugins[name] = cls(args, self)
+            if older is not None:
+                # Its own memory and weight, beside those of the plugin that it stands for.
+                plugin.name = name
         return plugin
 
 

@@ -167,13 +167,29 @@ class SchedulingQueue:
             queued = self._pods.get(key)
             if queued is None or queued.stamp != stamp or queued.place != ACTIVE:
                 continue
-            self._leave(queued)
-            self._move(queued, IN_FLIGHT, self._clock.monotonic())
-            queued.attempts += 1
-            queued.missed = []
-            self._in_flight[key] = queued
-            return queued
+            return self._take(queued)
         return None
+
+    def take(self, key: str) -> QueuedPod | None:
+        """A particular pod, wherever it waits; None if it is not here, gated, or in flight already."""
+        queued = self._pods.get(key)
+        if queued is None or queued.place in (GATED, IN_FLIGHT):
+            return None
+        return self._take(queued)
+
+    def _take(self, queued: QueuedPod) -> QueuedPod:
+        self._leave(queued)
+        self._move(queued, IN_FLIGHT, self._clock.monotonic())
+        queued.attempts += 1
+        queued.missed = []
+        self._in_flight[queued.pod.key] = queued
+        return queued
+
+    def placed(self, key: str) -> None:
+        """The pod in flight has its node for good: events in the meantime do not matter any more."""
+        queued = self._in_flight.pop(key, None)
+        if queued is not None:
+            queued.missed = None
 
     def done(self, key: str) -> None:
         """The pod in flight found its place."""
@@ -206,14 +222,14 @@ class SchedulingQueue:
 
     # Events
 
-    def move(self, event: ClusterEvent, old: Any, new: Any) -> int:
-        """An event happened: move the waiting pods that it may help. Returns how many were moved."""
+    def move(self, event: ClusterEvent, old: Any, new: Any, *, without: str = "") -> int:
+        """An event happened: move the waiting pods that it may help, all but `without`. Returns how many were moved."""
         for queued in self._in_flight.values():
             if queued.missed is not None:
                 queued.missed.append((event, old, new))
         now = self._clock.monotonic()
         moved = 0
-        asked: set[str] = set()
+        asked: set[str] = {without}
         for plugin, keys in list(self._waiting.items()):
             hints = self._interested(plugin, event)
             if hints is None:

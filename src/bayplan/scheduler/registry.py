@@ -14,6 +14,7 @@ from typing import Final, cast
 
 from bayplan.scheduler.framework import arguments
 from bayplan.scheduler.framework.extension_points import Plugin
+from bayplan.scheduler.older_names import OLDER_NAMES
 
 ENTRY_POINT_GROUP: Final = "bayplan.plugins"
 
@@ -48,7 +49,7 @@ DEFAULT_PLUGINS: Final = (
     Entry("VolumeZone", "volume_zone"),
     Entry("PodTopologySpread", "pod_topology_spread", 2, arguments.PodTopologySpreadArgs),
     Entry("InterPodAffinity", "inter_pod_affinity", 2, arguments.InterPodAffinityArgs),
-    Entry("DynamicResources", "dynamic_resources", 2),
+    Entry("DynamicResources", "dynamic_resources", 2, arguments.DynamicResourcesArgs),
     Entry("DefaultPreemption", "default_preemption", 0, arguments.DefaultPreemptionArgs),
     Entry(
         "NodeResourcesBalancedAllocation",
@@ -59,9 +60,16 @@ DEFAULT_PLUGINS: Final = (
     Entry("ImageLocality", "image_locality", 1),
     Entry("DefaultBinder", "default_binder"),
     Entry("NodeDeclaredFeatures", "node_declared_features"),
+    Entry("GangScheduling", "gang_scheduling"),
 )
 
-_BY_NAME: Final = {entry.name: entry for entry in DEFAULT_PLUGINS}
+FOR_OLDER_NAMES: Final = (
+    Entry("EqualPriority", "equal_priority"),
+    Entry("NodeCondition", "node_condition", 0, arguments.NodeConditionArgs),
+)
+"""Plugins that no default profile has."""
+
+_BY_NAME: Final = {entry.name: entry for entry in (*DEFAULT_PLUGINS, *FOR_OLDER_NAMES)}
 
 
 @lru_cache(maxsize=1)
@@ -75,13 +83,14 @@ def known_names() -> list[str]:
 
 
 def is_known(name: str) -> bool:
-    """Whether a plugin of that name exists."""
-    return name in _BY_NAME or name in _third_party()
+    """Whether a plugin of that name exists, or an older name for one."""
+    return name in _BY_NAME or name in OLDER_NAMES or name in _third_party()
 
 
 def plugin_class(name: str) -> type[Plugin]:
-    """The class of a plugin; KeyError if there is none of that name."""
-    entry = _BY_NAME.get(name)
+    """The class of a plugin (for an older name, that of the plugin behind it); KeyError if there is none."""
+    older = OLDER_NAMES.get(name)
+    entry = _BY_NAME.get(older.plugin if older is not None and name not in _BY_NAME else name)
     if entry is not None:
         return entry.load()
     return cast(type[Plugin], _third_party()[name].load())

@@ -9,31 +9,42 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from bayplan.api.errors import ApiError
+from bayplan.api.kinds import STATUS, Kind, KindTable
 from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder
 from bayplan.informers import InformerFactory
-from bayplan.informers.cache import split_key
 from bayplan.scheduler import settings as scheduler_settings
+from bayplan.scheduler.binding import Changes, ClientActions, carry_out
 from bayplan.scheduler.core import Outcome, SchedulerCore
+from bayplan.scheduler.extender_http import HttpDoor
+from bayplan.scheduler.extenders import Answer, Call, Door, ExtenderError, bind_call, read_bind
+from bayplan.scheduler.framework.verdicts import ActionError
+from bayplan.scheduler.gang_cycle import GroupResult
 from bayplan.scheduler.metrics import SchedulerMetrics
+from bayplan.scheduler.passage import Failure, Passage, failed
+from bayplan.scheduler.profile import DEFAULT_BINDER
+from bayplan.scheduler.reporting import Reporter
 from bayplan.scheduler.snapshot.catalog import KINDS
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
-from bayplan.support.timestamps import rfc3339
+
+if TYPE_CHECKING:
+    from bayplan.api.types.resource_v1 import ResourceClaim
 
 logger = logging.getLogger(__name__)
 
-BINDINGS_AT_ONCE = 512
+POD_GROUP = Kind(
+    "scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", True, subresources=(STATUS,), module="scheduling_v1alpha2"
+)
+_RETRY_SECONDS = 1.0
 _TURN = 32
 """Decisions before the event loop gets its turn."""
 
@@ -49,15 +60,24 @@ class SchedulerService:
         randomness: Randomness,
         metrics: Registry,
         config: Path | None = None,
+        door: Door | None = None,
     ) -> None:
+        """`door` carries calls to extenders; by default they are made over HTTP."""
         self.client = client
         self.clock = clock
+        self.randomness = randomness
         self.core = SchedulerCore(scheduler_settings.load(config), clock, randomness)
         self.informers = InformerFactory(client, clock, randomness)
         self.recorders = {name: EventRecorder(client, name, clock, randomness) for name in self.core.cycles}
+        self.reporter = Reporter(client, clock, self.recorders)
+        self.changes = Changes(clock)
+        self.actions = ClientActions(client, self.changes)
         self.metrics = SchedulerMetrics(metrics, self.core.queue.sizes)
+        self._http = HttpDoor()
+        self._door: Door = door or self._http
+        self._held: list[tuple[str, Any, Any]] | None = None
+        """Events that came while extenders were asked: the picture of the cluster stands still for so long."""
         self._work = asyncio.Event()
-        self._bindings = asyncio.Semaphore(BINDINGS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -65,6 +85,7 @@ class SchedulerService:
         async with Supervisor("scheduler", clock=self.clock) as tasks:
             try:
                 # What constrains placement first, pods last: a pod must not be tried before its nodes are known.
+                await self._find_pod_groups()
                 for kind in (*KINDS, "Node", "Pod"):
                     self._follow(kind)
                 self.informers.start()
@@ -74,15 +95,40 @@ class SchedulerService:
                 await self._schedule()
             finally:
                 await self.informers.stop()
+                await self._http.close()
                 for task in self._tasks:
                     task.cancel()
 
+    async def _find_pod_groups(self) -> None:
+        """Find out whether the server has pod groups; they are an alpha API and off unless asked for."""
+        while True:
+            try:
+                await self.client.raw("GET", "/apis/scheduling.k8s.io/v1alpha2")
+                break
+            except ApiError as error:
+                if error.code in (403, 404):
+                    return
+                logger.warning("looking for pod groups: %s", error)
+            except TransportError as error:
+                logger.warning("looking for pod groups: %s", error)
+            await self.clock.sleep(_RETRY_SECONDS)
+        kinds = KindTable(self.client.kinds)
+        kinds.add(POD_GROUP)
+        self.client = Client(self.client.transport, kinds)
+        self.informers = InformerFactory(self.client, self.clock, self.randomness)
+
     def _follow(self, kind: str) -> None:
-        cls = next(row.type for row in self.client.kinds if row.kind == kind and row.is_stored)
+        cls = next((row.type for row in self.client.kinds if row.kind == kind and row.is_stored), None)
+        if cls is None:
+            return
 
         def handle(old: Any, new: Any) -> None:
+            if self._held is not None:
+                self._held.append((kind, old, new))
+                return
             self.core.handle(kind, old, new)
             self._work.set()
+            self.changes.tell()
 
         self.informers.informer(cls).on_change(
             add=lambda obj: handle(None, obj), update=handle, delete=lambda obj: handle(obj, None)
@@ -92,19 +138,68 @@ class SchedulerService:
         turn = 0
         while True:
             started = self.clock.monotonic()
-            outcome = self.core.schedule_one()
+            outcome = self.core.schedule_one() if not self.core.settings.extenders else await self._attempt()
             if outcome is None:
                 await self._wait()
                 continue
             self.metrics.attempt(outcome.decision, self.clock.monotonic() - started)
-            if outcome.decision.scheduled:
-                await self._bindings.acquire()
+            if outcome.group is not None:
+                self._spawn(self._report_group(outcome.group))
+            if outcome.passage is not None:
+                self._spawn(self._pass(outcome, outcome.passage))
+            elif outcome.decision.scheduled:
+                await self.actions.slots.acquire()
                 self._spawn(self._bind(outcome))
-            elif not outcome.decision.skipped:
+            elif outcome.decision.skipped:
+                pod = outcome.queued.pod
+                self.reporter.event(
+                    pod.pod, "Warning", "FailedScheduling", f"skip schedule deleting pod: {pod.key}", "Scheduling"
+                )
+            else:
                 self._spawn(self._report(outcome))
             turn += 1
             if turn % _TURN == 0:
                 await asyncio.sleep(0)
+
+    async def _attempt(self) -> Outcome | None:
+        """One attempt with extenders in it."""
+        steps, answers = self.core.attempt(), list[Answer]()
+        try:
+            calls = next(steps)
+            while True:
+                self._held = self._held if self._held is not None else []
+                answers = await asyncio.gather(*(self._ask(call) for call in calls))
+                calls = steps.send(answers)
+        except StopIteration as finished:
+            outcome: Outcome | None = finished.value
+        finally:
+            held, self._held = self._held, None
+            for kind, old, new in held or ():
+                self.core.handle(kind, old, new)
+            if held:
+                self._work.set()
+                self.changes.tell()
+        return outcome
+
+    async def _ask(self, call: Call) -> Answer:
+        try:
+            return await self._door(call)
+        except ExtenderError as error:
+            logger.info("extender %s: %s", call.url, error)
+            return error
+
+    async def _bind_elsewhere(self, pod: PodInfo, node_name: str) -> bool:
+        """Let the extender bind that is configured to, if there is one."""
+        for extender in self.core.extenders_of(pod):
+            if extender.bind_verb:
+                try:
+                    read_bind(await self._ask(bind_call(extender, pod.pod, node_name)))
+                except ExtenderError as error:
+                    if extender.ignorable:
+                        continue
+                    raise ActionError(str(error)) from error
+                return True
+        return False
 
     async def _wait(self) -> None:
         """Wait for an event, or for the next pod whose back-off is over."""
@@ -129,101 +224,77 @@ class SchedulerService:
         if not task.cancelled() and task.exception() is not None:
             logger.error("a decision could not be carried out", exc_info=task.exception())
 
-    def _recorder(self, pod: core_v1.Pod) -> EventRecorder:
-        return self.recorders[pod.spec.scheduler_name or scheduler_settings.DEFAULT_SCHEDULER_NAME]
-
     async def _bind(self, outcome: Outcome) -> None:
+        """The way of most pods: nothing but the Binding is to be done."""
         info, node = outcome.queued.pod, outcome.decision.node or ""
-        pod = info.pod
-        namespace, name = pod.metadata.namespace, pod.metadata.name
         try:
-            await self.client.bind(namespace, name, pod.metadata.uid, node)
-        except (ApiError, TransportError) as error:
-            self.core.binding_failed(info.key)
-            self._work.set()
-            if not (isinstance(error, ApiError) and error.code in (404, 409)):
-                logger.warning("binding %s to %s: %s", info.key, node, error)
-                self._recorder(pod).event(
-                    pod, "Warning", "FailedScheduling", f"binding rejected: {error}", action="Scheduling"
-                )
+            await self.actions.write_binding(info, node)
+        except ActionError as error:
+            await self._binding_failed(outcome, failed("Bind", DEFAULT_BINDER, error))
             return
         finally:
-            self._bindings.release()
-        self.core.bound(info.key)
-        self.metrics.bound(self.clock.monotonic() - outcome.queued.first_seen)
-        self._recorder(pod).event(
-            pod, "Normal", "Scheduled", f"Successfully assigned {namespace}/{name} to {node}", action="Binding"
+            self.actions.slots.release()
+        self._bound(outcome, node)
+
+    async def _pass(self, outcome: Outcome, passage: Passage) -> None:
+        """The way of pods that plugins have something to do with."""
+        info = passage.pod
+        if passage.has_work:
+            await self.reporter.nominate(info.pod, passage.node_name)
+        failure = await carry_out(
+            passage,
+            self.actions,
+            self.clock,
+            committed=lambda: self.core.queue.placed(info.key),
+            other=self._bind_elsewhere if self.core.settings.extenders else None,
         )
+        if failure is None:
+            self._bound(outcome, passage.node_name)
+        else:
+            await self._binding_failed(outcome, failure)
+
+    def _bound(self, outcome: Outcome, node: str) -> None:
+        info = outcome.queued.pod
+        self.core.bound(info)
+        self.metrics.bound(self.clock.monotonic() - outcome.queued.first_seen)
+        self.reporter.scheduled(info.pod, node)
+
+    async def _binding_failed(self, outcome: Outcome, failure: Failure) -> None:
+        pod = outcome.queued.pod
+        self.core.binding_failed(pod, failure)
+        self._work.set()
+        await self.reporter.not_scheduled(pod.pod, failure.reason, failure.message, "")
 
     async def _report(self, outcome: Outcome) -> None:
         """Evict victims, clear nominations, and tell the pod's status and events why it is not placed."""
         decision, pod = outcome.decision, outcome.queued.pod.pod
         await asyncio.gather(*(self._evict(key, pod, decision.nominated_node) for key in decision.victims))
-        await asyncio.gather(*(self._clear_nomination(other) for other in outcome.cleared))
-        self._recorder(pod).event(pod, "Warning", "FailedScheduling", decision.message, action="Scheduling")
-        await self._write_condition(pod, decision.reason, decision.message, decision.nominated_node)
+        await asyncio.gather(*(self.reporter.nominate(other.pod, "") for other in outcome.cleared))
+        for claim in decision.post_filter.deallocates if decision.post_filter is not None else ():
+            await self._deallocate(claim)
+        await self.reporter.not_scheduled(pod, decision.reason, decision.message, decision.nomination)
 
-    async def _write_condition(self, pod: core_v1.Pod, reason: str, message: str, nominated: str) -> None:
-        now = rfc3339(self.clock.now())
-        condition: dict[str, Any] = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": now,
-            "observedGeneration": pod.metadata.generation,
-        }
-        known = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
-        if known is not None and known.status == "False":
-            if (known.reason, known.message) == (reason, message) and (
-                not nominated or pod.status.nominated_node_name == nominated
-            ):
-                return
-            condition["lastTransitionTime"] = known.last_transition_time
-        status: dict[str, Any] = {"conditions": [condition]}
-        if nominated:
-            status["nominatedNodeName"] = nominated
-        await self._patch_status(pod, {"metadata": {"uid": pod.metadata.uid}, "status": status})
+    async def _report_group(self, result: GroupResult) -> None:
+        group = self.core.snapshot.catalog.pod_groups.get(result.key)
+        if group is not None:
+            await self.reporter.group(group, result)
 
-    async def _patch_status(self, pod: core_v1.Pod, patch: dict[str, Any]) -> None:
-        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/status"
+    async def _deallocate(self, claim: ResourceClaim) -> None:
+        """Write a claim that gives its devices up; if it has changed meanwhile, the next attempt looks again."""
         try:
-            await self.client.raw(
-                "PATCH", path, {}, msgspec.json.encode(patch), "application/strategic-merge-patch+json"
-            )
-        except ApiError as error:
-            if error.code not in (404, 409):
-                logger.warning("status of pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, error)
-        except TransportError as error:
-            logger.warning("status of pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, error)
+            await self.actions.update(claim, subresource="status")
+        except ActionError as error:
+            logger.info("deallocating claim %s/%s: %s", claim.metadata.namespace, claim.metadata.name, error)
 
     async def _evict(self, key: str, pod: core_v1.Pod, node: str) -> None:
-        """Make room: say in the victim's conditions why, then delete it."""
-        namespace, name = split_key(key)
+        """Make room. A victim that still waits to be bound is not deleted, but refused its node."""
         victim = self.informers.informer(core_v1.Pod).cache.by_key(key)
         if victim is None:
             return
-        scheduler = pod.spec.scheduler_name or scheduler_settings.DEFAULT_SCHEDULER_NAME
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "PreemptionByScheduler",
-            "message": f"{scheduler}: preempting to accommodate a higher priority pod",
-            "lastTransitionTime": rfc3339(self.clock.now()),
-        }
-        await self._patch_status(victim, {"status": {"conditions": [condition]}})
-        try:
-            await self.client.delete(core_v1.Pod, name, namespace, uid=victim.metadata.uid)
-        except ApiError as error:
-            if error.code not in (404, 409):
-                logger.warning("preempting pod %s: %s", key, error)
-            return
-        except TransportError as error:
-            logger.warning("preempting pod %s: %s", key, error)
+        waiting = self.core.waiting.get(victim.metadata.uid)
+        if waiting is not None:
+            waiting.reject("DefaultPreemption", "preempted")
+        elif not await self.reporter.evict(victim, pod):
             return
         self.metrics.preempted()
-        message = f"Preempted by pod {pod.metadata.uid} on node {node}"
-        self._recorder(pod).event(victim, "Normal", "Preempted", message, action="Preempting")
-
-    async def _clear_nomination(self, other: PodInfo) -> None:
-        await self._patch_status(other.pod, {"status": {"nominatedNodeName": None}})
+        self.reporter.preempted(victim, pod, node)

@@ -71,14 +71,14 @@ class Requests:
     """Requests of one user to a server."""
 
     def __init__(self, server: Served, user: str = "admin", headers: dict[str, str] | None = None) -> None:
-        self._server = server
-        self._headers = server.headers(user) | (headers or {})
+        self.server = server
+        self.headers = server.headers(user) | (headers or {})
         self._groups: list[str] = []
 
     def impersonating(self, name: str, uid: str, groups: list[str]) -> Requests:
         """The same credentials, used in somebody's place."""
-        other = Requests(self._server)
-        other._headers = self._headers | {"Impersonate-User": name, "Impersonate-Uid": uid}
+        other = Requests(self.server)
+        other.headers = self.headers | {"Impersonate-User": name, "Impersonate-Uid": uid}
         other._groups = groups
         return other
 
@@ -92,13 +92,13 @@ class Requests:
         **query: str,
     ) -> Any:
         """The decoded answer. Raises Refused if it is no success."""
-        headers = [*self._headers.items(), *(("Impersonate-Group", one) for one in self._groups)]
+        headers = [*self.headers.items(), *(("Impersonate-Group", one) for one in self._groups)]
         headers.append(("Content-Type", media_type))
         if accept:
             headers.append(("Accept", accept))
         data = body.encode() if isinstance(body, str) else None if body is None else json.dumps(body).encode()
-        async with self._server.session.request(
-            method, self._server.url + path, data=data, headers=headers, params=query
+        async with self.server.session.request(
+            method, self.server.url + path, data=data, headers=headers, params=query
         ) as answer:
             text = await answer.text()
             decoded = json.loads(text) if "json" in answer.content_type else text
@@ -150,8 +150,8 @@ class Requests:
     @contextlib.asynccontextmanager
     async def watch(self, path: str, **query: str) -> AsyncIterator[Watching]:
         """Watch a collection."""
-        async with self._server.session.get(
-            self._server.url + path, headers=self._headers, params={"watch": "1", **query}
+        async with self.server.session.get(
+            self.server.url + path, headers=self.headers, params={"watch": "1", **query}
         ) as answer:
             if answer.status != 200:
                 raise Refused(answer.status, json.loads(await answer.text()), f"watch {path}")

@@ -50,7 +50,8 @@ def _bodies() -> Iterator[tuple[str, Object]]:
 BODIES = dict(_bodies())
 
 
-def _kind(path: str) -> Kind:
+def kind_of_path(path: str) -> Kind:
+    """The kind whose collection a path names."""
     parts = path.split("/")
     group, version = ("", parts[2]) if parts[1] == "api" else (parts[2], parts[3])
     kind = DEFAULT_KINDS.of_resource(group, version, parts[-1])
@@ -79,7 +80,7 @@ def _everywhere(path: str) -> str:
 @pytest.mark.parametrize("path", BODIES)
 def test_a_kind_is_discovered_created_watched_patched_updated_and_deleted(path: str) -> None:
     async def scenario(api: Requests) -> None:
-        kind = _kind(path)
+        kind = kind_of_path(path)
         found = await api.get(f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}")
         assert kind.plural in [one["name"] for one in found["resources"]]
         created, own = await _start(api, path)
@@ -121,13 +122,13 @@ async def _change(api: Requests, own: str, created: Object) -> None:
 
 async def _remove(api: Requests, path: str, own: str) -> None:
     """Delete the collection; what protection finalizers hold goes when they do. Namespaces have no collection to delete."""
-    collection = "deletecollection" in _kind(path).verbs
+    collection = "deletecollection" in kind_of_path(path).verbs
     await api.delete(
         path if collection else own, {"gracePeriodSeconds": 0}, labelSelector="e2e=api" if collection else ""
     )
     for one in (await api.get(path, labelSelector="e2e=api"))["items"]:
         assert one["metadata"]["deletionTimestamp"]
-        if _kind(path).plural == "namespaces":
+        if kind_of_path(path).plural == "namespaces":
             await api.update(f"{own}/finalize", {**one, "spec": {"finalizers": []}})
         else:
             await api.patch(own, {"metadata": {"finalizers": None}})
@@ -136,7 +137,7 @@ async def _remove(api: Requests, path: str, own: str) -> None:
 
 
 def _with_status() -> list[str]:
-    return [path for path in BODIES if any(one.name == "status" for one in _kind(path).subresources)]
+    return [path for path in BODIES if any(one.name == "status" for one in kind_of_path(path).subresources)]
 
 
 @pytest.mark.parametrize("path", _with_status())

@@ -150,7 +150,10 @@ def _extend(selector: meta_v1.LabelSelector, labels: dict[str, str], keys: tuple
 
 
 def app_armor_from_annotations(pod: core_v1.Pod) -> None:
-    """Deprecated AppArmor annotations become the field of the container they name."""
+    """Deprecated AppArmor annotations become the field of the container they name, where the pod's own does not say the same."""
+    if pod.spec.os is not None and pod.spec.os.name == "windows":
+        return
+    of_pod = pod.spec.security_context.app_armor_profile if pod.spec.security_context is not None else None
     for key, value in pod.metadata.annotations.items():
         if not key.startswith(_APPARMOR):
             continue
@@ -160,17 +163,22 @@ def app_armor_from_annotations(pod: core_v1.Pod) -> None:
             context = container.security_context
             if context is not None and context.app_armor_profile is not None:
                 continue
-            profile = _app_armor_profile(value)
-            if profile is not None:
+            profile = app_armor_profile(value)
+            if profile is not None and profile != of_pod:
                 context = context or core_v1.SecurityContext()
                 container.security_context = msgspec.structs.replace(context, app_armor_profile=profile)
 
 
-def _app_armor_profile(annotation: str) -> core_v1.AppArmorProfile | None:
+_MAX_PROFILE = 4095
+
+
+def app_armor_profile(annotation: str) -> core_v1.AppArmorProfile | None:
+    """The profile that a deprecated annotation stands for; None if it is none."""
     if annotation == "unconfined":
         return core_v1.AppArmorProfile(type="Unconfined")
     if annotation == "runtime/default":
         return core_v1.AppArmorProfile(type="RuntimeDefault")
-    if annotation.startswith("localhost/") and annotation != "localhost/":
-        return core_v1.AppArmorProfile(type="Localhost", localhost_profile=annotation.removeprefix("localhost/"))
+    name = annotation.removeprefix("localhost/")
+    if name != annotation and name and name == name.strip() and len(name) <= _MAX_PROFILE:
+        return core_v1.AppArmorProfile(type="Localhost", localhost_profile=name)
     return None

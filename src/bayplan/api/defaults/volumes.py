@@ -50,9 +50,9 @@ def _default_projection(projection: core_v1.VolumeProjection) -> None:
     token = projection.service_account_token
     if token is not None and token.expiration_seconds is None:
         token.expiration_seconds = 3600
-    certificate = projection.pod_certificate
-    if certificate is not None and certificate.max_expiration_seconds is None:
-        certificate.max_expiration_seconds = 24 * 3600
+    projection.pod_certificate = projection.cluster_trust_bundle = (
+        None  # off by default in 1.36, so the server drops them
+    )
 
 
 def _default_downward_items(items: tuple[core_v1.DownwardAPIVolumeFile, ...]) -> None:

@@ -64,8 +64,9 @@ class CronJobStrategy(Strategy):
         return []
 
     def warnings(self, obj: batch_v1.CronJob, old: batch_v1.CronJob | None) -> list[str]:
-        before = old.spec.job_template.spec.template if old is not None else None
-        found = template_warnings("spec.jobTemplate.spec.template", obj.spec.job_template.spec.template, before)
+        found = []
+        if old is None or old.metadata.generation != obj.metadata.generation:
+            found = template_warnings("spec.jobTemplate.spec.template", obj.spec.job_template.spec.template)
         if "TZ" in obj.spec.schedule:
             found.append("cannot use TZ or CRON_TZ in schedule, use timeZone instead")
         return found

@@ -95,7 +95,9 @@ class DeploymentStrategy(Strategy):
         return errors
 
     def warnings(self, obj: apps_v1.Deployment, old: apps_v1.Deployment | None) -> list[str]:
-        return template_warnings("spec.template", obj.spec.template, old.spec.template if old is not None else None)
+        if old is not None and old.metadata.generation == obj.metadata.generation:
+            return []
+        return template_warnings("spec.template", obj.spec.template)
 
 
 def _check_strategy(errors: list[FieldError], strategy: apps_v1.DeploymentStrategy) -> None:

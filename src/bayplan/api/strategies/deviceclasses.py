@@ -5,7 +5,7 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError, invalid
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import resource_v1
-from bayplan.api.validation.devices import check_opaque, check_selectors
+from bayplan.api.validation.devices import check_opaque, check_selectors, within
 from bayplan.api.validation.resources import is_extended
 
 
@@ -18,7 +18,7 @@ class DeviceClassStrategy(Strategy):
     def validate(self, obj: resource_v1.DeviceClass) -> list[FieldError]:
         errors: list[FieldError] = []
         check_selectors(errors, "spec.selectors", obj.spec.selectors)
-        for index, config in enumerate(obj.spec.config):
+        for index, config in enumerate(within(errors, "spec.config", obj.spec.config)):
             check_opaque(errors, f"spec.config[{index}]", config.opaque)
         name = obj.spec.extended_resource_name
         if name is not None and not is_extended(name):

@@ -49,13 +49,15 @@ class EndpointSliceStrategy(Strategy):
             )
         if len(obj.endpoints) > _MAX_ENDPOINTS:
             errors.append(too_many("endpoints", len(obj.endpoints), _MAX_ENDPOINTS))
-        for index, endpoint in enumerate(obj.endpoints):
-            _check_endpoint(errors, f"endpoints[{index}]", endpoint, obj.address_type)
+        else:
+            for index, endpoint in enumerate(obj.endpoints):
+                _check_endpoint(errors, f"endpoints[{index}]", endpoint, obj.address_type)
         if len(obj.ports) > _MAX_PORTS:
             errors.append(too_many("ports", len(obj.ports), _MAX_PORTS))
-        names: set[str] = set()
-        for index, port in enumerate(obj.ports):
-            _check_port(errors, f"ports[{index}]", port, names)
+        else:
+            names: set[str] = set()
+            for index, port in enumerate(obj.ports):
+                _check_port(errors, f"ports[{index}]", port, names)
         return errors
 
     def validate_update(self, obj: discovery_v1.EndpointSlice, old: discovery_v1.EndpointSlice) -> list[FieldError]:

@@ -8,6 +8,7 @@ from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import flowcontrol_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, go_struct
+from bayplan.api.validation.flow_control import check_condition_types, fixed_flow_schemas
 
 _DEFAULT_PRECEDENCE = 1000
 _HIGHEST_PRECEDENCE = 10000
@@ -22,12 +23,6 @@ _VERBS = frozenset(
         "patch",
         "watch",
         "proxy",
-        "*",
-        "post",
-        "put",
-        "head",
-        "options",
-        "connect",
     )
 )
 _METHODS = ("ByNamespace", "ByUser")
@@ -72,6 +67,16 @@ class FlowSchemaStrategy(Strategy):
             check_format(errors, "spec.priorityLevelConfiguration.name", name, formats.dns_subdomain)
         for index, rule in enumerate(spec.rules):
             _check_rule(errors, f"spec.rules[{index}]", rule)
+        fixed = fixed_flow_schemas().get(obj.metadata.name)
+        if fixed is not None and spec != fixed:
+            errors.append(invalid("spec", spec, f"spec of '{obj.metadata.name}' must equal the fixed value"))
+        return errors
+
+    def validate_status_update(
+        self, obj: flowcontrol_v1.FlowSchema, old: flowcontrol_v1.FlowSchema
+    ) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_condition_types(errors, obj.status.conditions)
         return errors
 
 
@@ -98,23 +103,32 @@ def _check_rule(errors: Errors, path: str, rule: flowcontrol_v1.PolicyRulesWithS
         if not resource.namespaces and not resource.cluster_scope:
             text = "resource rules that are not cluster scoped must supply at least one namespace"
             errors.append(required(f"{where}.namespaces", text))
-        for position, namespace in enumerate(resource.namespaces):
-            if namespace != "*":
-                check_format(errors, f"{where}.namespaces[{position}]", namespace, formats.dns_label)
+        elif "*" in resource.namespaces:
+            if len(resource.namespaces) > 1:
+                text = "if '*' is present, must not specify other namespaces"
+                errors.append(invalid(f"{where}.namespaces", resource.namespaces, text))
+        else:
+            for position, namespace in enumerate(resource.namespaces):
+                for message in formats.dns_label(namespace):
+                    text = f"each member of this list must be '*' or a DNS-1123 label; {message}"
+                    errors.append(invalid(f"{where}.namespaces[{position}]", namespace, text))
     for index, urls in enumerate(rule.non_resource_rules):
         where = f"{path}.nonResourceRules[{index}]"
         _check_verbs(errors, where, urls.verbs)
         if not urls.non_resource_urls:
             errors.append(required(f"{where}.nonResourceURLs", "nonResourceURLs must contain at least one value"))
-        for position, url in enumerate(urls.non_resource_urls):
-            _check_url(errors, f"{where}.nonResourceURLs[{position}]", url)
+        elif "*" in urls.non_resource_urls:
+            if len(urls.non_resource_urls) > 1:
+                text = "if '*' is present, must not specify other non-resource URLs"
+                errors.append(invalid(f"{where}.nonResourceURLs", urls.non_resource_urls, text))
+        else:
+            for position, url in enumerate(urls.non_resource_urls):
+                _check_url(errors, f"{where}.nonResourceURLs[{position}]", url)
 
 
 def _check_url(errors: Errors, path: str, url: str) -> None:
     if not url:
-        errors.append(invalid(path, url, "nonResourceURLs must not be empty"))
-    elif url == "*":
-        return
+        errors.append(invalid(path, url, "must not be empty"))
     elif not url.startswith("/"):
         errors.append(invalid(path, url, "must start with slash"))
     elif " " in url:
@@ -128,8 +142,9 @@ def _check_url(errors: Errors, path: str, url: str) -> None:
 def _check_verbs(errors: Errors, path: str, verbs: tuple[str, ...]) -> None:
     if not verbs:
         errors.append(required(f"{path}.verbs", "verbs must contain at least one value"))
-    elif len(verbs) > 1 and "*" in verbs:
-        errors.append(invalid(f"{path}.verbs", verbs, "if '*' is present, must not specify other verbs"))
+    elif "*" in verbs:
+        if len(verbs) > 1:
+            errors.append(invalid(f"{path}.verbs", verbs, "if '*' is present, must not specify other verbs"))
     elif any(verb not in _VERBS for verb in verbs):
         errors.append(unsupported(f"{path}.verbs", verbs, sorted(_VERBS)))
 

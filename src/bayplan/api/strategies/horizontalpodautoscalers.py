@@ -65,7 +65,7 @@ def _default_behavior(behavior: autoscaling_v2.HorizontalPodAutoscalerBehavior) 
     for rules, policies in ((up, (policy(type="Pods", value=4, period_seconds=15), percent)), (down, (percent,))):
         if rules.select_policy is None:
             rules.select_policy = "Max"
-        if not rules.policies:
+        if rules.policies is None:  # an empty list stays, and is refused
             rules.policies = policies
         if rules.tolerance is not None:
             rules.tolerance = canonical(rules.tolerance)

@@ -49,7 +49,7 @@ def _check_parameters(errors: Errors, path: str, parameters: networking_v1.Ingre
         return
     if scope not in ("Cluster", "Namespace"):
         errors.append(unsupported(f"{path}.scope", scope, ("Cluster", "Namespace")))
-    if namespace is not None and scope == "Cluster":
+    elif namespace is not None and scope == "Cluster":
         errors.append(forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'"))
     elif scope == "Namespace":
         if namespace is None:

@@ -82,7 +82,8 @@ def _check_path(errors: Errors, path: str, entry: networking_v1.HTTPIngressPath)
     text = entry.path
     if entry.path_type is None:
         errors.append(required(f"{path}.pathType", "pathType must be specified"))
-    elif entry.path_type in ("Exact", "Prefix"):
+        return
+    if entry.path_type in ("Exact", "Prefix"):
         if not text.startswith("/"):
             errors.append(invalid(f"{path}.path", text, "must be an absolute path"))
         if text:

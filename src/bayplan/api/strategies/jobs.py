@@ -9,7 +9,8 @@ from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import batch_v1, core_v1, meta_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import check_label_selector, check_not_negative, check_unchanged, null_if_empty
+from bayplan.api.validation.fields import check_label_selector, check_unchanged, null_if_empty
+from bayplan.api.validation.job_status import check_job_status
 from bayplan.api.validation.jobs import check_job_spec
 from bayplan.api.validation.pod_warnings import template_warnings
 from bayplan.api.validation.workloads import MISMATCH, compile_or_none
@@ -105,20 +106,7 @@ class JobStrategy(Strategy):
 
     def validate_status_update(self, obj: batch_v1.Job, old: batch_v1.Job) -> list[FieldError]:
         errors: list[FieldError] = []
-        status = obj.status
-        for name in ("active", "succeeded", "failed", "ready", "terminating"):
-            check_not_negative(errors, f"status.{name}", getattr(status, name))
-        uncounted = status.uncounted_terminated_pods
-        if uncounted is not None:
-            seen: set[str] = set()
-            for field, uids in (("succeeded", uncounted.succeeded), ("failed", uncounted.failed)):
-                for index, uid in enumerate(uids):
-                    where = f"status.uncountedTerminatedPods.{field}[{index}]"
-                    if not uid:
-                        errors.append(invalid(where, uid, "must not be empty"))
-                    elif uid in seen:
-                        errors.append(invalid(where, uid, "must be unique"))
-                    seen.add(uid)
+        check_job_status(errors, obj, old)
         return errors
 
     def warnings(self, obj: batch_v1.Job, old: batch_v1.Job | None) -> list[str]:

@@ -42,6 +42,8 @@ class NodeStrategy(Strategy):
 
     def prepare_status_update(self, obj: core_v1.Node, old: core_v1.Node) -> None:
         obj.spec = old.spec
+        if old.status.config is None:
+            obj.status.config = None
 
     def validate(self, obj: core_v1.Node) -> list[FieldError]:
         errors: list[FieldError] = []
@@ -49,6 +51,10 @@ class NodeStrategy(Strategy):
             check_taints(errors, "metadata.taints", obj.spec.taints)
         if obj.status.capacity or obj.status.allocatable:
             _check_resources(errors, obj.status)
+        return errors
+
+    def validate_create(self, obj: core_v1.Node) -> list[FieldError]:
+        errors: list[FieldError] = []
         cidrs = obj.spec.pod_cidrs
         for index, value in enumerate(cidrs):
             check_cidr(errors, f"spec.podCIDRs[{index}]", value)

@@ -7,12 +7,14 @@ import msgspec
 from bayplan.api import quantity
 from bayplan.api.defaults.quantities import canonical_list
 from bayplan.api.defaults.volumes import default_claim_spec
-from bayplan.api.errors import FieldError, forbidden, invalid
+from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
-from bayplan.api.validation.claims import check_claim_spec
+from bayplan.api.validation import formats
+from bayplan.api.validation.claims import check_claim_spec, claim_spec_warnings
 from bayplan.api.validation.fields import check_unchanged
 from bayplan.api.validation.pod_update import difference
+from bayplan.api.validation.resources import is_native
 
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _IMMUTABLE = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
@@ -38,8 +40,8 @@ class PersistentVolumeClaimStrategy(Strategy):
         if source is not None and (source.kind, source.api_group or "") not in _SOURCES:
             obj.spec.data_source = None
         reference = obj.spec.data_source_ref
-        if reference is not None and reference.namespace is not None:
-            reference.namespace = None  # sources in other namespaces are off by default
+        if reference is not None and reference.namespace:
+            obj.spec.data_source_ref = None  # sources in other namespaces are off by default
         _pair_sources(obj.spec)
 
     def prepare_update(self, obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim) -> None:
@@ -55,20 +57,20 @@ class PersistentVolumeClaimStrategy(Strategy):
         self, obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim
     ) -> list[FieldError]:
         errors: list[FieldError] = []
+        annotation, former_annotation = (one.metadata.annotations.get(_BETA_CLASS, "") for one in (obj, old))
+        if annotation != former_annotation and not _takes_class_from_annotation(obj, old):
+            errors.append(invalid(f"metadata.annotations.{_BETA_CLASS}", annotation, "field is immutable"))
         new, before = _comparable(obj, old), old.spec
         if not before.volume_name:
             before = _replace(before, volume_name=new.volume_name)
         if new != before:
             errors.append(forbidden("spec", f"{_IMMUTABLE}\n{difference(before, new)}"))
         self._check_size(errors, obj, old)
-        check_unchanged(errors, "spec.volumeMode", obj.spec.volume_mode, old.spec.volume_mode)
+        check_unchanged(errors, "volumeMode", obj.spec.volume_mode, old.spec.volume_mode)
         name, former = obj.spec.volume_attributes_class_name, old.spec.volume_attributes_class_name
-        if former and not name and old.status.phase == "Bound":
-            text = (
-                "update from non-nil value to nil is forbidden"
-                if name is None
-                else "update to empty value is forbidden"
-            )
+        if former is not None and former != name and not name:
+            target = "nil" if name is None else "an empty string"
+            text = f"update from non-nil value to {target} is forbidden"
             errors.append(forbidden("spec.volumeAttributesClassName", text))
         return errors
 
@@ -76,7 +78,7 @@ class PersistentVolumeClaimStrategy(Strategy):
         self, errors: list[FieldError], obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim
     ) -> None:
         size, former = (quantity.parse(one.spec.resources.requests.get("storage", "0")) for one in (obj, old))
-        if size < former and old.status.phase == "Bound":
+        if size < former:
             granted = quantity.parse(old.status.capacity.get("storage", "0"))
             if size <= granted:
                 errors.append(
@@ -87,10 +89,21 @@ class PersistentVolumeClaimStrategy(Strategy):
         self, obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim
     ) -> list[FieldError]:
         errors: list[FieldError] = []
-        for name, value in obj.status.capacity.items():
-            parsed = quantity.parse(value)
-            if parsed.sign() < 0:
-                errors.append(invalid(f"status.capacity[{name}]", parsed.value(), "must be a valid resource quantity"))
+        if not obj.metadata.resource_version:
+            errors.append(required("resourceVersion"))
+        if not obj.spec.access_modes:
+            errors.append(required("Spec.accessModes"))
+        status = obj.status
+        for name, value in sorted(status.capacity.items()):
+            _check_amount(errors, f"status.capacity[{name}]", value)
+        for name, progress in sorted(status.allocated_resource_statuses.items()):
+            where = "status.allocatedResourceStatus"
+            _check_resource_key(errors, where, name)
+            if progress not in _RESIZE_STATUSES:
+                errors.append(unsupported(where, name, _RESIZE_STATUSES))
+        for name, value in sorted(status.allocated_resources.items()):
+            if _check_resource_key(errors, "status.allocatedResources", name):
+                _check_amount(errors, f"status.allocatedResources[{name}]", value)
         return errors
 
     def warnings(self, obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim | None) -> list[str]:
@@ -99,11 +112,32 @@ class PersistentVolumeClaimStrategy(Strategy):
             found.append(
                 f'metadata.annotations[{_BETA_CLASS}]: deprecated since v1.8; use "storageClassName" attribute instead'
             )
-        storage = obj.spec.resources.requests.get("storage")
-        if storage is not None and quantity.parse(storage).scale:
-            text = f'fractional byte value "{quantity.canonical(storage)}" is invalid, must be an integer'
-            found.append(f"spec.resources.requests[storage]: {text}")
-        return found
+        return found + claim_spec_warnings("spec", obj.spec)
+
+
+_RESIZE_STATUSES = (
+    "ControllerResizeInProgress",
+    "ControllerResizeInfeasible",
+    "NodeResizeInProgress",
+    "NodeResizeInfeasible",
+    "NodeResizePending",
+)
+
+
+def _check_amount(errors: list[FieldError], path: str, value: str | int | float) -> None:
+    parsed = quantity.parse(value)
+    if parsed.value() < 0:
+        errors.append(invalid(path, parsed.value(), "must be a valid resource quantity"))
+
+
+def _check_resource_key(errors: list[FieldError], path: str, name: str) -> bool:
+    """A resource that a claim can have: storage, or one of somebody else. Returns whether it is right."""
+    messages = formats.label_key(name)
+    errors.extend(invalid(path, name, message) for message in messages)
+    if not messages and is_native(name) and name != "storage":
+        errors.append(unsupported(path, name, ("storage",)))
+        return False
+    return not messages
 
 
 _SOURCES = (("PersistentVolumeClaim", ""), ("VolumeSnapshot", "snapshot.storage.k8s.io"))
@@ -121,21 +155,32 @@ def _pair_sources(spec: core_v1.PersistentVolumeClaimSpec) -> None:
         )
 
 
+def _takes_class_from_annotation(obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim) -> bool:
+    """Whether the claim gets as its class, for the first time, what its annotation said."""
+    named, annotations = old.metadata.annotations.get(_BETA_CLASS), obj.metadata.annotations
+    return (
+        named is not None
+        and old.spec.storage_class_name is None
+        and obj.spec.storage_class_name == named
+        and annotations.get(_BETA_CLASS, named) == named
+    )
+
+
 def _comparable(
     obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim
 ) -> core_v1.PersistentVolumeClaimSpec:
     """The new spec with the old values of what may change."""
     new, before = obj.spec, old.spec
     changes: dict[str, object] = {}
-    if (before.storage_class_name is None and _BETA_CLASS not in old.metadata.annotations) or (
-        new.storage_class_name == old.metadata.annotations.get(_BETA_CLASS) and before.storage_class_name is None
-    ):
+    named = old.metadata.annotations.get(_BETA_CLASS, new.storage_class_name)
+    if before.storage_class_name is None and new.storage_class_name == named:
         changes["storage_class_name"] = None
     if old.status.phase == "Bound":
         storage = before.resources.requests.get("storage")
         if storage is not None:
             changes["resources"] = _replace(new.resources, requests=new.resources.requests | {"storage": storage})
-        changes["volume_attributes_class_name"] = before.volume_attributes_class_name
+        if new.volume_attributes_class_name is not None:
+            changes["volume_attributes_class_name"] = before.volume_attributes_class_name
     return _replace(new, **changes) if changes else new
 
 

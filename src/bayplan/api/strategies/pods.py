@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+
 import msgspec
 
 from bayplan.api.defaults.pod_spec import default_pod_spec
 from bayplan.api.defaults.pods import app_armor_from_annotations, default_pod, merge_match_label_keys, qos_class
 from bayplan.api.errors import FieldError, forbidden
-from bayplan.api.managedfields.fieldset import FieldSet, of_paths, within
+from bayplan.api.managedfields.fieldset import FieldSet, of_paths, union, within
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
-from bayplan.api.validation.pod_spec import check_pod_annotations, check_pod_containers_only, check_pod_spec
+from bayplan.api.validation.ip_warnings import ip_warnings
+from bayplan.api.validation.pod_spec import check_pod_containers_only, check_pod_spec
+from bayplan.api.validation.pod_status import validate_pod_status_update
 from bayplan.api.validation.pod_update import (
     validate_ephemeral_containers_update,
-    validate_pod_status_update,
     validate_pod_update,
     validate_resize,
 )
 from bayplan.api.validation.pod_warnings import pod_warnings
+from bayplan.api.validation.profiles import check_annotation_changes, check_pod_annotations, check_profiles_match
 
 _replace = msgspec.structs.replace
 
@@ -52,8 +56,12 @@ class PodStrategy(Strategy):
         if subresource == "ephemeralcontainers":
             return within(fields, ("f:spec", "f:ephemeralContainers"))
         if subresource == "resize":
-            resources = ("f:spec", "f:containers", "*", "f:resources")
-            return within(fields, resources)
+            parts = (
+                within(fields, ("f:spec", part, "*", field))
+                for part in ("f:containers", "f:initContainers")
+                for field in ("f:resources", "f:resizePolicy")
+            )
+            return functools.reduce(union, parts)
         return super().ownable(subresource, fields)
 
     def prepare_create(self, obj: core_v1.Pod) -> None:
@@ -85,6 +93,9 @@ class PodStrategy(Strategy):
         metadata = obj.metadata
         metadata.deletion_timestamp = old.metadata.deletion_timestamp
         metadata.owner_references = old.metadata.owner_references
+        if obj.status.observed_generation == 0:
+            obj.status.observed_generation = old.status.observed_generation
+        _keep_observed_generations(obj.status, old.status)
         if not obj.status.qos_class:
             obj.status.qos_class = old.status.qos_class or qos_class(old.spec)
 
@@ -114,23 +125,38 @@ class PodStrategy(Strategy):
             errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
         if obj.spec.node_name and obj.spec.scheduling_gates:
             errors.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+        if obj.metadata.annotations:
+            check_profiles_match(errors, "spec", obj.metadata.annotations, obj.spec)
         return errors
 
     def validate_update(self, obj: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
-        return validate_pod_update(obj, old)
+        return [*_annotation_problems(obj, old), *validate_pod_update(obj, old)]
 
     def validate_status_update(self, obj: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
-        return validate_pod_status_update(obj, old)
+        return [*_annotation_problems(obj, old), *validate_pod_status_update(obj, old)]
 
     def validate_subresource_update(self, subresource: str, obj: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
         if subresource == "ephemeralcontainers":
-            return [*self.validate(obj), *validate_ephemeral_containers_update(obj, old)]
+            return [
+                *self.validate(obj),
+                *_annotation_problems(obj, old),
+                *validate_ephemeral_containers_update(obj, old),
+            ]
         if subresource == "resize":
             return [*self.validate(obj), *validate_resize(obj, old)]
         return super().validate_subresource_update(subresource, obj, old)
 
     def warnings(self, obj: core_v1.Pod, old: core_v1.Pod | None) -> list[str]:
-        return pod_warnings("", obj.spec, obj.metadata, old.spec if old is not None else None)
+        """Updates give none but about addresses in the status: people seldom write pods themselves."""
+        if old is None:
+            return pod_warnings("", obj.spec, obj.metadata)
+        found: list[str] = []
+        if obj.status is not old.status:
+            for index, address in enumerate(obj.status.pod_ips):
+                found.extend(ip_warnings(f"status.podIPs[{index}].ip", address.ip))
+            for index, host in enumerate(obj.status.host_ips):
+                found.extend(ip_warnings(f"status.hostIPs[{index}].ip", host.ip))
+        return found
 
     def selectable_fields(self, obj: core_v1.Pod) -> dict[str, str]:
         spec, status = obj.spec, obj.status
@@ -147,6 +173,30 @@ class PodStrategy(Strategy):
         }
 
 
+def _annotation_problems(obj: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
+    """What is wrong with the annotations after an update: Kubernetes checks them here once more."""
+    errors: list[FieldError] = []
+    check_annotation_changes(errors, obj, old)
+    if obj.metadata.annotations:
+        check_pod_annotations(errors, "metadata.annotations", obj.metadata.annotations, obj.spec)
+    return errors
+
+
+def _keep_observed_generations(status: core_v1.PodStatus, old: core_v1.PodStatus) -> None:
+    """Conditions that come without the generation they were observed at keep the one they had; several of one type are matched in order."""
+    before: dict[str, list[int]] = {}
+    for condition in old.conditions:
+        before.setdefault(condition.type, []).append(condition.observed_generation)
+    kept = []
+    for condition in status.conditions:
+        generations = before.get(condition.type)
+        generation = generations.pop(0) if generations else 0
+        if generation and condition.observed_generation == 0:
+            condition = _replace(condition, observed_generation=generation)
+        kept.append(condition)
+    status.conditions = tuple(kept)
+
+
 def _check_tokens(errors: list[FieldError], spec: core_v1.PodSpec) -> None:
     for index, volume in enumerate(spec.volumes):
         if volume.projected is None:
@@ -158,15 +208,16 @@ def _check_tokens(errors: list[FieldError], spec: core_v1.PodSpec) -> None:
 
 
 def _resized(new: core_v1.PodSpec, old: core_v1.PodSpec) -> core_v1.PodSpec:
-    """The old spec with the resources and resize policies of the new one, containers matched by name."""
+    """The old spec with the resources and resize policies of the new one. Containers that were added, removed, renamed or moved stay, to be refused."""
     parts = {}
     for attribute in ("containers", "init_containers"):
-        wanted = {container.name: container for container in getattr(new, attribute)}
+        wanted, given = getattr(new, attribute), getattr(old, attribute)
+        if [one.name for one in wanted] != [one.name for one in given]:
+            parts[attribute] = wanted
+            continue
         parts[attribute] = tuple(
-            _replace(one, resources=wanted[one.name].resources, resize_policy=wanted[one.name].resize_policy)
-            if one.name in wanted
-            else one
-            for one in getattr(old, attribute)
+            _replace(one, resources=other.resources, resize_policy=other.resize_policy)
+            for one, other in zip(given, wanted, strict=True)
         )
     return _replace(old, **parts, resources=new.resources)
 

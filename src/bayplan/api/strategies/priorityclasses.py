@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, forbidden, unsupported
+from bayplan.api.errors import FieldError, forbidden
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import scheduling_v1
-from bayplan.api.validation.fields import check_unchanged
+from bayplan.api.validation.fields import check_one_of, check_unchanged
 
 _HIGHEST_USER_VALUE = 1_000_000_000
 _SYSTEM = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
@@ -23,23 +23,25 @@ class PriorityClassStrategy(Strategy):
     def spec_changed(self, obj: scheduling_v1.PriorityClass, old: scheduling_v1.PriorityClass) -> bool:
         return False
 
-    def validate(self, obj: scheduling_v1.PriorityClass) -> list[FieldError]:
+    def validate_create(self, obj: scheduling_v1.PriorityClass) -> list[FieldError]:
         errors: list[FieldError] = []
         name = obj.metadata.name
         if name.startswith("system-"):
+            problem = ""
             if name not in _SYSTEM:
-                text = "priority class names with 'system-' prefix are reserved for system use only. error: "
-                errors.append(forbidden("metadata.name", f"{text}{name} is not a known system priority class"))
+                problem = f"{name} is not a known system priority class"
             elif obj.value != _SYSTEM[name]:
+                problem = f"value of {name} PriorityClass must be {_SYSTEM[name]}"
+            elif obj.global_default:
+                problem = f"globalDefault of {name} PriorityClass must be false"
+            if problem:
                 text = "priority class names with 'system-' prefix are reserved for system use only. error: "
-                errors.append(
-                    forbidden("metadata.name", f"{text}value of {name} PriorityClass must be {_SYSTEM[name]}")
-                )
+                errors.append(forbidden("metadata.name", text + problem))
         elif obj.value > _HIGHEST_USER_VALUE:
             text = f"maximum allowed value of a user defined priority is {_HIGHEST_USER_VALUE}"
             errors.append(forbidden("value", text))
-        if obj.preemption_policy not in (None, "PreemptLowerPriority", "Never"):
-            errors.append(unsupported("preemptionPolicy", obj.preemption_policy, ("PreemptLowerPriority", "Never")))
+        if obj.preemption_policy is not None:
+            check_one_of(errors, "preemptionPolicy", obj.preemption_policy, ("PreemptLowerPriority", "Never"))
         return errors
 
     def validate_update(self, obj: scheduling_v1.PriorityClass, old: scheduling_v1.PriorityClass) -> list[FieldError]:

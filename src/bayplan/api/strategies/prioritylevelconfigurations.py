@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
+
+import msgspec
+
 from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import flowcontrol_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_not_negative
+from bayplan.api.validation.flow_control import check_condition_types, fixed_priority_levels
 
 _SHARES = 30
 _QUEUES = 64
 _HAND_SIZE = 8
 _QUEUE_LENGTH = 50
 _MAX_QUEUES = 10_000_000
+_MAX_HASH_BITS = 60
+"""Bits of a flow's hash, from which its hand of queues is dealt."""
 
 
 class PriorityLevelConfigurationStrategy(Strategy):
@@ -50,6 +57,8 @@ class PriorityLevelConfigurationStrategy(Strategy):
         if spec.type == "Exempt":
             if spec.limited is not None:
                 errors.append(forbidden("spec.limited", "must be nil if the type is not Limited"))
+            if spec.exempt is not None:
+                _check_shares(errors, "spec.exempt", spec.exempt)
         elif spec.type == "Limited":
             if spec.exempt is not None:
                 errors.append(forbidden("spec.exempt", "must be nil if the type is Limited"))
@@ -59,18 +68,47 @@ class PriorityLevelConfigurationStrategy(Strategy):
                 _check_limited(errors, "spec.limited", spec.limited)
         else:
             errors.append(unsupported("spec.type", spec.type, ("Exempt", "Limited")))
+        _check_fixed(errors, obj.metadata.name, spec)
+        return errors
+
+    def validate_status_update(
+        self, obj: flowcontrol_v1.PriorityLevelConfiguration, old: flowcontrol_v1.PriorityLevelConfiguration
+    ) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_condition_types(errors, obj.status.conditions)
         return errors
 
 
-def _check_limited(errors: Errors, path: str, limited: flowcontrol_v1.LimitedPriorityLevelConfiguration) -> None:
-    shares = limited.nominal_concurrency_shares
+def _check_fixed(errors: Errors, name: str, spec: flowcontrol_v1.PriorityLevelConfigurationSpec) -> None:
+    """The levels `exempt` and `catch-all` stay as they are, but for what is in `exempt`."""
+    fixed = fixed_priority_levels().get(name)
+    if fixed is None:
+        return
+    if name == "exempt":
+        if msgspec.structs.replace(spec, exempt=None) != fixed:
+            text = "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"
+            errors.append(invalid("spec", spec, text))
+    elif spec != fixed:
+        errors.append(invalid("spec", spec, f"spec of '{name}' must equal the fixed value"))
+
+
+def _check_shares(
+    errors: Errors,
+    path: str,
+    part: flowcontrol_v1.LimitedPriorityLevelConfiguration | flowcontrol_v1.ExemptPriorityLevelConfiguration,
+) -> None:
+    shares, lendable = part.nominal_concurrency_shares, part.lendable_percent
     if shares is not None and shares < 0:
         errors.append(invalid(f"{path}.nominalConcurrencyShares", shares, "must be a non-negative integer"))
-    _check_response(errors, f"{path}.limitResponse", limited.limit_response)
-    lendable, borrowing = limited.lendable_percent, limited.borrowing_limit_percent
+    if isinstance(part, flowcontrol_v1.LimitedPriorityLevelConfiguration):
+        _check_response(errors, f"{path}.limitResponse", part.limit_response)
     if lendable is not None and not 0 <= lendable <= 100:
         errors.append(invalid(f"{path}.lendablePercent", lendable, formats.range_message(0, 100)))
-    check_not_negative(errors, f"{path}.borrowingLimitPercent", borrowing)
+
+
+def _check_limited(errors: Errors, path: str, limited: flowcontrol_v1.LimitedPriorityLevelConfiguration) -> None:
+    _check_shares(errors, path, limited)
+    check_not_negative(errors, f"{path}.borrowingLimitPercent", limited.borrowing_limit_percent)
 
 
 def _check_response(errors: Errors, path: str, response: flowcontrol_v1.LimitResponse) -> None:
@@ -98,6 +136,12 @@ def _check_queuing(errors: Errors, path: str, queuing: flowcontrol_v1.QueuingCon
         errors.append(invalid(f"{path}.handSize", queuing.hand_size, "must be positive"))
     elif queuing.hand_size > queuing.queues:
         text = f"should not be greater than queues ({queuing.queues})"
+        errors.append(invalid(f"{path}.handSize", queuing.hand_size, text))
+    elif queuing.queues > 0 and math.ceil(math.log2(queuing.queues) * queuing.hand_size) > _MAX_HASH_BITS:
+        text = (
+            f"required entropy bits of deckSize {queuing.queues} and handSize {queuing.hand_size} should not be greater "
+            f"than {_MAX_HASH_BITS}"
+        )
         errors.append(invalid(f"{path}.handSize", queuing.hand_size, text))
 
 

@@ -56,7 +56,9 @@ class ReplicaSetStrategy(Strategy):
         return errors
 
     def warnings(self, obj: apps_v1.ReplicaSet, old: apps_v1.ReplicaSet | None) -> list[str]:
-        return template_warnings("spec.template", obj.spec.template, old.spec.template if old is not None else None)
+        if old is not None and old.metadata.generation == obj.metadata.generation:
+            return []
+        return template_warnings("spec.template", obj.spec.template)
 
 
 STRATEGY = ReplicaSetStrategy()

@@ -65,9 +65,10 @@ class ReplicationControllerStrategy(Strategy):
         return errors
 
     def warnings(self, obj: core_v1.ReplicationController, old: core_v1.ReplicationController | None) -> list[str]:
-        if obj.spec.template is None:
+        unchanged = old is not None and old.metadata.generation == obj.metadata.generation
+        if obj.spec.template is None or unchanged:
             return []
-        return template_warnings("spec.template", obj.spec.template, old.spec.template if old is not None else None)
+        return template_warnings("spec.template", obj.spec.template)
 
     def selectable_fields(self, obj: core_v1.ReplicationController) -> dict[str, str]:
         return {"status.replicas": str(obj.status.replicas)}

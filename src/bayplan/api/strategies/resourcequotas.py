@@ -6,7 +6,7 @@ from bayplan.api.defaults.quantities import canonical_list
 from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
-from bayplan.api.validation.fields import Errors
+from bayplan.api.validation.fields import Errors, null_if_empty
 from bayplan.api.validation.resources import Resources, check_amount, is_native, quota_resource_messages
 
 _POD_SCOPES = frozenset(
@@ -50,6 +50,8 @@ class ResourceQuotaStrategy(Strategy):
             _check_scopes(errors, spec)
         if spec.scope_selector is not None:
             _check_selector(errors, spec.scope_selector, spec.hard)
+            scopes = {expression.scope_name for expression in spec.scope_selector.match_expressions}
+            _check_conflicts(errors, scopes, spec.scopes)
         return errors
 
     def validate_update(self, obj: core_v1.ResourceQuota, old: core_v1.ResourceQuota) -> list[FieldError]:
@@ -91,9 +93,13 @@ def _check_scopes(errors: Errors, spec: core_v1.ResourceQuotaSpec) -> None:
         for name in sorted(spec.hard):
             if "/" not in name and not _fits(scope, name):
                 errors.append(invalid("spec.scopes", scopes, "unsupported scope applied to resource"))
+    _check_conflicts(errors, set(scopes), scopes)
+
+
+def _check_conflicts(errors: Errors, scopes: set[str], shown: tuple[str, ...]) -> None:
     for one, other in (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")):
         if one in scopes and other in scopes:
-            errors.append(invalid("spec.scopes", scopes, "conflicting scopes"))
+            errors.append(invalid("spec.scopes", null_if_empty(shown), "conflicting scopes"))
 
 
 def _check_selector(errors: Errors, selector: core_v1.ScopeSelector, hard: Resources) -> None:

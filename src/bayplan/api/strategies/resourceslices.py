@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.quantities import canonical
-from bayplan.api.errors import FieldError, duplicate, invalid, required, too_many, unsupported
+from bayplan.api.errors import FieldError, invalid, required, too_long
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import resource_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.devices import check_driver_name, check_qualified_attribute
-from bayplan.api.validation.fields import Errors, check_format, check_key_format, check_unchanged
-from bayplan.api.validation.scheduling import check_node_selector
+from bayplan.api.validation.device_slices import check_slice_devices, check_slice_places
+from bayplan.api.validation.devices import check_driver_name
+from bayplan.api.validation.fields import Errors, check_format, check_unchanged
 
-_MAX_DEVICES = 128
-_EFFECTS = ("NoExecute", "NoSchedule", "None")
-_PLACES = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+_MAX_POOL_NAME = 253
 
 
 class ResourceSliceStrategy(Strategy):
@@ -27,6 +25,8 @@ class ResourceSliceStrategy(Strategy):
         for device in obj.spec.devices:
             for capacity in device.capacity.values():
                 capacity.value = canonical(capacity.value)
+                if capacity.request_policy is not None:
+                    _default_policy(capacity.request_policy)
             for consumption in device.consumes_counters:
                 for counter in consumption.counters.values():
                     counter.value = canonical(counter.value)
@@ -45,31 +45,8 @@ class ResourceSliceStrategy(Strategy):
         spec = obj.spec
         check_driver_name(errors, "spec.driver", spec.driver)
         _check_pool(errors, "spec.pool", spec.pool)
-        places = sum(
-            (
-                spec.node_name is not None,
-                spec.node_selector is not None,
-                bool(spec.all_nodes),
-                bool(spec.per_device_node_selection),
-            )
-        )
-        if spec.node_name is not None:
-            check_format(errors, "spec.nodeName", spec.node_name, formats.dns_subdomain)
-        if spec.node_selector is not None:
-            check_node_selector(errors, "spec.nodeSelector", spec.node_selector)
-        if not places:
-            errors.append(required("spec", _PLACES))
-        elif places > 1:
-            errors.append(invalid("spec", None, f"{_PLACES}, but multiple fields are set"))
-        if len(spec.devices) > _MAX_DEVICES:
-            errors.append(too_many("spec.devices", len(spec.devices), _MAX_DEVICES))
-        names: set[str] = set()
-        for index, device in enumerate(spec.devices):
-            where = f"spec.devices[{index}]"
-            _check_device(errors, where, device)
-            if device.name in names:
-                errors.append(duplicate(where, device.name))
-            names.add(device.name)
+        check_slice_places(errors, "spec", spec)
+        check_slice_devices(errors, "spec", spec)
         return errors
 
     def validate_update(self, obj: resource_v1.ResourceSlice, old: resource_v1.ResourceSlice) -> list[FieldError]:
@@ -83,38 +60,29 @@ class ResourceSliceStrategy(Strategy):
         return {"spec.nodeName": obj.spec.node_name or "", "spec.driver": obj.spec.driver}
 
 
+def _default_policy(policy: resource_v1.CapacityRequestPolicy) -> None:
+    """Amounts are kept in their canonical spelling."""
+    policy.default = None if policy.default is None else canonical(policy.default)
+    policy.valid_values = tuple(map(canonical, policy.valid_values))
+    span = policy.valid_range
+    if span is not None:
+        span.min = None if span.min is None else canonical(span.min)
+        span.max = None if span.max is None else canonical(span.max)
+        span.step = None if span.step is None else canonical(span.step)
+
+
 def _check_pool(errors: Errors, path: str, pool: resource_v1.ResourcePool) -> None:
     if not pool.name:
         errors.append(required(f"{path}.name"))
     else:
+        if len(pool.name) > _MAX_POOL_NAME:
+            errors.append(too_long(f"{path}.name", _MAX_POOL_NAME))
         for part in pool.name.split("/"):
             check_format(errors, f"{path}.name", part, formats.dns_subdomain)
     if pool.resource_slice_count <= 0:
         errors.append(invalid(f"{path}.resourceSliceCount", pool.resource_slice_count, "must be greater than zero"))
     if pool.generation < 0:
         errors.append(invalid(f"{path}.generation", pool.generation, "must be greater than or equal to zero"))
-
-
-def _check_device(errors: Errors, path: str, device: resource_v1.Device) -> None:
-    check_format(errors, f"{path}.name", device.name, formats.dns_label)
-    for key, attribute in device.attributes.items():
-        where = f"{path}.attributes[{key}]"
-        check_qualified_attribute(errors, where, key, needs_domain=False)
-        values = (attribute.int_, attribute.bool_, attribute.string, attribute.version)
-        lists = (attribute.ints, attribute.bools, attribute.strings, attribute.versions)
-        count = sum(value is not None for value in values) + sum(bool(one) for one in lists)
-        if count != 1:
-            errors.append(invalid(where, "" if not count else attribute, "exactly one value must be specified"))
-    for key in device.capacity:
-        check_qualified_attribute(errors, f"{path}.capacity[{key}]", key, needs_domain=False)
-    for index, taint in enumerate(device.taints):
-        where = f"{path}.taints[{index}]"
-        check_key_format(errors, f"{where}.key", taint.key)
-        check_format(errors, f"{where}.value", taint.value, formats.label_value)
-        if not taint.effect:
-            errors.append(required(f"{where}.effect"))
-        elif taint.effect not in _EFFECTS:
-            errors.append(unsupported(f"{where}.effect", taint.effect, _EFFECTS))
 
 
 STRATEGY = ResourceSliceStrategy()

@@ -14,7 +14,7 @@ from bayplan.api.validation.scheduling import check_tolerations
 
 
 class RuntimeClassStrategy(Strategy):
-    """Rules of runtime classes: the handler never changes."""
+    """Rules of runtime classes: the handler never changes. The rest is checked only when the class is new, as in Kubernetes."""
 
     allow_unconditional_update = False
 
@@ -22,7 +22,7 @@ class RuntimeClassStrategy(Strategy):
         if obj.overhead is not None:
             canonical_list(obj.overhead.pod_fixed)
 
-    def validate(self, obj: node_v1.RuntimeClass) -> list[FieldError]:
+    def validate_create(self, obj: node_v1.RuntimeClass) -> list[FieldError]:
         errors: list[FieldError] = []
         check_format(errors, "handler", obj.handler, formats.dns_label)
         if obj.overhead is not None:

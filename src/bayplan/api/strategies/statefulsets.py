@@ -10,7 +10,7 @@ from bayplan.api.errors import FieldError, forbidden, invalid, required, unsuppo
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apps_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.claims import check_claim_spec
+from bayplan.api.validation.claims import check_claim_spec, claim_spec_warnings
 from bayplan.api.validation.fields import check_format, check_not_negative
 from bayplan.api.validation.pod_warnings import template_warnings
 from bayplan.api.validation.workloads import (
@@ -118,7 +118,11 @@ class StatefulSetStrategy(Strategy):
         return errors
 
     def warnings(self, obj: apps_v1.StatefulSet, old: apps_v1.StatefulSet | None) -> list[str]:
-        found = template_warnings("spec.template", obj.spec.template, old.spec.template if old is not None else None)
+        found = []
+        if old is None or old.metadata.generation != obj.metadata.generation:
+            found = template_warnings("spec.template", obj.spec.template)
+        for index, claim in enumerate(obj.spec.volume_claim_templates):
+            found.extend(claim_spec_warnings(f"spec.volumeClaimTemplates[{index}].Spec", claim.spec))
         if (obj.spec.revision_history_limit or 0) < 0:
             found.append(
                 "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is "

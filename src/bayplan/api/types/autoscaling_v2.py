@@ -84,7 +84,7 @@ class HPAScalingRules(Object):
 
     stabilization_window_seconds: Int32 | None = None
     select_policy: str | None = None
-    policies: tuple[HPAScalingPolicy, ...] = ()
+    policies: tuple[HPAScalingPolicy, ...] | None = None
     tolerance: Quantity | None = None
 
 

@@ -58,7 +58,7 @@ def _check_rules(errors: Errors, path: str, rules: autoscaling_v2.HPAScalingRule
         errors.append(unsupported(f"{path}.selectPolicy", rules.select_policy, ("Disabled", "Max", "Min")))
     if not rules.policies:
         errors.append(required(f"{path}.policies", "must specify at least one Policy"))
-    for index, policy in enumerate(rules.policies):
+    for index, policy in enumerate(rules.policies or ()):
         where = f"{path}.policies[{index}]"
         if policy.type not in ("Percent", "Pods"):
             errors.append(unsupported(f"{where}.type", policy.type, ("Percent", "Pods")))

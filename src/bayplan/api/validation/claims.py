@@ -39,9 +39,6 @@ def check_claim_spec(errors: Errors, path: str, spec: core_v1.PersistentVolumeCl
         errors.append(required(f"{path}.resources[storage]"))
     else:
         check_storage_amount(errors, f"{path}.resources[storage]", storage)
-        limit = spec.resources.limits.get("storage")
-        if limit is not None:
-            check_storage_amount(errors, f"{path}.resources[storage]", limit)
     if spec.storage_class_name:
         check_format(errors, f"{path}.storageClassName", spec.storage_class_name, formats.dns_subdomain)
     if spec.volume_mode not in (None, "Block", "Filesystem"):
@@ -50,6 +47,15 @@ def check_claim_spec(errors: Errors, path: str, spec: core_v1.PersistentVolumeCl
     name = spec.volume_attributes_class_name
     if name:
         check_format(errors, f"{path}.volumeAttributesClassName", name, formats.dns_subdomain)
+
+
+def claim_spec_warnings(path: str, spec: core_v1.PersistentVolumeClaimSpec) -> list[str]:
+    """Warnings about the spec of a claim or claim template: bytes cannot be split."""
+    storage = spec.resources.requests.get("storage")
+    if storage is None or not quantity.parse(storage).scale:
+        return []
+    text = f'fractional byte value "{quantity.canonical(storage)}" is invalid, must be an integer'
+    return [f"{path}.resources.requests[storage]: {text}"]
 
 
 def _check_data_sources(errors: Errors, path: str, spec: core_v1.PersistentVolumeClaimSpec) -> None:
@@ -67,11 +73,14 @@ def _check_data_sources(errors: Errors, path: str, spec: core_v1.PersistentVolum
             )
         if source.api_group:
             check_format(errors, f"{where}.apiGroup", source.api_group, formats.dns_subdomain)
+        if isinstance(source, core_v1.TypedObjectReference) and source.namespace:
+            check_format(errors, f"{where}.namespace", source.namespace, formats.dns_label)
     first, second = spec.data_source, spec.data_source_ref
-    if first is not None and second is not None and second.namespace is None:
-        if (first.api_group or "", first.kind, first.name) != (second.api_group or "", second.kind, second.name):
-            errors.append(invalid(path, f"{path}.dataSource", "must match dataSourceRef"))
-    elif first is not None and second is not None and second.namespace:
+    if first is None or second is None:
+        return
+    if second.namespace:
         errors.append(
             invalid(path, f"{path}.dataSource", "may not be specified when dataSourceRef.namespace is specified")
         )
+    elif (first.api_group, first.kind, first.name) != (second.api_group, second.kind, second.name):
+        errors.append(invalid(path, f"{path}.dataSource", "must match dataSourceRef"))

@@ -4,15 +4,24 @@ they are compiled."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
-from bayplan.api.errors import duplicate, invalid, required, unsupported
+import msgspec
+
+from bayplan.api.errors import duplicate, invalid, required, too_long, too_many, unsupported
 from bayplan.api.types import resource_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_key_format
 
 _MODES = ("All", "ExactCount")
+_MAX_ENTRIES = 32
+_MAX_ALTERNATIVES = 8
+_MAX_TOLERATIONS = 16
+_MAX_PARAMETERS = 10 * 1024
+_NO_ATTRIBUTE = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
 _ONE_OF = "exactly one of `exactly` or `firstAvailable` is required"
 
+Entry = TypeVar("Entry")
 AnyRequest = resource_v1.ExactDeviceRequest | resource_v1.DeviceSubRequest
 
 
@@ -30,24 +39,23 @@ def default_device_claim(claim: resource_v1.DeviceClaim) -> None:
 
 def check_device_claim(errors: Errors, path: str, claim: resource_v1.DeviceClaim) -> None:
     """`devices` of a claim."""
-    names: set[str] = set()
     known: set[str] = set()
-    for index, request in enumerate(claim.requests):
-        where = f"{path}.requests[{index}]"
-        _check_request(errors, where, request)
-        if request.name in names:
-            errors.append(duplicate(where, request.name))
-        names.add(request.name)
+    for request in claim.requests:
         known.add(request.name)
         known |= {f"{request.name}/{one.name}" for one in request.first_available}
-    for index, constraint in enumerate(claim.constraints):
+    for index, request in enumerate(within(errors, f"{path}.requests", claim.requests)):
+        _check_request(errors, f"{path}.requests[{index}]", request)
+    check_distinct(errors, f"{path}.requests", [request.name for request in claim.requests])
+    for index, constraint in enumerate(within(errors, f"{path}.constraints", claim.constraints)):
         where = f"{path}.constraints[{index}]"
         _check_request_names(errors, f"{where}.requests", constraint.requests, known)
-        if constraint.match_attribute is None and constraint.distinct_attribute is None:
-            errors.append(required(where, "exactly one of matchAttribute or distinctAttribute is required"))
         if constraint.match_attribute is not None:
             check_qualified_attribute(errors, f"{where}.matchAttribute", constraint.match_attribute)
-    for index, config in enumerate(claim.config):
+        elif constraint.distinct_attribute is not None:
+            check_qualified_attribute(errors, f"{where}.distinctAttribute", constraint.distinct_attribute)
+        else:
+            errors.append(required(where, _NO_ATTRIBUTE))
+    for index, config in enumerate(within(errors, f"{path}.config", claim.config)):
         where = f"{path}.config[{index}]"
         _check_request_names(errors, f"{where}.requests", config.requests, known)
         check_opaque(errors, where, config.opaque)
@@ -61,14 +69,11 @@ def _check_request(errors: Errors, path: str, request: resource_v1.DeviceRequest
         errors.append(required(path, _ONE_OF))
     if request.exactly is not None:
         _check_part(errors, f"{path}.exactly", request.exactly)
-    names: set[str] = set()
-    for index, part in enumerate(request.first_available):
-        where = f"{path}.firstAvailable[{index}]"
-        check_format(errors, f"{where}.name", part.name, formats.dns_label)
-        if part.name in names:
-            errors.append(duplicate(where, part.name))
-        names.add(part.name)
-        _check_part(errors, where, part)
+    alternatives = f"{path}.firstAvailable"
+    for index, part in enumerate(within(errors, alternatives, request.first_available, _MAX_ALTERNATIVES)):
+        check_format(errors, f"{alternatives}[{index}].name", part.name, formats.dns_label)
+        _check_part(errors, f"{alternatives}[{index}]", part)
+    check_distinct(errors, alternatives, [part.name for part in request.first_available], _MAX_ALTERNATIVES)
 
 
 def _check_part(errors: Errors, path: str, part: AnyRequest) -> None:
@@ -85,7 +90,7 @@ def _check_part(errors: Errors, path: str, part: AnyRequest) -> None:
             errors.append(invalid(f"{path}.count", part.count, text))
     elif part.count <= 0:
         errors.append(invalid(f"{path}.count", part.count, "must be greater than zero"))
-    for index, toleration in enumerate(part.tolerations):
+    for index, toleration in enumerate(within(errors, f"{path}.tolerations", part.tolerations, _MAX_TOLERATIONS)):
         _check_toleration(errors, f"{path}.tolerations[{index}]", toleration)
 
 
@@ -110,7 +115,7 @@ def _check_toleration(errors: Errors, path: str, toleration: resource_v1.DeviceT
 
 def check_selectors(errors: Errors, path: str, selectors: Sequence[resource_v1.DeviceSelector]) -> None:
     """Selectors by expression."""
-    for index, selector in enumerate(selectors):
+    for index, selector in enumerate(within(errors, path, selectors)):
         if selector.cel is None:
             errors.append(required(f"{path}[{index}].cel"))
         elif not selector.cel.expression.strip():
@@ -118,14 +123,32 @@ def check_selectors(errors: Errors, path: str, selectors: Sequence[resource_v1.D
 
 
 def _check_request_names(errors: Errors, path: str, names: tuple[str, ...], known: set[str]) -> None:
-    for index, name in enumerate(names):
-        if name not in known:
-            text = (
-                "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
-            )
+    text = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+    for index, name in enumerate(within(errors, path, names)):
+        parts = name.split("/")
+        if len(parts) <= 2:
+            for part in parts:
+                check_format(errors, f"{path}[{index}]", part, formats.dns_label)
+        if len(parts) > 2 or name not in known:
             errors.append(invalid(f"{path}[{index}]", name, text))
-        if name in names[:index]:
+    check_distinct(errors, path, names)
+
+
+def within(errors: Errors, path: str, entries: Sequence[Entry], limit: int = _MAX_ENTRIES) -> Sequence[Entry]:
+    """The entries of a list that are looked into: none, but for one error, of a list over its limit."""
+    if len(entries) > limit:
+        errors.append(too_many(path, len(entries), limit))
+        return ()
+    return entries
+
+
+def check_distinct(errors: Errors, path: str, names: Sequence[str], limit: int = _MAX_ENTRIES) -> None:
+    """The names of the entries of a list within its limit; it comes after the entries' own checks."""
+    seen: set[str] = set()
+    for index, name in enumerate(names if len(names) <= limit else ()):
+        if name in seen:
             errors.append(duplicate(f"{path}[{index}]", name))
+        seen.add(name)
 
 
 def check_opaque(errors: Errors, path: str, opaque: resource_v1.OpaqueDeviceConfiguration | None) -> None:
@@ -136,6 +159,8 @@ def check_opaque(errors: Errors, path: str, opaque: resource_v1.OpaqueDeviceConf
     check_driver_name(errors, f"{path}.opaque.driver", opaque.driver)
     if opaque.parameters is None:
         errors.append(required(f"{path}.opaque.parameters"))
+    elif len(msgspec.json.encode(opaque.parameters)) > _MAX_PARAMETERS:
+        errors.append(too_long(f"{path}.opaque.parameters", _MAX_PARAMETERS))
     elif not isinstance(opaque.parameters, dict):
         errors.append(invalid(f"{path}.opaque.parameters", "<value omitted>", "must be a valid JSON object"))
 

@@ -196,9 +196,14 @@ def _check_success_rule(errors: Errors, path: str, rule: batch_v1.SuccessPolicyR
 
 def count_indexes(text: str, completions: int) -> int:
     """How many indexes a text such as `0,2-4` names. Raises ValueError with Kubernetes' message if it is malformed."""
+    return sum(last - first + 1 for first, last in index_intervals(text, completions))
+
+
+def index_intervals(text: str, completions: int) -> list[tuple[int, int]]:
+    """The first and last index of each part of a text such as `0,2-4`. Raises ValueError with Kubernetes' message if it is malformed."""
     if not text:
-        return 0
-    total, last = 0, -1
+        return []
+    found, last = [], -1
     for part in text.split(","):
         ends = part.split("-")
         if len(ends) > 2:
@@ -217,8 +222,8 @@ def count_indexes(text: str, completions: int) -> int:
                 raise ValueError(f"non-increasing order, previous: {last}, current: {number}")
             numbers.append(number)
             last = number
-        total += numbers[-1] - numbers[0] + 1
-    return total
+        found.append((numbers[0], numbers[-1]))
+    return found
 
 
 def _quote(text: str) -> str:

@@ -19,9 +19,14 @@ from bayplan.api.validation.containers import (
 )
 from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, check_labels
 from bayplan.api.validation.meta import check_annotations
+from bayplan.api.validation.profiles import check_pod_annotations, check_profiles_match
 from bayplan.api.validation.resources import check_container_resources, check_pod_resources
 from bayplan.api.validation.scheduling import check_affinity, check_tolerations, check_topology_spread
-from bayplan.api.validation.security import check_operating_system, check_pod_security_context
+from bayplan.api.validation.security import (
+    check_host_process,
+    check_operating_system,
+    check_pod_security_context,
+)
 from bayplan.api.validation.volumes import check_volumes
 
 _NO_VOLUMES: Final = MappingProxyType[str, core_v1.Volume]({})
@@ -76,6 +81,7 @@ def check_pod_spec(
         _check_scheduling_gates(errors, f"{path}.schedulingGates", spec.scheduling_gates)
     if spec.topology_spread_constraints:
         check_topology_spread(errors, f"{path}.topologySpreadConstraints", spec.topology_spread_constraints)
+    check_host_process(errors, path, spec)
     if spec.host_users is False:
         _check_user_namespace(errors, path, spec)
     _check_names(errors, path, spec)
@@ -249,29 +255,7 @@ def check_pod_template(errors: Errors, path: str, template: core_v1.PodTemplateS
     """A pod template: labels, annotations and spec."""
     check_template_metadata(errors, path, template)
     check_pod_spec(errors, f"{path}.spec", template.spec)
+    if template.metadata.annotations:
+        check_profiles_match(errors, f"{path}.spec", template.metadata.annotations, template.spec)
     if template.spec.ephemeral_containers:
         errors.append(forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template"))
-
-
-_APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
-
-
-def check_pod_annotations(errors: Errors, path: str, annotations: dict[str, str], spec: core_v1.PodSpec) -> None:
-    """Annotations that have a meaning."""
-    for key, value in annotations.items():
-        if key.startswith(_APPARMOR):
-            name = key.removeprefix(_APPARMOR)
-            names = {one.name for one in spec.init_containers + spec.containers}
-            if name not in names | {one.name for one in spec.ephemeral_containers}:
-                errors.append(invalid(f"{path}[{key}]", name, "container not found"))
-            if value not in ("", "runtime/default", "unconfined") and not value.startswith("localhost/"):
-                errors.append(invalid(f"{path}[{key}]", value, f'invalid AppArmor profile name: "{value}"'))
-        elif key == "controller.kubernetes.io/pod-deletion-cost":
-            digits = value.removeprefix("-")
-            if (
-                not digits.isascii()
-                or not digits.isdigit()
-                or (digits[0] == "0" and value != "0")
-                or not -(2**31) <= int(value) < 2**31
-            ):
-                errors.append(invalid(f"{path}[{key}]", value, "must be a 32bit integer"))

@@ -7,15 +7,14 @@ import difflib
 import msgspec
 
 from bayplan.api.defaults.pods import qos_class
-from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required
+from bayplan.api.errors import FieldError, forbidden, invalid, required
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.containers import check_image_whitespace
-from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, null_if_empty, parse_ip
+from bayplan.api.validation.fields import Errors, null_if_empty
 from bayplan.api.validation.scheduling import check_tolerations
 
 _replace = msgspec.structs.replace
-_NOT_NEGATIVE = "must be a non-negative integer"
 _UPDATABLE = (
     "pod updates may not change fields other than "
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
@@ -159,88 +158,6 @@ def _check_node_affinity_mutation(
             errors.append(invalid(f"{path}[{index}]", one, text))
 
 
-def validate_pod_status_update(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
-    """Changes through `status`."""
-    errors: list[FieldError] = []
-    status = new.status
-    if status.observed_generation < 0:
-        errors.append(invalid("status.observedGeneration", status.observed_generation, _NOT_NEGATIVE))
-    for index, condition in enumerate(status.conditions):
-        if condition.observed_generation < 0:
-            where = f"status.conditions[{index}].observedGeneration"
-            errors.append(invalid(where, condition.observed_generation, _NOT_NEGATIVE))
-        if condition.type not in ("PodScheduled", "Ready", "Initialized"):
-            check_key_format(errors, f"metadata.conditions[{index}].Type", condition.type)
-    if status.nominated_node_name and status.nominated_node_name != old.status.nominated_node_name:
-        check_format(errors, "status.nominatedNodeName", status.nominated_node_name, formats.dns_subdomain)
-    if status.qos_class != old.status.qos_class:
-        errors.append(invalid("status.qosClass", status.qos_class, "field is immutable"))
-    if old.spec.restart_policy != "Always":
-        _check_terminated(
-            errors, "status.containerStatuses", status.container_statuses, old.status.container_statuses, old.spec
-        )
-        _check_terminated(
-            errors,
-            "status.initContainerStatuses",
-            status.init_container_statuses,
-            old.status.init_container_statuses,
-            old.spec,
-        )
-    _check_claim_statuses(errors, new)
-    for name, addresses in (("podIPs", status.pod_ips), ("hostIPs", status.host_ips)):
-        _check_addresses(errors, f"status.{name}", [address.ip for address in addresses], addresses)
-    if status.host_ips and status.host_ip != status.host_ips[0].ip:
-        errors.append(invalid("status.hostIPs[0].ip", status.host_ips[0].ip, "must be equal to `hostIP`"))
-    return errors
-
-
-def _check_terminated(
-    errors: Errors,
-    path: str,
-    new: tuple[core_v1.ContainerStatus, ...],
-    old: tuple[core_v1.ContainerStatus, ...],
-    spec: core_v1.PodSpec,
-) -> None:
-    """Terminated containers stay so unless their restart policy lets them start again."""
-    free = {one.name for one in spec.init_containers if one.restart_policy == "Always"}
-    free |= {one.name for one in spec.containers + spec.init_containers if one.restart_policy is not None}
-    for index, before in enumerate(old):
-        ended = before.state.terminated
-        if ended is None or before.name in free or (ended.exit_code != 0 and spec.restart_policy == "OnFailure"):
-            continue
-        for after in new:
-            if after.name == before.name and after.state.terminated is None:
-                errors.append(forbidden(f"{path}[{index}].state", "may not be transitioned to non-terminated state"))
-
-
-def _check_claim_statuses(errors: Errors, pod: core_v1.Pod) -> None:
-    known = {claim.name for claim in pod.spec.resource_claims}
-    seen: set[str] = set()
-    for index, status in enumerate(pod.status.resource_claim_statuses):
-        where = f"status.resourceClaimStatuses[{index}]"
-        if status.name not in known:
-            errors.append(
-                invalid(f"{where}.name", status.name, "must match the name of an entry in `spec.resourceClaims`")
-            )
-        if status.name in seen:
-            errors.append(duplicate(f"{where}.name", status.name))
-        seen.add(status.name)
-        if status.resource_claim_name is not None:
-            check_format(errors, f"{where}.name", status.resource_claim_name, formats.dns_subdomain)
-
-
-def _check_addresses(errors: Errors, path: str, addresses: list[str], shown: object) -> None:
-    for index, address in enumerate(addresses):
-        check_ip(errors, f"{path}[{index}]", address)
-    if len(addresses) > 1:
-        families = {parsed.version for parsed in map(parse_ip, addresses) if parsed is not None}
-        if len(families) != 2 or len(addresses) > 2:
-            errors.append(invalid(path, shown, "may specify no more than one IP for each IP family"))
-        for index, address in enumerate(addresses):
-            if address in addresses[:index]:
-                errors.append(duplicate(f"{path}[{index}]", {"ip": address}))
-
-
 def validate_ephemeral_containers_update(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
     """Changes through `ephemeralcontainers`: containers are added, never changed or removed."""
     if "kubernetes.io/config.mirror" in old.metadata.annotations:
@@ -272,10 +189,9 @@ def validate_resize(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
             if status.resources is None:
                 errors.append(forbidden("spec", "Pod running on node without support for resize"))
             break
-    if len(new.spec.containers) != len(old.spec.containers) or len(new.spec.init_containers) != len(
-        old.spec.init_containers
-    ):
-        return [*errors, forbidden("spec", "only cpu and memory resources are mutable")]
+    moved = _moved_containers(new.spec, old.spec)
+    if moved:
+        return [*errors, *moved]
     for index, (after, before) in enumerate(zip(new.spec.init_containers, old.spec.init_containers, strict=True)):
         if before.restart_policy == "Always":
             _check_resized(errors, f"spec.initContainers[{index}].resources", after, before)
@@ -291,6 +207,23 @@ def validate_resize(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
     rest = _replace(new.spec, containers=old.spec.containers, init_containers=old.spec.init_containers)
     if not errors and rest != old.spec:
         errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
+    return errors
+
+
+def _moved_containers(new: core_v1.PodSpec, old: core_v1.PodSpec) -> list[FieldError]:
+    """Containers are neither added nor removed, renamed or reordered by a resize."""
+    errors: list[FieldError] = []
+    for name, now, before in (
+        ("containers", new.containers, old.containers),
+        ("initContainers", new.init_containers, old.init_containers),
+    ):
+        if len(now) != len(before):
+            errors.append(forbidden(f"spec.{name}", f"{name} may not be added or removed on resize"))
+            continue
+        for index, (one, other) in enumerate(zip(now, before, strict=True)):
+            if one.name != other.name:
+                text = f"{name} may not be renamed or reordered on resize"
+                errors.append(forbidden(f"spec.{name}[{index}].name", text))
     return errors
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bayplan.api import quantity
+from bayplan.api.defaults.pods import app_armor_profile
 from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
+from bayplan.api.validation.claims import claim_spec_warnings
 from bayplan.api.validation.ip_warnings import ip_warnings
+from bayplan.api.validation.profiles import APPARMOR, SECCOMP_CONTAINER, SECCOMP_POD, containers_with_path
+from bayplan.api.validation.volume_warnings import overlap_warnings
 
 _DEPRECATED_LABELS = {
     "beta.kubernetes.io/arch": ("1.14", "kubernetes.io/arch"),
@@ -19,12 +23,11 @@ _DEPRECATED_LABELS = {
 }
 _DEPRECATED_ANNOTATIONS = {
     "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',
-    "seccomp.security.alpha.kubernetes.io/pod": 'non-functional in v1.27+; use the "seccompProfile" field instead',
     "security.alpha.kubernetes.io/sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
     "security.alpha.kubernetes.io/unsafe-sysctls": 'non-functional in v1.11+; use the "sysctls" field instead',
 }
-_SECCOMP = "container.seccomp.security.alpha.kubernetes.io/"
-_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_SECCOMP_TEXT = 'non-functional in v1.27+; use the "seccompProfile" field instead'
+_APPARMOR_TEXT = 'deprecated since v1.30; use the "appArmorProfile" field instead'
 _DEPRECATED_VOLUMES = (
     ("photon_persistent_disk", "photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("git_repo", "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
@@ -47,25 +50,21 @@ def deprecated_label_warning(key: str) -> str:
 def template_warnings(
     path: str, template: core_v1.PodTemplateSpec, old: core_v1.PodTemplateSpec | None = None
 ) -> list[str]:
-    """Warnings about the template at `path`."""
-    return pod_warnings(
-        f"{path}.", template.spec, template.metadata, old.spec if old is not None else None, is_pod=False
-    )
+    """Warnings about the template at `path`; none if it is as before (`old`)."""
+    if old == template:
+        return []
+    return pod_warnings(f"{path}.", template.spec, template.metadata, is_pod=False)
 
 
 def pod_warnings(
     prefix: str,
     spec: core_v1.PodSpec,
     metadata: meta_v1.ObjectMeta,
-    old: core_v1.PodSpec | None,
     *,
     is_pod: bool = True,
 ) -> list[str]:
-    """Warnings about a pod spec whose fields begin with `prefix` (`spec.template.`); `old`: the spec before an
-    update."""
+    """Warnings about a pod spec whose fields begin with `prefix` (`spec.template.`)."""
     found: list[str] = []
-    if old is not None and old == spec:
-        return found
     path = f"{prefix}spec"
     name_messages = formats.dns_label(metadata.name) if is_pod else formats.OK
     if name_messages:
@@ -93,7 +92,7 @@ def pod_warnings(
                     "matching no pod"
                 )
     if metadata.annotations:
-        found.extend(_annotation_warnings(f"{prefix}metadata.annotations", spec, metadata.annotations))
+        found.extend(_annotation_warnings(f"{prefix}metadata.annotations", spec, metadata.annotations, is_pod=is_pod))
     for index, volume in enumerate(spec.volumes):
         if not is_trusted(volume.projected):
             found.extend(_volume_warnings(f"{path}.volumes[{index}]", volume))
@@ -152,50 +151,44 @@ def _term_warnings(path: str, term: core_v1.NodeSelectorTerm) -> Iterator[str]:
             yield f"{path}.matchExpressions[{index}].key: {expression.key} is {text}"
 
 
-def _annotation_warnings(path: str, spec: core_v1.PodSpec, annotations: dict[str, str]) -> Iterator[str]:
+def _annotation_warnings(
+    path: str, spec: core_v1.PodSpec, annotations: dict[str, str], *, is_pod: bool
+) -> Iterator[str]:
     for key, text in _DEPRECATED_ANNOTATIONS.items():
         if key in annotations:
             yield f"{path}[{key}]: {text}"
-    for container in (*spec.init_containers, *spec.containers):
-        key = _SECCOMP + container.name
-        if key in annotations:
-            yield f'{path}[{key}]: non-functional in v1.27+; use the "seccompProfile" field instead'
-        key = _APPARMOR + container.name
-        if key in annotations:
-            yield f'{path}[{key}]: deprecated since v1.30; use the "appArmorProfile" field instead'
+    context = spec.security_context or core_v1.PodSecurityContext()
+    if SECCOMP_POD in annotations and context.seccomp_profile is None:
+        yield f"{path}[{SECCOMP_POD}]: {_SECCOMP_TEXT}"
+    for _, container in containers_with_path("", spec):
+        own = container.security_context or core_v1.SecurityContext()
+        key = SECCOMP_CONTAINER + container.name
+        if key in annotations and own.seccomp_profile is None:
+            yield f"{path}[{key}]: {_SECCOMP_TEXT}"
+        key = APPARMOR + container.name
+        if key in annotations and _wants_profile(own, context, annotations[key], is_pod=is_pod):
+            yield f"{path}[{key}]: {_APPARMOR_TEXT}"
+
+
+def _wants_profile(
+    own: core_v1.SecurityContext, of_pod: core_v1.PodSecurityContext, annotation: str, *, is_pod: bool
+) -> bool:
+    """Whether an AppArmor annotation stands where a field should. That of a pod has become the field by now, if it is one."""
+    profile = own.app_armor_profile
+    if not is_pod:
+        return profile is None and of_pod.app_armor_profile is None
+    meant = app_armor_profile(annotation)
+    return meant is None if profile is None else profile == meant != of_pod.app_armor_profile
 
 
 def _volume_warnings(path: str, volume: core_v1.Volume) -> Iterator[str]:
     for attribute, field, text in _DEPRECATED_VOLUMES:
         if getattr(volume, attribute) is not None:
             yield f"{path}.{field}: {text}"
-    if volume.iscsi is not None and volume.iscsi.chap_auth_session and volume.iscsi.secret_ref is None:
-        yield f"{path}.iscsi.secretRef: required when chapAuthSession is set"
-    if volume.host_path is None and volume.ephemeral is not None and volume.ephemeral.volume_claim_template is not None:
-        requests = volume.ephemeral.volume_claim_template.spec.resources.requests
-        if _fractional(requests, "storage"):
-            yield _fraction_text(
-                f"{path}.ephemeral.volumeClaimTemplate.spec.resources.requests[storage]", requests["storage"]
-            )
-    if volume.projected is not None:
-        paths: dict[str, int] = {}
-        for index, source in enumerate(volume.projected.sources):
-            for target in _projected_paths(source):
-                if target in paths and paths[target] != index:
-                    yield f"{path}.projected.sources[{index}]: duplicate path {target}"
-                paths[target] = index
-    if volume.empty_dir is not None and volume.empty_dir.size_limit is not None:
-        limits = {"sizeLimit": volume.empty_dir.size_limit}
-        if _fractional(limits, "sizeLimit"):
-            yield _fraction_text(f"{path}.emptyDir.sizeLimit", volume.empty_dir.size_limit)
-
-
-def _projected_paths(source: core_v1.VolumeProjection) -> Iterator[str]:
-    for keyed in (source.secret, source.config_map):
-        if keyed is not None:
-            yield from (item.path for item in keyed.items)
-    if source.downward_api is not None:
-        yield from (item.path for item in source.downward_api.items)
+    if volume.ephemeral is not None and volume.ephemeral.volume_claim_template is not None:
+        where = f"{path}.ephemeral.volumeClaimTemplate.spec"
+        yield from claim_spec_warnings(where, volume.ephemeral.volume_claim_template.spec)
+    yield from overlap_warnings(volume)
 
 
 def _uniqueness_warnings(path: str, spec: core_v1.PodSpec) -> Iterator[str]:
@@ -214,7 +207,7 @@ def _uniqueness_warnings(path: str, spec: core_v1.PodSpec) -> Iterator[str]:
 
 
 def _container_warnings(found: list[str], path: str, spec: core_v1.PodSpec) -> None:
-    ports: dict[tuple[int, str, str, int], list[str]] = {}
+    ports: dict[tuple[int, str], list[tuple[str, core_v1.ContainerPort]]] = {}
     for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
         for index, container in enumerate(containers):
             resources = container.resources
@@ -243,25 +236,37 @@ def _fraction_warnings(path: str, amounts: dict[str, str | int | float]) -> list
 
 
 def _env_warnings(path: str, env: tuple[core_v1.EnvVar, ...]) -> Iterator[str]:
-    last: dict[str, int] = {}
+    seen: set[str] = set()
     for index, variable in enumerate(env):
-        before = last.get(variable.name)
-        if before is not None and f"$({variable.name})" not in variable.value:
+        itself = f"$({variable.name})"
+        if variable.name in seen and (
+            variable.value_from is not None or variable.value == itself or itself not in variable.value
+        ):
             text = f'hides previous definition of "{variable.name}", which may be dropped when using apply'
             yield f"{path}.env[{index}]: {text}"
-        last[variable.name] = index
+        seen.add(variable.name)
 
 
 def _port_warnings(
-    path: str, container: core_v1.Container, seen: dict[tuple[int, str, str, int], list[str]]
+    path: str, container: core_v1.Container, seen: dict[tuple[int, str], list[tuple[str, core_v1.ContainerPort]]]
 ) -> Iterator[str]:
     for index, port in enumerate(container.ports):
         where = f"{path}.ports[{index}]"
-        key = (port.container_port, port.protocol, port.host_ip, port.host_port)
-        others = seen.setdefault(key, [])
-        if others:
-            yield f"{where}: duplicate port definition with {others[-1] if len(others) == 1 else ', '.join(others)}"
-        others.append(where)
+        if port.host_ip and not port.host_port:
+            shown = (
+                f"{{Name:{port.name} HostPort:0 ContainerPort:{port.container_port} Protocol:{port.protocol} "
+                f"HostIP:{port.host_ip}}}"
+            )
+            yield f"{where}: hostIP set without hostPort: {shown}"
+        others = seen.setdefault((port.container_port, port.protocol), [])
+        for place, other in others:
+            if (port.host_ip, port.host_port) == (other.host_ip, other.host_port):
+                yield f"{where}: duplicate port definition with {place}"
+            elif not port.host_port or not other.host_port:
+                yield f"{where}: overlapping port definition with {place}"
+            elif port.host_port == other.host_port and bool(port.host_ip) != bool(other.host_ip):
+                yield f"{where}: dangerously ambiguous port definition with {place}"
+        others.append((where, port))
 
 
 def _fractional(amounts: dict[str, str | int | float], name: str) -> bool:

@@ -136,18 +136,18 @@ def check_container_resources(
 ) -> None:
     """Requests and limits of a container. `claims`: names of the pod's resource claims."""
     limits, requests = resources.limits, resources.requests
+    if not _all_plain(limits, requests):
+        check_requirements(errors, path, limits, requests, _check_container_name)
     if resources.claims:
         _check_claims(errors, f"{path}.claims", resources.claims, claims)
-    for name, value in limits.items():
-        if not _plain(name, value):
-            break
-    else:
-        for name, value in requests.items():
-            if not _plain(name, value) or not is_native(name) or (name in limits and not _at_most(value, limits[name])):
-                break
-        else:
-            return
-    check_requirements(errors, path, limits, requests, _check_container_name)
+
+
+def _all_plain(limits: Resources, requests: Resources) -> bool:
+    """Whether nothing can be wrong with these amounts."""
+    return all(_plain(name, value) for name, value in limits.items()) and all(
+        _plain(name, value) and is_native(name) and (name not in limits or _at_most(value, limits[name]))
+        for name, value in requests.items()
+    )
 
 
 def _check_container_name(errors: Errors, path: str, name: str) -> None:
@@ -212,15 +212,16 @@ def _check_claims(errors: Errors, path: str, claims: tuple[core_v1.ResourceClaim
         if not claim.name:
             errors.append(required(where))
             continue
-        if claim.request:
-            for message in formats.dns_label(claim.request):
-                errors.append(invalid(f"{where}.request", claim.request, message))
-        if (
-            (claim.name, claim.request) in seen
-            or claim.name in whole
-            or (not claim.request and any(name == claim.name for name, _ in seen))
-        ):
-            errors.append(duplicate(where, f"{claim.name}/{claim.request}" if claim.request else claim.name))
+        if claim.name in whole:
+            errors.append(duplicate(where, claim.name))
+        else:
+            if claim.request:
+                for message in formats.dns_label(claim.request):
+                    errors.append(invalid(f"{where}.request", claim.request, message))
+            if (claim.name, claim.request) in seen:
+                errors.append(duplicate(where, f"{claim.name}/{claim.request}"))
+            elif not claim.request:
+                errors.extend(duplicate(where, claim.name) for name, _ in seen if name == claim.name)
         seen.add((claim.name, claim.request))
         if not claim.request:
             whole.add(claim.name)

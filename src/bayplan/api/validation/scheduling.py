@@ -89,6 +89,7 @@ def _check_pod_affinity_term(errors: Errors, path: str, term: core_v1.PodAffinit
         check_format(errors, f"{path}.namespace", name, formats.dns_label)
     _check_label_keys(errors, f"{path}.matchLabelKeys", term.match_label_keys, term.label_selector)
     _check_label_keys(errors, f"{path}.mismatchLabelKeys", term.mismatch_label_keys, term.label_selector)
+    _check_keys_not_selected(errors, path, term.match_label_keys, term.label_selector)
     for index, key in enumerate(term.match_label_keys):
         if key in term.mismatch_label_keys:
             errors.append(
@@ -105,6 +106,20 @@ def _check_label_keys(errors: Errors, path: str, keys: tuple[str, ...], selector
         return
     for index, key in enumerate(keys):
         check_key_format(errors, f"{path}[{index}]", key)
+
+
+def _check_keys_not_selected(
+    errors: Errors, path: str, keys: tuple[str, ...], selector: meta_v1.LabelSelector | None
+) -> None:
+    """A label whose own value is matched is not selected as well. The pod's own value stands in the selector by now, so that twice is once too often."""
+    if not keys or selector is None:
+        return
+    seen = set(selector.match_labels)
+    for expression in selector.match_expressions:
+        if expression.key in keys and expression.key in seen:
+            text = "exists in both matchLabelKeys and labelSelector"
+            errors.append(invalid(f"{path}[{keys.index(expression.key)}]", expression.key, text))
+        seen.add(expression.key)
 
 
 def check_tolerations(errors: Errors, path: str, tolerations: tuple[core_v1.Toleration, ...]) -> None:
@@ -158,7 +173,7 @@ def check_taints(errors: Errors, path: str, taints: tuple[core_v1.Taint, ...]) -
 
 def check_topology_spread(errors: Errors, path: str, constraints: tuple[core_v1.TopologySpreadConstraint, ...]) -> None:
     """`topologySpreadConstraints` of a pod."""
-    seen: set[tuple[str, str]] = set()
+    pairs = [(constraint.topology_key, constraint.when_unsatisfiable) for constraint in constraints]
     for index, constraint in enumerate(constraints):
         where, action = f"{path}[{index}]", constraint.when_unsatisfiable
         if constraint.max_skew <= 0:
@@ -167,14 +182,13 @@ def check_topology_spread(errors: Errors, path: str, constraints: tuple[core_v1.
             errors.append(required(f"{where}.topologyKey", "can not be empty"))
         if action not in ("DoNotSchedule", "ScheduleAnyway"):
             errors.append(unsupported(f"{where}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway")))
-        pair = (constraint.topology_key, action)
-        if pair in seen:
+        pair = pairs[index]
+        if pair in pairs[index + 1 :]:
             errors.append(duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{pair[0]}, {pair[1]}}}"))
-        seen.add(pair)
         if constraint.min_domains is not None:
             if constraint.min_domains <= 0:
                 errors.append(invalid(f"{where}.minDomains", constraint.min_domains, "must be greater than zero"))
-            elif action != "DoNotSchedule":
+            if action != "DoNotSchedule":
                 text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
                 errors.append(invalid(f"{where}.minDomains", constraint.min_domains, text))
         if constraint.node_affinity_policy not in (None, "Honor", "Ignore"):
@@ -184,4 +198,6 @@ def check_topology_spread(errors: Errors, path: str, constraints: tuple[core_v1.
         if constraint.node_taints_policy not in (None, "Honor", "Ignore"):
             errors.append(unsupported(f"{where}.nodeTaintsPolicy", constraint.node_taints_policy, ("Honor", "Ignore")))
         _check_label_keys(errors, f"{where}.matchLabelKeys", constraint.match_label_keys, constraint.label_selector)
+        keys = constraint.match_label_keys
+        _check_keys_not_selected(errors, f"{where}.matchLabelKeys", keys, constraint.label_selector)
         check_label_selector(errors, f"{where}.labelSelector", constraint.label_selector)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long, unsupported
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
@@ -14,8 +17,8 @@ _MAX_ID = 2**31 - 1
 
 def check_security_context(errors: Errors, path: str, context: core_v1.SecurityContext, host_users: bool) -> None:
     """The security context of a container."""
-    _check_id(errors, f"{path}.runAsUser", context.run_as_user)
-    _check_id(errors, f"{path}.runAsGroup", context.run_as_group)
+    check_id(errors, f"{path}.runAsUser", context.run_as_user)
+    check_id(errors, f"{path}.runAsGroup", context.run_as_group)
     if context.seccomp_profile is not None:
         check_seccomp(errors, f"{path}.seccompProfile", context.seccomp_profile)
     if context.proc_mount is not None:
@@ -41,11 +44,11 @@ def check_pod_security_context(errors: Errors, path: str, spec: core_v1.PodSpec)
     """The security context of a pod or template, and what of the pod depends on it."""
     context = spec.security_context
     assert context is not None
-    _check_id(errors, f"{path}.fsGroup", context.fs_group)
-    _check_id(errors, f"{path}.runAsUser", context.run_as_user)
-    _check_id(errors, f"{path}.runAsGroup", context.run_as_group)
+    check_id(errors, f"{path}.fsGroup", context.fs_group)
+    check_id(errors, f"{path}.runAsUser", context.run_as_user)
+    check_id(errors, f"{path}.runAsGroup", context.run_as_group)
     for index, group in enumerate(context.supplemental_groups):
-        _check_id(errors, f"{path}.supplementalGroups[{index}]", group)
+        check_id(errors, f"{path}.supplementalGroups[{index}]", group)
     if spec.share_process_namespace and spec.host_pid:
         text = "ShareProcessNamespace and HostPID cannot both be enabled"
         errors.append(invalid(f"{path}.shareProcessNamespace", True, text))
@@ -71,7 +74,8 @@ def check_pod_security_context(errors: Errors, path: str, spec: core_v1.PodSpec)
         )
 
 
-def _check_id(errors: Errors, path: str, number: int | None) -> None:
+def check_id(errors: Errors, path: str, number: int | None) -> None:
+    """The number of a user or group, if given."""
     if number is not None and not 0 <= number <= _MAX_ID:
         errors.append(invalid(path, number, formats.range_message(0, _MAX_ID)))
 
@@ -143,13 +147,69 @@ def check_windows_options(errors: Errors, path: str, options: core_v1.WindowsSec
             errors.append(invalid(f"{path}.gmsaCredentialSpec", spec, "gmsaCredentialSpec cannot be an empty string"))
         elif len(spec) > 64 * 1024:
             errors.append(invalid(f"{path}.gmsaCredentialSpec", spec, "gmsaCredentialSpec size must be under 64 KiB"))
-    user = options.run_as_user_name
-    if user is not None:
-        if not user:
-            errors.append(invalid(f"{path}.runAsUserName", user, "runAsUserName cannot be an empty string"))
-        elif user.count("\\") > 1:
-            text = "runAsUserName cannot contain more than one backslash"
-            errors.append(invalid(f"{path}.runAsUserName", user, text))
+    name = options.run_as_user_name
+    if name is not None:
+        for message in _user_name_messages(name):
+            errors.append(invalid(f"{path}.runAsUserName", name, message))
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]").search
+_NETBIOS = re.compile(r'[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}').fullmatch
+_DNS_LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+_DNS_NAME = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*").fullmatch
+_NOT_IN_USER = re.compile(r'["/\\:;|=,+*?<>@\[\]]').search
+_MAX_DOMAIN = 256
+_MAX_USER = 104
+
+
+def _user_name_messages(name: str) -> Iterator[str]:
+    r"""What is wrong with the name of a Windows user, `DOMAIN\user` or `user`."""
+    if not name:
+        yield "runAsUserName cannot be an empty string"
+        return
+    if _CONTROL(name):
+        yield "runAsUserName cannot contain control characters"
+        return
+    if name.count("\\") > 1:
+        yield "runAsUserName cannot contain more than one backslash"
+        return
+    domain, backslash, user = name.rpartition("\\")
+    if len(domain) >= _MAX_DOMAIN:
+        yield f"runAsUserName's Domain length must be under {_MAX_DOMAIN} characters"
+    if backslash and not (_NETBIOS(domain) or _DNS_NAME(domain)):
+        yield "runAsUserName's Domain doesn't match the NetBios nor the DNS format"
+    if not user:
+        yield "runAsUserName's User cannot be empty"
+    elif len(user) > _MAX_USER:
+        yield f"runAsUserName's User length must not be longer than {_MAX_USER} characters"
+    if user and not user.strip(". "):
+        yield "runAsUserName's User cannot contain only periods or spaces"
+    if _NOT_IN_USER(user):
+        yield "runAsUserName's User cannot contain the following characters: \"/\\:;|=,+*?<>@[]"
+
+
+def check_host_process(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
+    """Containers that are processes of a Windows host: all of a pod or none, and only on the host's network."""
+    pod = spec.security_context.windows_options if spec.security_context is not None else None
+    of_pod = pod.host_process if pod is not None else None
+    count = 0
+    contexts = _containers(spec, path)
+    for where, context in contexts:
+        options = context.windows_options if context is not None else None
+        own = options.host_process if options is not None else None
+        if of_pod is not None and own is not None and own != of_pod:
+            shown = "true" if of_pod else "false"
+            text = f"pod hostProcess value must be identical if both are specified, was {shown}"
+            errors.append(invalid(f"{where}.securityContext.windowsOptions.hostProcess", own, text))
+        count += bool(of_pod if own is None else own)
+    if not count:
+        return
+    if count != len(contexts):
+        text = "If pod contains any hostProcess containers then all containers must be HostProcess containers"
+        errors.append(invalid(path, "", text))
+    if not spec.host_network:
+        text = "hostNetwork must be true if pod contains any hostProcess containers"
+        errors.append(invalid(f"{path}.hostNetwork", False, text))
 
 
 def check_operating_system(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
@@ -157,9 +217,9 @@ def check_operating_system(errors: Errors, path: str, spec: core_v1.PodSpec) -> 
     assert spec.os is not None
     name = spec.os.name
     if not name:
-        errors.append(required(f"{path}.os.name"))
+        errors.append(required(f"{path}.os.name", "cannot be empty"))
     elif name not in ("linux", "windows"):
-        errors.append(unsupported(f"{path}.os.name", name, ("linux", "windows")))
+        errors.append(unsupported(f"{path}.os", name, ("linux", "windows")))
     elif name == "linux":
         _check_linux(errors, path, spec)
     else:
@@ -189,16 +249,21 @@ def _check_linux(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
 _WINDOWS_POD = (
     ("app_armor_profile", "appArmorProfile"),
     ("se_linux_options", "seLinuxOptions"),
+    ("", "hostUsers"),
+    ("", "hostPID"),
+    ("", "hostIPC"),
     ("seccomp_profile", "seccompProfile"),
     ("fs_group", "fsGroup"),
     ("fs_group_change_policy", "fsGroupChangePolicy"),
     ("sysctls", "sysctls"),
+    ("", "shareProcessNamespace"),
     ("run_as_user", "runAsUser"),
     ("run_as_group", "runAsGroup"),
     ("supplemental_groups", "supplementalGroups"),
     ("supplemental_groups_policy", "supplementalGroupsPolicy"),
     ("se_linux_change_policy", "seLinuxChangePolicy"),
 )
+"""Attribute of the security context -> name of the field; without an attribute, a field of the pod's spec."""
 _WINDOWS_CONTAINER = (
     ("app_armor_profile", "appArmorProfile"),
     ("se_linux_options", "seLinuxOptions"),
@@ -215,20 +280,21 @@ _WINDOWS_CONTAINER = (
 
 def _check_windows(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
     text = "cannot be set for a windows pod"
-    for field, value in (
-        ("hostUsers", spec.host_users),
-        ("hostPID", spec.host_pid or None),
-        ("hostIPC", spec.host_ipc or None),
-        ("shareProcessNamespace", spec.share_process_namespace),
-    ):
-        if value is not None:
-            errors.append(forbidden(f"{path}.{field}", text))
-    if spec.security_context is not None:
-        for attribute, field in _WINDOWS_POD:
-            if getattr(spec.security_context, attribute) not in (None, ()):
-                errors.append(forbidden(f"{path}.securityContext.{field}", text))
-    for where, context in _containers(spec, path):
-        if context is not None:
+    outside = {
+        "hostUsers": spec.host_users,
+        "hostPID": spec.host_pid or None,
+        "hostIPC": spec.host_ipc or None,
+        "shareProcessNamespace": spec.share_process_namespace,
+    }
+    context = spec.security_context or core_v1.PodSecurityContext()
+    for attribute, field in _WINDOWS_POD:
+        if not attribute:
+            if outside[field] is not None:
+                errors.append(forbidden(f"{path}.{field}", text))
+        elif getattr(context, attribute) not in (None, ()):
+            errors.append(forbidden(f"{path}.securityContext.{field}", text))
+    for where, own in _containers(spec, path):
+        if own is not None:
             for attribute, field in _WINDOWS_CONTAINER:
-                if getattr(context, attribute) is not None:
+                if getattr(own, attribute) is not None:
                     errors.append(forbidden(f"{where}.securityContext.{field}", text))

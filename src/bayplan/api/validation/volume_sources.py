@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from bayplan.api.errors import invalid, required, unsupported
 from bayplan.api.types import core_v1
-from bayplan.api.validation.fields import Errors
+from bayplan.api.validation import formats
+from bayplan.api.validation.fields import Errors, check_format
 from bayplan.api.validation.paths import check_no_backsteps
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
@@ -36,7 +38,7 @@ def _check_aws(errors: Errors, path: str, source: core_v1.AWSElasticBlockStoreVo
 
 def _check_partition(errors: Errors, path: str, partition: int) -> None:
     if not 0 <= partition <= 255:
-        errors.append(invalid(f"{path}.partition", partition, "must be between 0 and 255, inclusive"))
+        errors.append(invalid(f"{path}.partition", partition, "must be between 1 and 255, inclusive"))
 
 
 def _check_nfs(errors: Errors, path: str, source: core_v1.NFSVolumeSource) -> None:
@@ -51,18 +53,40 @@ def _check_nfs(errors: Errors, path: str, source: core_v1.NFSVolumeSource) -> No
 def _check_iscsi(
     errors: Errors, path: str, source: core_v1.ISCSIVolumeSource | core_v1.ISCSIPersistentVolumeSource
 ) -> None:
+    in_pod = isinstance(source, core_v1.ISCSIVolumeSource)
     if not source.target_portal:
         errors.append(required(f"{path}.targetPortal"))
     if not source.iqn:
         errors.append(required(f"{path}.iqn"))
-    elif not source.iqn.startswith(("iqn", "eui", "naa")):
-        errors.append(invalid(f"{path}.iqn", source.iqn, "must be valid format starting with iqn, eui, or naa"))
+    else:
+        _check_initiator(errors, f"{path}.iqn", source.iqn, in_pod=in_pod)
     if not 0 <= source.lun <= 255:
         errors.append(invalid(f"{path}.lun", source.lun, "must be between 0 and 255, inclusive"))
     if (source.chap_auth_discovery or source.chap_auth_session) and source.secret_ref is None:
         errors.append(required(f"{path}.secretRef"))
-    if source.initiator_name is not None and not source.initiator_name.startswith(("iqn", "eui", "naa")):
-        errors.append(invalid(f"{path}.initiatorname", source.initiator_name, "must be valid format"))
+    if not in_pod and source.secret_ref is not None and not source.secret_ref.name:
+        errors.append(required(f"{path}.secretRef.name"))
+    if source.initiator_name is not None:
+        _check_initiator(errors, f"{path}.initiatorname", source.initiator_name, in_pod=in_pod)
+
+
+_INITIATORS = {
+    "iqn": re.compile(r"iqn\.\d{4}-\d{2}\.([A-Za-z0-9.-]+)(:[^,;*&$|\s]+)$", re.ASCII).search,
+    "eui": re.compile(r"eui.[A-Za-z0-9]{16}").fullmatch,
+    "naa": re.compile(r"naa.[A-Za-z0-9]{32}").fullmatch,
+}
+MAX_PORTAL = 64
+LONG_PORTAL = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."
+
+
+def _check_initiator(errors: Errors, path: str, name: str, *, in_pod: bool) -> None:
+    """The name of an iSCSI target or initiator."""
+    matches = _INITIATORS.get(name[:3])
+    if matches is None:
+        text = "must be valid format starting with iqn, eui, or naa" if in_pod else "must be valid format"
+        errors.append(invalid(path, name, text))
+    elif not matches(name):
+        errors.append(invalid(path, name, "must be valid format"))
 
 
 def _check_glusterfs(
@@ -72,9 +96,13 @@ def _check_glusterfs(
         errors.append(required(f"{path}.endpoints"))
     if not source.path:
         errors.append(required(f"{path}.path"))
-    if isinstance(source, core_v1.GlusterfsPersistentVolumeSource) and source.endpoints_namespace == "":
-        text = "if the endpointnamespace is set, it must be a valid namespace name"
-        errors.append(invalid(f"{path}.endpointsNamespace", "", text))
+    namespace = source.endpoints_namespace if isinstance(source, core_v1.GlusterfsPersistentVolumeSource) else None
+    if namespace is not None:
+        where = f"{path}.endpointsNamespace"
+        if not namespace:
+            errors.append(invalid(where, "", "if the endpointnamespace is set, it must be a valid namespace name"))
+        else:
+            check_format(errors, where, namespace, formats.dns_label)
 
 
 def _check_flocker(errors: Errors, path: str, source: core_v1.FlockerVolumeSource) -> None:
@@ -154,8 +182,7 @@ def _check_flex(
     if not source.driver:
         errors.append(required(f"{path}.driver"))
     for key in source.options:
-        namespace = key.partition("/")[0].lower() if "/" in key else ""
-        if any(namespace == own or namespace.endswith("." + own) for own in ("kubernetes.io", "k8s.io")):
+        if f".{key.partition('/')[0].lower()}".endswith((".kubernetes.io", ".k8s.io")):
             errors.append(invalid(f"{path}.options[{key}]", key, "kubernetes.io and k8s.io namespaces are reserved"))
 
 
@@ -202,7 +229,7 @@ def _check_azure_disk(errors: Errors, path: str, source: core_v1.AzureDiskVolume
                 ("/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}",),
             )
         )
-    elif source.kind != "Managed" and not source.disk_uri.startswith("https://"):
+    elif source.kind not in (None, "Managed") and not source.disk_uri.startswith("https://"):
         errors.append(
             unsupported(
                 f"{path}.diskURI",
@@ -217,8 +244,16 @@ def _check_storageos(
 ) -> None:
     if not source.volume_name:
         errors.append(required(f"{path}.volumeName"))
-    if source.secret_ref is not None and not source.secret_ref.name:
-        errors.append(required(f"{path}.secretRef.name"))
+    else:
+        check_format(errors, f"{path}.volumeName", source.volume_name, formats.dns_label)
+    if source.volume_namespace:
+        check_format(errors, f"{path}.volumeNamespace", source.volume_namespace, formats.dns_label)
+    secret = source.secret_ref
+    if secret is not None:
+        if not secret.name:
+            errors.append(required(f"{path}.secretRef.name"))
+        if isinstance(secret, core_v1.ObjectReference) and not secret.namespace:
+            errors.append(required(f"{path}.secretRef.namespace"))
 
 
 def _check_scale_io(
@@ -229,6 +264,10 @@ def _check_scale_io(
             errors.append(required(f"{path}.{name}"))
 
 
+NAMES_OF_SOURCES = {"gce_persistent_disk": "persistentDisk"}
+"""How errors name what is in a source, where that is not the name of its field."""
+NAMES_OF_FURTHER_SOURCES = {"cephfs": "cephFS", "downward_api": "downwarAPI"}
+"""How errors name a source that is one too many, where that is not the name of its field."""
 Check = Callable[[Errors, str, Any], None]
 SHARED_SOURCES: dict[str, Check] = {
     "host_path": _check_host_path,

@@ -14,8 +14,15 @@ from bayplan.api.validation.claims import check_claim_spec
 from bayplan.api.validation.env import VOLUME_FIELDS, check_field_selector, check_resource_selector
 from bayplan.api.validation.fields import Errors, check_format, check_labels
 from bayplan.api.validation.meta import check_annotations
-from bayplan.api.validation.paths import check_local_file_path, check_relative_path
-from bayplan.api.validation.volume_sources import SHARED_SOURCES
+from bayplan.api.validation.paths import check_local_file_path
+from bayplan.api.validation.storage import check_csi_driver_name
+from bayplan.api.validation.volume_sources import (
+    LONG_PORTAL,
+    MAX_PORTAL,
+    NAMES_OF_FURTHER_SOURCES,
+    NAMES_OF_SOURCES,
+    SHARED_SOURCES,
+)
 
 _MODE_TEXT = "must be a number between 0 and 0777 (octal), both inclusive"
 
@@ -25,19 +32,31 @@ def check_volumes(
 ) -> dict[str, core_v1.Volume]:
     """`volumes` of a pod; returns them by name. `metadata`: that of the pod, None in templates."""
     found: dict[str, core_v1.Volume] = {}
+    made = _claims_made(volumes, metadata)
     for index, volume in enumerate(volumes):
-        where = f"{path}[{index}]"
+        where, before = f"{path}[{index}]", len(errors)
         if not is_trusted(volume.projected):
             _check_source(errors, where, volume, metadata)
         if not volume.name:
             errors.append(required(f"{where}.name"))
         elif formats.dns_label(volume.name):
             check_format(errors, f"{where}.name", volume.name, formats.dns_label)
-        elif volume.name in found:
+        if volume.name in found:
             errors.append(duplicate(f"{where}.name", volume.name))
-        else:
+        if len(errors) == before:  # containers cannot refer to a volume that is wrong
             found[volume.name] = volume
+        claim = volume.persistent_volume_claim
+        if claim is not None and claim.claim_name in made:
+            text = "must not reference a PVC that gets created for an ephemeral volume"
+            errors.append(invalid(f"{where}.persistentVolumeClaim.claimName", claim.claim_name, text))
     return found
+
+
+def _claims_made(volumes: tuple[core_v1.Volume, ...], metadata: meta_v1.ObjectMeta | None) -> frozenset[str]:
+    """Names of the claims that will be made for ephemeral volumes; only known for a pod with a name."""
+    if metadata is None or not metadata.name:
+        return frozenset()
+    return frozenset(f"{metadata.name}-{volume.name}" for volume in volumes if volume.ephemeral is not None)
 
 
 def _check_source(errors: Errors, path: str, volume: core_v1.Volume, metadata: meta_v1.ObjectMeta | None) -> None:
@@ -48,13 +67,19 @@ def _check_source(errors: Errors, path: str, volume: core_v1.Volume, metadata: m
             continue
         count += 1
         if count > 1:
-            errors.append(forbidden(f"{path}.{name}", "may not specify more than 1 volume type"))
+            shown = NAMES_OF_FURTHER_SOURCES.get(attribute, name)
+            errors.append(forbidden(f"{path}.{shown}", "may not specify more than 1 volume type"))
         elif attribute == "ephemeral":
             _check_ephemeral(errors, f"{path}.{name}", source, volume.name, metadata)
+        elif attribute == "image":
+            _check_image(errors, f"{path}.{name}", source, in_pod=metadata is not None)
         else:
             check = _CHECKS.get(attribute) or SHARED_SOURCES.get(attribute)
             if check is not None:
-                check(errors, f"{path}.{name}", source)
+                check(errors, f"{path}.{NAMES_OF_SOURCES.get(attribute, name)}", source)
+        initiator = source.initiator_name if isinstance(source, core_v1.ISCSIVolumeSource) else None
+        if initiator is not None and len(f"{volume.name}:{source.target_portal}") > MAX_PORTAL:
+            errors.append(invalid(f"{path}.name", volume.name, LONG_PORTAL))
     if not count:
         errors.append(required(path, "must specify a volume type"))
 
@@ -77,13 +102,16 @@ def _check_mode(errors: Errors, path: str, mode: int | None) -> None:
 
 def _check_items(errors: Errors, path: str, items: tuple[core_v1.KeyToPath, ...]) -> None:
     for index, item in enumerate(items):
-        where = f"{path}[{index}]"
-        if not item.key:
-            errors.append(required(f"{where}.key"))
-        if not item.path:
-            errors.append(required(f"{where}.path"))
-        check_local_file_path(errors, f"{where}.path", item.path)
-        _check_mode(errors, f"{where}.mode", item.mode)
+        _check_item(errors, f"{path}[{index}]", item)
+
+
+def _check_item(errors: Errors, path: str, item: core_v1.KeyToPath) -> None:
+    if not item.key:
+        errors.append(required(f"{path}.key"))
+    if not item.path:
+        errors.append(required(f"{path}.path"))
+    check_local_file_path(errors, f"{path}.path", item.path)
+    _check_mode(errors, f"{path}.mode", item.mode)
 
 
 def _check_secret(errors: Errors, path: str, source: core_v1.SecretVolumeSource) -> None:
@@ -121,9 +149,9 @@ def _check_downward_file(errors: Errors, path: str, item: core_v1.DownwardAPIVol
             errors.append(
                 invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
             )
-    if item.resource_field_ref is not None:
+    elif item.resource_field_ref is not None:
         check_resource_selector(errors, f"{path}.resourceFieldRef", item.resource_field_ref, volume=True)
-    elif item.field_ref is None:
+    else:
         errors.append(required(path, "one of fieldRef and resourceFieldRef is required"))
     _check_mode(errors, f"{path}.mode", item.mode)
 
@@ -132,55 +160,50 @@ def _check_projected(errors: Errors, path: str, source: core_v1.ProjectedVolumeS
     _check_mode(errors, f"{path}.defaultMode", source.default_mode)
     paths: set[str] = set()
     for index, projection in enumerate(source.sources):
-        _check_projection(errors, f"{path}.sources[{index}]", projection, paths)
+        _check_projection(errors, path, f"{path}.sources[{index}]", projection, paths)
 
 
-def _check_projection(errors: Errors, path: str, projection: core_v1.VolumeProjection, paths: set[str]) -> None:
+def _check_projection(
+    errors: Errors, volume: str, path: str, projection: core_v1.VolumeProjection, paths: set[str]
+) -> None:
+    """One source, at `path`, of the projected volume at `volume`. `paths`: those taken by the sources before."""
     count = 0
     for name, keyed in (("secret", projection.secret), ("configMap", projection.config_map)):
         if keyed is None:
             continue
         count += 1
-        if count > 1:
-            errors.append(forbidden(path, "may not specify more than 1 volume type per source"))
-            continue
         if not keyed.name:
             errors.append(required(f"{path}.{name}.name"))
-        _check_items(errors, f"{path}.{name}.items", keyed.items)
-        for item in keyed.items:
-            _check_path_conflict(errors, path, item.path, keyed.name, paths)
+        for index, item in enumerate(keyed.items):
+            _check_item(errors, f"{path}.{name}.items[{index}]", item)
+            _check_path_conflict(errors, volume, item.path, keyed.name, paths)
     if projection.downward_api is not None:
         count += 1
-        if count > 1:
-            errors.append(forbidden(path, "may not specify more than 1 volume type per source"))
-        else:
-            for file in projection.downward_api.items:
-                _check_downward_file(errors, f"{path}.downwardAPI", file)
-                _check_path_conflict(errors, path, file.path, "", paths)
-    singles: tuple[tuple[Any, Callable[[Errors, str, Any, set[str]], None]], ...] = (
+        for file in projection.downward_api.items:
+            _check_downward_file(errors, f"{path}.downwardAPI", file)
+            _check_path_conflict(errors, volume, file.path, file.path, paths)
+    singles: tuple[tuple[Any, Callable[[Errors, str, str, Any, set[str]], None]], ...] = (
         (projection.service_account_token, _check_token),
         (projection.cluster_trust_bundle, _check_trust_bundle),
         (projection.pod_certificate, _check_pod_certificate),
     )
     for single, check in singles:
-        if single is None:
-            continue
-        count += 1
-        if count > 1:
-            errors.append(forbidden(path, "may not specify more than 1 volume type per source"))
-        else:
-            check(errors, path, single, paths)
-    if not count:
-        errors.append(required(path, "must specify a projected volume source"))
+        if single is not None:
+            count += 1
+            check(errors, volume, path, single, paths)
+    if count > 1:
+        errors.append(forbidden(path, "may not specify more than 1 volume type per source"))
 
 
-def _check_path_conflict(errors: Errors, path: str, target: str, name: str, paths: set[str]) -> None:
+def _check_path_conflict(errors: Errors, path: str, target: str, shown: str, paths: set[str]) -> None:
     if target and target in paths:
-        errors.append(invalid(path, name or target, f'conflicting duplicate paths "{target}"'))
+        errors.append(invalid(path, shown, "conflicting duplicate paths"))
     paths.add(target)
 
 
-def _check_token(errors: Errors, path: str, token: core_v1.ServiceAccountTokenProjection, paths: set[str]) -> None:
+def _check_token(
+    errors: Errors, volume: str, path: str, token: core_v1.ServiceAccountTokenProjection, paths: set[str]
+) -> None:
     where, seconds = f"{path}.serviceAccountToken", token.expiration_seconds
     if seconds is not None and seconds < 600:
         errors.append(invalid(f"{where}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
@@ -189,23 +212,24 @@ def _check_token(errors: Errors, path: str, token: core_v1.ServiceAccountTokenPr
             invalid(f"{where}.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
         )
     if not token.path:
-        errors.append(required(f"{where}.path"))
+        errors.append(required(f"{volume}.path"))
     else:
-        check_relative_path(errors, f"{where}.path", token.path)
-        _check_path_conflict(errors, path, token.path, "", paths)
+        check_local_file_path(errors, f"{volume}.path", token.path)
 
 
 def _check_trust_bundle(
-    errors: Errors, path: str, bundle: core_v1.ClusterTrustBundleProjection, paths: set[str]
+    errors: Errors, volume: str, path: str, bundle: core_v1.ClusterTrustBundleProjection, paths: set[str]
 ) -> None:
     where = f"{path}.clusterTrustBundle"
     if bundle.name is not None and bundle.signer_name is not None:
         errors.append(invalid(where, bundle, "only one of name and signerName may be used"))
     elif bundle.name is None and bundle.signer_name is None:
-        errors.append(required(where, "either name or signerName must be set"))
+        errors.append(required(where, "either name or signerName must be specified"))
     elif bundle.name is not None:
         if not bundle.name:
-            errors.append(invalid(f"{where}.name", "", "must be a valid object name"))
+            errors.append(required(f"{where}.name", "must be a valid object name"))
+        for message in formats.dns_subdomain(bundle.name):
+            errors.append(invalid(f"{where}.name", bundle.name, f"not a valid clustertrustbundlename: {message}"))
         if bundle.label_selector is not None:
             errors.append(
                 invalid(
@@ -214,16 +238,15 @@ def _check_trust_bundle(
             )
     if not bundle.path:
         errors.append(required(f"{where}.path"))
-    else:
-        check_relative_path(errors, f"{where}.path", bundle.path)
-        _check_path_conflict(errors, path, bundle.path, "", paths)
+    check_local_file_path(errors, f"{where}.path", bundle.path)
+    _check_path_conflict(errors, volume, bundle.path, bundle.path, paths)
 
 
 _KEY_TYPES = ("ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519", "RSA3072", "RSA4096")
 
 
 def _check_pod_certificate(
-    errors: Errors, path: str, source: core_v1.PodCertificateProjection, paths: set[str]
+    errors: Errors, volume: str, path: str, source: core_v1.PodCertificateProjection, paths: set[str]
 ) -> None:
     where = f"{path}.podCertificate"
     if not source.signer_name:
@@ -240,18 +263,21 @@ def _check_pod_certificate(
         )
     for name, target in zip(("credentialBundlePath", "keyPath", "certificateChainPath"), targets, strict=True):
         if target:
-            check_relative_path(errors, f"{where}.{name}", target)
-            _check_path_conflict(errors, path, target, "", paths)
+            check_local_file_path(errors, f"{where}.{name}", target)
+            _check_path_conflict(errors, volume, target, target, paths)
 
 
 def _check_csi(errors: Errors, path: str, source: core_v1.CSIVolumeSource) -> None:
-    if not source.driver:
-        errors.append(required(f"{path}.driver"))
-    else:
-        for message in formats.dns_subdomain(source.driver.lower()):
-            errors.append(invalid(f"{path}.driver", source.driver, message))
-    if source.node_publish_secret_ref is not None and not source.node_publish_secret_ref.name:
-        errors.append(required(f"{path}.nodePublishSecretRef.name"))
+    check_csi_driver_name(errors, f"{path}.driver", source.driver)
+    secret = source.node_publish_secret_ref
+    if secret is not None:
+        if not secret.name:
+            errors.append(required(f"{path}.nodePublishSecretRef.name"))
+        else:
+            check_format(errors, f"{path}.name", secret.name, formats.dns_subdomain)
+
+
+_FREE_METADATA = ("annotations", "labels")
 
 
 def _check_ephemeral(
@@ -261,20 +287,25 @@ def _check_ephemeral(
     if template is None:
         errors.append(required(where))
         return
-    if template.metadata.labels:
-        check_labels(errors, f"{where}.metadata.labels", template.metadata.labels)
     if template.metadata.annotations:
         check_annotations(errors, f"{where}.metadata.annotations", template.metadata.annotations)
+    if template.metadata.labels:
+        check_labels(errors, f"{where}.metadata.labels", template.metadata.labels)
+    plain, names = meta_v1.ObjectMeta(), meta_v1.ObjectMeta.__struct_encode_fields__
+    for attribute, field in zip(meta_v1.ObjectMeta.__struct_fields__, names, strict=True):
+        if attribute not in _FREE_METADATA and getattr(template.metadata, attribute) != getattr(plain, attribute):
+            shown = {"uid": "uID"}.get(field, field)
+            errors.append(forbidden(f"{where}.metadata.{shown}", "cannot be set"))
     check_claim_spec(errors, f"{where}.spec", template.spec)
-    if metadata is not None and metadata.name:
+    if metadata is not None and metadata.name and name:
         claim = f"{metadata.name}-{name}"
         for message in formats.dns_subdomain(claim):
             text = f'PVC name "{claim}": {message}'
             errors.append(invalid(path.removesuffix(".ephemeral") + ".name", name, text))
 
 
-def _check_image(errors: Errors, path: str, source: core_v1.ImageVolumeSource) -> None:
-    if not source.reference:
+def _check_image(errors: Errors, path: str, source: core_v1.ImageVolumeSource, *, in_pod: bool) -> None:
+    if in_pod and not source.reference:
         errors.append(required(f"{path}.reference"))
     if source.pull_policy not in ("Always", "IfNotPresent", "Never"):
         errors.append(unsupported(f"{path}.pullPolicy", source.pull_policy, ("Always", "IfNotPresent", "Never")))
@@ -289,7 +320,6 @@ _CHECKS: dict[str, Any] = {
     "downward_api": _check_downward,
     "projected": _check_projected,
     "csi": _check_csi,
-    "image": _check_image,
 }
 _ORDER = tuple(
     (attribute, core_v1.Volume.__struct_encode_fields__[core_v1.Volume.__struct_fields__.index(attribute)])

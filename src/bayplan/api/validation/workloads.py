@@ -117,4 +117,4 @@ def check_collision_count(errors: Errors, new: int | None, old: int | None) -> N
     """`collisionCount` does not fall."""
     check_not_negative(errors, "status.collisionCount", new)
     if old is not None and (new is None or new < old):
-        errors.append(invalid("status.collisionCount", new, "cannot be decremented"))
+        errors.append(invalid("status.collisionCount", new or 0, "cannot be decremented"))

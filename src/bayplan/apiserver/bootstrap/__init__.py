@@ -9,7 +9,7 @@ from typing import Any
 from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1, meta_v1, scheduling_v1
 from bayplan.apiserver.bootstrap.api_services import api_services, available
 from bayplan.apiserver.bootstrap.flow_control import publish_flow_control
-from bayplan.apiserver.bootstrap.publishing import change, ensure, own_call
+from bayplan.apiserver.bootstrap.publishing import change, ensure, kind_of, own_call
 from bayplan.apiserver.bootstrap.roles import publish_roles
 from bayplan.apiserver.bootstrap.service_cidr import publish_service_cidr
 from bayplan.apiserver.context import Context
@@ -44,6 +44,12 @@ async def publish(context: Context) -> None:
     )
 
 
+async def restore(context: Context) -> None:
+    """Create or correct again what Kubernetes, too, looks after while it runs: system namespaces, priority levels and flow schemas. Raises ApiError."""
+    await asyncio.gather(*(_namespace(context, name) for name in NAMESPACES))
+    await publish_flow_control(context)
+
+
 async def _namespace(context: Context, name: str) -> None:
     await ensure(context, core_v1.Namespace(metadata=meta_v1.ObjectMeta(name=name)), "v1")
 
@@ -76,6 +82,14 @@ async def publish_service(context: Context, ip: str, port: int) -> None:
     await ensure(context, service, "v1")
     await _publish_endpoints(context, ip, port)
     await _publish_slice(context, ip, port)
+
+
+async def restore_service(context: Context, ip: str, port: int) -> None:
+    """Publish again if a part of `default/kubernetes` is missing; addresses of other servers that are in it stay. Raises ApiError."""
+    for api_version, kind in (("v1", "Service"), ("v1", "Endpoints"), (_DISCOVERY, "EndpointSlice")):
+        if context.objects.cache(kind_of(context, api_version, kind)).get("default", "kubernetes") is None:
+            await publish_service(context, ip, port)
+            return
 
 
 async def _publish_endpoints(context: Context, ip: str, port: int) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from bayplan.api.types import flowcontrol_v1
-from bayplan.apiserver.bootstrap.flow_control_table import AUTO_UPDATE, flow_schemas, found, priority_levels
+from bayplan.apiserver.bootstrap.flow_control_table import AUTO_UPDATE, dangling, flow_schemas, priority_levels
 from bayplan.apiserver.bootstrap.publishing import change, ensure, kind_of
 from bayplan.apiserver.context import Context
 from bayplan.support.timestamps import rfc3339
@@ -25,7 +25,7 @@ async def _publish(context: Context, obj: Any) -> None:
     created = await ensure(context, obj, API_VERSION)
     if created and isinstance(obj, flowcontrol_v1.FlowSchema):
         level = obj.spec.priority_level_configuration.name
-        condition = found(level, rfc3339(context.clock.now()))
+        condition = dangling(level, rfc3339(context.clock.now()), exists=True)
         status = flowcontrol_v1.FlowSchemaStatus(conditions=(condition,))
         await change(context, API_VERSION, kind, "", name, lambda schema: _with(schema, "status", status))
     elif not created and _is_stale(context, kind, name, spec):

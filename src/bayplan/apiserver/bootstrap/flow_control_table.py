@@ -66,14 +66,15 @@ def flow_schemas() -> list[fc.FlowSchema]:
     ]
 
 
-def found(level: str, now: str) -> fc.FlowSchemaCondition:
-    """The condition of a schema whose level exists, as of a time (RFC 3339)."""
+def dangling(level: str, now: str, *, exists: bool) -> fc.FlowSchemaCondition:
+    """What a schema of this level says about it, as of a time (RFC 3339)."""
+    named = f'This FlowSchema references the PriorityLevelConfiguration object named "{level}"'
     return fc.FlowSchemaCondition(
         type="Dangling",
-        status="False",
+        status="False" if exists else "True",
         last_transition_time=now,
-        reason="Found",
-        message=f'This FlowSchema references the PriorityLevelConfiguration object named "{level}" and it exists',
+        reason="Found" if exists else "NotFound",
+        message=f"{named} and it exists" if exists else f"{named} but there is no such object",
     )
 
 

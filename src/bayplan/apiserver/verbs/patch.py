@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bayplan.api.codec import DecodeError, decode_reporting, duplicate_fields, encode
+from bayplan.api.codec import DecodeError, decode_reporting, encode, field_problems, may_repeat_fields
 from bayplan.api.conversion import convert
 from bayplan.api.errors import (
     ApiError,
@@ -38,6 +38,9 @@ _PATCH_TYPES = {
     "application/merge-patch+json": "merge",
     "application/strategic-merge-patch+json": "strategic",
 }
+
+
+_OPERATION_MEMBERS = frozenset(("op", "path", "from", "value"))
 
 
 async def patch(call: Call) -> Response:
@@ -97,10 +100,12 @@ def _configuration(call: Call) -> dict[str, Any]:
     if not isinstance(applied, dict):
         raise bad_request("error decoding YAML: the configuration is no object")
     mode = call.request.query.get("fieldValidation") or "Warn"
-    problems = duplicate_fields(data) if data[:1] == b"{" and mode != "Ignore" else []
-    if problems and mode == "Strict":
-        raise bad_request(f"error strict decoding YAML: {', '.join(problems)}")
-    call.warnings.extend(problems)
+    if mode == "Strict":
+        from bayplan.apiserver.yaml import repeated_keys  # slow to import, and seldom needed
+
+        problem = repeated_keys(data)
+        if problem:
+            raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: {problem}")
     api_version, kind = applied.get("apiVersion") or "", applied.get("kind") or ""
     if (api_version, kind) != (call.kind.api_version, call.kind.kind):
         if not kind:
@@ -127,6 +132,7 @@ def patch_function(call: Call) -> Callable[[Any], Any]:
     except msgspec.DecodeError as error:
         raise bad_request(f"error decoding patch: {error}") from None
     mode = call.request.query.get("fieldValidation") or "Warn"
+    given = _problems_of_patch(call, patch_type, body, mode)
 
     def apply(obj: Any) -> Any:
         type_meta = {"kind": call.kind.kind, "apiVersion": call.kind.api_version}
@@ -140,9 +146,27 @@ def patch_function(call: Call) -> Callable[[Any], Any]:
                 tree = apply_strategic_patch(tree, body, definition_of(type(obj)))
         except PatchError as error:
             raise patch_failure(error) from None
-        return _decode_patched(call, type(obj), tree, mode)
+        return _decode_patched(call, type(obj), tree, mode, given)
 
     return apply
+
+
+def _problems_of_patch(call: Call, patch_type: str, body: Any, mode: str) -> list[str]:
+    """What is wrong with the fields of the patch itself: those given twice, and unknown members of JSON patch operations."""
+    data = call.request.body
+    if mode == "Ignore" or not (mode == "Strict" or call.request.reads_warnings):
+        return []
+    unknown = []
+    if patch_type == "json":
+        operations = [one if isinstance(one, dict) else {} for one in body] if isinstance(body, list) else []
+        unknown = [
+            f'unknown field "[{index}].{name}"'
+            for index, operation in enumerate(operations)
+            for name in operation
+            if name not in _OPERATION_MEMBERS
+        ]
+    problems = field_problems(data, unknown) if unknown or mode == "Strict" or may_repeat_fields(data) else []
+    return [f"json patch {problem}" for problem in problems] if patch_type == "json" else problems
 
 
 def patch_failure(error: PatchError) -> ApiError:
@@ -158,11 +182,12 @@ def patch_failure(error: PatchError) -> ApiError:
     )
 
 
-def _decode_patched(call: Call, cls: type[Any], tree: Any, mode: str) -> Any:
+def _decode_patched(call: Call, cls: type[Any], tree: Any, mode: str, given: list[str]) -> Any:
     try:
         obj, problems = decode_reporting(cls, encode(tree))
     except DecodeError as error:
         raise _unusable(tree, str(error)) from None
+    problems = [*given, *problems]
     if problems and mode == "Strict":
         raise _unusable(tree, f"strict decoding error: {', '.join(problems)}")
     is_other = obj.kind not in ("", call.kind.kind) or obj.api_version not in ("", call.kind.api_version)

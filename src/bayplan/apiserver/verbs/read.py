@@ -271,11 +271,11 @@ def _before(key: str) -> str:
 async def entries_at(
     call: Call, at: int, after: tuple[str, str], select: Callable[[Entry], bool] | None, limit: int
 ) -> list[Entry]:
-    """Entries in order as of a revision: from the cache if nothing changed since, from the store's history otherwise. One page and, to
-    count what remains, all that follows it (with a selector: one more than the page)."""
+    """Entries in order as of a revision: from the cache if nothing changed since, from the store's history otherwise, which ends where it was
+    compacted. One page and, to count what remains, all that follows it (with a selector: one more than the page)."""
     cache = call.context.objects.cache(call.stored)
     namespace = call.path.namespace
-    if at >= cache.revision:
+    if at >= cache.revision and at >= call.context.objects.store.compacted_revision:
         found: Iterable[Entry] = cache.ordered(namespace, after)
         if select is None:
             return list(found)

@@ -83,3 +83,17 @@ class VolumeBindingArgs:
 
     bind_timeout_seconds: int = 600
     shape: tuple[ShapePoint, ...] = field(default=(ShapePoint(0, 0), ShapePoint(100, 10)))
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConditionArgs:
+    """NodeCondition: the condition that a node must not have (`Ready`: that it must have)."""
+
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicResourcesArgs:
+    """DynamicResources: how long devices may take to get ready for a pod (seconds)."""
+
+    binding_timeout_seconds: float = 600.0

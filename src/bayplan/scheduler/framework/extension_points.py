@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 
 if TYPE_CHECKING:
-    from bayplan.scheduler.framework.post_filter import PostFilterContext, PostFilterOutcome
+    from bayplan.scheduler.framework.post_filter import Candidate, PostFilterContext, PostFilterOutcome
 
 MAX_NODE_SCORE = 100
 """The best normalised score."""
@@ -145,24 +145,42 @@ class PostFilterPlugin(Plugin, ABC):
     def post_filter(self, context: PostFilterContext) -> PostFilterOutcome:
         """What can be done, or the words that say why nothing can. Changes nothing itself."""
 
+    def choose(self, context: PostFilterContext, candidates: list[Candidate]) -> PostFilterOutcome:
+        """Choose among candidates, after extenders have had their say about those that `post_filter` found."""
+        raise NotImplementedError(f"plugin {self.name} offers no candidates")
+
 
 class ReservePlugin(Plugin, ABC):
-    """Keeps state of its own about pods that are on their way to a node."""
+    """Keeps state of its own about pods that are on their way to a node.
+
+    From Reserve on, `state.own[self.name]` is the plugin's memory of this very pod; all of `state` is the pod's alone.
+    """
+
+    def concerns(self, pod: PodShape) -> bool:
+        """Whether the plugin may have anything to reserve for such a pod; asked once per shape."""
+        return True
 
     @abstractmethod
-    def reserve(self, state: CycleState, pod: PodInfo, row: int) -> Reject | None:
-        """The pod is assumed on a node. A rejection calls `unreserve` of all plugins."""
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Reject | None:
+        """The pod is assumed on a node. A rejection (or PluginError) calls `unreserve` of all plugins."""
 
     @abstractmethod
-    def unreserve(self, state: CycleState, pod: PodInfo, row: int) -> None:
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """The pod will not go there after all. Must not fail, and be harmless without a `reserve` before."""
+
+    async def release(self, state: CycleState, pod: PodInfo, actions: Actions) -> None:
+        """After `unreserve`, undo what PreBind has written for the pod. Raises ActionError, which is logged."""
 
 
 class PermitPlugin(Plugin, ABC):
-    """May hold a pod back before it is bound."""
+    """May hold a pod back before it is bound; approves or refuses it later through `handle.waiting`."""
+
+    def concerns(self, pod: PodShape) -> bool:
+        """Whether the plugin may have something against such a pod; asked once per shape."""
+        return True
 
     @abstractmethod
-    def permit(self, state: CycleState, pod: PodInfo, row: int) -> Reject | float | None:
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Reject | float | None:
         """None: go on. A number: wait at most so many seconds for an approval. A rejection: do not bind."""
 
 
@@ -171,22 +189,44 @@ class Actions(ABC):
 
     @abstractmethod
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        """Create the pod's Binding. Raises what the API answered."""
+        """Create the pod's Binding. Raises ActionError with what the API answered."""
 
     @abstractmethod
-    async def patch(self, kind: str, key: str, patch: Mapping[str, object]) -> None:
-        """Merge-patch an object. Raises what the API answered."""
+    async def update(self, obj: Any, *, subresource: str = "") -> Any:
+        """Replace an object, or its status; with a resourceVersion only if nobody has changed it since.
+
+        Returns the object as it is now. Raises ActionError.
+        """
 
     @abstractmethod
-    async def wait_until(self, condition: str, key: str, seconds: float) -> bool:
-        """Wait for a named condition of an object; False if it did not come true in time."""
+    async def get(self, cls: type[Any], name: str, namespace: str = "") -> Any:
+        """Read an object from the API. Raises ActionError."""
+
+    @abstractmethod
+    async def create(self, obj: Any) -> Any:
+        """Create an object. Raises ActionError."""
+
+    @abstractmethod
+    async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait until a condition on what the scheduler knows (nodes, pods, catalog) holds; False if it does not in time.
+
+        The condition is asked at once and after every event; what it raises ends the wait.
+        """
 
 
 class PreBindPlugin(Plugin, ABC):
     """Does what must be done before the pod is bound, such as binding its volumes."""
 
+    def concerns(self, pod: PodShape) -> bool:
+        """Whether the plugin may have anything to do for such a pod; asked once per shape."""
+        return True
+
+    def has_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
+        """Whether `pre_bind` will do anything for this pod; asked after Reserve."""
+        return True
+
     @abstractmethod
-    async def pre_bind(self, state: CycleState, pod: PodInfo, row: int, actions: Actions) -> Reject | None:
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, actions: Actions) -> Reject | None:
         """None when all is done. A rejection or an error puts the pod back into the queue."""
 
 
@@ -194,15 +234,15 @@ class BindPlugin(Plugin, ABC):
     """Binds the pod to its node."""
 
     @abstractmethod
-    async def bind(self, state: CycleState, pod: PodInfo, row: int, actions: Actions) -> bool:
-        """True if this plugin bound the pod; False leaves it to the next one."""
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str, actions: Actions) -> bool:
+        """True if this plugin bound the pod; False leaves it to the next one. Raises ActionError, PluginError."""
 
 
 class PostBindPlugin(Plugin, ABC):
     """Is told that a pod was bound."""
 
     @abstractmethod
-    def post_bind(self, state: CycleState, pod: PodInfo, row: int) -> None:
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """For information and for clearing up."""
 
 

@@ -6,10 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.framework.verdicts import Codes, Status
 from bayplan.scheduler.snapshot.pods import PodInfo
+
+if TYPE_CHECKING:
+    from bayplan.api.types.resource_v1 import ResourceClaim
 
 _PRIORITY_OFFSET: Final = 2**31
 """Added to each victim's priority in sums, so that more victims never cost less."""
@@ -57,6 +61,10 @@ class PostFilterOutcome:
     candidates: tuple[Candidate, ...] = ()
     clears: tuple[PodInfo, ...] = ()
     """Nominated pods of lower priority that lose their nomination to the chosen node."""
+    deallocates: tuple[ResourceClaim, ...] = ()
+    """Resource claims, as they are to be written, that give their devices up so that they can be had elsewhere."""
+    plugin: str = ""
+    """Who found it; asked to choose again if extenders leave out candidates."""
     withdraws: bool = False
     """The pod's own nomination, from an earlier attempt, is void."""
 
@@ -85,6 +93,10 @@ class PostFilterContext(ABC):
     """The verdict per row; rows that are not alive hold -1."""
     rejected_early: bool
     """PreFilter rejected the pod, so that no node was looked at."""
+    rejected_by: str
+    """The plugin whose PreFilter did; empty if none did."""
+    state: CycleState
+    """What the plugins worked out about the pod."""
 
     @abstractmethod
     def trial(self, row: int, removed: Sequence[PodInfo]) -> AbstractContextManager[Trial]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from bayplan.scheduler.framework.verdicts import ReasonTable
+from bayplan.scheduler.framework.waiting import WaitingPods
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 from bayplan.scheduler.snapshot.snapshot import Snapshot
@@ -15,16 +16,19 @@ class Handle(Protocol):
 
     snapshot: Snapshot
     reasons: ReasonTable
+    waiting: WaitingPods
+    """Pods that Permit plugins hold back; plugins approve or refuse them here."""
 
 
 class CycleState:
     """The state of scheduling one pod, or all pods of one shape.
 
     `data[plugin name]` is what a plugin worked out in PreFilter or PreScore and reads in Filter and Score. Everything
-    in it must follow from the shape and the snapshot, since pods of one shape share it.
+    in it must follow from the shape and the snapshot, since pods of one shape share it. From Reserve on, a pod has a
+    state of its own (`for_pod`), and `own[plugin name]` is for what plugins keep about it until it is bound.
     """
 
-    __slots__ = ("data", "score_data", "skip_filter", "skip_score", "snapshot")
+    __slots__ = ("data", "own", "score_data", "skip_filter", "skip_score", "snapshot")
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -32,6 +36,14 @@ class CycleState:
         self.score_data: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
+        self.own: dict[str, Any] = {}
+
+    def for_pod(self) -> CycleState:
+        """A state for one pod on its way to a node, with what was worked out for its shape so far."""
+        state = CycleState(self.snapshot)
+        state.data, state.score_data = self.data, self.score_data
+        state.skip_filter, state.skip_score = self.skip_filter, self.skip_score
+        return state
 
 
 __all__ = ["CycleState", "Handle", "PodInfo", "PodShape"]

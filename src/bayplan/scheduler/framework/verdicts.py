@@ -38,6 +38,14 @@ class PluginError(Exception):
         self.plugin = plugin
 
 
+class ActionError(Exception):
+    """The outside world refused what a plugin wanted done. `code` is the HTTP status, 0 if there was no answer."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class Reason(NamedTuple):
     """A refusal. `plugin` is empty where the framework itself refuses."""
 

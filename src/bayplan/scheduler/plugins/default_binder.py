@@ -11,6 +11,6 @@ class DefaultBinder(BindPlugin):
 
     name = "DefaultBinder"
 
-    async def bind(self, state: CycleState, pod: PodInfo, row: int, actions: Actions) -> bool:
-        await actions.bind(pod, self.snapshot.name(row))
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str, actions: Actions) -> bool:
+        await actions.bind(pod, node_name)
         return True

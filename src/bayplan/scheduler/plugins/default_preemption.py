@@ -61,11 +61,15 @@ class DefaultPreemption(PostFilterPlugin):
         if not candidates:
             reason = f"preemption: {self._message(refusals)}"
             return PostFilterOutcome(Status.UNSCHEDULABLE, (reason,), withdraws=True)
+        return self.choose(context, candidates)
+
+    def choose(self, context: PostFilterContext, candidates: list[Candidate]) -> PostFilterOutcome:
+        """The cheapest candidate."""
         tied = sorted(cheapest(candidates), key=lambda item: self.snapshot.name(item.row))
         chosen = tied[context.pick(len(tied))]
         rivals = context.nominated_to(chosen.row)
         clears = tuple(pod for pod in rivals if pod.priority < context.pod.priority)
-        return PostFilterOutcome(None, (), chosen, tuple(tied), tuple(candidates), clears)
+        return PostFilterOutcome(None, (), chosen, tuple(tied), tuple(candidates), clears, plugin=self.name)
 
     def _ineligible(self, context: PostFilterContext) -> str:
         """Why the pod may not preempt; empty if it may."""

@@ -1,62 +1,405 @@
-"""DynamicResources: resource claims (DRA). Pods without claims pass, with a score of 0, as in the default profile."""
+"""DynamicResources: a pod's resource claims must be allocated, or be allocatable, on its node (KEP-4381).
+
+Devices are allocated on the node as a pod is tried there. Reserve assumes the allocation, so that nobody else gets the
+devices; PreBind writes it, and the pod among the claim's users, before the pod is bound.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+from msgspec.structs import replace
+
+from bayplan.api.types.resource_v1 import ResourceClaim, ResourceClaimConsumerReference, ResourceClaimStatus
+from bayplan.scheduler.framework.arguments import DynamicResourcesArgs
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import (
+    Actions,
     FilterPlugin,
     PostFilterPlugin,
+    PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
+    ReservePlugin,
     Scope,
     ScorePlugin,
     default_normalize,
 )
 from bayplan.scheduler.framework.post_filter import PostFilterContext, PostFilterOutcome
-from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
-from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
+from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
+from bayplan.scheduler.framework.verdicts import SKIP, ActionError, Codes, Narrow, PluginError, Reject, Skip, Status
+from bayplan.scheduler.snapshot.allocation import (
+    AllocationError,
+    Allocator,
+    Solution,
+    label,
+    result_of,
+)
+from bayplan.scheduler.snapshot.catalog import is_older
+from bayplan.scheduler.snapshot.devices import DeviceId, Inventory
 from bayplan.scheduler.snapshot.labels import Ints, Rows
+from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
+from bayplan.scheduler.snapshot.shape import ClaimReference, claim_references
+
+if TYPE_CHECKING:
+    from bayplan.api.types.core_v1 import Pod
+    from bayplan.api.types.resource_v1 import AllocatedDeviceStatus
+
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+MOST_USERS: Final = 256
+MOST_ALTERNATIVES: Final = 8
+_ATTEMPTS: Final = 5
+_REMEMBERED: Final = 1_000_000
 
 
-class DynamicResources(PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, ScorePlugin):
-    """Refuses pods with claims, saying so: devices are not allocated here."""
+@dataclass(slots=True)
+class _Claims:
+    """A pod's claims, and what was found for those that are not allocated yet."""
+
+    claims: list[ResourceClaim]
+    selectors: list[NodeAffinityMatcher | None]
+    """Per claim: where its devices are, if it is allocated."""
+    allocator: Allocator | None = None
+    solutions: dict[int, Solution] = field(default_factory=dict)
+    """Row -> what would be allocated there."""
+    unavailable: set[int] = field(default_factory=set)
+    """Indexes of allocated claims whose devices some node cannot reach."""
+
+
+@dataclass(slots=True)
+class _Reserved:
+    """What a pod is about to use: its claims with their new allocations as far as they need one."""
+
+    claims: list[ResourceClaim]
+    allocated: dict[int, ResourceClaim] = field(default_factory=dict)
+    written: list[ResourceClaim] = field(default_factory=list)
+
+
+class DynamicResources(
+    PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, PostFilterPlugin, ScorePlugin, ReservePlugin, PreBindPlugin
+):
+    """Allocates devices for resource claims."""
 
     name = "DynamicResources"
     filter_scope = Scope.NODE
     score_scope = Scope.NODE
+    sparse = True
     normalizes = True
     equal_stays_equal = True
 
+    def __init__(self, args: object, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.args = args if isinstance(args, DynamicResourcesArgs) else DynamicResourcesArgs()
+        self._matches: dict[tuple[str, DeviceId], tuple[Any, bool]] = {}
+        self._shares = 0
+
     def pre_enqueue(self, pod: PodInfo) -> Reject | None:
-        return None
+        if not pod.pod.spec.resource_claims:
+            return None
+        found = self._find(pod.shape, pod.pod.metadata.uid)
+        return Reject(Status.UNRESOLVABLE, (found,)) if isinstance(found, str) else None
+
+    def _find(self, pod: PodShape, uid: str) -> list[ResourceClaim] | str:
+        """The pod's claims, or why it has to wait for them."""
+        found: list[ResourceClaim] = []
+        for reference in pod.claims:
+            if reference.claim is None:
+                return f'pod "{pod.namespace}/{pod.name}": ResourceClaim not created yet'
+            if not reference.claim:
+                continue
+            claim = self.snapshot.catalog.resource_claims.get(f"{pod.namespace}/{reference.claim}")
+            if claim is None:
+                return f'resourceclaim.resource.k8s.io "{reference.claim}" not found'
+            if claim.metadata.deletion_timestamp is not None:
+                return f'resourceclaim "{claim.metadata.name}" is being deleted'
+            if reference.is_made and not _is_owned(claim, uid):
+                place = f"{pod.namespace}/{pod.name}"
+                return f"ResourceClaim {label(claim)} was not created for Pod {place} (Pod is not owner)"
+            found.append(claim)
+        return found
+
+    # PreFilter and Filter
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
-        if not pod.spec.resource_claims:
+        if not pod.claims:
             return SKIP
-        return Reject(Status.UNRESOLVABLE, ("resource claims are not supported by this scheduler",))
+        found = self._find(pod, pod.uid)
+        if isinstance(found, str):
+            return Reject(Status.UNRESOLVABLE, (found,))
+        if not found:
+            return SKIP
+        selectors: list[NodeAffinityMatcher | None] = []
+        pending: list[ResourceClaim] = []
+        for claim in found:
+            allocation = claim.status.allocation
+            if allocation is None:
+                if claim.metadata.uid in self.snapshot.catalog.pending_allocations:
+                    reason = f"resource claim {label(claim)} is in the process of being allocated"
+                    return Reject(Status.UNRESOLVABLE, (reason,))
+                problem = self._request_problem(claim)
+                if problem is not None:
+                    return Reject(Status.UNRESOLVABLE, (problem,))
+                pending.append(claim)
+            elif len(claim.status.reserved_for) >= MOST_USERS and not _is_reserved(claim, pod.uid):
+                return Reject(Status.UNRESOLVABLE, ("resourceclaim in use",))
+            selector = allocation.node_selector if allocation is not None else None
+            selectors.append(NodeAffinityMatcher({}, selector) if selector is not None else None)
+        state.data[self.name] = _Claims(found, selectors, self._allocator(pending) if pending else None)
+        return None
+
+    def _request_problem(self, claim: ResourceClaim) -> str | None:
+        classes = self.snapshot.catalog.device_classes
+        for request in claim.spec.devices.requests:
+            parts = [(request.name, request.exactly.device_class_name)] if request.exactly is not None else []
+            parts += [(f"{request.name}/{item.name}", item.device_class_name) for item in request.first_available]
+            for name, class_name in parts:
+                if class_name not in classes:
+                    return f"request {name}: device class {class_name} does not exist"
+        return None
+
+    def _allocator(self, claims: list[ResourceClaim]) -> Allocator:
+        catalog = self.snapshot.catalog
+        if len(self._matches) > _REMEMBERED:
+            self._matches.clear()
+        allocated = (*catalog.resource_claims.values(), *catalog.pending_allocations.values())
+        inventory = Inventory(catalog.resource_slices.values(), allocated)
+        return Allocator(inventory, claims, catalog.device_classes, self._matches)
 
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
-        return np.zeros(self.snapshot.select(rows), dtype=np.int32)
+        return np.array([self.filter_row(state, pod, row) for row in self.snapshot.rows_of(rows)], dtype=np.int32)
+
+    def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
+        node = self.snapshot.nodes[row]
+        if node is None:
+            return 0
+        claims: _Claims = state.data[self.name]
+        labels, name = node.metadata.labels, node.metadata.name
+        unavailable = {
+            index
+            for index, selector in enumerate(claims.selectors)
+            if selector is not None and not selector.match_labels(labels, name)
+        }
+        if claims.allocator is not None:
+            try:
+                solution = claims.allocator.allocate(node)
+            except AllocationError as error:
+                raise PluginError(self.name, str(error)) from error
+            if solution is None:
+                invalid = claims.allocator.meets_invalid_pools(node)
+                reason = "invalid resource pools were encountered" if invalid else "cannot allocate all claims"
+                return self.reasons.code(Status.UNRESOLVABLE, self.name, reason)
+            claims.solutions[row] = solution
+        if unavailable:
+            claims.unavailable |= unavailable
+            return self.reasons.code(Status.UNRESOLVABLE, self.name, "resourceclaim not available on the node")
+        return 0
+
+    # PostFilter
 
     def post_filter(self, context: PostFilterContext) -> PostFilterOutcome:
-        """Says that no claim can be given up; without the state that PreFilter would have left, says `not found`."""
-        if context.rejected_early:
+        """Give up the devices of a claim that nobody uses, if they are what keeps the pod from its nodes."""
+        if context.rejected_early and context.rejected_by != self.name:
             return PostFilterOutcome(Status.ERROR, ("not found",))
-        return PostFilterOutcome(Status.UNSCHEDULABLE, ("no new claims to deallocate",))
+        claims: _Claims | None = context.state.data.get(self.name)
+        if claims is None:
+            return PostFilterOutcome(Status.UNSCHEDULABLE, ("no new claims to deallocate",))
+        uid = context.pod.uid
+        for index in sorted(claims.unavailable):
+            claim = claims.claims[index]
+            if all(user.uid == uid for user in claim.status.reserved_for):
+                status = replace(claim.status, allocation=None, reserved_for=())
+                reasons = ("deallocation of ResourceClaim completed",)
+                return PostFilterOutcome(Status.UNSCHEDULABLE, reasons, deallocates=(replace(claim, status=status),))
+        return PostFilterOutcome(Status.UNSCHEDULABLE, ("still not schedulable",))
+
+    # Score: the better the alternatives that a node can offer, the better the node
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
-        return np.zeros(self.snapshot.select(rows), dtype=np.int64)
+        answers = [self.score_row(state, pod, row) for row in self.snapshot.rows_of(rows)]
+        return np.array(answers, dtype=np.int64)
+
+    def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
+        claims: _Claims | None = state.data.get(self.name)
+        solution = claims.solutions.get(row) if claims is not None else None
+        if claims is None or claims.allocator is None or solution is None:
+            return 0
+        score = 0
+        for claim, choices in zip(claims.allocator.claims, solution, strict=True):
+            chosen = {choice.wish.name for choice in choices}
+            for request in claim.spec.devices.requests:
+                for index, item in enumerate(request.first_available):
+                    if f"{request.name}/{item.name}" in chosen:
+                        score += MOST_ALTERNATIVES - index
+        return score
 
     def normalize(self, state: CycleState, pod: PodShape, feasible: Rows, scores: Ints) -> Ints:
         return default_normalize(scores, reverse=False)
 
+    # Reserve and PreBind
+
+    def concerns(self, pod: PodShape) -> bool:
+        return bool(pod.claims)
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Reject | None:
+        claims: _Claims | None = state.data.get(self.name)
+        row = self.snapshot.row_of.get(node_name)
+        node = self.snapshot.nodes[row] if row is not None else None
+        if claims is None or row is None or node is None:
+            return None
+        reserved = state.own[self.name] = _Reserved(list(claims.claims))
+        if claims.allocator is None:
+            return None
+        solution = claims.solutions.get(row)
+        if solution is None:
+            raise PluginError(self.name, "claim allocation not found for node")
+        by_uid = {claim.metadata.uid: choices for claim, choices in zip(claims.allocator.claims, solution, strict=True)}
+        for index, claim in enumerate(claims.claims):
+            choices = by_uid.get(claim.metadata.uid)
+            if choices is None:
+                continue
+            allocation = result_of(claim, choices, node, lambda: self._share_id(pod))
+            allocated = replace(claim, status=replace(claim.status, allocation=allocation))
+            reserved.allocated[index] = allocated
+            self.snapshot.begin_allocation(allocated)
+        return None
+
+    def _share_id(self, pod: PodInfo) -> str:
+        """A name for a share of a device, unlike any other: made of the pod's UID and a number."""
+        self._shares += 1
+        return f"{pod.uid[:23]}-{self._shares:012x}"
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        reserved: _Reserved | None = state.own.get(self.name)
+        if reserved is not None:
+            for claim in reserved.allocated.values():
+                self.snapshot.end_allocation(claim.metadata.uid)
+            reserved.allocated.clear()
+
+    async def release(self, state: CycleState, pod: PodInfo, actions: Actions) -> None:
+        """Take the pod from the users of the claims that were written for it."""
+        reserved: _Reserved | None = state.own.get(self.name)
+        for claim in reserved.written if reserved is not None else ():
+            users = tuple(user for user in claim.status.reserved_for if user.uid != pod.uid)
+            await actions.update(replace(claim, status=replace(claim.status, reserved_for=users)), subresource="status")
+
+    def has_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
+        reserved: _Reserved | None = state.own.get(self.name)
+        return reserved is not None and any(not _is_reserved(claim, pod.uid) for claim in reserved.claims)
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, actions: Actions) -> Reject | None:
+        reserved: _Reserved | None = state.own.get(self.name)
+        if reserved is None:
+            return None
+        for index, claim in enumerate(reserved.claims):
+            if not _is_reserved(claim, pod.uid):
+                written = await self._bind_claim(claim, reserved.allocated.get(index), pod.pod, actions)
+                reserved.claims[index] = written
+                reserved.written.append(written)
+                if reserved.allocated.pop(index, None) is not None:
+                    self.snapshot.end_allocation(written.metadata.uid)
+        return await self._wait_for_devices(reserved.claims, actions)
+
+    async def _bind_claim(
+        self, claim: ResourceClaim, allocated: ResourceClaim | None, pod: Pod, actions: Actions
+    ) -> ResourceClaim:
+        """Write allocation and user into a claim's status, again if somebody else was faster to change it."""
+        for attempt in range(_ATTEMPTS):
+            if claim.metadata.deletion_timestamp is not None:
+                raise PluginError(self.name, f"claim {label(claim)} got deleted in the meantime")
+            if allocated is not None and claim.status.allocation is not None:
+                raise PluginError(self.name, f"claim {label(claim)} got allocated elsewhere in the meantime")
+            if allocated is None and claim.status.allocation is None:
+                raise PluginError(self.name, f"claim {label(claim)} got deallocated elsewhere in the meantime")
+            try:
+                return await self._write(claim, allocated, pod, actions)
+            except ActionError as error:
+                if error.code != 409 or attempt == _ATTEMPTS - 1:
+                    raise
+            claim = await actions.get(ResourceClaim, claim.metadata.name, claim.metadata.namespace)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _write(
+        self, claim: ResourceClaim, allocated: ResourceClaim | None, pod: Pod, actions: Actions
+    ) -> ResourceClaim:
+        allocation = allocated.status.allocation if allocated is not None else claim.status.allocation
+        if allocated is not None and FINALIZER not in claim.metadata.finalizers:
+            finalizers = (*claim.metadata.finalizers, FINALIZER)
+            claim = await actions.update(replace(claim, metadata=replace(claim.metadata, finalizers=finalizers)))
+        user = ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+        status: ResourceClaimStatus = replace(
+            claim.status, allocation=allocation, reserved_for=(*claim.status.reserved_for, user)
+        )
+        written: ResourceClaim = await actions.update(replace(claim, status=status), subresource="status")
+        known = self.snapshot.catalog.actual("ResourceClaim", label(written))
+        if known is not None and is_older(known, written):
+            self.snapshot.put_object("ResourceClaim", written)
+        return written
+
+    async def _wait_for_devices(self, claims: list[ResourceClaim], actions: Actions) -> Reject | None:
+        """Some devices have to be attached to the node first, as their binding conditions say."""
+        keys = [
+            label(claim)
+            for claim in claims
+            if claim.status.allocation is not None
+            and any(item.binding_conditions for item in claim.status.allocation.devices.results)
+        ]
+        if not keys or await actions.wait_until(
+            lambda: all(map(self._is_ready, keys)), self.args.binding_timeout_seconds
+        ):
+            return None
+        return Reject(Status.UNSCHEDULABLE, ("device binding timeout",))
+
+    def _is_ready(self, key: str) -> bool:
+        """Whether all devices of a claim are ready. Raises PluginError if one failed."""
+        claim: ResourceClaim | None = self.snapshot.catalog.actual("ResourceClaim", key)
+        if claim is None or claim.status.allocation is None:
+            raise PluginError(self.name, f"claim {key} is not allocated any more")
+        devices = {(item.driver, item.pool, item.device): item for item in claim.status.devices}
+        for result in claim.status.allocation.devices.results:
+            device = devices.get((result.driver, result.pool, result.device))
+            true = set(_true_conditions(device)) if device is not None else set()
+            if true.intersection(result.binding_failure_conditions):
+                raise PluginError(self.name, f"claim {key}: device {result.device} failed to bind")
+            if not true.issuperset(result.binding_conditions):
+                return False
+        return True
+
+    # Hints
+
     def events(self) -> tuple[EventHint, ...]:
         changes = Action.ADD | Action.UPDATE
         return (
-            EventHint("ResourceClaim", changes),
+            EventHint("ResourceClaim", changes | Action.DELETE, self._claim_helps),
             EventHint("ResourceSlice", changes),
             EventHint("DeviceClass", changes),
-            EventHint("Pod", Action.POD_CLAIMS),
+            EventHint("Pod", Action.POD_CLAIMS, _is_itself),
         )
+
+    def _claim_helps(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        """The pod's own claim changed, or another one gave devices up."""
+        if old is not None and old.status.allocation is not None and (new is None or new.status.allocation is None):
+            return True
+        claim = new if new is not None else old
+        references: tuple[ClaimReference, ...] = claim_references(pod.pod)
+        return claim.metadata.namespace == pod.shape.namespace and any(
+            item.claim == claim.metadata.name for item in references
+        )
+
+
+def _is_itself(pod: PodInfo, old: Any, new: Any) -> bool:
+    return bool(new.metadata.uid == pod.uid)
+
+
+def _is_owned(claim: ResourceClaim, uid: str) -> bool:
+    return any(owner.controller and owner.uid == uid for owner in claim.metadata.owner_references)
+
+
+def _is_reserved(claim: ResourceClaim, uid: str) -> bool:
+    return any(user.uid == uid for user in claim.status.reserved_for)
+
+
+def _true_conditions(device: AllocatedDeviceStatus) -> Iterator[str]:
+    return (item.type for item in device.conditions if item.status == "True")

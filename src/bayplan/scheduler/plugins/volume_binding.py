@@ -1,7 +1,8 @@
 """VolumeBinding: bound claims must be reachable from the node; unbound ones must find or get a volume there.
 
 Claims of classes that wait for the first consumer are matched with existing volumes, smallest first, or provisioned
-if class, topology and storage capacity allow it.
+if class, topology and storage capacity allow it. Reserve assumes these matches, so that no other pod gets the volumes;
+PreBind writes them, as the volume's `claimRef` or as the claim's selected node, and waits for whoever binds volumes.
 """
 
 from __future__ import annotations
@@ -15,14 +16,18 @@ from bayplan.api.quantity import parse
 from bayplan.scheduler.framework.arguments import VolumeBindingArgs
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import (
+    Actions,
     FilterPlugin,
+    PreBindPlugin,
     PreFilterPlugin,
     PreScorePlugin,
+    ReservePlugin,
     Scope,
     ScorePlugin,
 )
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, PluginError, Reject, Skip, Status
+from bayplan.scheduler.snapshot.catalog import is_older, object_key
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.migration import allows_zone
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
@@ -30,10 +35,13 @@ from bayplan.scheduler.snapshot.volumes import (
     BIND_COMPLETED,
     SELECTED_NODE,
     allows_topology,
+    bound_to,
     class_of_claim,
     class_of_volume,
     find_matching,
+    is_fully_bound,
     is_reachable,
+    provisioned_for,
     requested_size,
 )
 
@@ -59,7 +67,15 @@ class _Claims:
     """Storage class -> its volumes, smallest name first."""
 
 
-class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+@dataclass(slots=True)
+class _Plan:
+    """What binding a pod's claims on a node takes: existing volumes for some, new ones for the others."""
+
+    matches: list[tuple[PersistentVolume, PersistentVolumeClaim]] = field(default_factory=list)
+    provisions: list[PersistentVolumeClaim] = field(default_factory=list)
+
+
+class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, ReservePlugin, PreBindPlugin):
     """Refuses nodes from which a pod's volumes cannot be had."""
 
     name = "VolumeBinding"
@@ -109,7 +125,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
         if node is None:
             return 0
         claims: _Claims = state.data[self.name]
-        reasons = [*self._bound_problems(claims, node), *self._unbound_problems(claims, node)]
+        reasons = self._bound_problems(claims, node)
+        if claims.delayed:
+            plan = self._plan(claims, node)
+            if isinstance(plan, str):
+                reasons.append(plan)
         return self.reasons.code(Status.UNRESOLVABLE, self.name, *reasons) if reasons else 0
 
     def _bound_problems(self, claims: _Claims, node: Node) -> list[str]:
@@ -122,29 +142,31 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
                 return [NODE_CONFLICT]
         return []
 
-    def _unbound_problems(self, claims: _Claims, node: Node) -> list[str]:
+    def _plan(self, claims: _Claims, node: Node) -> _Plan | str:
+        """How the claims that wait for a node would get their volumes there, or why they cannot."""
         to_match: list[PersistentVolumeClaim] = []
-        to_provision: list[PersistentVolumeClaim] = []
+        plan = _Plan()
         for claim in claims.delayed:
             selected = claim.metadata.annotations.get(SELECTED_NODE)
             if selected is None:
                 to_match.append(claim)
             elif selected != node.metadata.name:
-                return [BIND_CONFLICT]
+                return BIND_CONFLICT
             else:
-                to_provision.append(claim)
+                plan.provisions.append(claim)
         taken: set[str] = set()
         for claim in sorted(to_match, key=requested_size):
             volume = find_matching(claim, claims.candidates[class_of_claim(claim)], node, taken)
             if volume is None:
-                to_provision.append(claim)
+                plan.provisions.append(claim)
             else:
                 taken.add(volume.metadata.name)
-        for claim in to_provision:
+                plan.matches.append((volume, claim))
+        for claim in plan.provisions:
             problem = self._provision_problem(claim, node)
             if problem:
-                return [problem]
-        return []
+                return problem
+        return plan
 
     def _provision_problem(self, claim: PersistentVolumeClaim, node: Node) -> str:
         class_name = class_of_claim(claim)
@@ -177,6 +199,113 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
         return np.zeros(self.snapshot.select(rows), dtype=np.int64)
+
+    # Reserve and PreBind
+
+    def concerns(self, pod: PodShape) -> bool:
+        return any(claim_name(pod, volume) is not None for volume in pod.volumes)
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Reject | None:
+        claims: _Claims | None = state.data.get(self.name)
+        row = self.snapshot.row_of.get(node_name)
+        node = self.snapshot.nodes[row] if row is not None else None
+        if claims is None or not claims.delayed or node is None:
+            return None
+        plan = self._plan(claims, node)
+        if isinstance(plan, str):
+            return Reject(Status.UNRESOLVABLE, (plan,))
+        plan.matches = [(bound_to(volume, claim), claim) for volume, claim in plan.matches]
+        plan.provisions = [provisioned_for(claim, node_name) for claim in plan.provisions]
+        for volume, _ in plan.matches:
+            self.snapshot.assume_object("PersistentVolume", volume)
+        for claim in plan.provisions:
+            self.snapshot.assume_object("PersistentVolumeClaim", claim)
+        state.own[self.name] = plan
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        plan: _Plan | None = state.own.pop(self.name, None)
+        if plan is not None:
+            for volume, _ in plan.matches:
+                self.snapshot.restore_object("PersistentVolume", object_key(volume))
+            for claim in plan.provisions:
+                self.snapshot.restore_object("PersistentVolumeClaim", object_key(claim))
+
+    def has_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
+        return self.name in state.own
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, actions: Actions) -> Reject | None:
+        plan: _Plan | None = state.own.get(self.name)
+        if plan is None:
+            return None
+        volumes = [(await actions.update(volume), claim) for volume, claim in plan.matches]
+        claims = [await actions.update(claim) for claim in plan.provisions]
+
+        def settled() -> bool:
+            node = self._node_of(pod, node_name)
+            matched = all(self._is_matched(volume, claim, node) for volume, claim in volumes)
+            return matched and all(self._is_provisioned(claim, node) for claim in claims)
+
+        if not await actions.wait_until(settled, self.args.bind_timeout_seconds):
+            raise PluginError(self.name, "binding volumes: context deadline exceeded")
+        return None
+
+    def _failure(self, problem: str) -> PluginError:
+        return PluginError(self.name, f"binding volumes: {problem}")
+
+    def _node_of(self, pod: PodInfo, node_name: str) -> Node:
+        """The node, as long as it and the pod are there. Raises PluginError."""
+        row = self.snapshot.row_of.get(node_name)
+        node = self.snapshot.nodes[row] if row is not None else None
+        if node is None:
+            raise self._failure(f'failed to get node "{node_name}": node "{node_name}" not found')
+        known = self.snapshot.pods.get(pod.key)
+        if known is None or known.uid != pod.uid:
+            raise self._failure(f'pod does not exist any more: pod "{pod.pod.metadata.name}" not found')
+        return node
+
+    def _is_matched(self, volume: PersistentVolume, claim: PersistentVolumeClaim, node: Node) -> bool:
+        """Whether a volume that was reserved for a claim is bound to it. Raises PluginError if it will not be."""
+        name, key = volume.metadata.name, object_key(claim)
+        seen = self.snapshot.catalog.actual("PersistentVolume", name)
+        if seen is None:
+            raise self._failure(f'failed to check binding: could not find v1.PersistentVolume "{name}"')
+        current = self.snapshot.catalog.actual("PersistentVolumeClaim", key)
+        if current is None:
+            raise self._failure(f'failed to check binding: could not find v1.PersistentVolumeClaim "{key}"')
+        if is_older(seen, volume):
+            return False
+        self._check_reachable(seen, node)
+        if seen.spec.claim_ref is None or not seen.spec.claim_ref.uid:
+            raise self._failure(f'ClaimRef got reset for pv "{name}"')
+        return is_fully_bound(current)
+
+    def _is_provisioned(self, claim: PersistentVolumeClaim, node: Node) -> bool:
+        """Whether a claim has got its new volume. Raises PluginError if it will not get one."""
+        name, key = claim.metadata.name, object_key(claim)
+        current = self.snapshot.catalog.actual("PersistentVolumeClaim", key)
+        if current is None:
+            raise self._failure(f'failed to check provisioning pvc: could not find v1.PersistentVolumeClaim "{key}"')
+        if is_older(current, claim):
+            return False
+        if not current.metadata.annotations:
+            raise self._failure(f'selectedNode annotation reset for PVC "{name}"')
+        if current.metadata.annotations.get(SELECTED_NODE) != node.metadata.name:
+            raise self._failure(f'provisioning failed for PVC "{name}"')
+        if current.spec.volume_name:
+            volume = self.snapshot.catalog.actual("PersistentVolume", current.spec.volume_name)
+            if volume is None:
+                return False
+            self._check_reachable(volume, node)
+        return is_fully_bound(current)
+
+    def _check_reachable(self, volume: PersistentVolume, node: Node) -> None:
+        csi_node = self.snapshot.catalog.csi_nodes.get(node.metadata.name)
+        if not is_reachable(volume, node) or not allows_zone(volume, node.metadata.labels, csi_node):
+            raise self._failure(
+                f'pv "{volume.metadata.name}" node affinity doesn\'t match node "{node.metadata.name}": '
+                "no matching NodeSelectorTerms"
+            )
 
     # Hints
 

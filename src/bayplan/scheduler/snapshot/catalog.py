@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from bayplan.api.types.policy_v1 import PodDisruptionBudget
     from bayplan.api.types.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+    from bayplan.api.types.scheduling_v1alpha2 import PodGroup
     from bayplan.api.types.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 
 KINDS: Final = {
@@ -38,6 +39,7 @@ KINDS: Final = {
     "ResourceClaim": "resource_claims",
     "ResourceSlice": "resource_slices",
     "DeviceClass": "device_classes",
+    "PodGroup": "pod_groups",
 }
 """Kind -> table."""
 
@@ -48,11 +50,23 @@ def object_key(obj: Any) -> str:
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else str(metadata.name)
 
 
+def is_older(obj: Any, other: Any) -> bool:
+    """Whether an object is an earlier state than another of the same object; without versions it never is."""
+    mine, theirs = obj.metadata.resource_version, other.metadata.resource_version
+    return mine.isdecimal() and theirs.isdecimal() and int(mine) < int(theirs)
+
+
 class Catalog:
-    """The tables. Objects are shared and never changed."""
+    """The tables. Objects are shared and never changed.
+
+    An object can be *assumed* to be different, by a scheduler that has decided to change it. The assumption hides what
+    the API server says until a newer state of the object is seen, or the assumption is taken back.
+    """
 
     def __init__(self) -> None:
         self.version = 0
+        self._actual: dict[tuple[str, str], Any] = {}
+        """What assumed objects really are, as far as seen."""
         self.services: dict[str, Service] = {}
         self.replica_sets: dict[str, ReplicaSet] = {}
         self.stateful_sets: dict[str, StatefulSet] = {}
@@ -69,16 +83,45 @@ class Catalog:
         self.resource_claims: dict[str, ResourceClaim] = {}
         self.resource_slices: dict[str, ResourceSlice] = {}
         self.device_classes: dict[str, DeviceClass] = {}
+        self.pending_allocations: dict[str, ResourceClaim] = {}
+        """Claims by UID that have been given devices, as they will be once that is written."""
+        self.pod_groups: dict[str, PodGroup] = {}
 
     def put(self, kind: str, obj: Any) -> None:
         """Store a new or changed object. KeyError for a kind that is not kept here."""
-        getattr(self, KINDS[kind])[object_key(obj)] = obj
+        table, key = getattr(self, KINDS[kind]), object_key(obj)
+        if self._actual and (kind, key) in self._actual:
+            known = self._actual[kind, key]
+            if is_older(obj, known) or obj.metadata.resource_version == known.metadata.resource_version != "":
+                return
+            del self._actual[kind, key]
+        table[key] = obj
         self.version += 1
 
     def remove(self, kind: str, key: str) -> None:
         """Forget an object, if it is known. KeyError for a kind that is not kept here."""
+        self._actual.pop((kind, key), None)
         if getattr(self, KINDS[kind]).pop(key, None) is not None:
             self.version += 1
+
+    def assume(self, kind: str, obj: Any) -> None:
+        """Take an object to be as given. KeyError if it is not known."""
+        table, key = getattr(self, KINDS[kind]), object_key(obj)
+        self._actual.setdefault((kind, key), table[key])
+        table[key] = obj
+        self.version += 1
+
+    def restore(self, kind: str, key: str) -> None:
+        """Take an assumption back; harmless if there is none any more."""
+        actual = self._actual.pop((kind, key), None)
+        if actual is not None:
+            getattr(self, KINDS[kind])[key] = actual
+            self.version += 1
+
+    def actual(self, kind: str, key: str) -> Any:
+        """An object as the API server has it, as far as seen; None if it is not known."""
+        actual = self._actual.get((kind, key))
+        return actual if actual is not None else getattr(self, KINDS[kind]).get(key)
 
     def namespace_labels(self, name: str) -> dict[str, str]:
         """The labels of a namespace; none if it is unknown."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bayplan.api.quantity import parse
 from bayplan.scheduler.snapshot.resources import FIXED, ResourceTable, Vector, amount_of, is_scalar_resource
@@ -22,6 +22,20 @@ class NodeFacts(NamedTuple):
     pod_limit: int
     images: tuple[tuple[str, int], ...]
     features: frozenset[str]
+    troubles: frozenset[str]
+    """Conditions that speak against the node: pressures that are true, and `Ready` if it is not."""
+
+
+def _troubles(node: Node) -> frozenset[str]:
+    found = [
+        condition.type
+        for condition in node.status.conditions
+        if (condition.status != "True" if condition.type == "Ready" else condition.status == "True")
+    ]
+    return frozenset(found) if found else NO_TROUBLES
+
+
+NO_TROUBLES: Final[frozenset[str]] = frozenset()
 
 
 def node_facts(node: Node, resources: ResourceTable) -> NodeFacts:
@@ -40,4 +54,5 @@ def node_facts(node: Node, resources: ResourceTable) -> NodeFacts:
         parse(allocatable["pods"]).value() if "pods" in allocatable else 0,
         tuple((name, image.size_bytes) for image in node.status.images for name in image.names),
         frozenset(node.status.declared_features),
+        _troubles(node),
     )

@@ -47,6 +47,28 @@ class HostPort(NamedTuple):
     ip: str
 
 
+class ClaimReference(NamedTuple):
+    """A resource claim that a pod names, or that is made for it from a template."""
+
+    entry: str
+    """The name in the pod's spec."""
+    claim: str | None
+    """The claim's name; None if it has not been made yet, empty if the pod needs none."""
+    is_made: bool
+    """Made for this very pod."""
+
+
+def claim_references(pod: Pod) -> tuple[ClaimReference, ...]:
+    """The resource claims of a pod, as its spec and its status name them."""
+    made = {item.name: item.resource_claim_name or "" for item in pod.status.resource_claim_statuses}
+    return tuple(
+        ClaimReference(item.name, item.resource_claim_name, False)
+        if item.resource_claim_name
+        else ClaimReference(item.name, made.get(item.name), True)
+        for item in pod.spec.resource_claims
+    )
+
+
 class PodShape:
     """The scheduling-relevant part of a pod. Immutable but for `cache`, where plugins keep what they compile from it.
 
@@ -55,6 +77,7 @@ class PodShape:
 
     __slots__ = (
         "cache",
+        "claims",
         "group",
         "host_ports",
         "key",
@@ -81,7 +104,7 @@ class PodShape:
         self.spec = spec
         self.namespace = pod.metadata.namespace
         self.name = pod.metadata.name
-        """Meaningful only for pods with ephemeral volumes, which share their shape with no other pod."""
+        """Meaningful only for pods with ephemeral volumes or resource claims, which share their shape with no other."""
         self.uid = pod.metadata.uid
         self.labels = pod.metadata.labels
         self.owner = controller_of(pod)
@@ -89,6 +112,7 @@ class PodShape:
         self.requests, self.nonzero_cpu, self.nonzero_memory = accounted(spec, None, resources)
         self.host_ports = host_ports(spec)
         self.volumes = tuple(volume for volume in spec.volumes if is_relevant_volume(volume))
+        self.claims: tuple[ClaimReference, ...] = claim_references(pod) if spec.resource_claims else ()
         self.group: LabelGroup = counts.group(self.namespace, self.labels)
         self._compile_affinity(counts)
         self.cache: dict[Hashable, object] = {}
@@ -211,7 +235,11 @@ class ShapeTable:
         metadata = pod.metadata
         spec = pod.spec
         owner = controller_of(pod)
-        unique = (metadata.name, metadata.uid) if any(item.ephemeral is not None for item in spec.volumes) else ()
+        unique: Hashable = ()
+        if spec.resource_claims:
+            unique = (metadata.name, metadata.uid, claim_references(pod))
+        elif any(item.ephemeral is not None for item in spec.volumes):
+            unique = (metadata.name, metadata.uid)
         place = (
             metadata.namespace,
             tuple(metadata.labels.items()),

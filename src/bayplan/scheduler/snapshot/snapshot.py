@@ -15,6 +15,7 @@ import numpy as np
 
 from bayplan.scheduler.snapshot.catalog import Catalog
 from bayplan.scheduler.snapshot.counters import PodCounts
+from bayplan.scheduler.snapshot.gangs import Gangs
 from bayplan.scheduler.snapshot.labels import Bools, EncodedColumn, Ints, LabelColumn, Rows, grow
 from bayplan.scheduler.snapshot.nodes import NodeFacts, node_facts
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended
@@ -24,6 +25,7 @@ from bayplan.scheduler.snapshot.taints import TaintKey
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Node, Pod
+    from bayplan.api.types.resource_v1 import ResourceClaim
 
 _FIRST_CAPACITY: Final = 64
 _MAX_LOG: Final = 1 << 20
@@ -54,6 +56,7 @@ class Snapshot:
         self.counts = PodCounts(capacity, self.label_column)
         self.shapes = ShapeTable(self.resources, self.counts)
         self.catalog = Catalog()
+        self.gangs = Gangs()
         self.allocatable: Ints = np.zeros((8, capacity), dtype=np.int64)
         self.requested: Ints = np.zeros((8, capacity), dtype=np.int64)
         self.nonzero_cpu: Ints = np.zeros(capacity, dtype=np.int64)
@@ -294,6 +297,26 @@ class Snapshot:
         """Forget an object of the catalog."""
         self.catalog.remove(kind, key)
         self.structure += 1
+
+    def assume_object(self, kind: str, obj: Any) -> None:
+        """Take an object of the catalog to be as given, until a newer state of it is seen."""
+        self.catalog.assume(kind, obj)
+        self.structure += 1
+
+    def restore_object(self, kind: str, key: str) -> None:
+        """Take such an assumption back."""
+        self.catalog.restore(kind, key)
+        self.structure += 1
+
+    def begin_allocation(self, claim: ResourceClaim) -> None:
+        """A claim has been given devices; nobody else may have them, or the claim, until that is written."""
+        self.catalog.pending_allocations[claim.metadata.uid] = claim
+        self.structure += 1
+
+    def end_allocation(self, uid: str) -> None:
+        """The allocation is written, or given up."""
+        if self.catalog.pending_allocations.pop(uid, None) is not None:
+            self.structure += 1
 
     @contextmanager
     def supposing(self, added: Sequence[PodInfo], removed: Sequence[PodInfo], row: int) -> Iterator[None]:

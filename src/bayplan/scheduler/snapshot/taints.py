@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Toleration
+    from bayplan.api.types.resource_v1 import DeviceToleration
 
 NO_SCHEDULE: Final = "NoSchedule"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
@@ -24,7 +25,7 @@ class TaintKey(NamedTuple):
 UNSCHEDULABLE: Final = TaintKey("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
 
 
-def tolerates(toleration: Toleration, taint: TaintKey) -> bool:
+def tolerates(toleration: Toleration | DeviceToleration, taint: TaintKey) -> bool:
     """Whether one toleration tolerates one taint; empty key, effect and operator are wildcards as in Kubernetes."""
     if toleration.effect and toleration.effect != taint.effect:
         return False

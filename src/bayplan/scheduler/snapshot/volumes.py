@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from bayplan.api.quantity import Quantity, parse
+from bayplan.api.types.core_v1 import ObjectReference
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from bayplan.api.types.storage_v1 import StorageClass
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _ZERO: Final = Quantity(0)
@@ -45,6 +49,45 @@ def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
         and (reference.namespace, reference.name) == (claim.metadata.namespace, claim.metadata.name)
         and reference.uid in ("", claim.metadata.uid)
     )
+
+
+def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
+    """Whether claim and volume know of each other."""
+    return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
+
+
+def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    """The volume, reserved for the claim; the same object if it is already."""
+    reference, metadata = volume.spec.claim_ref, claim.metadata
+    if reference is None or (reference.namespace, reference.name, reference.uid) != (
+        metadata.namespace,
+        metadata.name,
+        metadata.uid,
+    ):
+        reference = ObjectReference(
+            kind="PersistentVolumeClaim",
+            api_version="v1",
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+        )
+    annotations = volume.metadata.annotations
+    if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in annotations:
+        annotations = annotations | {BOUND_BY_CONTROLLER: "yes"}
+    if reference is volume.spec.claim_ref and annotations is volume.metadata.annotations:
+        return volume
+    return replace(
+        volume,
+        metadata=replace(volume.metadata, annotations=annotations),
+        spec=replace(volume.spec, claim_ref=reference),
+    )
+
+
+def provisioned_for(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
+    """The claim, telling its provisioner the node for which it wants a volume."""
+    annotations = claim.metadata.annotations | {SELECTED_NODE: node_name}
+    return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
 
 
 def is_reachable(volume: PersistentVolume, node: Node) -> bool:

@@ -1,0 +1,157 @@
+"""Which changes of a pod's status are allowed."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, unsupported
+from bayplan.api.types import core_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, parse_ip
+from bayplan.api.validation.security import check_id
+
+_NOT_NEGATIVE = "must be a non-negative integer"
+
+
+def validate_pod_status_update(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
+    """Changes through `status`."""
+    errors: list[FieldError] = []
+    status = new.status
+    if status.observed_generation < 0:
+        errors.append(invalid("status.observedGeneration", status.observed_generation, _NOT_NEGATIVE))
+    for index, condition in enumerate(status.conditions):
+        if condition.observed_generation < 0:
+            where = f"status.conditions[{index}].observedGeneration"
+            errors.append(invalid(where, condition.observed_generation, _NOT_NEGATIVE))
+        if condition.type not in ("PodScheduled", "Ready", "Initialized"):
+            check_key_format(errors, f"status.conditions[{index}].Type", condition.type)
+    if status.nominated_node_name and status.nominated_node_name != old.status.nominated_node_name:
+        check_format(errors, "status.nominatedNodeName", status.nominated_node_name, formats.dns_subdomain)
+    if status.qos_class != old.status.qos_class:
+        errors.append(invalid("status.qosClass", status.qos_class, "field is immutable"))
+    before, policy = old.status, old.spec.restart_policy
+    for name, now, then, restarts in (
+        ("containerStatuses", status.container_statuses, before.container_statuses, policy),
+        ("initContainerStatuses", status.init_container_statuses, before.init_container_statuses, policy),
+        ("ephemeralContainerStatuses", status.ephemeral_container_statuses, before.ephemeral_container_statuses, ""),
+    ):
+        if restarts != "Always":
+            _check_terminated(errors, f"status.{name}", now, then, old.spec, restarts)
+    _check_claim_statuses(errors, new)
+    for name, addresses in (("podIPs", status.pod_ips), ("hostIPs", status.host_ips)):
+        _check_addresses(errors, f"status.{name}", [address.ip for address in addresses], addresses)
+    if status.host_ips and status.host_ip != status.host_ips[0].ip:
+        errors.append(invalid("status.hostIPs[0].ip", status.host_ips[0].ip, "must be equal to `hostIP`"))
+    _check_container_details(errors, new)
+    return errors
+
+
+def _check_container_details(errors: Errors, pod: core_v1.Pod) -> None:
+    """Users of containers, and the health of the resources they were given."""
+    status, spec = pod.status, pod.spec
+    parts = (
+        ("containerStatuses", status.container_statuses, spec.containers),
+        ("initContainerStatuses", status.init_container_statuses, spec.init_containers),
+        ("ephemeralContainerStatuses", status.ephemeral_container_statuses, None),
+    )
+    system = spec.os.name if spec.os is not None else "linux"
+    for name, statuses, _ in parts:
+        for index, one in enumerate(statuses):
+            if one.user is not None and one.user.linux is not None:
+                _check_user(errors, f"status.{name}[{index}].linux", one.user.linux, system)
+    for name, statuses, containers in parts:
+        for index, one in enumerate(statuses):
+            if not one.allocated_resources_status:
+                continue
+            path = f"status.{name}[{index}].allocatedResourcesStatus"
+            if containers is None:
+                errors.append(forbidden(path, "must not be specified in container status"))
+            else:
+                container = next((found for found in containers if found.name == one.name), None)
+                for position, resource in enumerate(one.allocated_resources_status):
+                    _check_allocated(errors, f"{path}[{position}]", resource, container)
+
+
+def _check_user(errors: Errors, path: str, user: core_v1.LinuxContainerUser, system: str) -> None:
+    if system == "windows":
+        errors.append(forbidden(path, "cannot be set for a windows pod"))
+    elif system == "linux":
+        check_id(errors, f"{path}.uid", user.uid)
+        check_id(errors, f"{path}.gid", user.gid)
+        for index, group in enumerate(user.supplemental_groups):
+            check_id(errors, f"{path}.supplementalGroups[{index}]", group)
+
+
+_HEALTH = ("Healthy", "Unhealthy", "Unknown")
+
+
+def _check_allocated(
+    errors: Errors, path: str, resource: core_v1.ResourceStatus, container: core_v1.Container | None
+) -> None:
+    """The health of one resource of a container; a container that the pod does not have is passed over."""
+    name = resource.name
+    if container is not None and name.startswith("claim:"):
+        claims = container.resources.claims
+        known = {f"claim:{claim.name}/{claim.request}" if claim.request else f"claim:{claim.name}" for claim in claims}
+        if name not in known:
+            text = (
+                "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or "
+                "'claim:<claimName>' if request is empty"
+            )
+            errors.append(invalid(f"{path}.name", name, text))
+    elif container is not None and name not in container.resources.requests:
+        errors.append(invalid(f"{path}.name", name, "must match one of the container's resource requests"))
+    seen: set[str] = set()
+    for index, one in enumerate(resource.resources):
+        where = f"{path}.resources[{index}]"
+        if one.health not in _HEALTH:
+            errors.append(unsupported(f"{where}.health", one.health, _HEALTH))
+        if one.resource_id in seen:
+            errors.append(duplicate(f"{where}.resourceID", one.resource_id))
+        seen.add(one.resource_id)
+
+
+def _check_terminated(
+    errors: Errors,
+    path: str,
+    new: tuple[core_v1.ContainerStatus, ...],
+    old: tuple[core_v1.ContainerStatus, ...],
+    spec: core_v1.PodSpec,
+    policy: str,
+) -> None:
+    """Terminated containers stay so unless the pod's restart policy, or their own, lets them start again. Ephemeral ones (`policy` "") never do."""
+    free = {one.name for one in spec.init_containers if one.restart_policy == "Always"}
+    free |= {one.name for one in spec.containers + spec.init_containers if one.restart_policy is not None}
+    for index, before in enumerate(old):
+        ended = before.state.terminated
+        if ended is None or before.name in free or (ended.exit_code != 0 and policy == "OnFailure"):
+            continue
+        for after in new:
+            if after.name == before.name and after.state.terminated is None:
+                errors.append(forbidden(f"{path}[{index}].state", "may not be transitioned to non-terminated state"))
+
+
+def _check_claim_statuses(errors: Errors, pod: core_v1.Pod) -> None:
+    known = {claim.name for claim in pod.spec.resource_claims}
+    seen: set[str] = set()
+    for index, status in enumerate(pod.status.resource_claim_statuses):
+        where = f"status.resourceClaimStatuses[{index}]"
+        if status.name not in known:
+            errors.append(
+                invalid(f"{where}.name", status.name, "must match the name of an entry in `spec.resourceClaims`")
+            )
+        if status.name in seen:
+            errors.append(duplicate(f"{where}.name", status.name))
+        seen.add(status.name)
+        if status.resource_claim_name is not None:
+            check_format(errors, f"{where}.name", status.resource_claim_name, formats.dns_subdomain)
+
+
+def _check_addresses(errors: Errors, path: str, addresses: list[str], shown: object) -> None:
+    for index, address in enumerate(addresses):
+        check_ip(errors, f"{path}[{index}]", address)
+    if len(addresses) > 1:
+        families = {parsed.version for parsed in map(parse_ip, addresses) if parsed is not None}
+        if len(families) != 2 or len(addresses) > 2:
+            errors.append(invalid(path, shown, "may specify no more than one IP for each IP family"))
+        for index, address in enumerate(addresses):
+            if address in addresses[:index]:
+                errors.append(duplicate(f"{path}[{index}]", {"ip": address}))

@@ -1,0 +1,48 @@
+"""What the API server itself writes while it runs. Status, because it alone answers for what the status says: whether the priority level of a flow schema
+exists, and whether an API service is available; one file per rule, one line per rule in the table below. And what every cluster has, should somebody delete it.
+
+Reconciling of anything else belongs to the controllers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from bayplan.apiserver.context import Context
+from bayplan.apiserver.upkeep.api_services import ApiServiceAvailability
+from bayplan.apiserver.upkeep.flow_schemas import DanglingFlowSchemas
+from bayplan.apiserver.upkeep.rule import keep
+from bayplan.support.tasks import Supervisor
+
+_RULES = (DanglingFlowSchemas, ApiServiceAvailability)
+
+
+class Upkeep:
+    """The running rules of one server."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._tasks = Supervisor("upkeep", clock=context.clock)
+
+    def start(self) -> None:
+        """Bring everything up to date, and keep it so until `close`."""
+        for rule in _RULES:
+            self._tasks.keep_running(rule.__name__, partial(keep, rule(self._context)))
+
+    def repeat(self, name: str, seconds: float, action: Callable[[], Awaitable[None]]) -> None:
+        """Do something again and again, the first time after this many seconds; failures are logged and do not end it."""
+
+        async def run() -> None:
+            while True:
+                await self._context.clock.sleep(seconds)
+                await action()
+
+        self._tasks.keep_running(name, run)
+
+    async def close(self) -> None:
+        """Stop writing. Calling it again does nothing."""
+        await self._tasks.close()
+
+
+__all__ = ["Upkeep"]

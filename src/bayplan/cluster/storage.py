@@ -1,0 +1,26 @@
+"""The default storage class of a cluster with simulated nodes: claims get local volumes, as clusters on one machine have them."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import ApiError
+from bayplan.api.types import meta_v1, storage_v1
+from bayplan.client import Client
+from bayplan.controllers.volume_binder import PROVISIONER
+
+NAME = "standard"
+
+
+async def publish_storage_class(client: Client) -> None:
+    """Make the class, if there is none of that name. Raises ApiError."""
+    storage_class = storage_v1.StorageClass(
+        metadata=meta_v1.ObjectMeta(name=NAME, annotations={"storageclass.kubernetes.io/is-default-class": "true"}),
+        provisioner=PROVISIONER,
+        reclaim_policy="Delete",
+        volume_binding_mode="WaitForFirstConsumer",
+        allow_volume_expansion=True,
+    )
+    try:
+        await client.create(storage_class)
+    except ApiError as error:
+        if error.status.reason != "AlreadyExists":
+            raise

@@ -1,0 +1,151 @@
+"""Carrying out decisions: a pod's passage to its node, with the API at its other end.
+
+Passages run beside one another, as many as there are. Only the writing of Bindings is bounded, by what the store can
+commit together, so that a pod which waits for volumes or for its gang holds up nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from bayplan.api.errors import ApiError
+from bayplan.client import Client
+from bayplan.client.errors import TransportError
+from bayplan.scheduler.framework.extension_points import Actions
+from bayplan.scheduler.framework.verdicts import ActionError, Reject, Status
+from bayplan.scheduler.framework.waiting import WaitingPod
+from bayplan.scheduler.passage import Failure, OtherBinder, Passage
+from bayplan.scheduler.snapshot.pods import PodInfo
+from bayplan.support.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+BINDINGS_AT_ONCE = 512
+
+
+class Changes:
+    """Lets passages wait until what the scheduler knows has become different."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiters: set[asyncio.Event] = set()
+
+    def tell(self) -> None:
+        """Something changed: those who wait look again."""
+        for waiter in self._waiters:
+            waiter.set()
+
+    async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """See `Actions.wait_until`."""
+        if condition():
+            return True
+        deadline = self._clock.monotonic() + seconds
+        waiter = asyncio.Event()
+        self._waiters.add(waiter)
+        timer = self._clock.call_later(seconds, waiter.set)
+        try:
+            while self._clock.monotonic() < deadline:
+                await waiter.wait()
+                waiter.clear()
+                if condition():
+                    return True
+            return False
+        finally:
+            timer.cancel()
+            self._waiters.discard(waiter)
+
+
+@asynccontextmanager
+async def _as_action_error() -> AsyncIterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        raise ActionError(str(error), error.code) from error
+    except TransportError as error:
+        raise ActionError(str(error)) from error
+
+
+class ClientActions(Actions):
+    """Plugins' actions through the client."""
+
+    def __init__(self, client: Client, changes: Changes) -> None:
+        self._client = client
+        self._changes = changes
+        self.slots = asyncio.Semaphore(BINDINGS_AT_ONCE)
+        """Bindings that may be written at once."""
+
+    async def bind(self, pod: PodInfo, node_name: str) -> None:
+        async with self.slots:
+            await self.write_binding(pod, node_name)
+
+    async def write_binding(self, pod: PodInfo, node_name: str) -> None:
+        """As `bind`, for those who hold a slot already."""
+        metadata = pod.pod.metadata
+        try:
+            await self._client.bind(metadata.namespace, metadata.name, metadata.uid, node_name)
+        except ApiError as error:
+            raise ActionError(str(error), error.code) from error
+        except TransportError as error:
+            raise ActionError(str(error)) from error
+
+    async def update(self, obj: Any, *, subresource: str = "") -> Any:
+        async with _as_action_error():
+            return await self._client.update(obj, subresource=subresource)
+
+    async def get(self, cls: type[Any], name: str, namespace: str = "") -> Any:
+        async with _as_action_error():
+            return await self._client.get(cls, name, namespace)
+
+    async def create(self, obj: Any) -> Any:
+        async with _as_action_error():
+            return await self._client.create(obj)
+
+    async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        return await self._changes.wait_until(condition, seconds)
+
+
+async def wait_on_permit(waiting: WaitingPod, clock: Clock) -> Failure | None:
+    """Wait until all Permit plugins have approved a pod, one has refused it, or its time is over."""
+    known = asyncio.Event()
+    timers = [clock.call_later(seconds, waiting.time_out, plugin) for plugin, seconds in waiting.pending.items()]
+    waiting.listen(known.set)
+    try:
+        await known.wait()
+    finally:
+        for timer in timers:
+            timer.cancel()
+    if waiting.refusal is None:
+        return None
+    plugin, reject = waiting.refusal
+    return Failure(plugin, reject, True)
+
+
+async def carry_out(
+    passage: Passage, actions: Actions, clock: Clock, *, committed: Callable[[], None], other: OtherBinder | None = None
+) -> Failure | None:
+    """The rest of a passage after its begin. After a failure everything is undone.
+
+    `committed` is called when nothing can find the pod unfit any more.
+    """
+    try:
+        failure = await wait_on_permit(passage.waiting, clock) if passage.waiting is not None else None
+        if failure is None:
+            passage.settle()
+            committed()
+            failure = await passage.prepare(actions) or await passage.bind(actions, other)
+    except asyncio.CancelledError:
+        passage.undo()
+        raise
+    except Exception as error:
+        # A plugin of a third party may raise anything; the pod must not stay assumed for ever because of it.
+        logger.exception("binding %s to %s", passage.pod.key, passage.node_name)
+        failure = Failure("", Reject(Status.ERROR, (f"{type(error).__name__}: {error}",)), False)
+    if failure is not None:
+        passage.undo()
+        for problem in await passage.release(actions):
+            logger.warning("giving up what was reserved for %s: %s", passage.pod.key, problem)
+    return failure

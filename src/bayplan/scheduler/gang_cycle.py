@@ -1,0 +1,156 @@
+"""One cycle for a whole gang: its pods are placed one after the other, and if too few find a place, all are taken back.
+
+Nothing else happens in between, so no gang ever holds room that another waits for. A pod that needs victims counts as
+placed with its victims gone, so that the pods after it see the cluster as it would be; if the gang fits that way, the
+victims are evicted and all its pods wait, nominated to their nodes.
+
+Follows the pod group cycle of kube-scheduler 1.36 (`schedule_one_podgroup.go`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from bayplan.scheduler.cache import Cache
+from bayplan.scheduler.cycle import Cycle
+from bayplan.scheduler.decision import Decision
+from bayplan.scheduler.framework.verdicts import Reject, Status
+from bayplan.scheduler.framework.waiting import WaitingPods
+from bayplan.scheduler.passage import Failure, Passage
+from bayplan.scheduler.queue import QueuedPod
+from bayplan.scheduler.snapshot.gangs import group_key
+from bayplan.scheduler.snapshot.pods import PodInfo
+
+GANG: Final = "GangScheduling"
+UNSCHEDULABLE: Final = "pod group is unschedulable"
+INCOMPLETE: Final = f"{UNSCHEDULABLE}, waiting for minCount pods from a gang to be scheduled"
+PREEMPTING: Final = f"{UNSCHEDULABLE}, pod group is waiting for preemption to complete"
+
+
+@dataclass(slots=True)
+class Member:
+    """One pod's part in the cycle."""
+
+    queued: QueuedPod
+    decision: Decision
+    passage: Passage | None = None
+    """Its way to its node, if it was placed."""
+    removed: list[tuple[PodInfo, str]] = field(default_factory=list)
+    """Its victims with their nodes, supposed to be gone."""
+
+    @property
+    def preempts(self) -> bool:
+        """Whether it was placed where others have to go first."""
+        return bool(self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupResult:
+    """What became of the group, for its `PodGroupScheduled` condition."""
+
+    key: str
+    scheduled: bool
+    reason: str
+    message: str
+
+
+class GangCycle:
+    """See the module."""
+
+    def __init__(self, cycle: Cycle, cache: Cache, waiting: WaitingPods) -> None:
+        self.cycle = cycle
+        self.cache = cache
+        self.snapshot = cycle.snapshot
+        self.waiting = waiting
+
+    def run(self, gang: Sequence[QueuedPod], min_count: int) -> tuple[list[Member], GroupResult]:
+        """Try all pods. Those with a passage afterwards are assumed on their nodes, the others are not."""
+        members: list[Member] = []
+        for queued in gang:
+            member = self._try(queued)
+            members.append(member)
+            if member.decision.error:
+                return self._failed(members, gang)
+        key = group_key(gang[0].pod.pod)
+        complete = self.snapshot.gangs.count_in(key, self.snapshot.pods) >= min_count
+        if not complete:
+            return self._take_back(members), GroupResult(key, False, "Unschedulable", INCOMPLETE)
+        if any(member.preempts for member in members):
+            return self._wait_for_victims(members), GroupResult(key, False, "Unschedulable", PREEMPTING)
+        return members, GroupResult(key, True, "Scheduled", "")
+
+    def _try(self, queued: QueuedPod) -> Member:
+        pod = queued.pod
+        decision = self.cycle.decide(pod)
+        member = Member(queued, decision)
+        node_name = decision.node or decision.nominated_node
+        if not node_name:
+            return member
+        outcome = decision.post_filter
+        if outcome is not None and outcome.nominated is not None:
+            for victim in outcome.nominated.victims:
+                member.removed.append((victim, victim.node_name))
+                self.snapshot.remove_pod(victim.key)
+        self.cache.assume(pod, node_name)
+        way = self.cycle.profile.way(pod.shape)
+        passage = Passage(way, self.cycle.state_of(pod.shape), pod, node_name, self.waiting)
+        failure = passage.begin()
+        if failure is None:
+            member.passage = passage
+        else:
+            self._undo(member, pod)
+            decision.refuse(failure)
+        return member
+
+    def _undo(self, member: Member, pod: PodInfo) -> None:
+        """Take a pod from its node again, and put its victims back."""
+        if member.passage is not None:
+            member.passage.undo()
+            member.passage = None
+        self.cache.forget(pod.key)
+        for victim, node_name in member.removed:
+            self.snapshot.place(victim, node_name)
+        member.removed.clear()
+
+    def _take_back(self, members: list[Member]) -> list[Member]:
+        """Too few were placed: all that were go back, and wait for what those that were not wait for."""
+        plugins = {GANG}
+        for member in members:
+            if member.passage is None:
+                plugins.update(member.decision.unschedulable_plugins)
+        for member in reversed(members):
+            if member.passage is not None:
+                self._undo(member, member.queued.pod)
+                self._refuse(member.decision, INCOMPLETE, plugins)
+        return members
+
+    def _wait_for_victims(self, members: list[Member]) -> list[Member]:
+        """The gang fits once some victims are gone: all its pods wait, nominated."""
+        for member in reversed(members):
+            if member.passage is not None:
+                preempts = member.preempts
+                node_name = member.passage.node_name
+                self._undo(member, member.queued.pod)
+                if not preempts:
+                    self._refuse(member.decision, PREEMPTING, {GANG}, node_name)
+        return members
+
+    def _failed(self, members: list[Member], gang: Sequence[QueuedPod]) -> tuple[list[Member], GroupResult]:
+        """A plugin failed: nobody is scheduled, all are tried again later."""
+        message = members[-1].decision.error
+        for member in reversed(members[:-1]):
+            if member.passage is not None:
+                self._undo(member, member.queued.pod)
+        whole = f"failed to schedule other pod from a pod group: {message}"
+        members += [Member(queued, self.cycle.opened(queued.pod)) for queued in gang[len(members) :]]
+        for member in members:
+            if not member.decision.error:
+                member.decision.refuse(Failure(GANG, Reject(Status.ERROR, (whole,)), False))
+        return members, GroupResult(group_key(gang[0].pod.pod), False, "SchedulerError", whole)
+
+    def _refuse(self, decision: Decision, message: str, plugins: set[str], nominated: str = "") -> None:
+        decision.post_filter = None
+        failure = Failure(GANG, Reject(Status.UNSCHEDULABLE, (message,)), True, frozenset(plugins), nominated, message)
+        decision.refuse(failure)

@@ -1,0 +1,173 @@
+"""A pod's passage from the decision to its binding: Reserve, Permit, PreBind, Bind, PostBind, and Unreserve on failure.
+
+Reserve and Permit run at once, as part of the scheduling cycle (`begin`). What follows may wait for the outside world
+and runs beside other pods' passages (`carry_out`). A failure anywhere is a `Failure`; whoever runs the passage then
+calls `undo` and puts the pod back into the queue. Pods whose plugins have nothing to do take no passage at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from bayplan.scheduler.framework.extension_points import Actions
+from bayplan.scheduler.framework.state import CycleState
+from bayplan.scheduler.framework.verdicts import ActionError, PluginError, Reject, Status
+from bayplan.scheduler.framework.waiting import WaitingPod, WaitingPods
+from bayplan.scheduler.profile import Way
+from bayplan.scheduler.snapshot.pods import PodInfo
+
+OtherBinder = Callable[[PodInfo, str], Awaitable[bool]]
+"""Binds a pod in place of the Bind plugins (an extender); False leaves it to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a pod does not go to its node after all.
+
+    `unfit`: a plugin of Reserve or Permit says that the pod cannot go there, so it waits until that plugin's hints
+    wake it. Otherwise something failed, and the pod is tried again after its back-off.
+    """
+
+    plugin: str
+    reject: Reject
+    unfit: bool
+    waits_for: frozenset[str] = frozenset()
+    """The plugins whose hints wake the pod, if not only `plugin`'s."""
+    nominated: str = ""
+    """The node that the pod is nominated to all the same."""
+    whole_message: str = ""
+    """The message, if it is not about the one node."""
+
+    @property
+    def plugins(self) -> frozenset[str]:
+        """The plugins whose hints wake the pod; none if it is just tried again."""
+        if not self.unfit:
+            return frozenset()
+        return self.waits_for or frozenset((self.plugin,))
+
+    @property
+    def message(self) -> str:
+        """In kube-scheduler's words."""
+        if self.whole_message:
+            return self.whole_message
+        reasons = ", ".join(self.reject.reasons)
+        return f"0/1 nodes are available: 1 {reasons}." if self.unfit else reasons
+
+    @property
+    def reason(self) -> str:
+        """The reason of the pod's `PodScheduled=False` condition."""
+        return "SchedulerError" if self.reject.status is Status.ERROR else "Unschedulable"
+
+
+def failed(point: str, plugin: str, error: Exception) -> Failure:
+    """A plugin failed at an extension point."""
+    return Failure(plugin, Reject(Status.ERROR, (f'running {point} plugin "{plugin}": {error}',)), False)
+
+
+class Passage:
+    """One pod on its way to `node_name`, where it is assumed."""
+
+    __slots__ = ("_waiting_pods", "node_name", "pod", "state", "waiting", "way")
+
+    def __init__(self, way: Way, state: CycleState, pod: PodInfo, node_name: str, waiting: WaitingPods) -> None:
+        self.way = way
+        self.state = state.for_pod()
+        self.pod = pod
+        self.node_name = node_name
+        self._waiting_pods = waiting
+        self.waiting: WaitingPod | None = None
+        """The pod's place among the waiting ones, if a Permit plugin holds it back."""
+
+    def begin(self) -> Failure | None:
+        """Reserve, then Permit. After a failure everything is undone already."""
+        failure = self.reserve() or self._permit()
+        if failure is not None:
+            self.undo()
+        return failure
+
+    def undo(self) -> None:
+        """Unreserve in reverse order; the pod waits no more."""
+        self.settle()
+        for plugin in reversed(self.way.reserve):
+            plugin.unreserve(self.state, self.pod, self.node_name)
+
+    def settle(self) -> None:
+        """The pod waits no more."""
+        self._waiting_pods.remove(self.pod.uid)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether binding is going to take a while: a plugin holds the pod back or has to prepare something."""
+        if self.waiting is not None and not self.waiting.settled:
+            return True
+        return any(plugin.has_work(self.state, self.pod, self.node_name) for plugin in self.way.pre_bind)
+
+    def reserve(self) -> Failure | None:
+        """Reserve alone; after a failure `undo` is due."""
+        for plugin in self.way.reserve:
+            try:
+                answer = plugin.reserve(self.state, self.pod, self.node_name)
+            except PluginError as error:
+                return failed("Reserve", plugin.name, error)
+            if answer is not None:
+                return Failure(plugin.name, answer, True)
+        return None
+
+    def _permit(self) -> Failure | None:
+        waits: dict[str, float] = {}
+        for plugin in self.way.permit:
+            try:
+                answer = plugin.permit(self.state, self.pod, self.node_name)
+            except PluginError as error:
+                return failed("Permit", plugin.name, error)
+            if isinstance(answer, Reject):
+                return Failure(plugin.name, answer, True)
+            if answer is not None:
+                waits[plugin.name] = answer
+        if waits:
+            self.waiting = self._waiting_pods.add(self.pod, self.node_name, waits)
+        return None
+
+    async def prepare(self, actions: Actions) -> Failure | None:
+        """PreBind."""
+        for plugin in self.way.pre_bind:
+            try:
+                answer = await plugin.pre_bind(self.state, self.pod, self.node_name, actions)
+            except (PluginError, ActionError) as error:
+                return failed("PreBind", plugin.name, error)
+            if answer is not None:
+                return Failure(plugin.name, answer, False)
+        return None
+
+    async def release(self, actions: Actions) -> list[ActionError]:
+        """After `undo`: take back what was written. Returns what could not be."""
+        errors: list[ActionError] = []
+        for plugin in reversed(self.way.reserve):
+            try:
+                await plugin.release(self.state, self.pod, actions)
+            except ActionError as error:
+                errors.append(error)
+        return errors
+
+    async def bind(self, actions: Actions, other: OtherBinder | None = None) -> Failure | None:
+        """Bind (by `other`, if it takes the pod), then PostBind."""
+        failure = await self._bind(actions, other)
+        if failure is None:
+            for plugin in self.way.post_bind:
+                plugin.post_bind(self.state, self.pod, self.node_name)
+        return failure
+
+    async def _bind(self, actions: Actions, other: OtherBinder | None) -> Failure | None:
+        try:
+            if other is not None and await other(self.pod, self.node_name):
+                return None
+        except ActionError as error:
+            return Failure("", Reject(Status.ERROR, (str(error),)), False)
+        for plugin in self.way.bind:
+            try:
+                if await plugin.bind(self.state, self.pod, self.node_name, actions):
+                    return None
+            except (PluginError, ActionError) as error:
+                return failed("Bind", plugin.name, error)
+        return Failure("", Reject(Status.ERROR, ("no Bind plugin binds the pod",)), False)

@@ -1,0 +1,86 @@
+"""GangScheduling: pods of a gang are bound together or not at all (`scheduling.k8s.io` PodGroup, KEP-4671).
+
+A gang's pods stay out of the queue until `minCount` of them exist. The scheduler tries all of them in one cycle; at
+Permit each waits until `minCount` are placed, and the last one lets the others go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from bayplan.scheduler.framework.events import Action, EventHint
+from bayplan.scheduler.framework.extension_points import PermitPlugin, PreEnqueuePlugin
+from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
+from bayplan.scheduler.framework.verdicts import PluginError, Reject, Status
+from bayplan.scheduler.snapshot.gangs import group_key
+
+if TYPE_CHECKING:
+    from bayplan.api.types.scheduling_v1alpha2 import PodGroup
+
+PERMIT_SECONDS: Final = 300.0
+"""How long a placed pod waits for the rest of its gang."""
+
+
+class GangScheduling(PreEnqueuePlugin, PermitPlugin):
+    """All or nothing for pod groups with a gang policy."""
+
+    name = "GangScheduling"
+
+    def pre_enqueue(self, pod: PodInfo) -> Reject | None:
+        if pod.pod.spec.scheduling_group is None:
+            return None
+        key = group_key(pod.pod)
+        group = self._group(key)
+        if group is None:
+            name = pod.pod.spec.scheduling_group.pod_group_name
+            reason = f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
+            return Reject(Status.UNRESOLVABLE, (reason,))
+        if self.snapshot.gangs.count(key) < minimum(group):
+            reason = "waiting for minCount pods from a gang to appear in scheduling queue"
+            return Reject(Status.UNRESOLVABLE, (reason,))
+        return None
+
+    def concerns(self, pod: PodShape) -> bool:
+        return pod.spec.scheduling_group is not None
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> Reject | float | None:
+        key = group_key(pod.pod)
+        group = self._group(key)
+        if group is None:
+            raise PluginError(self.name, f'failed to get podGroup {key}: podgroup.scheduling.k8s.io "{key}" not found')
+        if self.snapshot.gangs.count_in(key, self.snapshot.pods) < minimum(group):
+            return PERMIT_SECONDS
+        for waiting in self.handle.waiting:
+            if group_key(waiting.pod.pod) == key:
+                waiting.allow(self.name)
+        return None
+
+    def _group(self, key: str) -> PodGroup | None:
+        return self.snapshot.catalog.pod_groups.get(key)
+
+    # Hints
+
+    def events(self) -> tuple[EventHint, ...]:
+        return (
+            EventHint("UnscheduledPod", Action.ADD, self._completes),
+            EventHint("Pod", Action.ADD, self._completes),
+            EventHint("PodGroup", Action.ADD, self._is_its_group),
+            EventHint("PodGroup", Action.UPDATE, self._asks_for_less),
+        )
+
+    def _completes(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        """A further pod of the gang came, and there are enough now."""
+        key = group_key(pod.pod)
+        return bool(key) and group_key(new) == key and self.pre_enqueue(pod) is None
+
+    def _is_its_group(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        return group_key(pod.pod) == f"{new.metadata.namespace}/{new.metadata.name}"
+
+    def _asks_for_less(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        return self._is_its_group(pod, old, new) and minimum(new) < minimum(old)
+
+
+def minimum(group: PodGroup) -> int:
+    """How many pods of a group have to be placed together; 0 if the group is no gang."""
+    gang = group.spec.scheduling_policy.gang
+    return gang.min_count if gang is not None else 0

@@ -1,0 +1,155 @@
+"""What the scheduler tells the world about its decisions: events, conditions, nominations, and evictions of victims."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from bayplan.api.errors import ApiError
+from bayplan.api.types import core_v1, meta_v1
+from bayplan.client import Client
+from bayplan.client.errors import TransportError
+from bayplan.client.events import EventRecorder
+from bayplan.scheduler.gang_cycle import GroupResult
+from bayplan.scheduler.settings import DEFAULT_SCHEDULER_NAME
+from bayplan.support.clock import Clock
+from bayplan.support.timestamps import rfc3339
+
+if TYPE_CHECKING:
+    from bayplan.api.types.scheduling_v1alpha2 import PodGroup
+
+logger = logging.getLogger(__name__)
+
+GROUP_SCHEDULED: Final = "PodGroupScheduled"
+NOTE_LIMIT: Final = 1024
+"""Bytes that an event's message may have."""
+
+
+def shortened(message: str) -> str:
+    """A message that fits into an event."""
+    data = message.encode()
+    if len(data) <= NOTE_LIMIT:
+        return message
+    return data[: NOTE_LIMIT - 4].decode(errors="ignore") + " ..."
+
+
+class Reporter:
+    """Writes for all profiles of one scheduler."""
+
+    def __init__(self, client: Client, clock: Clock, recorders: dict[str, EventRecorder]) -> None:
+        self._client = client
+        self._clock = clock
+        self._recorders = recorders
+
+    def event(self, pod: core_v1.Pod, event_type: str, reason: str, message: str, action: str) -> None:
+        """Record an event about a pod, in the name of its scheduler."""
+        recorder = self._recorders[pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME]
+        recorder.event(pod, event_type, reason, shortened(message), action=action)
+
+    def scheduled(self, pod: core_v1.Pod, node_name: str) -> None:
+        """The pod was bound."""
+        message = f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node_name}"
+        self.event(pod, "Normal", "Scheduled", message, "Binding")
+
+    async def not_scheduled(self, pod: core_v1.Pod, reason: str, message: str, nominated: str | None) -> None:
+        """The pod found no place. `nominated`: its node from now on, empty for none, None to leave it as it is."""
+        self.event(pod, "Warning", "FailedScheduling", message, "Scheduling")
+        condition = self._condition(pod, reason, message)
+        status: dict[str, Any] = {"conditions": [condition]} if condition is not None else {}
+        if nominated is not None and nominated != pod.status.nominated_node_name:
+            status["nominatedNodeName"] = nominated or None
+        if status:
+            await self.patch_status(pod, {"metadata": {"uid": pod.metadata.uid}, "status": status})
+
+    def _condition(self, pod: core_v1.Pod, reason: str, message: str) -> dict[str, Any] | None:
+        """The pod's new `PodScheduled` condition; None if it has it already."""
+        condition: dict[str, Any] = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": rfc3339(self._clock.now()),
+            "observedGeneration": pod.metadata.generation,
+        }
+        known = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
+        if known is not None and known.status == "False":
+            if (known.reason, known.message) == (reason, message):
+                return None
+            condition["lastTransitionTime"] = known.last_transition_time
+        return condition
+
+    async def nominate(self, pod: core_v1.Pod, node_name: str) -> None:
+        """Tell others where the pod is going to run, or (with an empty name) that this is open again."""
+        if pod.status.nominated_node_name != node_name:
+            await self.patch_status(pod, {"status": {"nominatedNodeName": node_name or None}})
+
+    async def evict(self, victim: core_v1.Pod, preemptor: core_v1.Pod) -> bool:
+        """Make room: say in the victim's conditions why, then delete it. False if the server would not."""
+        scheduler = preemptor.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": f"{scheduler}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": rfc3339(self._clock.now()),
+            "observedGeneration": victim.metadata.generation,
+        }
+        metadata = victim.metadata
+        await self.patch_status(victim, {"status": {"conditions": [condition]}})
+        try:
+            await self._client.delete(core_v1.Pod, metadata.name, metadata.namespace, uid=metadata.uid)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                logger.warning("preempting pod %s/%s: %s", metadata.namespace, metadata.name, error)
+            return False
+        except TransportError as error:
+            logger.warning("preempting pod %s/%s: %s", metadata.namespace, metadata.name, error)
+            return False
+        return True
+
+    def preempted(self, victim: core_v1.Pod, preemptor: core_v1.Pod, node_name: str) -> None:
+        """The victim had to make room."""
+        message = f"Preempted by pod {preemptor.metadata.uid} on node {node_name}"
+        recorder = self._recorders[preemptor.spec.scheduler_name or DEFAULT_SCHEDULER_NAME]
+        recorder.event(victim, "Normal", "Preempted", message, action="Preempting")
+
+    async def group(self, group: PodGroup, result: GroupResult) -> None:
+        """Write a pod group's `PodGroupScheduled` condition; once true it stays true."""
+        known = next((item for item in group.status.conditions if item.type == GROUP_SCHEDULED), None)
+        status = "True" if result.scheduled else "False"
+        if known is not None and (
+            known.status == "True" != status
+            or (known.status, known.reason, known.message) == (status, result.reason, result.message)
+        ):
+            return
+        changed = known is None or known.status != status
+        condition = meta_v1.Condition(
+            type=GROUP_SCHEDULED,
+            status=status,
+            reason=result.reason,
+            message=result.message,
+            observed_generation=group.metadata.generation,
+            last_transition_time=rfc3339(self._clock.now()) if changed or known is None else known.last_transition_time,
+        )
+        others = [item for item in group.status.conditions if item.type != GROUP_SCHEDULED]
+        body = msgspec.json.encode({"status": {"conditions": [*others, condition]}})
+        metadata = group.metadata
+        path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{metadata.namespace}/podgroups/{metadata.name}/status"
+        await self._patch(path, body, "application/merge-patch+json", f"pod group {result.key}")
+
+    async def patch_status(self, pod: core_v1.Pod, patch: dict[str, Any]) -> None:
+        """Patch a pod's status. That the pod is gone or another one by now is no error."""
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/status"
+        await self._patch(path, msgspec.json.encode(patch), "application/strategic-merge-patch+json", f"pod {name}")
+
+    async def _patch(self, path: str, body: bytes, content_type: str, what: str) -> None:
+        try:
+            await self._client.raw("PATCH", path, {}, body, content_type)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                logger.warning("status of %s: %s", what, error)
+        except TransportError as error:
+            logger.warning("status of %s: %s", what, error)

@@ -1,0 +1,135 @@
+"""What a resize, a write of status and other changes of pods may do, and what they warn of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from bayplan.api import codec
+from bayplan.api.strategies.base import clone
+from bayplan.api.strategies.pods import STRATEGY
+from bayplan.api.types import core_v1
+from tests.api.validation.pods import pod, told
+
+replace = msgspec.structs.replace
+
+
+def resized(old: core_v1.Pod, containers: list[dict[str, Any]]) -> list[str]:
+    """What a resize to these containers is told."""
+    new = clone(old)
+    wanted = codec.from_tree(core_v1.PodSpec, {"containers": containers})
+    new.spec = replace(new.spec, containers=wanted.containers)
+    STRATEGY.prepare_subresource_update("resize", new, old)
+    return told(STRATEGY.validate_subresource_update("resize", new, old))
+
+
+def test_a_resize_neither_moves_nor_adds_containers() -> None:
+    two = [{"name": "a", "image": "x", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"} for _ in "12"]
+    two[1]["name"] = "b"
+    old = pod({"containers": two})
+    assert resized(old, two) == []
+    assert resized(old, two[::-1]) == ["spec.containers[0].name FORBIDDEN", "spec.containers[1].name FORBIDDEN"]
+    assert resized(old, two[:1]) == ["spec.containers FORBIDDEN"]
+
+
+def status_problems(status: dict[str, Any], before: dict[str, Any], spec: dict[str, Any] | None = None) -> list[str]:
+    old = pod(spec)
+    old.status = codec.from_tree(core_v1.PodStatus, {"qosClass": "BestEffort", **before})
+    new = clone(old)
+    new.status = codec.from_tree(core_v1.PodStatus, {"qosClass": "BestEffort", **status})
+    STRATEGY.prepare_status_update(new, old)
+    return told(STRATEGY.validate_status_update(new, old))
+
+
+ENDED: dict[str, Any] = {"name": "c", "state": {"terminated": {"exitCode": 1}}}
+RUNS: dict[str, Any] = {"name": "c", "state": {"running": {}}}
+
+
+@pytest.mark.parametrize(
+    ("field", "policy", "expected"),
+    [
+        ("containerStatuses", "Always", []),
+        ("containerStatuses", "OnFailure", []),
+        ("containerStatuses", "Never", ["status.containerStatuses[0].state FORBIDDEN"]),
+        ("ephemeralContainerStatuses", "Always", ["status.ephemeralContainerStatuses[0].state FORBIDDEN"]),
+    ],
+)
+def test_what_ended_starts_again_only_where_it_may(field: str, policy: str, expected: list[str]) -> None:
+    assert status_problems({field: [RUNS]}, {field: [ENDED]}, {"restartPolicy": policy}) == expected
+
+
+@pytest.mark.parametrize(
+    ("container", "expected"),
+    [
+        ({"user": {"linux": {"uid": 1, "gid": -1}}}, ["status.containerStatuses[0].linux.gid INVALID"]),
+        (
+            {"allocatedResourcesStatus": [{"name": "example.com/gpu", "resources": []}]},
+            ["status.containerStatuses[0].allocatedResourcesStatus[0].name INVALID"],
+        ),
+        (
+            {
+                "allocatedResourcesStatus": [
+                    {
+                        "name": "claim:x",
+                        "resources": [{"resourceID": "a", "health": "Healthy"}, {"resourceID": "a", "health": "Ill"}],
+                    }
+                ]
+            },
+            [
+                "status.containerStatuses[0].allocatedResourcesStatus[0].name INVALID",
+                "status.containerStatuses[0].allocatedResourcesStatus[0].resources[1].health NOT_SUPPORTED",
+                "status.containerStatuses[0].allocatedResourcesStatus[0].resources[1].resourceID DUPLICATE",
+            ],
+        ),
+    ],
+)
+def test_users_and_health_of_containers(container: dict[str, Any], expected: list[str]) -> None:
+    assert status_problems({"containerStatuses": [{"name": "c", **container}]}, {}) == expected
+
+
+def test_conditions_keep_the_generation_they_were_observed_at() -> None:
+    old = pod()
+    old.status = codec.from_tree(
+        core_v1.PodStatus,
+        {"observedGeneration": 3, "conditions": [{"type": "Ready", "status": "True", "observedGeneration": 2}]},
+    )
+    new = clone(old)
+    new.status = codec.from_tree(core_v1.PodStatus, {"conditions": [{"type": "Ready", "status": "False"}]})
+    STRATEGY.prepare_status_update(new, old)
+    assert new.status.observed_generation == 3
+    assert [condition.observed_generation for condition in new.status.conditions] == [2]
+
+
+@pytest.mark.parametrize(
+    ("ports", "expected"),
+    [
+        ([{"containerPort": 80}, {"containerPort": 80}], ["duplicate"]),
+        ([{"containerPort": 80, "hostPort": 8080}, {"containerPort": 80}], ["overlapping"]),
+        (
+            [{"containerPort": 80, "hostPort": 8080, "hostIP": "10.0.0.1"}, {"containerPort": 80, "hostPort": 8080}],
+            ["dangerously ambiguous"],
+        ),
+        ([{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}], []),
+    ],
+)
+def test_ports_that_meet_are_warned_of(ports: list[dict[str, Any]], expected: list[str]) -> None:
+    first, second = "spec.containers[0].ports[0]", "spec.containers[0].ports[1]"
+    assert STRATEGY.warnings(pod(ports=ports), None) == [
+        f"{second}: {word} port definition with {first}" for word in expected
+    ]
+
+
+def test_a_host_address_needs_a_host_port() -> None:
+    found = STRATEGY.warnings(pod(ports=[{"containerPort": 80, "hostIP": "10.0.0.1"}]), None)
+    shown = "{Name: HostPort:0 ContainerPort:80 Protocol:TCP HostIP:10.0.0.1}"
+    assert found == [f"spec.containers[0].ports[0]: hostIP set without hostPort: {shown}"]
+
+
+def test_updates_of_pods_do_not_warn() -> None:
+    old = pod(ports=[{"containerPort": 80}, {"containerPort": 80}])
+    new = clone(old)
+    new.spec.containers[0].image = "y"
+    new.status = old.status
+    assert STRATEGY.warnings(new, old) == []

@@ -1,0 +1,1 @@
+"""Volumes in a live cluster."""

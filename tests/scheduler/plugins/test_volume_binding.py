@@ -1,0 +1,182 @@
+"""Volumes that are bound when their first pod is scheduled: assumed at once, written before the pod is bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayplan.api.types.core_v1 import PersistentVolume, PersistentVolumeClaim
+from tests.scheduler.objects import Tree, node, pod
+from tests.scheduler.running import World, play
+from tests.scheduler.test_core import Setup
+
+
+def storage_class(name: str = "late", provisioner: str = "kubernetes.io/no-provisioner") -> Tree:
+    return {
+        "kind": "StorageClass",
+        "apiVersion": "storage.k8s.io/v1",
+        "metadata": {"name": name},
+        "provisioner": provisioner,
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+
+
+def claim(name: str, *, size: str = "1Gi", class_name: str = "late") -> Tree:
+    return {
+        "kind": "PersistentVolumeClaim",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": class_name,
+            "resources": {"requests": {"storage": size}},
+        },
+        "status": {"phase": "Pending"},
+    }
+
+
+def volume(name: str, on: str, *, size: str = "1Gi", class_name: str = "late") -> Tree:
+    expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [on]}
+    return {
+        "kind": "PersistentVolume",
+        "apiVersion": "v1",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": class_name,
+            "local": {"path": f"/disks/{name}"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
+        },
+        "status": {"phase": "Available"},
+    }
+
+
+def user(name: str, claim_name: str) -> Tree:
+    return pod(name, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": claim_name}}])
+
+
+async def finish_binding(world: World, name: str, volume_name: str) -> None:
+    """What the volume controller does once volume or node is chosen."""
+    seen = await world.client.get(PersistentVolumeClaim, name, "default")
+    await world.client.patch(
+        PersistentVolumeClaim,
+        name,
+        "default",
+        {
+            "metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+            "spec": {"volumeName": volume_name},
+        },
+    )
+    assert seen.metadata.name == name
+
+
+def outcomes(setup: Setup, count: int) -> list[Any]:
+    return [setup.core.schedule_one() for _ in range(count)]
+
+
+def two_nodes_one_volume() -> Setup:
+    setup = Setup()
+    for kind, tree in (
+        ("StorageClass", storage_class()),
+        ("PersistentVolume", volume("disk", "a")),
+        ("PersistentVolumeClaim", claim("one")),
+        ("PersistentVolumeClaim", claim("two")),
+        ("Node", node("a")),
+        ("Node", node("b")),
+    ):
+        setup.see(kind, tree)
+    return setup
+
+
+def test_an_assumed_volume_is_given_to_no_other_pod() -> None:
+    setup = two_nodes_one_volume()
+    setup.see("Pod", user("p", "one"))
+    setup.see("Pod", user("q", "two"))
+    first, second = outcomes(setup, 2)
+    assert first.decision.node == "a"
+    assert second.decision.message.startswith(
+        "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind."
+    )
+    reference = setup.core.snapshot.catalog.volumes["disk"].spec.claim_ref
+    assert reference is not None
+    assert reference.name == "one"
+
+
+def test_a_volume_is_free_again_when_its_pod_does_not_get_there() -> None:
+    setup = two_nodes_one_volume()
+    setup.see("Pod", user("p", "one"))
+    (first,) = outcomes(setup, 1)
+    first.passage.undo()
+    assert setup.core.snapshot.catalog.volumes["disk"].spec.claim_ref is None
+    setup.see("Pod", user("q", "two"))
+    (second,) = outcomes(setup, 1)
+    assert second.decision.node == "a"
+
+
+def test_what_the_server_says_replaces_an_assumption_only_if_it_is_newer() -> None:
+    setup = two_nodes_one_volume()
+    old = volume("disk", "a")
+    old["metadata"]["resourceVersion"] = "5"
+    setup.see("PersistentVolume", old)
+    setup.see("Pod", user("p", "one"))
+    outcomes(setup, 1)
+    setup.see("PersistentVolume", old)
+    assert setup.core.snapshot.catalog.volumes["disk"].spec.claim_ref is not None
+    old["metadata"]["resourceVersion"] = "6"
+    setup.see("PersistentVolume", old)
+    assert setup.core.snapshot.catalog.volumes["disk"].spec.claim_ref is None
+
+
+def test_a_pod_is_bound_once_its_volume_is() -> None:
+    async def story(world: World) -> None:
+        await world.create(storage_class(), volume("disk", "a"), node("a"), node("b"), claim("one"), user("p", "one"))
+
+        async def reserved() -> bool:
+            reference = (await world.client.get(PersistentVolume, "disk")).spec.claim_ref
+            return reference is not None and reference.name == "one"
+
+        await world.until(reserved)
+        waiting = await world.pod("p")
+        assert (waiting.spec.node_name, waiting.status.nominated_node_name) == ("", "a")
+        made = await world.client.get(PersistentVolume, "disk")
+        assert made.metadata.annotations["pv.kubernetes.io/bound-by-controller"] == "yes"
+        await finish_binding(world, "one", "disk")
+        assert await world.bound("p") == "a"
+
+    play(story)
+
+
+def test_a_claim_to_be_provisioned_is_told_its_node() -> None:
+    async def story(world: World) -> None:
+        await world.create(storage_class(provisioner="csi.example.com"), node("a"), claim("one"), user("p", "one"))
+
+        async def selected() -> str:
+            seen = await world.client.get(PersistentVolumeClaim, "one", "default")
+            return seen.metadata.annotations.get("volume.kubernetes.io/selected-node", "")
+
+        assert await world.until(selected) == "a"
+        await world.create(volume("made", "a"))
+        await finish_binding(world, "one", "made")
+        assert await world.bound("p") == "a"
+
+    play(story)
+
+
+def test_a_provisioner_that_gives_up_sends_the_pod_back() -> None:
+    async def story(world: World) -> None:
+        await world.create(storage_class(provisioner="csi.example.com"), node("a"), claim("one"), user("p", "one"))
+
+        async def selected() -> str:
+            seen = await world.client.get(PersistentVolumeClaim, "one", "default")
+            return seen.metadata.annotations.get("volume.kubernetes.io/selected-node", "")
+
+        await world.until(selected)
+        annotations = {"volume.kubernetes.io/selected-node": None, "other": "yes"}
+        await world.client.patch(PersistentVolumeClaim, "one", "default", {"metadata": {"annotations": annotations}})
+        message = await world.refused("p", "provisioning failed")
+        expected = 'running PreBind plugin "VolumeBinding": binding volumes: provisioning failed for PVC "one"'
+        assert message == expected
+        assert expected in await world.events("FailedScheduling")
+        assert await world.until(selected) == "a"
+
+    play(story)

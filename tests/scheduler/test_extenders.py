@@ -1,0 +1,331 @@
+"""Extenders: what they are asked, what their answers do, and how they are reached."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+
+from bayplan.scheduler.core import Outcome
+from bayplan.scheduler.errors import SettingsError
+from bayplan.scheduler.extender_http import HttpDoor
+from bayplan.scheduler.extenders import Answer, Call, Extender, ExtenderError, bind_call
+from bayplan.scheduler.settings import load
+from tests.scheduler.objects import Tree, node, pod
+from tests.scheduler.running import World, play
+from tests.scheduler.test_core import Setup
+
+Handler = Callable[[Tree], Answer]
+
+
+def extender(**fields: Any) -> Tree:
+    return {"urlPrefix": "http://helper", **fields}
+
+
+class Helper:
+    """Extenders in the test: answers by verb, and what was asked."""
+
+    def __init__(self, **verbs: Handler) -> None:
+        self.verbs = verbs
+        self.asked: list[tuple[str, Tree]] = []
+
+    def answer(self, call: Call) -> Answer:
+        question = json.loads(call.body)
+        self.asked.append((call.verb, question))
+        try:
+            return json.loads(json.dumps(self.verbs[call.verb](question)))
+        except ExtenderError as error:
+            return error
+
+
+def attempt(setup: Setup, helper: Helper) -> Outcome:
+    """One attempt, with the helper behind the door."""
+    steps, answers = setup.core.attempt(), list[Answer]()
+    try:
+        calls = next(steps)
+        while True:
+            answers = [helper.answer(call) for call in calls]
+            calls = steps.send(answers)
+    except StopIteration as finished:
+        outcome: Outcome = finished.value
+        return outcome
+
+
+def cluster(*extenders: Tree, nodes: str = "abc", pending: Tree | None = None) -> Setup:
+    setup = Setup({"extenders": list(extenders)})
+    for name in nodes:
+        setup.see("Node", node(name))
+    setup.see("Pod", pending or pod("p", cpu="1"))
+    return setup
+
+
+def only(*names: str) -> Handler:
+    return lambda question: {"NodeNames": list(names)}
+
+
+def broken(question: Tree) -> Answer:
+    raise ExtenderError("connection refused")
+
+
+CACHED = {"filterVerb": "filter", "nodeCacheCapable": True}
+
+
+def test_an_extender_filters_nodes_by_name() -> None:
+    helper = Helper(filter=only("b"))
+    outcome = attempt(cluster(extender(**CACHED)), helper)
+    assert (outcome.decision.node, outcome.decision.decided_by) == ("b", "onlyFeasibleNode")
+    verb, question = helper.asked[0]
+    assert (verb, sorted(question["NodeNames"]), question["Nodes"]) == ("filter", ["a", "b", "c"], None)
+    assert question["Pod"]["metadata"]["name"] == "p"
+
+
+def test_an_extender_without_a_cache_gets_whole_nodes_and_answers_with_them() -> None:
+    def first(question: Tree) -> Tree:
+        assert question["NodeNames"] is None
+        kept = [item for item in question["Nodes"]["items"] if item["metadata"]["name"] == "c"]
+        return {"nodes": {"items": kept}}
+
+    assert attempt(cluster(extender(filterVerb="filter")), Helper(filter=first)).decision.node == "c"
+
+
+def test_refusals_of_an_extender_are_reasons() -> None:
+    def refuse(question: Tree) -> Tree:
+        return {
+            "NodeNames": [],
+            "FailedNodes": {"a": "no licence", "b": "no licence"},
+            "FailedAndUnresolvableNodes": {"b": "never here"},
+        }
+
+    setup = cluster(extender(**CACHED))
+    decision = attempt(setup, Helper(filter=refuse)).decision
+    assert decision.message.startswith("0/3 nodes are available: 1 never here, 1 no licence. no new claims")
+    assert decision.unschedulable_plugins == ["Extender"]
+    assert setup.core.queue.sizes()["unschedulable"] == 1
+    setup.see("Service", {"kind": "Service", "metadata": {"name": "s", "namespace": "default"}})
+    assert setup.core.queue.sizes()["unschedulable"] == 0
+
+
+def test_extenders_are_asked_in_turn_about_what_is_left() -> None:
+    helper = Helper(filter=only("a", "b"), second=only("b"))
+    second = extender(filterVerb="second", nodeCacheCapable=True)
+    assert attempt(cluster(extender(**CACHED), second), helper).decision.node == "b"
+    assert sorted(helper.asked[1][1]["NodeNames"]) == ["a", "b"]
+
+
+def test_a_node_that_was_not_asked_about_is_an_error() -> None:
+    decision = attempt(cluster(extender(**CACHED)), Helper(filter=only("z"))).decision
+    assert decision.reason == "SchedulerError"
+    assert decision.message == (
+        'extender "http://helper" claims a filtered node "z" which is not found in the input node list'
+    )
+
+
+def test_an_extender_that_fails_stops_the_attempt_unless_it_is_ignorable() -> None:
+    setup = cluster(extender(**CACHED))
+    decision = attempt(setup, Helper(filter=broken)).decision
+    assert (decision.message, decision.reason) == ("connection refused", "SchedulerError")
+    assert setup.core.queue.sizes()["backoff"] == 1
+    assert attempt(cluster(extender(**CACHED, ignorable=True)), Helper(filter=broken)).decision.scheduled
+
+
+def test_scores_are_weighted_and_added() -> None:
+    helper = Helper(prioritize=lambda question: [{"Host": "c", "Score": 10}, {"Host": "a", "Score": 3}])
+    decision = attempt(cluster(extender(prioritizeVerb="prioritize", weight=2)), helper).decision
+    assert decision.node == "c"
+    nodes = decision.to_dict()["nodes"]
+    assert nodes["c"]["scores"]["http://helper"] == 200
+    assert nodes["c"]["total"] - nodes["b"]["total"] == 200
+    assert nodes["a"]["total"] - nodes["b"]["total"] == 60
+
+
+def test_a_failed_prioritize_is_left_out() -> None:
+    helper = Helper(prioritize=broken)
+    assert attempt(cluster(extender(prioritizeVerb="prioritize", weight=1)), helper).decision.scheduled
+
+
+def test_only_pods_with_managed_resources_are_an_extenders_business() -> None:
+    managed = extender(**CACHED, managedResources=[{"name": "example.com/chip", "ignoredByScheduler": True}])
+    helper = Helper(filter=only("b"))
+    assert attempt(cluster(managed), helper).decision.scheduled
+    assert helper.asked == []
+    wanting = pod("p")
+    wanting["spec"]["containers"][0]["resources"] = {"limits": {"example.com/chip": "1"}}
+    wanting["spec"]["containers"][0]["resources"]["requests"] = {"example.com/chip": "1"}
+    assert attempt(cluster(managed, pending=wanting), helper).decision.node == "b"
+
+
+def full_nodes(**verbs: Any) -> Setup:
+    setup = Setup({"extenders": [extender(**verbs)]})
+    for name in "ab":
+        setup.see("Node", node(name, cpu="1"))
+        setup.see("Pod", pod(f"low-{name}", cpu="800m", on=name))
+    setup.see("Pod", pod("urgent", cpu="800m", priority=10))
+    return setup
+
+
+def test_an_extender_narrows_where_room_is_made() -> None:
+    def choose(question: Tree) -> Tree:
+        assert sorted(question["NodeNameToMetaVictims"]) == ["a", "b"]
+        return {"NodeNameToMetaVictims": {"b": question["NodeNameToMetaVictims"]["b"]}}
+
+    decision = attempt(full_nodes(preemptVerb="preempt", nodeCacheCapable=True), Helper(preempt=choose)).decision
+    assert (decision.nominated_node, decision.victims) == ("b", ("default/low-b",))
+
+
+def test_an_extender_can_forbid_preemption() -> None:
+    helper = Helper(preempt=lambda question: {"NodeNameToMetaVictims": {}})
+    setup = full_nodes(preemptVerb="preempt")
+    decision = attempt(setup, helper).decision
+    assert [item["metadata"]["name"] for item in helper.asked[0][1]["NodeNameToVictims"]["a"]["Pods"]] == ["low-a"]
+    assert decision.nominated_node == ""
+    assert decision.message.endswith("preemption: no candidate node for preemption")
+
+
+def test_victims_that_are_not_there_are_an_error() -> None:
+    helper = Helper(preempt=lambda question: {"NodeNameToMetaVictims": {"a": {"Pods": [{"UID": "ghost"}]}}})
+    decision = attempt(full_nodes(preemptVerb="preempt"), helper).decision
+    assert "claims to preempt pod (UID: ghost) on node: a" in decision.message
+
+
+@pytest.mark.parametrize(
+    ("extenders", "message"),
+    [
+        ([{"prioritizeVerb": "p"}], r"extenders\[0\].weight: Invalid value: 0: must have a positive weight"),
+        ([{"bindVerb": "b"}, {"bindVerb": "b"}], r"extenders: Invalid value: \"found 2 extenders implementing bind\""),
+        (
+            [{"managedResources": [{"name": "cpu"}]}],
+            r"extenders\[0\].managedResources\[0\].name: Invalid value: \"cpu\": is an invalid extended resource name",
+        ),
+        ([{"httpTimeout": "soon"}], r"extenders\[0\].httpTimeout: time: invalid duration"),
+    ],
+)
+def test_a_wrong_extender_is_refused_with_its_field(extenders: list[Tree], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        load({"extenders": extenders})
+
+
+def test_ignorable_extenders_come_last() -> None:
+    settings = load({"extenders": [{"urlPrefix": "http://a", "ignorable": True}, {"urlPrefix": "http://b"}]})
+    assert [item.url_prefix for item in settings.extenders] == ["http://b", "http://a"]
+
+
+class Server:
+    """A real extender on this machine."""
+
+    def __init__(self, handlers: dict[str, Any]) -> None:
+        self.handlers = handlers
+        self.url = ""
+
+    async def __aenter__(self) -> Server:
+        app = web.Application()
+        for verb, handler in self.handlers.items():
+            app.router.add_post(f"/{verb}", handler)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        port = self._runner.addresses[0][1]
+        self.url = f"http://127.0.0.1:{port}/"
+        return self
+
+    async def __aexit__(self, *details: object) -> None:
+        await self._runner.cleanup()
+
+
+async def _unwell(request: web.Request) -> web.Response:
+    return web.Response(status=500)
+
+
+async def _slow(request: web.Request) -> web.Response:
+    await asyncio.Event().wait()
+    return web.Response()
+
+
+def test_what_goes_wrong_on_the_way_is_said() -> None:
+    async def main() -> None:
+        door = HttpDoor()
+        async with Server({"unwell": _unwell, "slow": _slow}) as server:
+            with pytest.raises(ExtenderError, match=f"failed unwell with extender at URL {server.url}unwell, code 500"):
+                await door(Call(Extender(server.url), "unwell", b"{}"))
+            with pytest.raises(ExtenderError, match="deadline exceeded"):
+                await door(Call(Extender(server.url, timeout_seconds=0.05), "slow", b"{}"))
+        with pytest.raises(ExtenderError, match="Post"):
+            await door(Call(Extender(server.url), "gone", b"{}"))
+        await door.close()
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_a_pod_is_filtered_scored_and_bound_by_a_real_extender(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    async def story(world: World, server: Server, handlers: dict[str, Any]) -> None:
+        async def filter_nodes(request: web.Request) -> web.Response:
+            question = await request.json()
+            seen.append("filter")
+            return web.json_response({"NodeNames": [name for name in question["NodeNames"] if name != "a"]})
+
+        async def prioritize(request: web.Request) -> web.Response:
+            await request.read()
+            seen.append("prioritize")
+            return web.json_response([{"Host": "c", "Score": 10}])
+
+        async def bind(request: web.Request) -> web.Response:
+            question = await request.json()
+            seen.append("bind")
+            await world.client.bind(question["PodNamespace"], question["PodName"], question["PodUID"], question["Node"])
+            return web.json_response({})
+
+        handlers |= {"filter": filter_nodes, "prioritize": prioritize, "bind": bind}
+        await world.create(node("a"), node("b"), node("c"), pod("p", cpu="1"))
+        assert await world.bound("p") == "c"
+        assert seen == ["filter", "prioritize", "bind"]
+        await world.until(lambda: world.events("Scheduled"))
+
+    handlers: dict[str, Any] = {}
+
+    async def dispatch(request: web.Request) -> web.Response:
+        answer: web.Response = await handlers[request.path.strip("/")](request)
+        return answer
+
+    config = tmp_path / "config.yaml"
+
+    async def with_server(world: World) -> None:
+        await story(world, server, handlers)
+
+    server = Server(dict.fromkeys(("filter", "prioritize", "bind"), dispatch))
+    play(with_server, config=config, around=_serving(server, config))
+
+
+def _serving(server: Server, config: Path) -> Any:
+    """Start the extender first: its port goes into the configuration."""
+
+    def write() -> None:
+        verbs = {"filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 1, "bindVerb": "bind"}
+        one = {"urlPrefix": server.url, "nodeCacheCapable": True, **verbs}
+        config.write_text(yaml.safe_dump({"extenders": [one]}))
+
+    class Around:
+        async def __aenter__(self) -> None:
+            await server.__aenter__()
+            write()
+
+        async def __aexit__(self, *details: object) -> None:
+            await server.__aexit__(*details)
+
+    return Around()
+
+
+def test_a_binding_is_asked_for_by_name_and_uid() -> None:
+    setup = cluster()
+    queued = setup.core.queue.get("default/p")
+    assert queued is not None
+    call = bind_call(Extender("http://helper/", bind_verb="bind"), queued.pod.pod, "a")
+    assert call.url == "http://helper/bind"
+    assert json.loads(call.body) == {"PodName": "p", "PodNamespace": "default", "PodUID": "uid-p", "Node": "a"}
