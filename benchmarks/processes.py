@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,11 @@ from pathlib import Path
 BAYPLAN = str(Path(sys.executable).parent / "bayplan")
 
 
+def environment() -> dict[str, str]:
+    """The environment of measured processes: modules may be kept compiled, as they are where packages are installed."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 @contextlib.contextmanager
 def running(
     *arguments: str, until: str = "ready", timeout: float = 60.0
@@ -20,7 +26,7 @@ def running(
     """A process that has printed `until`, and after how many seconds it did; ended on exit. Raises RuntimeError if it does not come up."""
     with tempfile.NamedTemporaryFile() as log:
         started = time.perf_counter()
-        process = subprocess.Popen([BAYPLAN, *arguments], stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen([BAYPLAN, *arguments], stdout=log, stderr=subprocess.STDOUT, env=environment())
         try:
             if until:
                 while until.encode() not in Path(log.name).read_bytes():

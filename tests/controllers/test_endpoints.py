@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.controllers.endpoints import subsets_of, target_port
+from bayplan.controllers.endpoints import subsets_of, truncated
+from bayplan.controllers.service_pods import target_port
 from bayplan.testing.builders import CREATED, container, pod, pod_status, service
 
 Shape = list[tuple[list[str], list[str], list[tuple[str, int, str]]]]
@@ -99,3 +100,24 @@ def test_an_address_has_the_host_name_of_its_subdomain(subdomain: str, expected:
 def test_without_target_the_port_leads_to_the_same_number() -> None:
     assert target_port(pod("a"), core_v1.ServicePort(port=443)) == 443
     assert target_port(pod("a"), core_v1.ServicePort(port=443, target_port=8443)) == 8443
+
+
+def subset(ready: int, not_ready: int) -> core_v1.EndpointSubset:
+    def some(count: int) -> tuple[core_v1.EndpointAddress, ...]:
+        return tuple(core_v1.EndpointAddress(ip=f"10.0.0.{number}") for number in range(count))
+
+    return core_v1.EndpointSubset(addresses=some(ready), not_ready_addresses=some(not_ready))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param([(4, 6)], [(4, 6)], id="what fits stays"),
+        pytest.param([(12, 6)], [(10, 0)], id="ready addresses come first"),
+        pytest.param([(4, 12)], [(4, 6)], id="others fill the rest"),
+        pytest.param([(12, 0), (8, 3)], [(6, 0), (4, 0)], id="subsets are cut in proportion"),
+    ],
+)
+def test_too_many_addresses_are_cut_off(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> None:
+    cut = truncated(tuple(subset(*counts) for counts in before), 10)
+    assert [(len(one.addresses), len(one.not_ready_addresses)) for one in cut] == after

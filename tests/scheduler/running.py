@@ -10,9 +10,10 @@ from typing import Any
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types.core_v1 import Event, Node, Pod
+from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.client import Client
 from bayplan.cluster.cluster import Cluster
-from bayplan.cluster.settings import ClusterSettings
+from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
 from bayplan.kubelet.simulator import SimulatorSettings
 from bayplan.scheduler.library import typed
 from bayplan.testing.mutations import detect_mutations
@@ -96,6 +97,7 @@ def play(
     *,
     config: Path | None = None,
     around: AbstractAsyncContextManager[object] | None = None,
+    api: ApiServerSettings = CLUSTER_API,
 ) -> None:
     """Run a story in a cluster of its own, `around` which something else is there; nobody may change what is shared."""
 
@@ -104,7 +106,7 @@ def play(
             await run()
 
     async def run() -> None:
-        cluster = Cluster(ClusterSettings(**ALONE, scheduler_config=config))  # type: ignore[arg-type]
+        cluster = Cluster(ClusterSettings(**ALONE, scheduler_config=config, api=api))  # type: ignore[arg-type]
         await cluster.start()
         try:
             async with asyncio.timeout(30):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
+import ssl
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +15,11 @@ import pytest
 import yaml
 from aiohttp import web
 
+from bayplan.apiserver.certificates import make_authority, sign
 from bayplan.scheduler.core import Outcome
 from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.extender_http import HttpDoor
-from bayplan.scheduler.extenders import Answer, Call, Extender, ExtenderError, bind_call
+from bayplan.scheduler.extenders import Answer, Call, Extender, ExtenderError, TlsSettings, bind_call
 from bayplan.scheduler.settings import load
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.running import World, play
@@ -218,8 +222,9 @@ def test_ignorable_extenders_come_last() -> None:
 class Server:
     """A real extender on this machine."""
 
-    def __init__(self, handlers: dict[str, Any]) -> None:
+    def __init__(self, handlers: dict[str, Any], tls: ssl.SSLContext | None = None) -> None:
         self.handlers = handlers
+        self.tls = tls
         self.url = ""
 
     async def __aenter__(self) -> Server:
@@ -228,10 +233,10 @@ class Server:
             app.router.add_post(f"/{verb}", handler)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self.tls)
         await site.start()
         port = self._runner.addresses[0][1]
-        self.url = f"http://127.0.0.1:{port}/"
+        self.url = f"http{'s' if self.tls is not None else ''}://127.0.0.1:{port}/"
         return self
 
     async def __aexit__(self, *details: object) -> None:
@@ -258,6 +263,42 @@ def test_what_goes_wrong_on_the_way_is_said() -> None:
         with pytest.raises(ExtenderError, match="Post"):
             await door(Call(Extender(server.url), "gone", b"{}"))
         await door.close()
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
+async def _well(request: web.Request) -> web.Response:
+    return web.json_response({"NodeNames": []})
+
+
+def test_an_extender_behind_tls_is_verified_and_may_want_to_know_who_asks(tmp_path: Path) -> None:
+    now = time.time()
+    authority, stranger = make_authority(now), make_authority(now)
+    served = sign(authority, now, "extender", hosts=("127.0.0.1",))
+    client = sign(authority, now, "scheduler")
+    pair = tmp_path / "server.pem"
+    pair.write_bytes(served.certificate + served.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=authority.certificate.decode())
+
+    async def ask(url: str, tls: TlsSettings) -> Answer:
+        door = HttpDoor()
+        try:
+            return await door(Call(Extender(url, enable_https=True, tls=tls), "well", b"{}"))
+        finally:
+            await door.close()
+
+    async def main() -> None:
+        async with Server({"well": _well}, context) as server:
+            ours = TlsSettings(ca_data=authority.certificate, cert_data=client.certificate, key_data=client.key)
+            assert await ask(server.url, ours) == {"NodeNames": []}
+            unverified = TlsSettings(insecure=True, cert_data=client.certificate, key_data=client.key)
+            assert await ask(server.url, unverified) == {"NodeNames": []}
+            for wrong in (dataclasses.replace(ours, ca_data=stranger.certificate), TlsSettings(insecure=True)):
+                with pytest.raises(ExtenderError, match="Post"):
+                    await ask(server.url, wrong)
 
     asyncio.run(asyncio.wait_for(main(), 10))
 

@@ -8,7 +8,7 @@ import pytest
 
 from bayplan.api.types.core_v1 import Pod
 from bayplan.scheduler.core import Outcome
-from bayplan.scheduler.library import typed
+from bayplan.scheduler.library import place, typed
 from tests.scheduler.objects import Tree, apart, node, pod, taint
 from tests.scheduler.test_core import Setup
 
@@ -225,3 +225,35 @@ def test_a_gang_never_stays_half_placed_whatever_refuses_its_last_pod(effect: st
     gang_of(setup, "g", 2, cpu="700m")
     assert set(places(outcomes(setup)).values()) == {None}
     assert len(setup.core.snapshot.pods) == 0
+
+
+def placed(nodes: list[Tree], queue: list[Tree], *groups: Tree, pods: list[Tree] | None = None) -> list[Tree]:
+    """What `place` does with a queue."""
+    objects: dict[str, list[Tree]] = {"nodes": nodes, "pods": pods or [], "podgroups": list(groups)}
+    return list(place(objects, queue).to_dict()["attempts"])
+
+
+def test_placing_a_queue_keeps_gangs_together() -> None:
+    nodes = [node("a", cpu="1"), node("b", cpu="1"), node("c", cpu="1")]
+    queue = [member(f"{name}{index}", name, cpu="700m") for index in range(2) for name in "gh"]
+    found = placed(nodes, queue, group("g", 2), group("h", 2))
+    assert {item["pod"]: item.get("node") for item in found} == {
+        "default/g0": "a",
+        "default/g1": "b",
+        "default/h0": None,
+        "default/h1": None,
+    }
+
+
+def test_placing_an_incomplete_gang_places_nothing() -> None:
+    (found,) = placed([node("a")], [member("g0", "g")], group("g", 2))
+    assert found["gated"] == ["waiting for minCount pods from a gang to appear in scheduling queue"]
+
+
+def test_placing_a_gang_that_preempts_tries_it_again_as_a_whole() -> None:
+    nodes = [node("a", cpu="1"), node("b", cpu="1")]
+    low = [pod("low", cpu="800m", on="a")]
+    queue = [member(f"g{index}", "g", cpu="700m", priority=10) for index in range(2)]
+    found = placed(nodes, queue, group("g", 2), pods=low)
+    assert [item["attempt"] for item in found] == [1, 1, 2, 2]
+    assert sorted(str(item.get("node")) for item in found[2:]) == ["a", "b"]

@@ -91,6 +91,9 @@ class Binder(Actions):
     async def create(self, obj: Any) -> Any:
         raise AssertionError("nothing is to be created")
 
+    async def delete(self, obj: Any) -> None:
+        raise AssertionError("nothing is to be deleted")
+
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
         raise AssertionError("nothing is to be waited for")
 

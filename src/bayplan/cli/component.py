@@ -75,8 +75,8 @@ def run(
 
     async def main() -> None:
         stop = stop_event()
-        client = connect(kubeconfig, "", user_agent=name)
         clock, randomness, metrics = SystemClock(), SystemRandomness(), Registry()
+        client = connect(kubeconfig, "", user_agent=name, metrics=metrics)
         health = HealthServer(metrics)
         await health.start(bind_address, secure_port)
         component = make(client, clock, randomness, metrics)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from bayplan.cli.output import Failure
 from bayplan.client import Client
+
+if TYPE_CHECKING:
+    from bayplan.support.metrics import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,14 +38,24 @@ def kubeconfig_path(given: Path | None) -> Path:
     return Path(listed) if listed else Path.home() / ".kube" / "config"
 
 
-def connect(kubeconfig: Path | None, context: str, *, user_agent: str = "bayplan") -> Client:
-    """A client for a live cluster. Raises Failure if the kubeconfig cannot be used."""
+def connect(
+    kubeconfig: Path | None, context: str, *, user_agent: str = "bayplan", metrics: Registry | None = None
+) -> Client:
+    """A client for a live cluster, whose requests are counted in `metrics`. Raises Failure if the kubeconfig cannot be used."""
     from bayplan.client.errors import KubeconfigError
     from bayplan.client.http import HttpTransport
     from bayplan.client.kubeconfig import load
 
     path = kubeconfig_path(kubeconfig)
     try:
-        return Client(HttpTransport(load(path, context), user_agent=user_agent))
+        credentials = load(path, context)
     except KubeconfigError as error:
         raise Failure(f"{error}; name a kubeconfig with --kubeconfig") from error
+    transport = HttpTransport(credentials, user_agent=user_agent)
+    if metrics is None:
+        return Client(transport)
+    from bayplan.client.metered import MeteredTransport
+    from bayplan.support.clock import SystemClock
+
+    host = credentials.server.partition("://")[2].rstrip("/")
+    return Client(MeteredTransport(transport, metrics, SystemClock(), host))

@@ -64,6 +64,12 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     metavar="FLAG",
     help="A flag of `bayplan apiserver`, such as --service-cluster-ip-range=10.0.0.0/16.",
 )
+@click.option(
+    "--controller-manager-flag",
+    multiple=True,
+    metavar="FLAG",
+    help="A flag of `bayplan controller-manager`, such as --node-monitor-grace-period=40s.",
+)
 @click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes.")
 @click.pass_context
 def command(ctx: click.Context, /, **_: object) -> None:
@@ -121,12 +127,14 @@ class UpOptions:
     scheduler_config: Path | None
     apply: tuple[Path, ...]
     apiserver_flag: tuple[str, ...]
+    controller_manager_flag: tuple[str, ...]
     v: int
 
     def settings(self) -> ClusterSettings:
         """The cluster that they describe. Raises UsageError, Failure."""
+        from bayplan.cli.controller_flags import parsed_settings
         from bayplan.cli.kube_flags import api_server_settings
-        from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
+        from bayplan.cluster.settings import CLUSTER_API, CLUSTER_CONTROLLERS, ClusterSettings
         from bayplan.kubelet.simulator.settings import SimulatorSettings
 
         directory = self.directory
@@ -144,6 +152,7 @@ class UpOptions:
             api=api,
             tokens=tokens,
             anonymous=anonymous,
+            controller=parsed_settings(self.controller_manager_flag, CLUSTER_CONTROLLERS),
         )
 
     @property

@@ -144,14 +144,17 @@ class Cluster:
             raise ClusterError(f"the certificates cannot be used: {error}") from error
 
     def _start_controllers(self) -> None:
+        from bayplan.controllers.certificate_rules import Authority
         from bayplan.controllers.manager import ControllerManager, controller_filter
 
+        authority = self.credentials.authority
         manager = ControllerManager(
             self.client("system:kube-controller-manager"),
             clock=self.clock,
             randomness=self.randomness,
             root_ca=self.credentials.authority.certificate.decode(),
             token_signer=self.api.context.service_accounts.issuer.keys.sign,
+            signing_authority=Authority(authority.certificate, authority.key),
             enabled=controller_filter(self.settings.controllers),
             settings=self.settings.controller,
         )

@@ -12,6 +12,9 @@ from bayplan.kubelet.simulator.settings import SimulatorSettings
 CLUSTER_API = ApiServerSettings(authorization_modes=("Node", "RBAC"), publish_component_roles=True)
 """The API server of a whole cluster: everybody may do what roles say, as in clusters that people run."""
 
+CLUSTER_CONTROLLERS = ControllerSettings(cluster_cidr=("10.128.0.0/9",))
+"""The controllers of a whole cluster: nodes get their networks where simulated nodes have theirs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
@@ -35,9 +38,9 @@ class ClusterSettings:
     """Further static tokens: (token, user, uid, groups)."""
     anonymous: bool = True
     """Whether requests without credentials are taken, as `system:anonymous`, who may do little."""
-    controllers: tuple[str, ...] = ("*",)
-    """Controllers to run, as in `--controllers`."""
-    controller: ControllerSettings = field(default_factory=ControllerSettings)
+    controllers: tuple[str, ...] = ("*", "bootstrap-signer-controller", "token-cleaner-controller")
+    """Controllers to run, as in `--controllers`. Nodes may join with tokens, as in clusters that kubeadm makes."""
+    controller: ControllerSettings = CLUSTER_CONTROLLERS
     """How patient they are."""
     tls_certificate: Path | None = None
     """The server's certificate (PEM); None for one signed by the cluster's own authority."""

@@ -10,11 +10,14 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import meta_v1
 from bayplan.client import Client
 from bayplan.client.events import EventRecorder
+from bayplan.controllers.queue_names import queue_name
 from bayplan.controllers.settings import ControllerSettings
 from bayplan.informers import Informer, InformerFactory
 from bayplan.informers.cache import key_of
 from bayplan.support.clock import Clock
+from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
+from bayplan.workqueue.metrics import WorkQueueMetrics
 from bayplan.workqueue.queue import WorkQueue
 
 
@@ -28,6 +31,8 @@ class ControllerContext:
     randomness: Randomness
     recorder: EventRecorder
     settings: ControllerSettings = field(default_factory=ControllerSettings)
+    metrics: Registry | None = None
+    """Where queues report; None for nowhere."""
 
 
 class Controller:
@@ -42,7 +47,11 @@ class Controller:
         self.client = context.client
         self.clock = context.clock
         self.recorder = context.recorder
-        self.queue: WorkQueue[str] = WorkQueue(clock=context.clock, name=self.name)
+        self.queue: WorkQueue[str] = WorkQueue(
+            clock=context.clock,
+            name=self.name,
+            metrics=WorkQueueMetrics(context.metrics, queue_name(self.name)) if context.metrics is not None else None,
+        )
         self.setup()
 
     def setup(self) -> None:

@@ -5,23 +5,34 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from bayplan.client import Client
 from bayplan.client.events import EventRecorder
+from bayplan.controllers.attach_detach import AttachDetachController
 from bayplan.controllers.base import Controller, ControllerContext
+from bayplan.controllers.bootstrap_tokens import BootstrapSigner, TokenCleaner
+from bayplan.controllers.certificate_requests import ApprovingController, CleanerController, SigningController
+from bayplan.controllers.certificate_rules import Authority
 from bayplan.controllers.cluster_role_aggregation import ClusterRoleAggregationController
 from bayplan.controllers.cronjob import CronJobController
 from bayplan.controllers.daemonset import DaemonSetController
 from bayplan.controllers.deployment import DeploymentController
 from bayplan.controllers.disruption import DisruptionController
-from bayplan.controllers.endpoints import EndpointsController, EndpointSliceController
+from bayplan.controllers.endpoints import EndpointsController
+from bayplan.controllers.endpointslice import EndpointSliceController
+from bayplan.controllers.endpointslice_mirroring import EndpointSliceMirroringController
+from bayplan.controllers.ephemeral_volume import EphemeralVolumeController
 from bayplan.controllers.garbage_collector import GarbageCollector
 from bayplan.controllers.job import JobController
 from bayplan.controllers.namespace import NamespaceController
+from bayplan.controllers.node_ipam import NodeIpamController
 from bayplan.controllers.node_lifecycle import NodeLifecycleController
+from bayplan.controllers.node_ttl import TtlController
 from bayplan.controllers.pod_garbage_collector import PodGarbageCollector
 from bayplan.controllers.replicaset import ReplicaSetController
 from bayplan.controllers.replication_controller import ReplicationManager
+from bayplan.controllers.resource_claim import ResourceClaimController
 from bayplan.controllers.resource_quota import ResourceQuotaController
 from bayplan.controllers.service_account_tokens import ServiceAccountTokensController, TokenSigner
 from bayplan.controllers.service_cidrs import ServiceCIDRsController
@@ -38,6 +49,7 @@ from bayplan.controllers.volume_protection import (
 )
 from bayplan.informers import InformerFactory
 from bayplan.support.clock import Clock
+from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
 from bayplan.workqueue.queue import QueueShutDown
@@ -62,16 +74,31 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     ResourceQuotaController,
     EndpointSliceController,
     EndpointsController,
+    EndpointSliceMirroringController,
+    NodeIpamController,
     NodeLifecycleController,
+    TtlController,
     TaintEvictionController,
     PodGarbageCollector,
     PersistentVolumeBinder,
+    EphemeralVolumeController,
+    AttachDetachController,
+    ResourceClaimController,
     ClaimProtectionController,
     VolumeProtectionController,
     AttributesClassProtectionController,
     ServiceCIDRsController,
+    ApprovingController,
+    SigningController,
+    CleanerController,
+    BootstrapSigner,
+    TokenCleaner,
     GarbageCollector,  # last: it follows every kind
 )
+
+
+DISABLED_BY_DEFAULT = (BootstrapSigner.name, TokenCleaner.name)
+"""Controllers that `*` leaves out, as in kube-controller-manager."""
 
 
 class ControllerManager:
@@ -85,25 +112,24 @@ class ControllerManager:
         randomness: Randomness,
         root_ca: str,
         token_signer: TokenSigner | None = None,
+        signing_authority: Authority | None = None,
         enabled: Callable[[str], bool] = lambda name: True,
         settings: ControllerSettings | None = None,
+        metrics: Registry | None = None,
     ) -> None:
         settings = settings or ControllerSettings()
         self._informers = InformerFactory(client, clock, randomness)
         self._recorders: list[EventRecorder] = []
         self.controllers: list[Controller] = []
+        makers = _makers(root_ca, token_signer, signing_authority)
         for cls in CONTROLLERS:
-            if not enabled(cls.name) or (cls is ServiceAccountTokensController and token_signer is None):
+            make = makers.get(cls, cls)
+            if not enabled(cls.name) or make is None:
                 continue
             recorder = EventRecorder(client, cls.name, clock, randomness)
-            context = ControllerContext(client, self._informers, clock, randomness, recorder, settings)
             self._recorders.append(recorder)
-            if cls is RootCaPublisher:
-                self.controllers.append(RootCaPublisher(context, root_ca))
-            elif cls is ServiceAccountTokensController and token_signer is not None:
-                self.controllers.append(ServiceAccountTokensController(context, root_ca, token_signer))
-            else:
-                self.controllers.append(cls(context))
+            context = ControllerContext(client, self._informers, clock, randomness, recorder, settings, metrics)
+            self.controllers.append(make(context))
 
     async def run(self) -> None:
         """Start informers, wait until they are in step, then work until cancelled."""
@@ -122,6 +148,23 @@ class ControllerManager:
                 for controller in self.controllers:
                     controller.queue.shut_down()
                 await self._informers.stop()
+
+
+def _makers(
+    root_ca: str, token_signer: TokenSigner | None, signing_authority: Authority | None
+) -> dict[type[Controller], Callable[[ControllerContext], Controller] | None]:
+    """How controllers are made that are given more than a context; None for those that cannot run without what is missing."""
+    tokens: Callable[[ControllerContext], Controller] | None = None
+    signing: Callable[[ControllerContext], Controller] | None = None
+    if token_signer is not None:
+        tokens = partial(ServiceAccountTokensController, root_ca=root_ca, sign=token_signer)
+    if signing_authority is not None:
+        signing = partial(SigningController, authority=signing_authority)
+    return {
+        RootCaPublisher: partial(RootCaPublisher, root_ca=root_ca),
+        ServiceAccountTokensController: tokens,
+        SigningController: signing,
+    }
 
 
 async def work(controller: Controller) -> None:
@@ -147,9 +190,11 @@ async def work(controller: Controller) -> None:
 
 
 def controller_filter(names: Sequence[str]) -> Callable[[str], bool]:
-    """The meaning of `--controllers`: `*` for all, `name` to enable, `-name` to disable. Raises ValueError for a name that is not known."""
+    """The meaning of `--controllers`: `*` for all but those that are off by default, `name` to enable, `-name` to disable. Raises ValueError for a name that is
+    not known."""
     known = {cls.name for cls in CONTROLLERS}
     for name in names:
         if name != "*" and name.removeprefix("-") not in known:
             raise ValueError(f"unknown controller {name.removeprefix('-')!r}; known: {', '.join(sorted(known))}")
-    return lambda name: f"-{name}" not in names and ("*" in names or name in names or not names)
+    every = "*" in names or not names
+    return lambda name: f"-{name}" not in names and (name in names or (every and name not in DISABLED_BY_DEFAULT))

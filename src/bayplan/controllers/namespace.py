@@ -1,29 +1,34 @@
-"""Namespace: empties a namespace that is being deleted, then lets it go."""
+"""Namespace: empties a namespace that is being deleted, pods first, then lets it go. What its conditions say is in `namespace_rules`."""
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Sequence
 
 import msgspec
 
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies.base import clone
-from bayplan.api.types import core_v1, meta_v1
-from bayplan.controllers.base import Controller, with_condition
+from bayplan.api.types import core_v1
+from bayplan.controllers.base import Controller
+from bayplan.controllers.namespace_rules import Content, conditions
 from bayplan.support.timestamps import rfc3339
 
-logger = logging.getLogger(__name__)
-
 _FINALIZER = "kubernetes"
-_RETRY_SECONDS = 1.0
+_FIRST_RETRY, _LONGEST_RETRY = 0.25, 15.0
+"""Seconds after which what remains is looked at again: soon at first, later if it stays."""
+
+
+class _Metadata(msgspec.Struct):
+    finalizers: tuple[str, ...] = ()
+
+
+class _Item(msgspec.Struct):
+    metadata: _Metadata
 
 
 class _Items(msgspec.Struct):
-    class Item(msgspec.Struct):
-        metadata: meta_v1.ObjectMeta
-
-    items: list[Item] | None = None
+    items: list[_Item] | None = None
 
 
 _decode_items = msgspec.json.Decoder(_Items).decode
@@ -36,7 +41,25 @@ class NamespaceController(Controller):
 
     def setup(self) -> None:
         self.namespaces = self.informer(core_v1.Namespace)
-        self.watch_keys(self.namespaces)
+        self.pods = self.informer(core_v1.Pod)
+        self.pods.add_index("namespace", lambda pod: (pod.metadata.namespace,))
+        self._emptying: dict[str, int] = {}
+        """Namespace that waits for what remains -> looks so far."""
+        self.namespaces.on_change(
+            add=lambda one: self.queue.add(one.metadata.name),
+            update=lambda old, new: self.queue.add(new.metadata.name),
+            delete=lambda one: self._forget(one.metadata.name),
+        )
+        self.pods.on_change(delete=self._pod_gone)
+
+    def _forget(self, name: str) -> None:
+        self._emptying.pop(name, None)
+
+    def _pod_gone(self, pod: core_v1.Pod) -> None:
+        """The last pod of a namespace is the news that one waits for."""
+        namespace = pod.metadata.namespace
+        if namespace in self._emptying and not self.pods.cache.by_index("namespace", namespace):
+            self.queue.add(namespace)
 
     async def reconcile(self, key: str) -> None:
         namespace: core_v1.Namespace | None = self.namespaces.cache.by_key(key)
@@ -46,20 +69,13 @@ class NamespaceController(Controller):
             or _FINALIZER not in namespace.spec.finalizers
         ):
             return
-        remaining: dict[str, int] = {}
-        finalizers: dict[str, int] = {}
-        for kind in self.client.kinds:
-            if (
-                kind.namespaced
-                and kind.is_stored
-                and "deletecollection" in kind.verbs
-                and self.client.kinds.storage_kind(kind) is kind
-            ):
-                await self._empty(kind, key, remaining, finalizers)
-        if remaining:
-            await self._tell(namespace, remaining, finalizers)
-            self.queue.add_after(key, _RETRY_SECONDS)
+        content = await self._empty(key)
+        if content.remaining or content.failures:
+            await self._tell(namespace, content)
+            looks = self._emptying[key] = self._emptying.get(key, 0) + 1
+            self.queue.add_after(key, min(_FIRST_RETRY * 2 ** min(looks - 1, 10), _LONGEST_RETRY))
             return
+        namespace = await self._tell(namespace, content)
         changed = clone(namespace)
         changed.spec.finalizers = tuple(name for name in namespace.spec.finalizers if name != _FINALIZER)
         try:
@@ -70,62 +86,57 @@ class NamespaceController(Controller):
             elif error.code != 404:
                 raise
 
-    async def _empty(self, kind: Kind, namespace: str, remaining: dict[str, int], finalizers: dict[str, int]) -> None:
-        """Delete every object of a kind; count what is still there."""
+    async def _empty(self, namespace: str) -> Content:
+        """Delete everything, pods before the rest; returns what is still there."""
+        content = Content()
+        pods = self.client.kinds.of_type(core_v1.Pod)
+        await self._empty_kind(pods, namespace, content)
+        if content.remaining or content.failures:
+            return content
+        for kind in tuple(self.client.kinds):
+            if (
+                kind.namespaced
+                and kind.is_stored
+                and kind is not pods
+                and "deletecollection" in kind.verbs
+                and self.client.kinds.storage_kind(kind) is kind
+            ):
+                await self._empty_kind(kind, namespace, content)
+        return content
+
+    async def _empty_kind(self, kind: Kind, namespace: str, content: Content) -> None:
+        """Delete every object of a kind and count what is still there. What fails does not keep the other kinds from going."""
         path = kind.path(namespace)
-        data = await self.client.raw("GET", path, {"limit": "1"})
-        if not _decode_items(data).items:
-            return
-        await self.client.raw("DELETE", path)
-        for item in _decode_items(await self.client.raw("GET", path)).items or ():
-            name = f"{kind.plural}.{kind.group}"
-            remaining[name] = remaining.get(name, 0) + 1
-            for finalizer in item.metadata.finalizers:
-                finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
+        try:
+            if not _decode_items(await self.client.raw("GET", path, {"limit": "1"})).items:
+                return
+            if kind.type is not core_v1.Pod or self._has_more_to_delete(namespace):
+                await self.client.raw("DELETE", path)
+            content.count(f"{kind.plural}.{kind.group}", await self._left(kind, namespace))
+        except ApiError as error:
+            if error.code not in (404, 405):
+                content.failures.append(error.message)
 
-    async def _tell(self, namespace: core_v1.Namespace, remaining: dict[str, int], finalizers: dict[str, int]) -> None:
-        """Say in the conditions what the deletion waits for."""
-        now = rfc3339(self.clock.now())
+    def _has_more_to_delete(self, namespace: str) -> bool:
+        """Whether there may be a pod that was not told to go: as far as is known, some are not, or none is known yet."""
+        known = self.pods.cache.by_index("namespace", namespace)
+        return not known or any(not pod.metadata.deletion_timestamp for pod in known)
+
+    async def _left(self, kind: Kind, namespace: str) -> Sequence[Sequence[str]]:
+        """The finalizers of each object of a kind."""
+        items = _decode_items(await self.client.raw("GET", kind.path(namespace))).items
+        return [item.metadata.finalizers for item in items or ()]
+
+    async def _tell(self, namespace: core_v1.Namespace, content: Content) -> core_v1.Namespace:
+        """Say in the conditions what the deletion waits for. Returns the namespace as it is then."""
+        told = conditions(namespace.status.conditions, content, rfc3339(self.clock.now()))
+        if told == namespace.status.conditions:
+            return namespace
         changed = clone(namespace)
-
-        def set_condition(name: str, status: str, reason: str, message: str) -> None:
-            condition = core_v1.NamespaceCondition(
-                type=name, status=status, reason=reason, message=message, last_transition_time=now
-            )
-            changed.status.conditions = with_condition(changed.status.conditions, condition)
-
-        set_condition(
-            "NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"
-        )
-        set_condition(
-            "NamespaceDeletionGroupVersionParsingFailure",
-            "False",
-            "ParsedGroupVersions",
-            "All legacy kube types successfully parsed",
-        )
-        set_condition(
-            "NamespaceDeletionContentFailure",
-            "False",
-            "ContentDeleted",
-            "All content successfully deleted, may be waiting on finalization",
-        )
-        content = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(remaining.items()))
-        set_condition(
-            "NamespaceContentRemaining", "True", "SomeResourcesRemain", f"Some resources are remaining: {content}"
-        )
-        if finalizers:
-            held = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
-            text = f"Some content in the namespace has finalizers remaining: {held}"
-            set_condition("NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", text)
-        else:
-            set_condition(
-                "NamespaceFinalizersRemaining",
-                "False",
-                "ContentHasNoFinalizers",
-                "All content-preserving finalizers finished",
-            )
-        if changed.status.conditions != namespace.status.conditions:
-            try:
-                await self.client.update_status(changed)
-            except ApiError as error:
-                logger.debug("namespace %s: conditions not written: %s", namespace.metadata.name, error)
+        changed.status.conditions = told
+        try:
+            return await self.client.update_status(changed)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+            return namespace  # whoever changed it queues it again

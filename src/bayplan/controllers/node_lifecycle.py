@@ -1,20 +1,25 @@
 """Node life cycle: a node whose kubelet stopped renewing its lease becomes unknown, and conditions show as taints.
 
-Source of the behaviour: kube-controller-manager's node-lifecycle-controller: grace periods, NoSchedule taints for conditions, NoExecute taints `not-ready` and
-`unreachable`, pods on an unreachable node marked as not ready.
+Source of the behaviour: kube-controller-manager's node-lifecycle-controller: grace periods, NoSchedule taints for conditions at once, NoExecute taints `not-ready`
+and `unreachable` as fast as the zone's state allows (`node_zones`), none while all zones are lost; pods on an unreachable node marked as not ready.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1
 from bayplan.controllers.base import Controller, condition_of, with_condition
+from bayplan.controllers.node_zones import FULL, Limiter, rate_of, states_of, zone_of
 from bayplan.controllers.pods import is_ready
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
+logger = logging.getLogger(__name__)
+
+_ZONE_KEY = "zone:"
 LEASE_NAMESPACE = "kube-node-lease"
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
@@ -36,14 +41,17 @@ _OWN = {
 _KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
-def wanted_taints(node: core_v1.Node, now: str) -> tuple[core_v1.Taint, ...]:
-    """The taints of a node: foreign ones as they are, own ones as conditions and `unschedulable` say. Equal taints keep their time."""
+def wanted_taints(node: core_v1.Node, now: str, *, no_execute: bool = True) -> tuple[core_v1.Taint, ...]:
+    """The taints of a node: foreign ones as they are, own ones as conditions and `unschedulable` say. Equal taints keep their time.
+
+    With `no_execute` False the node may not be emptied, however it is.
+    """
     wanted: dict[tuple[str, str], core_v1.Taint] = {}
     for condition in node.status.conditions:
         key = _CONDITION_TAINTS.get((condition.type, condition.status))
         if key is not None:
             wanted[key, "NoSchedule"] = core_v1.Taint(key=key, effect="NoSchedule", time_added=now)
-            if key in (NOT_READY, UNREACHABLE):
+            if key in (NOT_READY, UNREACHABLE) and no_execute:
                 wanted[key, "NoExecute"] = core_v1.Taint(key=key, effect="NoExecute", time_added=now)
     if node.spec.unschedulable:
         wanted[UNSCHEDULABLE, "NoSchedule"] = core_v1.Taint(key=UNSCHEDULABLE, effect="NoSchedule", time_added=now)
@@ -80,8 +88,19 @@ def unknown_conditions(node: core_v1.Node, now: str) -> tuple[core_v1.NodeCondit
     return tuple(conditions)
 
 
+def fails(node: core_v1.Node) -> bool:
+    """Whether a node does not say that it is ready."""
+    ready = condition_of(node.status.conditions, "Ready")
+    return ready is None or ready.status != "True"
+
+
+def is_being_emptied(node: core_v1.Node) -> bool:
+    """Whether the node has one of the taints that drive pods away because it fails."""
+    return any(one.effect == "NoExecute" and one.key in (NOT_READY, UNREACHABLE) for one in node.spec.taints)
+
+
 class NodeLifecycleController(Controller):
-    """See the module."""
+    """See the module. Keys are names of nodes, and `zone:NAME`."""
 
     name = "node-lifecycle-controller"
 
@@ -92,16 +111,33 @@ class NodeLifecycleController(Controller):
         self.pods.add_index("node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
         self._last_seen: dict[str, tuple[str, float]] = {}
         """Node -> (renew time of the lease, own time when that was first seen): clocks of nodes need not agree with ours."""
+        self._waiting: dict[str, dict[str, None]] = {}
+        """Zone -> failing nodes that are to be emptied, in order."""
+        self._granted: set[str] = set()
+        """Nodes that may be emptied."""
+        self._limiters: dict[str, Limiter] = {}
+        self._all_lost = False
+        """Whether no zone has a node that is ready: then nothing is emptied, for nowhere is better."""
         self.nodes.on_change(add=self._node_added, update=self._node_changed, delete=self._node_gone)
 
     def _node_added(self, node: core_v1.Node) -> None:
-        self.queue.add(node.metadata.name)
+        name = node.metadata.name
+        self.recorder.event(
+            node, "Normal", "RegisteredNode", f"Node {name} event: Registered Node {name} in Controller"
+        )
+        self.queue.add(name)
 
     def _node_gone(self, node: core_v1.Node) -> None:
-        self._last_seen.pop(node.metadata.name, None)
+        name = node.metadata.name
+        self._last_seen.pop(name, None)
+        self._take_back(node)
+        self.recorder.event(node, "Normal", "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
 
     def _node_changed(self, old: core_v1.Node, new: core_v1.Node) -> None:
         if (old.spec, old.status.conditions) != (new.spec, new.status.conditions):
+            self.queue.add(new.metadata.name)
+        if zone_of(old) != zone_of(new):
+            self._take_back(old)
             self.queue.add(new.metadata.name)
 
     async def run_background(self) -> None:
@@ -114,6 +150,7 @@ class NodeLifecycleController(Controller):
                     ready = condition_of(node.status.conditions, "Ready")
                     if ready is None or ready.status != "Unknown":
                         self.queue.add(node.metadata.name)
+            self._judge_zones(now)
 
     def _is_silent(self, node: core_v1.Node, now: float) -> bool:
         name = node.metadata.name
@@ -136,7 +173,77 @@ class NodeLifecycleController(Controller):
             return parse_rfc3339(node.metadata.creation_timestamp)
         return now
 
+    # Zones
+
+    def _judge_zones(self, now: float) -> None:
+        """See how all zones are, and how fast their nodes may be emptied."""
+        settings = self.context.settings
+        seen = [(zone_of(node), fails(node) or self._is_silent(node, now)) for node in self.nodes.cache]
+        states = states_of(seen, settings.unhealthy_zone_threshold)
+        all_lost = bool(states) and all(state == FULL for state, _ in states.values())
+        if all_lost != self._all_lost:
+            self._all_lost = all_lost
+            logger.warning("all zones are lost: nothing is emptied" if all_lost else "a zone is back")
+            if not all_lost:  # nobody could be heard: all get their grace period again
+                self._last_seen = {name: (beat, now) for name, (beat, _) in self._last_seen.items()}
+            self._granted.clear()
+            for node in self.nodes.cache:
+                self.queue.add(node.metadata.name)
+        moment = self.clock.monotonic()
+        for zone, (state, size) in states.items():
+            rate = 0.0 if all_lost else rate_of(state, size, settings)
+            limiter = self._limiters.get(zone)
+            if limiter is None:
+                self._limiters[zone] = Limiter(rate, moment)
+            elif limiter.rate != rate:
+                logger.info("zone %s: %s, %g nodes per second may be emptied", zone, state, rate)
+                limiter.set_rate(rate, moment)
+                self.queue.add(_ZONE_KEY + zone)
+
+    def _empty_some(self, zone: str) -> None:
+        """Let failing nodes of a zone be emptied, as many as may be now."""
+        self._judge_zones(self.clock.now())
+        waiting, limiter = self._waiting.get(zone), self._limiters.get(zone)
+        while waiting and limiter is not None:
+            pause = limiter.take(self.clock.monotonic())
+            if pause is None:
+                return
+            if pause:
+                self.queue.add_after(_ZONE_KEY + zone, pause)
+                return
+            name = next(iter(waiting))
+            del waiting[name]
+            self._granted.add(name)
+            self.queue.add(name)
+
+    def _take_back(self, node: core_v1.Node) -> None:
+        """A node is not to be emptied (any more)."""
+        self._granted.discard(node.metadata.name)
+        waiting = self._waiting.get(zone_of(node))
+        if waiting is not None:
+            waiting.pop(node.metadata.name, None)
+
+    def _may_be_emptied(self, node: core_v1.Node) -> bool:
+        """Whether a node may have NoExecute taints now; if it needs some and may not have them yet, it waits for its turn."""
+        if not fails(node):
+            self._take_back(node)
+            return True
+        if self._all_lost:
+            return False
+        name = node.metadata.name
+        if name in self._granted or is_being_emptied(node):
+            return True
+        if condition_of(node.status.conditions, "Ready") is not None:
+            self._waiting.setdefault(zone_of(node), {})[name] = None
+            self.queue.add(_ZONE_KEY + zone_of(node))
+        return False
+
+    # Nodes
+
     async def reconcile(self, key: str) -> None:
+        if key.startswith(_ZONE_KEY):
+            self._empty_some(key.removeprefix(_ZONE_KEY))
+            return
         cached: core_v1.Node | None = self.nodes.cache.by_key(key)
         if cached is None or cached.metadata.deletion_timestamp:
             return
@@ -146,11 +253,13 @@ class NodeLifecycleController(Controller):
             if self._is_silent(node, now):
                 conditions = unknown_conditions(node, rfc3339(now))
                 if conditions != node.status.conditions:
+                    was_ready = not fails(node)
                     changed = clone(node)
                     changed.status.conditions = conditions
                     node = await self.client.update_status(changed)
-                    self.recorder.event(node, "Normal", "NodeNotReady", f"Node {key} status is now: NodeNotReady")
-            taints = wanted_taints(node, rfc3339(now))
+                    if was_ready:
+                        self.recorder.event(node, "Normal", "NodeNotReady", f"Node {key} status is now: NodeNotReady")
+            taints = wanted_taints(node, rfc3339(now), no_execute=self._may_be_emptied(node))
             if taints != node.spec.taints:
                 changed = clone(node)
                 changed.spec.taints = taints
@@ -163,7 +272,7 @@ class NodeLifecycleController(Controller):
                 return
             raise
         ready = condition_of(node.status.conditions, "Ready")
-        if ready is not None and ready.status == "Unknown":
+        if ready is not None and ready.status != "True":
             await self._mark_pods(key)
 
     async def _mark_pods(self, node_name: str) -> None:

@@ -37,6 +37,18 @@ def is_available(pod: core_v1.Pod, min_ready_seconds: int, now: float) -> bool:
     return is_ready(pod) and (not min_ready_seconds or ready_since(pod) + min_ready_seconds <= now)
 
 
+def claims_of(pod: core_v1.Pod) -> tuple[str, ...]:
+    """Keys of the claims that a pod uses, those of its ephemeral volumes included."""
+    namespace = pod.metadata.namespace
+    named = (
+        volume.persistent_volume_claim.claim_name
+        for volume in pod.spec.volumes
+        if volume.persistent_volume_claim is not None
+    )
+    made = (f"{pod.metadata.name}-{volume.name}" for volume in pod.spec.volumes if volume.ephemeral is not None)
+    return tuple(f"{namespace}/{name}" for name in (*named, *made))
+
+
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 

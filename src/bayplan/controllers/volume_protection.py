@@ -10,24 +10,13 @@ from typing import Any
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, storage_v1
 from bayplan.controllers.base import Controller
+from bayplan.controllers.pods import claims_of
 
 CLAIM, VOLUME, ATTRIBUTES = (
     "kubernetes.io/pvc-protection",
     "kubernetes.io/pv-protection",
     "kubernetes.io/vac-protection",
 )
-
-
-def claims_of(pod: core_v1.Pod) -> tuple[str, ...]:
-    """Keys of the claims that a pod uses, those of its ephemeral volumes included."""
-    namespace = pod.metadata.namespace
-    named = (
-        volume.persistent_volume_claim.claim_name
-        for volume in pod.spec.volumes
-        if volume.persistent_volume_claim is not None
-    )
-    made = (f"{pod.metadata.name}-{volume.name}" for volume in pod.spec.volumes if volume.ephemeral is not None)
-    return tuple(f"{namespace}/{name}" for name in (*named, *made))
 
 
 def holds_claim(pod: core_v1.Pod) -> bool:

@@ -104,6 +104,15 @@ class ClientActions(Actions):
         async with _as_action_error():
             return await self._client.create(obj)
 
+    async def delete(self, obj: Any) -> None:
+        metadata = obj.metadata
+        try:
+            async with _as_action_error():
+                await self._client.delete(type(obj), metadata.name, metadata.namespace, uid=metadata.uid)
+        except ActionError as error:
+            if error.code != 404:
+                raise
+
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
         return await self._changes.wait_until(condition, seconds)
 
@@ -125,14 +134,26 @@ async def wait_on_permit(waiting: WaitingPod, clock: Clock) -> Failure | None:
 
 
 async def carry_out(
-    passage: Passage, actions: Actions, clock: Clock, *, committed: Callable[[], None], other: OtherBinder | None = None
+    passage: Passage,
+    actions: Actions,
+    clock: Clock,
+    *,
+    committed: Callable[[], None],
+    waited: Callable[[str, float], None] | None = None,
+    other: OtherBinder | None = None,
 ) -> Failure | None:
     """The rest of a passage after its begin. After a failure everything is undone.
 
-    `committed` is called when nothing can find the pod unfit any more.
+    `committed` is called when nothing can find the pod unfit any more; `waited` is told the outcome of Permit and how
+    many seconds the pod waited for it.
     """
+    failure: Failure | None = None
     try:
-        failure = await wait_on_permit(passage.waiting, clock) if passage.waiting is not None else None
+        if passage.waiting is not None:
+            started = clock.monotonic()
+            failure = await wait_on_permit(passage.waiting, clock)
+            if waited is not None:
+                waited("Success" if failure is None else "Unschedulable", clock.monotonic() - started)
         if failure is None:
             passage.settle()
             committed()

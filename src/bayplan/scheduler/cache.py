@@ -22,6 +22,10 @@ class Cache:
         self.snapshot = snapshot
         self._assumed: dict[str, str] = {}
 
+    def __len__(self) -> int:
+        """How many pods are counted on an assumption."""
+        return len(self._assumed)
+
     def assume(self, pod: PodInfo, node_name: str) -> None:
         """Count a pod on the node that was chosen for it. ValueError if it is counted already."""
         if pod.key in self.snapshot.pods:

@@ -21,9 +21,10 @@ from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.extended_cycle import ExtendedCycle
 from bayplan.scheduler.extenders import Answer, Call, Extender
 from bayplan.scheduler.framework.events import Action, ClusterEvent, EventHint
+from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.verdicts import Reject, Status
 from bayplan.scheduler.framework.waiting import WaitingPods
-from bayplan.scheduler.gang_cycle import GANG, GangCycle, GroupResult, Member
+from bayplan.scheduler.gang_cycle import GANG, GangCycle, GroupResult, Member, minimum_of_gang
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.passage import Failure, Passage
 from bayplan.scheduler.profile import Profile
@@ -85,6 +86,11 @@ class SchedulerCore:
             settings.pod_initial_backoff_seconds,
             settings.pod_max_backoff_seconds,
         )
+
+    def measure(self, meter: Meter) -> None:
+        """Have the times of all profiles' plugins taken."""
+        for cycle in self.cycles.values():
+            cycle.profile.meter = meter
 
     def _hints(self) -> dict[str, tuple[EventHint, ...]]:
         return {
@@ -194,7 +200,7 @@ class SchedulerCore:
             return None
         cycle = self._cycle_of(queued)
         if queued.pod.pod.spec.scheduling_group is not None:
-            min_count = self._min_count(queued.pod.pod)
+            min_count = minimum_of_gang(self.snapshot, queued.pod.pod)
             if min_count:
                 return self._decide_gang(cycle, queued, min_count)
         return self._decided(cycle, queued, cycle.decide(queued.pod))
@@ -214,12 +220,6 @@ class SchedulerCore:
         decision = yield from ExtendedCycle(cycle, extenders, queued.pod).decide()
         return self._decided(cycle, queued, decision)
 
-    def _min_count(self, pod: Pod) -> int:
-        """How many pods of the pod's gang have to be placed together; 0 if it belongs to none."""
-        group = self.snapshot.catalog.pod_groups.get(group_key(pod))
-        gang = group.spec.scheduling_policy.gang if group is not None else None
-        return gang.min_count if gang is not None else 0
-
     def _decide_gang(self, cycle: Cycle, first: QueuedPod, min_count: int) -> Outcome:
         """Decide about all pods of a gang that are in the queue."""
         gang: list[QueuedPod] = []
@@ -233,7 +233,7 @@ class SchedulerCore:
             if taken is not None:
                 gang.append(taken)
         gang.sort(key=lambda item: (-item.pod.priority, item.first_seen))
-        members, result = GangCycle(cycle, self.cache, self.waiting).run(gang, min_count)
+        members, result = GangCycle(cycle, self.cache).run(gang, min_count)
         for index, member in enumerate(members):
             outcome = self._of_gang(member)
             self._decided_already.append(dataclasses.replace(outcome, group=result) if index == 0 else outcome)
@@ -292,7 +292,7 @@ class SchedulerCore:
                 self.queue.placed(pod.key)
                 return Outcome(decision, queued)
             return self._begin(
-                Passage(way, cycle.state_of(pod.shape), pod, decision.node, self.waiting), decision, queued
+                Passage(way, cycle.state_of(pod.shape), pod, decision.node, cycle.profile), decision, queued
             )
         if decision.skipped:
             self.queue.done(pod.key)
@@ -341,7 +341,7 @@ class SchedulerCore:
     def _put_back(self, pod: PodInfo, failure: Failure) -> None:
         known = self.snapshot.pods.get(pod.key)
         assumed = known is not None and known.uid == pod.uid and self.cache.is_assumed(pod.key)
-        node_name = pod.node_name
+        node_name = known.node_name if known is not None else ""
         if assumed:
             self.cache.forget(pod.key)
         queued = self.queue.get(pod.key)

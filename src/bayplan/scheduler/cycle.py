@@ -15,6 +15,7 @@ import numpy as np
 
 from bayplan.scheduler.decision import NOMINATED_NODE, ONLY_FEASIBLE_NODE, Decision
 from bayplan.scheduler.evaluation import NO_NODE, Evaluation, Scoring
+from bayplan.scheduler.framework.meter import SUCCESS, timed_plugin, timed_point
 from bayplan.scheduler.framework.post_filter import PostFilterContext, PostFilterOutcome, Trial
 from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
@@ -221,10 +222,16 @@ class Cycle:
             decision.weights = self.profile.weights
 
     def _totals(self, evaluation: Evaluation, codes: Codes) -> tuple[list[Scoring], Ints]:
+        meter = self.profile.meter
+        started = meter.now() if meter is not None else 0.0
         if codes is evaluation.codes:
             evaluation.score()
-            return evaluation.scorings, evaluation.total
-        return evaluation.score_feasible(codes)
+            answer = evaluation.scorings, evaluation.total
+        else:
+            answer = evaluation.score_feasible(codes)
+        if meter is not None:
+            meter.point("Score", SUCCESS, self.profile.name, meter.now() - started)
+        return answer
 
     # Nominated pods
 
@@ -294,11 +301,20 @@ class Cycle:
 
     def post_filter(self, pod: PodInfo, evaluation: Evaluation, codes: Codes, decision: Decision) -> None:
         """Ask the PostFilter plugins in order; the first that helps ends it."""
+        with timed_point(self.profile.meter, "PostFilter", self.profile.name) as timing:
+            self._ask_post_filter(pod, evaluation, codes, decision)
+            outcome = decision.post_filter
+            if outcome is not None and outcome.status is not None:
+                timing.status = outcome.status.value
+
+    def _ask_post_filter(self, pod: PodInfo, evaluation: Evaluation, codes: Codes, decision: Decision) -> None:
         reasons: list[str] = []
         deallocates: list[ResourceClaim] = []
         withdraws = False
         for plugin in self.profile.post_filter:
-            outcome = plugin.post_filter(FailedCycle(self, pod, evaluation, codes))
+            with timed_plugin(self.profile.meter, plugin.name, "PostFilter") as timing:
+                outcome = plugin.post_filter(FailedCycle(self, pod, evaluation, codes))
+                timing.status = outcome.status.value if outcome.status is not None else SUCCESS
             if outcome.status in (None, Status.UNRESOLVABLE, Status.ERROR):
                 decision.post_filter = outcome
                 return

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayplan.scheduler.framework.extension_points import FilterPlugin, PreScorePlugin, Scope, ScorePlugin
+from bayplan.scheduler.framework.meter import SUCCESS, timed_plugin, timed_point
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.profile import Profile
@@ -82,6 +83,19 @@ class Evaluation:
 
     def refresh(self) -> None:
         """Bring the verdicts up to date with the snapshot. Raises PluginError."""
+        meter = self.profile.meter
+        if meter is None:
+            self._refresh()
+            return
+        started = meter.now()
+        status = "Error"
+        try:
+            self._refresh()
+            status = SUCCESS
+        finally:
+            meter.point("Filter", status, self.profile.name, meter.now() - started)
+
+    def _refresh(self) -> None:
         snapshot = self.snapshot
         if self._structure != snapshot.structure or self._term_epoch != snapshot.counts.term_epoch:
             self._first_pass()
@@ -128,7 +142,10 @@ class Evaluation:
         self._settled_total = None
         self._stale.clear()
         state = self.state = CycleState(snapshot)
-        self._pre_filter()
+        with timed_point(self.profile.meter, "PreFilter", self.profile.name) as timing:
+            self._pre_filter()
+            if self.rejection is not None:
+                timing.status = self.rejection[1].status.value
         self.codes = np.zeros(snapshot.size, dtype=np.int32)
         self._filterings = []
         self._wide_filters = []
@@ -150,7 +167,12 @@ class Evaluation:
         narrowed: frozenset[str] | None = None
         by: list[str] = []
         for plugin in self.profile.pre_filter:
-            answer = plugin.pre_filter(self.state, self.shape)
+            with timed_plugin(self.profile.meter, plugin.name, "PreFilter") as timing:
+                answer = plugin.pre_filter(self.state, self.shape)
+                if isinstance(answer, Skip):
+                    timing.status = "Skip"
+                elif isinstance(answer, Reject):
+                    timing.status = answer.status.value
             if isinstance(answer, Skip):
                 self.state.skip_filter.add(plugin.name)
             elif isinstance(answer, Reject):
@@ -187,17 +209,22 @@ class Evaluation:
         for item in self._filterings:
             plugin = item.plugin
             if plugin is not None and (rows is None or item.scope is Scope.CLUSTER):
-                if plugin.sparse:
-                    asked = np.flatnonzero(combined == 0)
-                    item.codes = np.full(snapshot.size, NOT_ASKED, dtype=np.int32)
-                    if len(asked):
-                        item.codes[asked] = plugin.filter(state, shape, asked)
-                else:
-                    item.codes = plugin.filter(state, shape, snapshot.all_rows)
+                with timed_plugin(self.profile.meter, plugin.name, "Filter"):
+                    item.codes = self._ask_all(plugin, combined)
             elif plugin is not None and rows is not None and item.scope is Scope.ROW:
                 item.codes[rows] = plugin.filter(state, shape, rows)
             combined = np.where(combined == 0, item.codes, combined)
         self.codes = combined
+
+    def _ask_all(self, plugin: FilterPlugin, combined: Codes) -> Codes:
+        """A plugin's answers about all rows; of a sparse one only about those that nobody has refused yet."""
+        if not plugin.sparse:
+            return plugin.filter(self.state, self.shape, self.snapshot.all_rows)
+        asked = np.flatnonzero(combined == 0)
+        codes = np.full(self.snapshot.size, NOT_ASKED, dtype=np.int32)
+        if len(asked):
+            codes[asked] = plugin.filter(self.state, self.shape, asked)
+        return codes
 
     def _second_pass(self, changed: set[int]) -> None:
         """Some pods changed, and filters look beyond their row."""
@@ -276,7 +303,8 @@ class Evaluation:
             if plugin.score_scope is Scope.CLUSTER and self._pre_score(plugin, feasible) is not None:
                 continue
             raw = self._raw.get(plugin.name)
-            scores = plugin.score(self.state, self.shape, feasible) if raw is None else raw[feasible]
+            with timed_plugin(self.profile.meter, plugin.name, "Score"):
+                scores = plugin.score(self.state, self.shape, feasible) if raw is None else raw[feasible]
             scores = plugin.normalize(self.state, self.shape, feasible, scores)
             weight = self.profile.weights[plugin.name]
             final = np.zeros(self.snapshot.size, dtype=np.int64)
@@ -311,7 +339,8 @@ class Evaluation:
                 continue
             if skip is not None:
                 continue
-            scores = plugin.score(state, shape, snapshot.all_rows)
+            with timed_plugin(self.profile.meter, plugin.name, "Score"):
+                scores = plugin.score(state, shape, snapshot.all_rows)
             if plugin.normalizes:
                 level = scores[alive]
                 if not plugin.equal_stays_equal or (level != level[:1]).any():
@@ -328,7 +357,10 @@ class Evaluation:
 
     def _pre_score(self, plugin: ScorePlugin, feasible: Ints) -> Skip | None:
         """Run the plugin's PreScore, if it has one."""
-        return plugin.pre_score(self.state, self.shape, feasible) if isinstance(plugin, PreScorePlugin) else None
+        if not isinstance(plugin, PreScorePlugin):
+            return None
+        with timed_plugin(self.profile.meter, plugin.name, "PreScore"):
+            return plugin.pre_score(self.state, self.shape, feasible)
 
     def _score_row(self, row: int, settled_total: Ints) -> None:
         total = settled_total.item(row)

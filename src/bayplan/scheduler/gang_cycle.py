@@ -11,22 +11,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.framework.verdicts import Reject, Status
-from bayplan.scheduler.framework.waiting import WaitingPods
 from bayplan.scheduler.passage import Failure, Passage
 from bayplan.scheduler.queue import QueuedPod
 from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.scheduler.snapshot.pods import PodInfo
+from bayplan.scheduler.snapshot.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from bayplan.api.types.core_v1 import Pod
 
 GANG: Final = "GangScheduling"
 UNSCHEDULABLE: Final = "pod group is unschedulable"
 INCOMPLETE: Final = f"{UNSCHEDULABLE}, waiting for minCount pods from a gang to be scheduled"
 PREEMPTING: Final = f"{UNSCHEDULABLE}, pod group is waiting for preemption to complete"
+
+
+def minimum_of_gang(snapshot: Snapshot, pod: Pod) -> int:
+    """How many pods of the pod's gang have to be placed together; 0 if it belongs to none."""
+    if pod.spec.scheduling_group is None:
+        return 0
+    group = snapshot.catalog.pod_groups.get(group_key(pod))
+    gang = group.spec.scheduling_policy.gang if group is not None else None
+    return gang.min_count if gang is not None else 0
 
 
 @dataclass(slots=True)
@@ -59,11 +71,10 @@ class GroupResult:
 class GangCycle:
     """See the module."""
 
-    def __init__(self, cycle: Cycle, cache: Cache, waiting: WaitingPods) -> None:
+    def __init__(self, cycle: Cycle, cache: Cache) -> None:
         self.cycle = cycle
         self.cache = cache
         self.snapshot = cycle.snapshot
-        self.waiting = waiting
 
     def run(self, gang: Sequence[QueuedPod], min_count: int) -> tuple[list[Member], GroupResult]:
         """Try all pods. Those with a passage afterwards are assumed on their nodes, the others are not."""
@@ -95,7 +106,7 @@ class GangCycle:
                 self.snapshot.remove_pod(victim.key)
         self.cache.assume(pod, node_name)
         way = self.cycle.profile.way(pod.shape)
-        passage = Passage(way, self.cycle.state_of(pod.shape), pod, node_name, self.waiting)
+        passage = Passage(way, self.cycle.state_of(pod.shape), pod, node_name, self.cycle.profile)
         failure = passage.begin()
         if failure is None:
             member.passage = passage

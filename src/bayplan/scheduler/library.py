@@ -15,15 +15,19 @@ import msgspec
 
 from bayplan.api import codec
 from bayplan.api.types.core_v1 import Node, Pod
+from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.cycle import Choice, Cycle, FirstByName
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.errors import SchedulerError
+from bayplan.scheduler.gang_cycle import GangCycle, minimum_of_gang
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.passage import Passage
 from bayplan.scheduler.profile import Profile
+from bayplan.scheduler.queue import QueuedPod
 from bayplan.scheduler.settings import SchedulerSettings, load
 from bayplan.scheduler.snapshot.catalog import KINDS
-from bayplan.scheduler.snapshot.pods import PodInfo, is_ended
+from bayplan.scheduler.snapshot.gangs import group_key
+from bayplan.scheduler.snapshot.pods import PodInfo, is_ended, pod_key
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 
 Objects = Mapping[str, Iterable[Any]] | Iterable[Any]
@@ -110,6 +114,8 @@ class Planner:
             self.snapshot.put_node(typed(kind, obj))
         elif kind == "Pod":
             pod = typed(kind, obj)
+            if pod.spec.scheduling_group is not None and not is_ended(pod):
+                self.snapshot.gangs.add(group_key(pod), pod_key(pod))
             if pod.spec.node_name:
                 self.snapshot.put_pod(pod)
             elif pod.status.nominated_node_name and not is_ended(pod):
@@ -137,12 +143,13 @@ class Planner:
     def schedule(self, pod: Any, *, full: bool = False) -> Decision:
         """Decide, and count the pod on its node if one was found."""
         info = pod if isinstance(pod, PodInfo) else self.pod(pod)
-        decision = self.cycle_for(info).decide(info, full=full)
+        cycle = self.cycle_for(info)
+        decision = cycle.decide(info, full=full)
         if decision.row >= 0:
-            self.settle(info, decision)
+            self.settle(cycle, info, decision)
         return decision
 
-    def settle(self, info: PodInfo, decision: Decision) -> None:
+    def settle(self, cycle: Cycle, info: PodInfo, decision: Decision) -> None:
         """Count a pod on the node that was found for it, and let plugins reserve what it takes besides.
 
         If a plugin refuses, the decision is one of no node from then on.
@@ -150,10 +157,9 @@ class Planner:
         node_name = decision.names[decision.row]
         self.nominator.remove(info.key)
         self.snapshot.place(info, node_name)
-        cycle = self.cycle_for(info)
         way = cycle.profile.way(info.shape)
         if way.reserve:
-            passage = Passage(way, cycle.state_of(info.shape), info, node_name, cycle.profile.waiting)
+            passage = Passage(way, cycle.state_of(info.shape), info, node_name, cycle.profile)
             failure = passage.reserve()
             if failure is not None:
                 passage.undo()
@@ -162,7 +168,9 @@ class Planner:
 
     def remove(self, key: str) -> None:
         """Take a pod away (`namespace/name`), wherever it is."""
-        self.snapshot.remove_pod(key)
+        info = self.snapshot.remove_pod(key)
+        if info is not None and info.pod.spec.scheduling_group is not None:
+            self.snapshot.gangs.remove(group_key(info.pod), key)
         self.nominator.remove(key)
 
     def _nominate_waiting(self) -> None:
@@ -228,7 +236,8 @@ def place(
 ) -> Run:
     """Schedule a queue of pods, one after the other, by priority and then position.
 
-    Of equally good nodes the first by name is taken; a placed pod runs at once. `requeue`: whether a pod that
+    The pods of a gang are tried together, when the first of them has its turn, and all or none are placed. Of equally
+    good nodes the first by name is taken; a placed pod runs at once. `requeue`: whether a pod that
     preempted others is tried again next (`immediate`) or after all others (`deferred`). `start_time`: RFC 3339; a pod
     placed in the n-th attempt started n seconds after it. Raises SettingsError, DecodeError, ValueError.
     """
@@ -237,7 +246,7 @@ def place(
     planner = Planner(objects, config)
     waiting = [(typed("Pod", pod), 1) for pod in queue]
     for pod, _ in waiting:
-        if pod.status.nominated_node_name:
+        if pod.status.nominated_node_name or pod.spec.scheduling_group is not None:
             planner.add("Pod", pod)
     planner._nominate_waiting()
     waiting.sort(key=lambda item: -(item[0].spec.priority or 0))
@@ -246,11 +255,50 @@ def place(
     started = datetime.fromisoformat(start_time.replace("Z", "+00:00"))
     while waiting:
         pod, number = waiting.pop(0)
+        if minimum_of_gang(planner.snapshot, pod):
+            together = [item for item in waiting if group_key(item[0]) == group_key(pod)]
+            waiting = [item for item in waiting if item not in together]
+            waiting += _attempt_gang(planner, [(pod, number), *together], run, started)
+            continue
         decision = _attempt(planner, pod, run, number, started, cleared)
         if decision.nominated_node and number < MAX_ATTEMPTS:
             again = (_nominated(pod, decision.nominated_node), number + 1)
             waiting.insert(0 if requeue == "immediate" else len(waiting), again)
     return run
+
+
+def _attempt_gang(planner: Planner, gang: list[tuple[Pod, int]], run: Run, started: datetime) -> list[tuple[Pod, int]]:
+    """Try a gang as a whole; returns those of its pods that are to be tried again, once their victims are gone."""
+    infos = [planner.pod(pod) for pod, _ in gang]
+    cycle = planner.cycle_for(infos[0])
+    gated = [info for info in infos if cycle.profile.gate(info) is not None]
+    if gated:
+        run.attempts += [
+            Attempt(info.key, number, cycle.opened(info)) for info, (_, number) in zip(infos, gang, strict=True)
+        ]
+        return []
+    queued = [QueuedPod(info, (), 0.0) for info in infos]
+    members, _ = GangCycle(cycle, Cache(planner.snapshot)).run(queued, minimum_of_gang(planner.snapshot, gang[0][0]))
+    again: list[tuple[Pod, int]] = []
+    for member, (pod, number) in zip(members, gang, strict=True):
+        info, decision = member.queued.pod, member.decision
+        run.attempts.append(Attempt(info.key, number, decision))
+        if member.passage is not None:
+            member.passage.settle()
+            info.start_time = _moment(started, len(run.attempts))
+            planner.nominator.remove(info.key)
+            continue
+        for victim in decision.victims:
+            planner.remove(victim)
+        node_name = decision.nomination
+        if node_name and number < MAX_ATTEMPTS:
+            planner.nominator.add(info, node_name)
+            again.append((_nominated(pod, node_name), number + 1))
+    return again
+
+
+def _moment(started: datetime, attempts: int) -> str:
+    return (started + timedelta(seconds=attempts)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _nominated(pod: Pod, node_name: str) -> Pod:
@@ -263,13 +311,13 @@ def _attempt(planner: Planner, pod: Pod, run: Run, number: int, started: datetim
     if info.key in cleared and pod.status.nominated_node_name:
         cleared.discard(info.key)
         info = planner.pod(_nominated(pod, ""))
-    decision = planner.cycle_for(info).decide(info, explain=True)
+    cycle = planner.cycle_for(info)
+    decision = cycle.decide(info, explain=True)
     run.attempts.append(Attempt(info.key, number, decision))
     outcome = decision.post_filter
     if decision.row >= 0:
-        moment = (started + timedelta(seconds=len(run.attempts))).strftime("%Y-%m-%dT%H:%M:%SZ")
-        info.start_time = moment
-        planner.settle(info, decision)
+        info.start_time = _moment(started, len(run.attempts))
+        planner.settle(cycle, info, decision)
     elif outcome is not None and outcome.nominated is not None:
         for victim in outcome.nominated.victims:
             planner.remove(victim.key)

@@ -1,50 +1,179 @@
-"""Metrics of the scheduler, under kube-scheduler's names."""
+"""Metrics of the scheduler, under kube-scheduler's names, with its labels and buckets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from bayplan.scheduler.decision import Decision
+from bayplan.scheduler.framework.meter import Meter
 from bayplan.support.metrics import Registry, exponential_buckets
 
-_QUEUES = {"active": "active", "backoff": "backoff", "unschedulable": "unschedulable", "gated": "gated"}
+_QUEUES = ("active", "backoff", "unschedulable", "gated")
+_ATTEMPT_BUCKETS = exponential_buckets(0.001, 2, 15)
+_MANY_ATTEMPTS = 15
 
 
-class SchedulerMetrics:
-    """Counts attempts and times them; the queue's sizes are read when asked for."""
+class Clock(Protocol):
+    """What timing needs of a clock."""
 
-    def __init__(self, registry: Registry, sizes: Callable[[], Mapping[str, int]]) -> None:
-        pending = registry.gauge("scheduler_pending_pods", "Number of pending pods, by the queue type.", ("queue",))
-        for label, place in _QUEUES.items():
-            pending.labels(label).set_function(lambda place=place: float(sizes()[place]))  # type: ignore[misc]
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment."""
+
+
+class Queue(Protocol):
+    """What the queue tells when metrics are read."""
+
+    def sizes(self) -> Mapping[str, int]:
+        """Number of pods per place."""
+
+    def rejected_by(self, plugin: str, scheduler_name: str) -> int:
+        """How many unschedulable pods of a scheduler a plugin has rejected."""
+
+
+class SchedulerMetrics(Meter):
+    """Counts and times attempts; what can be read from the queue is read when asked for."""
+
+    def __init__(
+        self, registry: Registry, queue: Queue, cache_sizes: Mapping[str, Callable[[], int]], clock: Clock
+    ) -> None:
+        self._clock = clock
+        self._queue = queue
+        pending = registry.gauge(
+            "scheduler_pending_pods",
+            "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means "
+            "number of pods in backoffQ; 'unschedulable' means number of pods in unschedulablePods that the scheduler "
+            "attempted to schedule and failed; 'gated' is the number of unschedulable pods that the scheduler never "
+            "attempted to schedule because they are gated.",
+            ("queue",),
+        )
+        for place in _QUEUES:
+            pending.labels(place).set_function(lambda place=place: float(queue.sizes()[place]))  # type: ignore[misc]
+        cache = registry.gauge(
+            "scheduler_cache_size", "Number of nodes, pods, and assumed (bound) pods in the scheduler cache.", ("type",)
+        )
+        for kind, size in cache_sizes.items():
+            cache.labels(kind).set_function(lambda size=size: float(size()))  # type: ignore[misc]
+        self._unschedulable = registry.gauge(
+            "scheduler_unschedulable_pods",
+            "The number of unschedulable pods broken down by plugin name. A pod will increment the gauge for all "
+            "plugins that caused it to not schedule and so this metric have meaning only when broken down by plugin.",
+            ("plugin", "profile"),
+        )
+        self.goroutines = registry.gauge(
+            "scheduler_goroutines",
+            "Number of running goroutines split by the work they do such as binding.",
+            ("operation",),
+        )
+        self._count_attempts(registry)
+        self._time_plugins(registry)
+
+    def _count_attempts(self, registry: Registry) -> None:
         self._attempts = registry.counter(
             "scheduler_schedule_attempts_total",
-            "Number of attempts to schedule pods, by the result.",
+            "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, "
+            "while 'error' means an internal scheduler problem.",
             ("result", "profile"),
         )
         self._durations = registry.histogram(
             "scheduler_scheduling_attempt_duration_seconds",
-            "Scheduling attempt latency in seconds.",
+            "Scheduling attempt latency in seconds (scheduling algorithm + binding)",
             ("result", "profile"),
-            buckets=exponential_buckets(0.00001, 2, 20),
+            buckets=_ATTEMPT_BUCKETS,
         )
+        self._algorithm = registry.histogram(
+            "scheduler_scheduling_algorithm_duration_seconds",
+            "Scheduling algorithm latency in seconds",
+            buckets=_ATTEMPT_BUCKETS,
+        ).labels()
         self._end_to_end = registry.histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
-            "Latency from the moment a pod enters the queue until it is bound.",
+            "E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue and might "
+            "involve multiple scheduling attempts.",
+            ("attempts",),
             buckets=exponential_buckets(0.01, 2, 20),
+        )
+        self._attempts_needed = registry.histogram(
+            "scheduler_pod_scheduling_attempts",
+            "Number of attempts to successfully schedule a pod.",
+            buckets=exponential_buckets(1, 2, 5),
         ).labels()
-        self._preemptions = registry.counter("scheduler_preemption_attempts_total", "Victims of preemption.").labels()
+        self._preemptions = registry.counter(
+            "scheduler_preemption_attempts_total", "Total preemption attempts in the cluster till now"
+        ).labels()
+        self._victims = registry.histogram(
+            "scheduler_preemption_victims",
+            "Number of selected preemption victims",
+            buckets=exponential_buckets(1, 2, 7),
+        ).labels()
+        self._incoming = registry.counter(
+            "scheduler_queue_incoming_pods_total",
+            "Number of pods added to scheduling queues by event and queue type.",
+            ("queue", "event"),
+        )
 
-    def attempt(self, decision: Decision, seconds: float) -> None:
-        """One attempt was made."""
-        result = "scheduled" if decision.scheduled else "error" if decision.error else "unschedulable"
-        self._attempts.labels(result, decision.profile).inc()
-        self._durations.labels(result, decision.profile).observe(seconds)
+    def _time_plugins(self, registry: Registry) -> None:
+        self._points = registry.histogram(
+            "scheduler_framework_extension_point_duration_seconds",
+            "Latency for running all plugins of a specific extension point.",
+            ("extension_point", "status", "profile"),
+            buckets=exponential_buckets(0.0001, 2, 12),
+        )
+        self._plugins = registry.histogram(
+            "scheduler_plugin_execution_duration_seconds",
+            "Duration for running a plugin at a specific extension point.",
+            ("plugin", "extension_point", "status"),
+            buckets=exponential_buckets(0.00001, 1.5, 20),
+        )
+        self._permit_waits = registry.histogram(
+            "scheduler_permit_wait_duration_seconds",
+            "Duration of waiting on permit.",
+            ("result",),
+            buckets=_ATTEMPT_BUCKETS,
+        )
 
-    def bound(self, seconds: float) -> None:
-        """A pod was bound, so long after it was first seen."""
-        self._end_to_end.observe(seconds)
+    # Attempts
 
-    def preempted(self) -> None:
-        """A victim was evicted."""
-        self._preemptions.inc()
+    def decided(self, decision: Decision, seconds: float) -> None:
+        """A scheduling cycle has ended."""
+        self._algorithm.observe(seconds)
+        outcome = decision.post_filter
+        if outcome is not None:
+            self._preemptions.inc()
+            if outcome.nominated is not None:
+                self._victims.observe(len(outcome.nominated.victims))
+        for plugin in decision.unschedulable_plugins if not decision.scheduled else ():
+            labels = (plugin, decision.profile)
+            if labels not in self._unschedulable.children:
+                self._unschedulable.labels(*labels).set_function(
+                    lambda labels=labels: float(self._queue.rejected_by(*labels))  # type: ignore[misc]
+                )
+
+    def attempt(self, result: str, profile: str, seconds: float) -> None:
+        """One attempt is over (`scheduled`, `unschedulable` or `error`), binding included."""
+        self._attempts.labels(result, profile).inc()
+        self._durations.labels(result, profile).observe(seconds)
+
+    def bound(self, attempts: int, seconds: float) -> None:
+        """A pod was bound, after so many attempts and so long after it was first seen."""
+        self._end_to_end.labels(str(attempts) if attempts < _MANY_ATTEMPTS else "15+").observe(seconds)
+        self._attempts_needed.observe(attempts)
+
+    def incoming(self, queue: str, event: str) -> None:
+        """A pod came to a queue because of an event."""
+        self._incoming.labels(queue, event).inc()
+
+    def waited_on_permit(self, result: str, seconds: float) -> None:
+        """A pod has waited for its Permit plugins."""
+        self._permit_waits.labels(result).observe(seconds)
+
+    # Times
+
+    def now(self) -> float:
+        return self._clock.monotonic()
+
+    def point(self, point: str, status: str, profile: str, seconds: float) -> None:
+        self._points.labels(point, status, profile).observe(seconds)
+
+    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        self._plugins.labels(plugin, point, status).observe(seconds)

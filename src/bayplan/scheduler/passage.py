@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from bayplan.scheduler.framework.extension_points import Actions
+from bayplan.scheduler.framework.meter import SUCCESS, Meter, timed_plugin, timed_point
 from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.framework.verdicts import ActionError, PluginError, Reject, Status
 from bayplan.scheduler.framework.waiting import WaitingPod, WaitingPods
-from bayplan.scheduler.profile import Way
+from bayplan.scheduler.profile import Profile, Way
 from bayplan.scheduler.snapshot.pods import PodInfo
 
 OtherBinder = Callable[[PodInfo, str], Awaitable[bool]]
@@ -65,23 +66,35 @@ def failed(point: str, plugin: str, error: Exception) -> Failure:
     return Failure(plugin, Reject(Status.ERROR, (f'running {point} plugin "{plugin}": {error}',)), False)
 
 
+def _status(failure: Failure | None) -> str:
+    return failure.reject.status.value if failure is not None else SUCCESS
+
+
 class Passage:
     """One pod on its way to `node_name`, where it is assumed."""
 
-    __slots__ = ("_waiting_pods", "node_name", "pod", "state", "waiting", "way")
+    __slots__ = ("_waiting_pods", "meter", "node_name", "pod", "profile", "state", "waiting", "way")
 
-    def __init__(self, way: Way, state: CycleState, pod: PodInfo, node_name: str, waiting: WaitingPods) -> None:
+    def __init__(self, way: Way, state: CycleState, pod: PodInfo, node_name: str, profile: Profile) -> None:
         self.way = way
         self.state = state.for_pod()
         self.pod = pod
         self.node_name = node_name
-        self._waiting_pods = waiting
+        self.profile = profile.name
+        self.meter: Meter | None = profile.meter
+        self._waiting_pods: WaitingPods = profile.waiting
         self.waiting: WaitingPod | None = None
         """The pod's place among the waiting ones, if a Permit plugin holds it back."""
 
     def begin(self) -> Failure | None:
         """Reserve, then Permit. After a failure everything is undone already."""
-        failure = self.reserve() or self._permit()
+        with timed_point(self.meter, "Reserve", self.profile) as timing:
+            failure = self.reserve()
+            timing.status = _status(failure)
+        if failure is None:
+            with timed_point(self.meter, "Permit", self.profile) as timing:
+                failure = self._permit()
+                timing.status = _status(failure) if self.waiting is None else "Wait"
         if failure is not None:
             self.undo()
         return failure
@@ -107,7 +120,8 @@ class Passage:
         """Reserve alone; after a failure `undo` is due."""
         for plugin in self.way.reserve:
             try:
-                answer = plugin.reserve(self.state, self.pod, self.node_name)
+                with timed_plugin(self.meter, plugin.name, "Reserve"):
+                    answer = plugin.reserve(self.state, self.pod, self.node_name)
             except PluginError as error:
                 return failed("Reserve", plugin.name, error)
             if answer is not None:
@@ -118,7 +132,8 @@ class Passage:
         waits: dict[str, float] = {}
         for plugin in self.way.permit:
             try:
-                answer = plugin.permit(self.state, self.pod, self.node_name)
+                with timed_plugin(self.meter, plugin.name, "Permit"):
+                    answer = plugin.permit(self.state, self.pod, self.node_name)
             except PluginError as error:
                 return failed("Permit", plugin.name, error)
             if isinstance(answer, Reject):
@@ -131,9 +146,16 @@ class Passage:
 
     async def prepare(self, actions: Actions) -> Failure | None:
         """PreBind."""
+        with timed_point(self.meter, "PreBind", self.profile) as timing:
+            failure = await self._pre_bind(actions)
+            timing.status = _status(failure)
+        return failure
+
+    async def _pre_bind(self, actions: Actions) -> Failure | None:
         for plugin in self.way.pre_bind:
             try:
-                answer = await plugin.pre_bind(self.state, self.pod, self.node_name, actions)
+                with timed_plugin(self.meter, plugin.name, "PreBind"):
+                    answer = await plugin.pre_bind(self.state, self.pod, self.node_name, actions)
             except (PluginError, ActionError) as error:
                 return failed("PreBind", plugin.name, error)
             if answer is not None:
@@ -152,7 +174,9 @@ class Passage:
 
     async def bind(self, actions: Actions, other: OtherBinder | None = None) -> Failure | None:
         """Bind (by `other`, if it takes the pod), then PostBind."""
-        failure = await self._bind(actions, other)
+        with timed_point(self.meter, "Bind", self.profile) as timing:
+            failure = await self._bind(actions, other)
+            timing.status = _status(failure)
         if failure is None:
             for plugin in self.way.post_bind:
                 plugin.post_bind(self.state, self.pod, self.node_name)

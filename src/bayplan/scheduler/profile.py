@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 from bayplan.scheduler import registry
 from bayplan.scheduler.framework import extension_points as points
 from bayplan.scheduler.framework.extension_points import Plugin
+from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.verdicts import ReasonTable, Reject
 from bayplan.scheduler.framework.waiting import WaitingPods
 from bayplan.scheduler.older_names import OLDER_NAMES
@@ -25,8 +26,9 @@ WAYS_KEPT: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The plugins between decision and binding that have something to do for a shape, in order."""
+    """The plugins before and after the decision that have something to do for a shape, in order."""
 
+    pre_enqueue: tuple[points.PreEnqueuePlugin, ...]
     reserve: tuple[points.ReservePlugin, ...]
     permit: tuple[points.PermitPlugin, ...]
     pre_bind: tuple[points.PreBindPlugin, ...]
@@ -45,6 +47,8 @@ class Profile:
         self.snapshot = snapshot
         self.reasons = ReasonTable()
         self.waiting = waiting if waiting is not None else WaitingPods()
+        self.meter: Meter | None = None
+        """Takes the plugins' times; None if nobody wants to know."""
         self.plugins: dict[str, Plugin] = {}
         self.weights: dict[str, int] = {}
         self.pre_enqueue = self._at("preEnqueue", points.PreEnqueuePlugin)
@@ -64,15 +68,16 @@ class Profile:
         self._ways: dict[int, tuple[PodShape, Way]] = {}
 
     def way(self, shape: PodShape) -> Way:
-        """The plugins that pods of a shape meet between decision and binding; worked out once per shape."""
+        """The plugins that pods of a shape meet before and after the decision; worked out once per shape."""
         known = self._ways.get(id(shape))
         if known is not None:
             return known[1]
+        pre_enqueue = tuple(plugin for plugin in self.pre_enqueue if plugin.concerns(shape))
         reserve = tuple(plugin for plugin in self.reserve if plugin.concerns(shape))
         permit = tuple(plugin for plugin in self.permit if plugin.concerns(shape))
         pre_bind = tuple(plugin for plugin in self.pre_bind if plugin.concerns(shape))
         plain = self._binds_plainly and not (reserve or permit or pre_bind)
-        way = Way(reserve, permit, pre_bind, tuple(self.bind), tuple(self.post_bind), plain)
+        way = Way(pre_enqueue, reserve, permit, pre_bind, tuple(self.bind), tuple(self.post_bind), plain)
         if len(self._ways) >= WAYS_KEPT:
             self._ways.clear()
         self._ways[id(shape)] = (shape, way)
@@ -80,7 +85,7 @@ class Profile:
 
     def gate(self, pod: PodInfo) -> tuple[str, Reject] | None:
         """The plugin that keeps a pod out of the queue, and why; None if none does."""
-        for plugin in self.pre_enqueue:
+        for plugin in self.way(pod.shape).pre_enqueue:
             rejection = plugin.pre_enqueue(pod)
             if rejection is not None:
                 return plugin.name, rejection

@@ -61,6 +61,8 @@ class QueuedPod:
     """Events while it was being scheduled; they may undo the rejection."""
 
 
+Incoming = Callable[[str, str], None]
+"""(place, event)"""
 Gate = Callable[[PodInfo], str | None]
 """The name of the plugin that keeps a pod out; None if it may enter."""
 
@@ -77,6 +79,8 @@ class SchedulingQueue:
         initial_backoff: float = INITIAL_BACKOFF,
         max_backoff: float = MAX_BACKOFF,
     ) -> None:
+        self.incoming: Incoming | None = None
+        """Told when a pod comes to a place because of an event; None if nobody wants to know."""
         self._clock = clock
         self._sort_key = sort_key
         self._hints = {plugin: tuple(found) for plugin, found in hints.items()}
@@ -91,6 +95,13 @@ class SchedulingQueue:
         self._in_flight: dict[str, QueuedPod] = {}
         self._counts = {ACTIVE: 0, BACKOFF: 0, UNSCHEDULABLE: 0, GATED: 0, IN_FLIGHT: 0}
         self._stamps = itertools.count(1)
+
+    def rejected_by(self, plugin: str, scheduler_name: str) -> int:
+        """How many unschedulable pods of a scheduler a plugin has rejected."""
+        return sum(
+            (self._pods[key].pod.pod.spec.scheduler_name or scheduler_name) == scheduler_name
+            for key in self._waiting.get(plugin, ())
+        )
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -123,6 +134,7 @@ class SchedulingQueue:
         queued = QueuedPod(pod, self._sort_key(pod, now), now)
         self._pods[pod.key] = queued
         self._enter(queued, now)
+        self._tell(queued, "PodAdd")
 
     def update(self, pod: PodInfo, events: Iterable[ClusterEvent] = ()) -> None:
         """Take over a pod's new state. `events` say what of it changed; a waiting pod moves if a hint says it may help.
@@ -151,6 +163,7 @@ class SchedulingQueue:
         ):
             self._leave(queued)
             self._requeue(queued, now)
+            self._tell(queued, changes[0].label if changes else "PodUpdate")
 
     def remove(self, key: str) -> None:
         """Forget a pod: it was deleted or is bound."""
@@ -210,6 +223,11 @@ class SchedulingQueue:
             self._requeue(queued, now)
         else:
             self._put_unschedulable(queued, now)
+        self._tell(queued, "ScheduleAttemptFailure")
+
+    def _tell(self, queued: QueuedPod, event: str) -> None:
+        if self.incoming is not None:
+            self.incoming(queued.place, event)
 
     def activate(self, keys: Iterable[str]) -> None:
         """Make waiting pods active at once, whatever rejected them; gated pods stay."""
@@ -219,6 +237,7 @@ class SchedulingQueue:
             if queued is not None and queued.place in (BACKOFF, UNSCHEDULABLE):
                 self._leave(queued)
                 self._enter(queued, now)
+                self._tell(queued, "ForceActivate")
 
     # Events
 
@@ -241,6 +260,7 @@ class SchedulingQueue:
                 asked.add(key)
                 self._leave(queued)
                 self._requeue(queued, now)
+                self._tell(queued, event.label)
                 moved += 1
         return moved
 
@@ -320,7 +340,8 @@ class SchedulingQueue:
     def _advance(self) -> None:
         """Let back-offs and waits that are over end."""
         now = self._clock.monotonic()
-        for heap, place in ((self._backoff, BACKOFF), (self._flush, UNSCHEDULABLE)):
+        due = ((self._backoff, BACKOFF, "BackoffComplete"), (self._flush, UNSCHEDULABLE, "UnschedulableTimeout"))
+        for heap, place, event in due:
             while heap and heap[0][0] <= now:
                 _, stamp, key = heapq.heappop(heap)
                 queued = self._pods.get(key)
@@ -328,3 +349,4 @@ class SchedulingQueue:
                     continue
                 self._leave(queued)
                 self._enter(queued, now)
+                self._tell(queued, event)

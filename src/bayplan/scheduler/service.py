@@ -23,7 +23,8 @@ from bayplan.scheduler.binding import Changes, ClientActions, carry_out
 from bayplan.scheduler.core import Outcome, SchedulerCore
 from bayplan.scheduler.extender_http import HttpDoor
 from bayplan.scheduler.extenders import Answer, Call, Door, ExtenderError, bind_call, read_bind
-from bayplan.scheduler.framework.verdicts import ActionError
+from bayplan.scheduler.framework.meter import SUCCESS
+from bayplan.scheduler.framework.verdicts import ActionError, Status
 from bayplan.scheduler.gang_cycle import GroupResult
 from bayplan.scheduler.metrics import SchedulerMetrics
 from bayplan.scheduler.passage import Failure, Passage, failed
@@ -72,20 +73,31 @@ class SchedulerService:
         self.reporter = Reporter(client, clock, self.recorders)
         self.changes = Changes(clock)
         self.actions = ClientActions(client, self.changes)
-        self.metrics = SchedulerMetrics(metrics, self.core.queue.sizes)
+        snapshot = self.core.snapshot
+        sizes = {
+            "nodes": lambda: snapshot.node_count,
+            "pods": lambda: len(snapshot.pods),
+            "assumed_pods": lambda: len(self.core.cache),
+        }
+        self.metrics = SchedulerMetrics(metrics, self.core.queue, sizes, clock)
+        self.core.measure(self.metrics)
+        self.core.queue.incoming = self.metrics.incoming
         self._http = HttpDoor()
         self._door: Door = door or self._http
         self._held: list[tuple[str, Any, Any]] | None = None
         """Events that came while extenders were asked: the picture of the cluster stands still for so long."""
+        self._absent: set[str] = set()
+        """Kinds that the server does not have, or does not let us read."""
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.metrics.goroutines.labels("binding").set_function(lambda: float(len(self._tasks)))
 
     async def run(self) -> None:
         """Schedule until cancelled."""
         async with Supervisor("scheduler", clock=self.clock) as tasks:
             try:
                 # What constrains placement first, pods last: a pod must not be tried before its nodes are known.
-                await self._find_pod_groups()
+                await self._find_optional_kinds()
                 for kind in (*KINDS, "Node", "Pod"):
                     self._follow(kind)
                 self.informers.start()
@@ -99,28 +111,38 @@ class SchedulerService:
                 for task in self._tasks:
                     task.cancel()
 
-    async def _find_pod_groups(self) -> None:
-        """Find out whether the server has pod groups; they are an alpha API and off unless asked for."""
+    async def _find_optional_kinds(self) -> None:
+        """Find out whether the server has pod groups (an alpha API, off by default) and dynamic resources (1.34)."""
+        if await self._is_readable(POD_GROUP.path()):
+            kinds = KindTable(self.client.kinds)
+            kinds.add(POD_GROUP)
+            self.client = Client(self.client.transport, kinds)
+            self.informers = InformerFactory(self.client, self.clock, self.randomness)
+        else:
+            self._absent.add(POD_GROUP.kind)
+        if not await self._is_readable("/apis/resource.k8s.io/v1/resourceclaims"):
+            self._absent |= {"ResourceClaim", "ResourceSlice", "DeviceClass"}
+
+    async def _is_readable(self, path: str) -> bool:
+        """Whether the server has a collection and lets us read it."""
         while True:
             try:
-                await self.client.raw("GET", "/apis/scheduling.k8s.io/v1alpha2")
-                break
+                await self.client.raw("GET", path, {"limit": "1"})
+                return True
             except ApiError as error:
+                if error.code == 403:
+                    logger.warning("doing without %s: %s", path, error)
                 if error.code in (403, 404):
-                    return
-                logger.warning("looking for pod groups: %s", error)
+                    return False
+                logger.warning("looking for %s: %s", path, error)
             except TransportError as error:
-                logger.warning("looking for pod groups: %s", error)
+                logger.warning("looking for %s: %s", path, error)
             await self.clock.sleep(_RETRY_SECONDS)
-        kinds = KindTable(self.client.kinds)
-        kinds.add(POD_GROUP)
-        self.client = Client(self.client.transport, kinds)
-        self.informers = InformerFactory(self.client, self.clock, self.randomness)
 
     def _follow(self, kind: str) -> None:
-        cls = next((row.type for row in self.client.kinds if row.kind == kind and row.is_stored), None)
-        if cls is None:
+        if kind in self._absent:
             return
+        cls = next(row.type for row in self.client.kinds if row.kind == kind and row.is_stored)
 
         def handle(old: Any, new: Any) -> None:
             if self._held is not None:
@@ -142,21 +164,21 @@ class SchedulerService:
             if outcome is None:
                 await self._wait()
                 continue
-            self.metrics.attempt(outcome.decision, self.clock.monotonic() - started)
+            self.metrics.decided(outcome.decision, self.clock.monotonic() - started)
             if outcome.group is not None:
                 self._spawn(self._report_group(outcome.group))
             if outcome.passage is not None:
-                self._spawn(self._pass(outcome, outcome.passage))
+                self._spawn(self._pass(outcome, outcome.passage, started))
             elif outcome.decision.scheduled:
                 await self.actions.slots.acquire()
-                self._spawn(self._bind(outcome))
+                self._spawn(self._bind(outcome, started))
             elif outcome.decision.skipped:
                 pod = outcome.queued.pod
                 self.reporter.event(
                     pod.pod, "Warning", "FailedScheduling", f"skip schedule deleting pod: {pod.key}", "Scheduling"
                 )
             else:
-                self._spawn(self._report(outcome))
+                self._spawn(self._report(outcome, started))
             turn += 1
             if turn % _TURN == 0:
                 await asyncio.sleep(0)
@@ -224,19 +246,22 @@ class SchedulerService:
         if not task.cancelled() and task.exception() is not None:
             logger.error("a decision could not be carried out", exc_info=task.exception())
 
-    async def _bind(self, outcome: Outcome) -> None:
+    async def _bind(self, outcome: Outcome, started: float) -> None:
         """The way of most pods: nothing but the Binding is to be done."""
         info, node = outcome.queued.pod, outcome.decision.node or ""
+        begun, status = self.clock.monotonic(), "Error"
         try:
             await self.actions.write_binding(info, node)
+            status = SUCCESS
         except ActionError as error:
-            await self._binding_failed(outcome, failed("Bind", DEFAULT_BINDER, error))
+            await self._binding_failed(outcome, failed("Bind", DEFAULT_BINDER, error), started)
             return
         finally:
             self.actions.slots.release()
-        self._bound(outcome, node)
+            self.metrics.point("Bind", status, outcome.decision.profile, self.clock.monotonic() - begun)
+        self._bound(outcome, node, started)
 
-    async def _pass(self, outcome: Outcome, passage: Passage) -> None:
+    async def _pass(self, outcome: Outcome, passage: Passage, started: float) -> None:
         """The way of pods that plugins have something to do with."""
         info = passage.pod
         if passage.has_work:
@@ -246,28 +271,34 @@ class SchedulerService:
             self.actions,
             self.clock,
             committed=lambda: self.core.queue.placed(info.key),
+            waited=self.metrics.waited_on_permit,
             other=self._bind_elsewhere if self.core.settings.extenders else None,
         )
         if failure is None:
-            self._bound(outcome, passage.node_name)
+            self._bound(outcome, passage.node_name, started)
         else:
-            await self._binding_failed(outcome, failure)
+            await self._binding_failed(outcome, failure, started)
 
-    def _bound(self, outcome: Outcome, node: str) -> None:
-        info = outcome.queued.pod
-        self.core.bound(info)
-        self.metrics.bound(self.clock.monotonic() - outcome.queued.first_seen)
-        self.reporter.scheduled(info.pod, node)
+    def _bound(self, outcome: Outcome, node: str, started: float) -> None:
+        queued, now = outcome.queued, self.clock.monotonic()
+        self.core.bound(queued.pod)
+        self.metrics.attempt("scheduled", outcome.decision.profile, now - started)
+        self.metrics.bound(queued.attempts, now - queued.first_seen)
+        self.reporter.scheduled(queued.pod.pod, node)
 
-    async def _binding_failed(self, outcome: Outcome, failure: Failure) -> None:
+    async def _binding_failed(self, outcome: Outcome, failure: Failure, started: float) -> None:
         pod = outcome.queued.pod
+        result = "error" if failure.reject.status is Status.ERROR else "unschedulable"
+        self.metrics.attempt(result, outcome.decision.profile, self.clock.monotonic() - started)
         self.core.binding_failed(pod, failure)
         self._work.set()
         await self.reporter.not_scheduled(pod.pod, failure.reason, failure.message, "")
 
-    async def _report(self, outcome: Outcome) -> None:
+    async def _report(self, outcome: Outcome, started: float) -> None:
         """Evict victims, clear nominations, and tell the pod's status and events why it is not placed."""
         decision, pod = outcome.decision, outcome.queued.pod.pod
+        result = "error" if decision.error else "unschedulable"
+        self.metrics.attempt(result, decision.profile, self.clock.monotonic() - started)
         await asyncio.gather(*(self._evict(key, pod, decision.nominated_node) for key in decision.victims))
         await asyncio.gather(*(self.reporter.nominate(other.pod, "") for other in outcome.cleared))
         for claim in decision.post_filter.deallocates if decision.post_filter is not None else ():
@@ -296,5 +327,4 @@ class SchedulerService:
             waiting.reject("DefaultPreemption", "preempted")
         elif not await self.reporter.evict(victim, pod):
             return
-        self.metrics.preempted()
         self.reporter.preempted(victim, pod, node)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from bayplan.api.types.core_v1 import PersistentVolume, PersistentVolumeClaim
+from bayplan.scheduler import Planner
+from bayplan.scheduler.framework.state import CycleState
+from bayplan.scheduler.plugins.volume_binding import VolumeBinding
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.running import World, play
 from tests.scheduler.test_core import Setup
@@ -180,3 +186,53 @@ def test_a_provisioner_that_gives_up_sends_the_pod_back() -> None:
         assert await world.until(selected) == "a"
 
     play(story)
+
+
+@st.composite
+def volume_cases(draw: st.DrawFn) -> tuple[list[tuple[str, Tree]], list[str]]:
+    """Objects of a small cluster, and the claims of a pod in it."""
+    names = ["a", "b", "c"]
+    objects: list[tuple[str, Tree]] = [("Node", node(name)) for name in names]
+    claims: list[str] = []
+    for index in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from(("free", "pinned", "missing", "late", "selected")))
+        provisioner = draw(st.sampled_from(("csi.example.com", "kubernetes.io/no-provisioner")))
+        late = storage_class(f"class-{index}", provisioner)
+        if draw(st.booleans()):
+            expression = {"key": "kubernetes.io/hostname", "values": [draw(st.sampled_from(names))]}
+            late["allowedTopologies"] = [{"matchLabelExpressions": [expression]}]
+        wanted = claim(f"claim-{index}", class_name=f"class-{index}")
+        if kind in ("free", "pinned", "missing"):
+            wanted["spec"]["volumeName"] = f"disk-{index}"
+            wanted["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+        if kind == "selected":
+            wanted["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": draw(st.sampled_from(names))}
+        if kind != "missing":
+            disk = volume(f"disk-{index}", draw(st.sampled_from(names)), class_name=f"class-{index}")
+            if kind == "free":
+                del disk["spec"]["nodeAffinity"]
+            if kind != "late" or draw(st.booleans()):
+                objects.append(("PersistentVolume", disk))
+        objects += [("StorageClass", late), ("PersistentVolumeClaim", wanted)]
+        claims.append(f"claim-{index}")
+    return objects, claims
+
+
+@settings(max_examples=150, deadline=None)
+@given(volume_cases())
+def test_all_nodes_at_once_give_the_answers_of_one_after_the_other(
+    case: tuple[list[tuple[str, Tree]], list[str]],
+) -> None:
+    objects, claims = case
+    planner = Planner()
+    for kind, tree in objects:
+        planner.add(kind, tree)
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+    info = planner.pod(pod("p", volumes=volumes))
+    plugin = planner.cycle_for(info).profile.plugins["VolumeBinding"]
+    assert isinstance(plugin, VolumeBinding)
+    state = CycleState(planner.snapshot)
+    assert plugin.pre_filter(state, info.shape) is None
+    rows = planner.snapshot.all_rows
+    one_by_one = [plugin.filter_row(state, info.shape, row) for row in range(planner.snapshot.size)]
+    assert plugin.filter(state, info.shape, rows).tolist() == one_by_one

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 from bayplan import KUBERNETES_VERSION
 from bayplan.api.types import coordination_v1, core_v1, meta_v1
 from bayplan.kubelet.simulator.settings import SimulatorSettings
@@ -10,6 +12,8 @@ from bayplan.support.timestamps import rfc3339, rfc3339_micro
 LEASE_NAMESPACE = "kube-node-lease"
 SIMULATED = "bayplan.dev/simulated"
 """Annotation of nodes that the simulator plays."""
+MANAGED_ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
+"""Annotation of nodes whose kubelet leaves attaching volumes to the controllers, as it does unless told otherwise."""
 SILENT = "bayplan.dev/silent"
 """Annotation of nodes that have lost contact: while it says `true`, the node renews no lease and its pods do not move."""
 _HEALTHY = (
@@ -36,8 +40,16 @@ def pod_network(index: int) -> str:
     return f"10.{128 + (index >> 8)}.{index & 255}"
 
 
-def make_node(settings: SimulatorSettings, index: int, now: float) -> core_v1.Node:
-    """A node as its kubelet registers it."""
+def hosts_of(network: str) -> tuple[str, range]:
+    """(first three bytes, range of the last) of the addresses for pods in a node's IPv4 network; of a large network the first 256 addresses. Raises ValueError."""
+    found = ipaddress.IPv4Network(network)
+    first = int(found.network_address) & 255
+    last = min(first + found.num_addresses, 256)
+    return str(found.network_address).rpartition(".")[0], range(first + 2, last - 1)
+
+
+def make_node(settings: SimulatorSettings, index: int, now: float, network: str = "") -> core_v1.Node:
+    """A node as its kubelet registers it, with a network for its pods that is its own by its index, if none is given."""
     name = node_name(settings, index)
     zone = f"zone-{'abcdefghijklmnopqrstuvwxyz'[index % max(settings.zones, 1) % 26]}"
     labels = {
@@ -51,9 +63,9 @@ def make_node(settings: SimulatorSettings, index: int, now: float) -> core_v1.No
         "topology.kubernetes.io/zone": zone,
         **settings.labels,
     }
-    network = f"{pod_network(index)}.0/24"
+    network = network or f"{pod_network(index)}.0/24"
     return core_v1.Node(
-        metadata=meta_v1.ObjectMeta(name=name, labels=labels, annotations={SIMULATED: "true"}),
+        metadata=meta_v1.ObjectMeta(name=name, labels=labels, annotations={SIMULATED: "true", MANAGED_ATTACH: "true"}),
         spec=core_v1.NodeSpec(pod_cidr=network, pod_cidrs=(network,), provider_id=f"bayplan://{name}"),
         status=node_status(settings, name, index, now),
     )

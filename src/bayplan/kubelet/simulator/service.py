@@ -19,6 +19,7 @@ from bayplan.kubelet.simulator.nodes import (
     LEASE_NAMESPACE,
     SILENT,
     SIMULATED,
+    hosts_of,
     make_lease,
     make_node,
     node_name,
@@ -39,6 +40,8 @@ T = TypeVar("T")
 _WORKERS = 64
 _AT_ONCE = 128
 _ADDRESSES = range(2, 255)
+_NETWORKS = 128 * 256
+"""Networks for nodes: 10.128.0.0/9 in parts of 256 addresses."""
 _NODE = "node "
 """What keys of nodes begin with; those of pods are `namespace/name`."""
 
@@ -46,11 +49,12 @@ _NODE = "node "
 class Addresses:
     """Addresses of the pods of one node."""
 
-    def __init__(self, network: str) -> None:
+    def __init__(self, network: str, hosts: range = _ADDRESSES) -> None:
         self.network = network
+        self._hosts = hosts
         self._by_pod: dict[str, str] = {}
         self._used: set[str] = set()
-        self._next: Iterator[int] = itertools.cycle(_ADDRESSES)
+        self._next: Iterator[int] = itertools.cycle(hosts)
 
     def take(self, uid: str, known: str = "") -> str:
         """The address of a pod: the one it has, or a free one. Raises LookupError if the node has none left."""
@@ -64,7 +68,7 @@ class Addresses:
         return address
 
     def _candidates(self) -> Iterable[str]:
-        return (f"{self.network}.{last}" for last in itertools.islice(self._next, len(_ADDRESSES)))
+        return (f"{self.network}.{last}" for last in itertools.islice(self._next, len(self._hosts)))
 
     def release(self, uid: str) -> None:
         """Give a pod's address back."""
@@ -89,6 +93,8 @@ class NodeSimulator:
         self.queue: WorkQueue[str] = WorkQueue("node-simulator", clock=clock)
         self._index = {node_name(settings, index): index for index in range(settings.nodes)}
         self._addresses: dict[str, Addresses] = {}
+        self._networks: set[str] = set()
+        """Networks that nodes have."""
         self._due: dict[str, float] = {}
         """Uid of a pod -> unix time of its next step, however often the pod changes meanwhile."""
 
@@ -146,15 +152,33 @@ class NodeSimulator:
 
     async def _register(self) -> None:
         """Create nodes that are missing, and bring those back that a stop left without a heartbeat."""
+        self._networks = {node.spec.pod_cidr for node in self.nodes.cache}
         for batch in _batches(self._index.items(), _AT_ONCE):
             await asyncio.gather(*(self._register_one(name, index) for name, index in batch))
+
+    def _free_network(self, index: int) -> str:
+        """A network that no node has, that of the index if possible: others may play nodes in this cluster too."""
+        for one in itertools.chain(range(index, _NETWORKS), range(index)):
+            network = f"{pod_network(one)}.0/24"
+            if network not in self._networks:
+                self._networks.add(network)
+                return network
+        raise LookupError("no network is left for another node")
+
+    def _addresses_on(self, name: str) -> Addresses:
+        """The addresses of a node's network."""
+        node = self.nodes.cache.get("", name)
+        try:
+            return Addresses(*hosts_of(node.spec.pod_cidr if node is not None else ""))
+        except ValueError:  # no network, or one of the other family
+            return Addresses(pod_network(self._index[name]))
 
     async def _register_one(self, name: str, index: int) -> None:
         now = self.clock.now()
         known = self.nodes.cache.get("", name)
         try:
             if known is None:
-                node = await self.client.create(make_node(self.settings, index, now))
+                node = await self.client.create(make_node(self.settings, index, now, self._free_network(index)))
                 if not node.status.conditions:
                     status = clone(node)
                     status.status = node_status(self.settings, name, index, now)
@@ -231,7 +255,7 @@ class NodeSimulator:
     def _of_node(self, name: str) -> Addresses:
         addresses = self._addresses.get(name)
         if addresses is None:
-            addresses = self._addresses[name] = Addresses(pod_network(self._index[name]))
+            addresses = self._addresses[name] = self._addresses_on(name)
         return addresses
 
     async def _work(self) -> None:

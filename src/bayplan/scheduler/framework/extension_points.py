@@ -61,6 +61,10 @@ class Plugin:
 class PreEnqueuePlugin(Plugin, ABC):
     """Decides whether a pod may enter the active queue."""
 
+    def concerns(self, pod: PodShape) -> bool:
+        """Whether the plugin may have something against such a pod; asked once per shape."""
+        return True
+
     @abstractmethod
     def pre_enqueue(self, pod: PodInfo) -> Reject | None:
         """None to let the pod in. Must be cheap: it is asked at every change of the pod."""
@@ -205,6 +209,10 @@ class Actions(ABC):
     @abstractmethod
     async def create(self, obj: Any) -> Any:
         """Create an object. Raises ActionError."""
+
+    @abstractmethod
+    async def delete(self, obj: Any) -> None:
+        """Delete an object, if it is still this one; that it is gone already is no error. Raises ActionError."""
 
     @abstractmethod
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from bayplan.api.types.resource_v1 import ResourceClaim, ResourceClaimConsumerReference, ResourceClaimStatus
+from bayplan.api.types.resource_v1 import ResourceClaim
 from bayplan.scheduler.framework.arguments import DynamicResourcesArgs
+from bayplan.scheduler.framework.claims import ClaimWriter
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import (
     Actions,
@@ -30,22 +31,21 @@ from bayplan.scheduler.framework.extension_points import (
 )
 from bayplan.scheduler.framework.post_filter import PostFilterContext, PostFilterOutcome
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
-from bayplan.scheduler.framework.verdicts import SKIP, ActionError, Codes, Narrow, PluginError, Reject, Skip, Status
+from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, PluginError, Reject, Skip, Status
 from bayplan.scheduler.snapshot.allocation import (
     AllocationError,
     Allocator,
     Solution,
     label,
-    result_of,
 )
-from bayplan.scheduler.snapshot.catalog import is_older
-from bayplan.scheduler.snapshot.devices import DeviceId, Inventory
+from bayplan.scheduler.snapshot.allocation_result import result_of
+from bayplan.scheduler.snapshot.devices import DeviceId, Inventory, Offers
+from bayplan.scheduler.snapshot.extended_resources import Needs, claim_for, class_behind, needs_of
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
 from bayplan.scheduler.snapshot.shape import ClaimReference, claim_references
 
 if TYPE_CHECKING:
-    from bayplan.api.types.core_v1 import Pod
     from bayplan.api.types.resource_v1 import AllocatedDeviceStatus
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
@@ -62,7 +62,12 @@ class _Claims:
     claims: list[ResourceClaim]
     selectors: list[NodeAffinityMatcher | None]
     """Per claim: where its devices are, if it is allocated."""
-    allocator: Allocator | None = None
+    pending: list[ResourceClaim] = field(default_factory=list)
+    """Those that are not allocated."""
+    extended: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Extended resource that devices can provide -> (its column, device class)."""
+    allocators: dict[frozenset[str], tuple[Allocator, Needs]] = field(default_factory=dict)
+    """By the extended resources that a node has to provide as devices."""
     solutions: dict[int, Solution] = field(default_factory=dict)
     """Row -> what would be allocated there."""
     unavailable: set[int] = field(default_factory=set)
@@ -76,6 +81,9 @@ class _Reserved:
     claims: list[ResourceClaim]
     allocated: dict[int, ResourceClaim] = field(default_factory=dict)
     written: list[ResourceClaim] = field(default_factory=list)
+    extended: tuple[ResourceClaim, Needs] | None = None
+    """The claim for extended resources: allocated, but not created yet."""
+    created: ResourceClaim | None = None
 
 
 class DynamicResources(
@@ -94,7 +102,10 @@ class DynamicResources(
         super().__init__(args, handle)
         self.args = args if isinstance(args, DynamicResourcesArgs) else DynamicResourcesArgs()
         self._matches: dict[tuple[str, DeviceId], tuple[Any, bool]] = {}
+        self._writer = ClaimWriter(self.name, self.snapshot)
         self._shares = 0
+        self._offers: Offers | None = None
+        self._offers_version = -1
 
     def pre_enqueue(self, pod: PodInfo) -> Reject | None:
         if not pod.pod.spec.resource_claims:
@@ -124,12 +135,13 @@ class DynamicResources(
     # PreFilter and Filter
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
-        if not pod.claims:
+        extended = self._extended(pod)
+        if not pod.claims and not extended:
             return SKIP
         found = self._find(pod, pod.uid)
         if isinstance(found, str):
             return Reject(Status.UNRESOLVABLE, (found,))
-        if not found:
+        if not found and not extended:
             return SKIP
         selectors: list[NodeAffinityMatcher | None] = []
         pending: list[ResourceClaim] = []
@@ -147,8 +159,29 @@ class DynamicResources(
                 return Reject(Status.UNRESOLVABLE, ("resourceclaim in use",))
             selector = allocation.node_selector if allocation is not None else None
             selectors.append(NodeAffinityMatcher({}, selector) if selector is not None else None)
-        state.data[self.name] = _Claims(found, selectors, self._allocator(pending) if pending else None)
+        state.data[self.name] = _Claims(found, selectors, pending, extended)
         return None
+
+    def _extended(self, pod: PodShape) -> dict[str, tuple[int, str]]:
+        """The pod's extended resources that devices can provide."""
+        classes, names = self.snapshot.catalog.device_classes, self.snapshot.resources.names
+        if not classes:
+            return {}
+        wanted = [(names[column], column) for column, amount in pod.requests if amount and "/" in names[column]]
+        return {name: (column, found) for name, column in wanted if (found := class_behind(name, classes))}
+
+    def _allocator_on(self, claims: _Claims, pod: PodShape, row: int) -> Allocator | None:
+        """Who allocates what the pod needs on a node; None if all is allocated or comes from device plugins."""
+        allocatable = self.snapshot.allocatable
+        missing = frozenset(name for name, (column, _) in claims.extended.items() if not allocatable[column, row])
+        if not missing and not claims.pending:
+            return None
+        known = claims.allocators.get(missing)
+        if known is None:
+            needs = needs_of(pod.spec, {name: claims.extended[name][1] for name in missing})
+            wanted = [*claims.pending, claim_for(pod.namespace, needs)] if missing else claims.pending
+            known = claims.allocators[missing] = (self._allocator(wanted), needs)
+        return known[0]
 
     def _request_problem(self, claim: ResourceClaim) -> str | None:
         classes = self.snapshot.catalog.device_classes
@@ -165,7 +198,10 @@ class DynamicResources(
         if len(self._matches) > _REMEMBERED:
             self._matches.clear()
         allocated = (*catalog.resource_claims.values(), *catalog.pending_allocations.values())
-        inventory = Inventory(catalog.resource_slices.values(), allocated)
+        version = catalog.versions.get("ResourceSlice", 0)
+        if self._offers is None or self._offers_version != version:
+            self._offers, self._offers_version = Offers(catalog.resource_slices.values()), version
+        inventory = Inventory(self._offers, allocated)
         return Allocator(inventory, claims, catalog.device_classes, self._matches)
 
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
@@ -182,13 +218,14 @@ class DynamicResources(
             for index, selector in enumerate(claims.selectors)
             if selector is not None and not selector.match_labels(labels, name)
         }
-        if claims.allocator is not None:
+        allocator = self._allocator_on(claims, pod, row)
+        if allocator is not None:
             try:
-                solution = claims.allocator.allocate(node)
+                solution = allocator.allocate(node)
             except AllocationError as error:
                 raise PluginError(self.name, str(error)) from error
             if solution is None:
-                invalid = claims.allocator.meets_invalid_pools(node)
+                invalid = allocator.meets_invalid_pools(node)
                 reason = "invalid resource pools were encountered" if invalid else "cannot allocate all claims"
                 return self.reasons.code(Status.UNRESOLVABLE, self.name, reason)
             claims.solutions[row] = solution
@@ -224,10 +261,10 @@ class DynamicResources(
     def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         claims: _Claims | None = state.data.get(self.name)
         solution = claims.solutions.get(row) if claims is not None else None
-        if claims is None or claims.allocator is None or solution is None:
+        if claims is None or solution is None:
             return 0
         score = 0
-        for claim, choices in zip(claims.allocator.claims, solution, strict=True):
+        for claim, choices in zip(claims.pending, solution, strict=False):
             chosen = {choice.wish.name for choice in choices}
             for request in claim.spec.devices.requests:
                 for index, item in enumerate(request.first_available):
@@ -241,7 +278,8 @@ class DynamicResources(
     # Reserve and PreBind
 
     def concerns(self, pod: PodShape) -> bool:
-        return bool(pod.claims)
+        names = self.snapshot.resources.names
+        return bool(pod.claims) or any("/" in names[column] for column, _ in pod.requests)
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Reject | None:
         claims: _Claims | None = state.data.get(self.name)
@@ -250,12 +288,13 @@ class DynamicResources(
         if claims is None or row is None or node is None:
             return None
         reserved = state.own[self.name] = _Reserved(list(claims.claims))
-        if claims.allocator is None:
+        allocator = self._allocator_on(claims, pod.shape, row)
+        if allocator is None:
             return None
         solution = claims.solutions.get(row)
         if solution is None:
             raise PluginError(self.name, "claim allocation not found for node")
-        by_uid = {claim.metadata.uid: choices for claim, choices in zip(claims.allocator.claims, solution, strict=True)}
+        by_uid = {claim.metadata.uid: choices for claim, choices in zip(allocator.claims, solution, strict=True)}
         for index, claim in enumerate(claims.claims):
             choices = by_uid.get(claim.metadata.uid)
             if choices is None:
@@ -264,6 +303,13 @@ class DynamicResources(
             allocated = replace(claim, status=replace(claim.status, allocation=allocation))
             reserved.allocated[index] = allocated
             self.snapshot.begin_allocation(allocated)
+        if len(allocator.claims) > len(claims.pending):
+            needs = next(item for one, item in claims.allocators.values() if one is allocator)
+            claim = claim_for(pod.shape.namespace, needs, uid=f"{pod.uid}/extended-resources")
+            allocation = result_of(claim, solution[-1], node, lambda: self._share_id(pod))
+            claim = replace(claim, status=replace(claim.status, allocation=allocation))
+            reserved.extended = (claim, needs)
+            self.snapshot.begin_allocation(claim)
         return None
 
     def _share_id(self, pod: PodInfo) -> str:
@@ -277,17 +323,22 @@ class DynamicResources(
             for claim in reserved.allocated.values():
                 self.snapshot.end_allocation(claim.metadata.uid)
             reserved.allocated.clear()
+            if reserved.extended is not None:
+                self.snapshot.end_allocation(reserved.extended[0].metadata.uid)
 
     async def release(self, state: CycleState, pod: PodInfo, actions: Actions) -> None:
         """Take the pod from the users of the claims that were written for it."""
         reserved: _Reserved | None = state.own.get(self.name)
+        if reserved is not None and reserved.created is not None:
+            await self._writer.delete(reserved.created, actions)
         for claim in reserved.written if reserved is not None else ():
-            users = tuple(user for user in claim.status.reserved_for if user.uid != pod.uid)
-            await actions.update(replace(claim, status=replace(claim.status, reserved_for=users)), subresource="status")
+            await self._writer.leave(claim, pod.uid, actions)
 
     def has_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
         reserved: _Reserved | None = state.own.get(self.name)
-        return reserved is not None and any(not _is_reserved(claim, pod.uid) for claim in reserved.claims)
+        return reserved is not None and (
+            reserved.extended is not None or any(not _is_reserved(claim, pod.uid) for claim in reserved.claims)
+        )
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, actions: Actions) -> Reject | None:
         reserved: _Reserved | None = state.own.get(self.name)
@@ -295,48 +346,19 @@ class DynamicResources(
             return None
         for index, claim in enumerate(reserved.claims):
             if not _is_reserved(claim, pod.uid):
-                written = await self._bind_claim(claim, reserved.allocated.get(index), pod.pod, actions)
+                written = await self._writer.bind(claim, reserved.allocated.get(index), pod.pod, actions)
                 reserved.claims[index] = written
                 reserved.written.append(written)
                 if reserved.allocated.pop(index, None) is not None:
                     self.snapshot.end_allocation(written.metadata.uid)
+        if reserved.extended is not None:
+            allocated, needs = reserved.extended
+            reserved.created = await self._writer.create(pod.pod, needs, actions)
+            reserved.created = await self._writer.bind(reserved.created, allocated, pod.pod, actions)
+            reserved.claims.append(reserved.created)
+            self.snapshot.end_allocation(allocated.metadata.uid)
+            await self._writer.tell_pod(pod.pod, reserved.created, needs, actions)
         return await self._wait_for_devices(reserved.claims, actions)
-
-    async def _bind_claim(
-        self, claim: ResourceClaim, allocated: ResourceClaim | None, pod: Pod, actions: Actions
-    ) -> ResourceClaim:
-        """Write allocation and user into a claim's status, again if somebody else was faster to change it."""
-        for attempt in range(_ATTEMPTS):
-            if claim.metadata.deletion_timestamp is not None:
-                raise PluginError(self.name, f"claim {label(claim)} got deleted in the meantime")
-            if allocated is not None and claim.status.allocation is not None:
-                raise PluginError(self.name, f"claim {label(claim)} got allocated elsewhere in the meantime")
-            if allocated is None and claim.status.allocation is None:
-                raise PluginError(self.name, f"claim {label(claim)} got deallocated elsewhere in the meantime")
-            try:
-                return await self._write(claim, allocated, pod, actions)
-            except ActionError as error:
-                if error.code != 409 or attempt == _ATTEMPTS - 1:
-                    raise
-            claim = await actions.get(ResourceClaim, claim.metadata.name, claim.metadata.namespace)
-        raise AssertionError("the last attempt returns or raises")
-
-    async def _write(
-        self, claim: ResourceClaim, allocated: ResourceClaim | None, pod: Pod, actions: Actions
-    ) -> ResourceClaim:
-        allocation = allocated.status.allocation if allocated is not None else claim.status.allocation
-        if allocated is not None and FINALIZER not in claim.metadata.finalizers:
-            finalizers = (*claim.metadata.finalizers, FINALIZER)
-            claim = await actions.update(replace(claim, metadata=replace(claim.metadata, finalizers=finalizers)))
-        user = ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
-        status: ResourceClaimStatus = replace(
-            claim.status, allocation=allocation, reserved_for=(*claim.status.reserved_for, user)
-        )
-        written: ResourceClaim = await actions.update(replace(claim, status=status), subresource="status")
-        known = self.snapshot.catalog.actual("ResourceClaim", label(written))
-        if known is not None and is_older(known, written):
-            self.snapshot.put_object("ResourceClaim", written)
-        return written
 
     async def _wait_for_devices(self, claims: list[ResourceClaim], actions: Actions) -> Reject | None:
         """Some devices have to be attached to the node first, as their binding conditions say."""

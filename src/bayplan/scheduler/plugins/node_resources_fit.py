@@ -22,6 +22,7 @@ from bayplan.scheduler.framework.extension_points import (
 )
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
+from bayplan.scheduler.snapshot.extended_resources import class_behind
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.nodes import node_facts
 from bayplan.scheduler.snapshot.resources import (
@@ -66,7 +67,13 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         names = self.snapshot.resources.names
-        state.data[self.name] = tuple(pair for pair in pod.requests if not self._is_ignored(names[pair[0]]))
+        vector = tuple(pair for pair in pod.requests if not self._is_ignored(names[pair[0]]))
+        state.data[self.name] = vector
+        classes = self.snapshot.catalog.device_classes
+        if classes:
+            state.data[f"{self.name}/devices"] = frozenset(
+                column for column, _ in vector if "/" in names[column] and class_behind(names[column], classes)
+            )
         return None
 
     def _is_ignored(self, name: str) -> bool:
@@ -74,6 +81,11 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return False
         group = name.split("/", 1)[0]
         return name in self.args.ignored_resources or group in self.args.ignored_resource_groups
+
+    def _devices(self, state: CycleState) -> frozenset[int]:
+        """Resources that nodes without them may provide as devices; DynamicResources sees to these."""
+        found: frozenset[int] = state.data.get(f"{self.name}/devices", frozenset())
+        return found
 
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
         snapshot = self.snapshot
@@ -83,6 +95,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             allocatable = snapshot.allocatable[column, rows]
             short = amount > allocatable - snapshot.requested[column, rows]
             if short.any():
+                if column in self._devices(state):
+                    short &= allocatable != 0
                 bits |= short.astype(np.int64) << (2 * position + 1)
                 bits |= (short & (amount > allocatable)).astype(np.int64) << (2 * position + 2)
         codes = np.zeros(len(bits), dtype=np.int32)
@@ -98,7 +112,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         allocatable, requested = snapshot.allocatable, snapshot.requested
         for position, (column, amount) in enumerate(vector):
             capacity = allocatable.item(column, row)
-            if amount > capacity - requested.item(column, row):
+            if amount > capacity - requested.item(column, row) and (capacity or column not in self._devices(state)):
                 bits |= (3 if amount > capacity else 1) << (2 * position + 1)
         return self._code(vector, bits) if bits else 0
 
@@ -196,6 +210,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return (
             EventHint("Pod", Action.DELETE | Action.POD_SCALE_DOWN, self._frees_room),
             EventHint("Node", Action.ADD | Action.NODE_ALLOCATABLE, self._node_could_fit),
+            EventHint("DeviceClass", Action.ADD | Action.UPDATE, _offers_a_resource),
         )
 
     def _frees_room(self, pod: PodInfo, old: Any, new: Any) -> bool:
@@ -231,3 +246,10 @@ def utilization_curve(shape: tuple[ShapePoint, ...]) -> Ints:
         steps = abs(rise) // (right - left)
         curve.append(low + (steps if rise >= 0 else -steps))
     return np.array(curve, dtype=np.int64)
+
+
+def _offers_a_resource(pod: PodInfo, old: Any, new: Any) -> bool:
+    """A class came to stand for a resource that the pod requests."""
+    resources = {name for container in pod.shape.spec.containers for name in container.resources.requests}
+    name = new.metadata.name
+    return any(class_behind(resource, {name: new}) for resource in resources if "/" in resource)

@@ -6,12 +6,16 @@ from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import PreEnqueuePlugin
 from bayplan.scheduler.framework.verdicts import Reject, Status
 from bayplan.scheduler.snapshot.pods import PodInfo
+from bayplan.scheduler.snapshot.shape import PodShape
 
 
 class SchedulingGates(PreEnqueuePlugin):
     """Keeps gated pods out of the queue."""
 
     name = "SchedulingGates"
+
+    def concerns(self, pod: PodShape) -> bool:
+        return bool(pod.spec.scheduling_gates)
 
     def pre_enqueue(self, pod: PodInfo) -> Reject | None:
         gates = pod.pod.spec.scheduling_gates

@@ -29,7 +29,7 @@ from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodSh
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, PluginError, Reject, Skip, Status
 from bayplan.scheduler.snapshot.catalog import is_older, object_key
 from bayplan.scheduler.snapshot.labels import Ints, Rows
-from bayplan.scheduler.snapshot.migration import allows_zone
+from bayplan.scheduler.snapshot.migration import allows_zone, inline_source
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 from bayplan.scheduler.snapshot.volumes import (
     BIND_COMPLETED,
@@ -41,6 +41,7 @@ from bayplan.scheduler.snapshot.volumes import (
     find_matching,
     is_fully_bound,
     is_reachable,
+    matcher_of,
     provisioned_for,
     requested_size,
 )
@@ -118,7 +119,43 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     # Filter
 
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
+        claims: _Claims = state.data[self.name]
+        if not claims.delayed or self._is_provisioned_anywhere(claims):
+            codes = self._filter_bound(claims, rows)
+            if codes is not None and (not claims.delayed or not codes.any()):
+                return codes
         return np.array([self.filter_row(state, pod, row) for row in self.snapshot.rows_of(rows)], dtype=np.int32)
+
+    def _is_provisioned_anywhere(self, claims: _Claims) -> bool:
+        """Whether all claims that wait for a node can get new volumes on any."""
+        for claim in claims.delayed:
+            class_name = class_of_claim(claim)
+            found = self.snapshot.catalog.storage_classes.get(class_name)
+            if found is None or SELECTED_NODE in claim.metadata.annotations or claims.candidates[class_name]:
+                return False
+            if found.provisioner in ("", NO_PROVISIONER) or found.allowed_topologies:
+                return False
+            driver = self.snapshot.catalog.csi_drivers.get(found.provisioner)
+            if driver is not None and driver.spec.storage_capacity:
+                return False
+        return True
+
+    def _filter_bound(self, claims: _Claims, rows: Rows) -> Codes | None:
+        """The verdicts if all claims are bound; None if they depend on more than the volumes' node affinity."""
+        missing = self.reasons.code(Status.UNRESOLVABLE, self.name, VOLUME_MISSING)
+        conflict = self.reasons.code(Status.UNRESOLVABLE, self.name, NODE_CONFLICT)
+        codes = np.zeros(self.snapshot.select(rows), dtype=np.int32)
+        for claim in claims.bound:
+            volume = self.snapshot.catalog.volumes.get(claim.spec.volume_name)
+            if volume is None:
+                codes[codes == 0] = missing
+                break
+            matcher = matcher_of(volume)
+            if inline_source(volume) is not None or (matcher is not None and matcher.has_fields):
+                return None
+            if matcher is not None:
+                codes[(codes == 0) & ~matcher.match(self.snapshot, rows)] = conflict
+        return codes
 
     def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         node = self.snapshot.nodes[row]

@@ -65,6 +65,8 @@ class Catalog:
 
     def __init__(self) -> None:
         self.version = 0
+        self.versions: dict[str, int] = {}
+        """As `version`, per kind that was ever here."""
         self._actual: dict[tuple[str, str], Any] = {}
         """What assumed objects really are, as far as seen."""
         self.services: dict[str, Service] = {}
@@ -96,13 +98,17 @@ class Catalog:
                 return
             del self._actual[kind, key]
         table[key] = obj
-        self.version += 1
+        self._changed(kind)
 
     def remove(self, kind: str, key: str) -> None:
         """Forget an object, if it is known. KeyError for a kind that is not kept here."""
         self._actual.pop((kind, key), None)
         if getattr(self, KINDS[kind]).pop(key, None) is not None:
-            self.version += 1
+            self._changed(kind)
+
+    def _changed(self, kind: str) -> None:
+        self.version += 1
+        self.versions[kind] = self.versions.get(kind, 0) + 1
 
     def assume(self, kind: str, obj: Any) -> None:
         """Take an object to be as given. KeyError if it is not known."""

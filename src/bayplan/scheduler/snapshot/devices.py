@@ -82,15 +82,15 @@ def usage_of(claims: Iterable[ResourceClaim]) -> Usage:
     return usage
 
 
-class Inventory:
-    """All slices, by pool and by node. Built once per state of the catalog."""
+class Offers:
+    """All slices, by pool and by node. Built once for as long as no slice changes."""
 
-    def __init__(self, slices: Iterable[ResourceSlice], claims: Iterable[ResourceClaim]) -> None:
-        self.usage = usage_of(claims)
+    def __init__(self, slices: Iterable[ResourceSlice]) -> None:
         self.pools: dict[tuple[str, str], Pool] = {}
         for item in sorted(slices, key=lambda one: one.metadata.name):
             self._add(item)
-        self._by_node: dict[str, list[Pool]] = {}
+        self._by_node: dict[str, list[tuple[Pool, list[Offer]]]] = {}
+        """Pools of one node, with all their devices."""
         self._elsewhere: list[Pool] = []
         """Pools with slices for several nodes."""
         self._matchers: dict[int, NodeAffinityMatcher] = {}
@@ -98,7 +98,6 @@ class Inventory:
             names = [device.name for item in pool.slices for device in item.spec.devices]
             pool.is_invalid = len(set(names)) < len(names)
             self._index(pool)
-        self._left: dict[tuple[str, str], dict[str, dict[str, Quantity]]] = {}
 
     def _add(self, item: ResourceSlice) -> None:
         spec = item.spec
@@ -111,18 +110,26 @@ class Inventory:
 
     def _index(self, pool: Pool) -> None:
         names = {item.spec.node_name for item in pool.slices}
-        if None in names or "" in names:
-            self._elsewhere.append(pool)
+        (name,) = names if len(names) == 1 else (None,)
+        if name:
+            offers = [self._offer(pool, device, item) for item in pool.slices for device in item.spec.devices]
+            self._by_node.setdefault(name, []).append((pool, offers))
         else:
-            for name in names:
-                self._by_node.setdefault(name or "", []).append(pool)
+            self._elsewhere.append(pool)
 
-    def pools_for(self, node: Node) -> list[Pool]:
-        """The pools that may have devices for a node."""
-        return [*self._by_node.get(node.metadata.name, ()), *self._elsewhere]
+    def _offer(self, pool: Pool, device: Device, item: ResourceSlice) -> Offer:
+        return Offer(DeviceId(pool.driver, pool.name, device.name), device, item)
 
-    def offers(self, pool: Pool, node: Node) -> list[Offer]:
-        """The devices of a pool that a node can use."""
+    def for_node(self, node: Node) -> list[tuple[Pool, list[Offer]]]:
+        """The pools with devices that a node can use, and these devices."""
+        found = list(self._by_node.get(node.metadata.name, ()))
+        for pool in self._elsewhere:
+            offers = self._usable(pool, node)
+            if offers:
+                found.append((pool, offers))
+        return found
+
+    def _usable(self, pool: Pool, node: Node) -> list[Offer]:
         found: list[Offer] = []
         for item in pool.slices:
             spec = item.spec
@@ -136,7 +143,7 @@ class Inventory:
                 usable = spec.devices
             else:
                 continue
-            found += [Offer(DeviceId(pool.driver, pool.name, device.name), device, item) for device in usable]
+            found += [self._offer(pool, device, item) for device in usable]
         return found
 
     def _reaches(self, node: Node, name: str | None, selector: NodeSelector | None, everywhere: bool | None) -> bool:
@@ -151,6 +158,15 @@ class Inventory:
             matcher = self._matchers[id(selector)] = NodeAffinityMatcher({}, selector)
         return matcher.match_labels(node.metadata.labels, node.metadata.name)
 
+
+class Inventory:
+    """What is offered, and what is taken of it."""
+
+    def __init__(self, offers: Offers, claims: Iterable[ResourceClaim]) -> None:
+        self.offers = offers
+        self.usage = usage_of(claims)
+        self._left: dict[tuple[str, str], dict[str, dict[str, Quantity]]] = {}
+
     def counters_left(self, pool: Pool) -> dict[str, dict[str, Quantity]]:
         """Counter set -> counter -> what devices in use leave of it."""
         key = (pool.driver, pool.name)
@@ -161,12 +177,16 @@ class Inventory:
                 for item in pool.slices
                 for counters in item.spec.shared_counters
             }
-            for item in pool.slices:
-                for device in item.spec.devices:
-                    used = DeviceId(*key, device.name)
-                    if used in self.usage.taken or used in self.usage.consumed:
-                        consume(left, device)
+            if left:
+                self._subtract(pool, left)
         return left
+
+    def _subtract(self, pool: Pool, left: dict[str, dict[str, Quantity]]) -> None:
+        for item in pool.slices:
+            for device in item.spec.devices:
+                used = DeviceId(pool.driver, pool.name, device.name)
+                if used in self.usage.taken or used in self.usage.consumed:
+                    consume(left, device)
 
 
 def consume(left: dict[str, dict[str, Quantity]], device: Device) -> None:

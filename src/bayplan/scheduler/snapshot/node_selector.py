@@ -64,6 +64,11 @@ class NodeAffinityMatcher:
         return cls(spec.node_selector, required_of(spec))
 
     @property
+    def has_fields(self) -> bool:
+        """Whether it looks at more than labels."""
+        return any(term.fields for term in self.terms or ())
+
+    @property
     def matches_all(self) -> bool:
         """Whether no node can fail it."""
         return not self.node_selector and self.terms is None

@@ -13,7 +13,7 @@ from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 
 if TYPE_CHECKING:
-    from bayplan.api.types.core_v1 import Node, PersistentVolume, PersistentVolumeClaim
+    from bayplan.api.types.core_v1 import Node, NodeSelector, PersistentVolume, PersistentVolumeClaim
     from bayplan.api.types.storage_v1 import StorageClass
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
@@ -92,10 +92,28 @@ def provisioned_for(claim: PersistentVolumeClaim, node_name: str) -> PersistentV
 
 def is_reachable(volume: PersistentVolume, node: Node) -> bool:
     """Whether the volume's node affinity lets the node use it."""
+    matcher = matcher_of(volume)
+    return matcher is None or matcher.match_labels(node.metadata.labels, "")
+
+
+def matcher_of(volume: PersistentVolume) -> NodeAffinityMatcher | None:
+    """The volume's node affinity, compiled once for as long as the volume stays the same; None without one."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
-        return True
-    return NodeAffinityMatcher({}, affinity.required).match_labels(node.metadata.labels, "")
+        return None
+    known = _MATCHERS.get(id(affinity.required))
+    if known is not None and known[0] is affinity.required:
+        return known[1]
+    matcher = NodeAffinityMatcher({}, affinity.required)
+    if len(_MATCHERS) >= _MATCHERS_KEPT:
+        _MATCHERS.clear()
+    _MATCHERS[id(affinity.required)] = (affinity.required, matcher)
+    return matcher
+
+
+_MATCHERS_KEPT: Final = 100_000
+_MATCHERS: Final[dict[int, tuple[NodeSelector, NodeAffinityMatcher]]] = {}
+"""By identity of the selector, which is kept so that no other can take its place."""
 
 
 def _mode(mode: str | None) -> str:

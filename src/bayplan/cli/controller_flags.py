@@ -1,0 +1,131 @@
+"""Flags of kube-controller-manager that change how controllers behave, for `controller-manager` and for `up --controller-manager-flag`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from bayplan.cli.kube_flags import parse_flags, seconds
+
+if TYPE_CHECKING:
+    from bayplan.controllers.settings import ControllerSettings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Duration(click.ParamType[float]):
+    """A Go duration such as `40s`; the value is in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        return value if isinstance(value, float) else seconds(str(value))
+
+
+DURATION = Duration()
+
+
+class Networks(click.ParamType[tuple[str, ...]]):
+    """One network (CIDR), or one of each family with a comma between."""
+
+    name = "cidrs"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        import ipaddress
+
+        if isinstance(value, tuple):
+            return value
+        try:
+            networks = [ipaddress.ip_network(one.strip()) for one in str(value).split(",") if one.strip()]
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        if len({one.version for one in networks}) != len(networks):
+            self.fail("expected at most one network of each family", param, ctx)
+        return tuple(str(one) for one in networks)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A flag and the setting that it is for."""
+
+    field: str
+    type: click.ParamType[Any]
+    meaning: str
+
+
+FLAGS: Mapping[str, Flag] = {
+    "--node-monitor-period": Flag("node_monitor_period", DURATION, "Between two looks at all nodes."),
+    "--node-monitor-grace-period": Flag(
+        "node_monitor_grace_period", DURATION, "Without a renewed lease after which a node counts as unreachable."
+    ),
+    "--node-startup-grace-period": Flag(
+        "node_startup_grace_period", DURATION, "The same for a node that has never reported its status."
+    ),
+    "--node-eviction-rate": Flag(
+        "node_eviction_rate", click.FLOAT, "Nodes per second of a healthy zone that may be emptied because they fail."
+    ),
+    "--secondary-node-eviction-rate": Flag(
+        "secondary_node_eviction_rate", click.FLOAT, "The same for a large zone that is partially disrupted."
+    ),
+    "--unhealthy-zone-threshold": Flag(
+        "unhealthy_zone_threshold", click.FLOAT, "Part of a zone's nodes that fail when it counts as disrupted."
+    ),
+    "--large-cluster-size-threshold": Flag(
+        "large_cluster_size_threshold", click.INT, "Zones with more nodes than this are large."
+    ),
+    "--terminated-pod-gc-threshold": Flag(
+        "terminated_pod_threshold", click.INT, "Pods that have ended are kept up to this number; 0 keeps all."
+    ),
+    "--allocate-node-cidrs": Flag(
+        "allocate_node_cidrs", click.BOOL, "Whether nodes without a pod network are given one of --cluster-cidr."
+    ),
+    "--cluster-cidr": Flag(
+        "cluster_cidr", Networks(), "Network of the cluster's pods, or one of each family with a comma between."
+    ),
+    "--node-cidr-mask-size": Flag("node_cidr_mask_size_ipv4", click.INT, "Prefix length of a node's pod network."),
+    "--node-cidr-mask-size-ipv4": Flag("node_cidr_mask_size_ipv4", click.INT, "The same, in clusters of two families."),
+    "--node-cidr-mask-size-ipv6": Flag("node_cidr_mask_size_ipv6", click.INT, "The same for IPv6."),
+    "--max-endpoints-per-slice": Flag("max_endpoints_per_slice", click.INT, "Endpoints in one EndpointSlice."),
+    "--mirroring-max-endpoints-per-subset": Flag(
+        "mirroring_max_endpoints_per_subset", click.INT, "Addresses of a subset of Endpoints that are mirrored."
+    ),
+    "--legacy-service-account-token-clean-up-period": Flag(
+        "legacy_token_clean_up_period", DURATION, "Without use after which a legacy service account token is given up."
+    ),
+}
+"""By name, as kube-controller-manager has them."""
+
+
+def _variable(name: str) -> str:
+    return name.removeprefix("--").replace("-", "_")
+
+
+def flag_options(function: F) -> F:
+    """Give a command all of these flags as options; see `settings_of`."""
+    from bayplan.controllers.settings import ControllerSettings
+
+    defaults = {one.name: one.default for one in fields(ControllerSettings)}
+    for name, flag in reversed(tuple(FLAGS.items())):
+        default = defaults[flag.field]
+        shown = f"{default:g}s" if flag.type is DURATION else str(default)
+        text = flag.meaning if default == () else f"{flag.meaning}  [default: {shown}]"
+        function = click.option(name, _variable(name), type=flag.type, help=text)(function)
+    return function
+
+
+def settings_of(options: dict[str, Any]) -> ControllerSettings:
+    """Take the options of `flag_options` out of a command's options."""
+    from bayplan.controllers.settings import ControllerSettings
+
+    given = {flag.field: value for name, flag in FLAGS.items() if (value := options.pop(_variable(name))) is not None}
+    return replace(ControllerSettings(), **given)
+
+
+def parsed_settings(flags: Sequence[str], base: ControllerSettings) -> ControllerSettings:
+    """Settings from flags as they are written on a command line; `base` says what holds without a flag. Raises UsageError."""
+    given = parse_flags(flags, {name: flag.meaning for name, flag in FLAGS.items()})
+    values = {FLAGS[name].field: FLAGS[name].type.convert(value, None, None) for name, value in given.items()}
+    return replace(base, **values)

@@ -1,0 +1,135 @@
+"""Pods behind services: what Endpoints and EndpointSlices have in common.
+
+Source of the behaviour: Kubernetes' `pkg/controller/endpoint`, `k8s.io/endpointslice` and `pkg/api/v1/endpoints`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayplan.api.errors import ApiError
+from bayplan.api.types import core_v1
+from bayplan.controllers.base import Controller
+from bayplan.controllers.pods import is_ready
+from bayplan.informers.cache import key_of
+
+HEADLESS = "service.kubernetes.io/headless"
+Ports = tuple[tuple[str, int, str, str | None], ...]
+"""(name, number, protocol, application protocol) of each port."""
+
+
+class ServiceController(Controller):
+    """Queues services when they, or pods that they select, change."""
+
+    workers = 8
+
+    def setup(self) -> None:
+        self.services = self.informer(core_v1.Service)
+        self.pods = self.informer(core_v1.Pod)
+        self.services.add_index("namespace", lambda service: (service.metadata.namespace,))
+        self.pods.add_index("namespace", lambda pod: (pod.metadata.namespace,))
+        self.watch_keys(self.services)
+        self.pods.on_change(add=self._pod_touched, update=self._pod_changed, delete=self._pod_touched)
+
+    def _pod_touched(self, pod: core_v1.Pod) -> None:
+        for service in self.services.cache.by_index("namespace", pod.metadata.namespace):
+            selector = service.spec.selector
+            if selector and selector.items() <= pod.metadata.labels.items():
+                self.queue.add(key_of(service))
+
+    def _pod_changed(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
+        if _shown(old) != _shown(new):
+            self._pod_touched(new)
+            if old.metadata.labels != new.metadata.labels:
+                self._pod_touched(old)
+
+    def selected(self, service: core_v1.Service) -> list[core_v1.Pod]:
+        """Pods behind a service that have an address, in order of name."""
+        wanted = service.spec.selector.items()
+        pods = (
+            pod
+            for pod in self.pods.cache.by_index("namespace", service.metadata.namespace)
+            if wanted <= pod.metadata.labels.items()
+            and (pod.status.pod_ip or pod.status.pod_ips)
+            and pod.status.phase not in ("Succeeded", "Failed")
+        )
+        return sorted(pods, key=lambda pod: pod.metadata.name)
+
+
+def _shown(pod: core_v1.Pod) -> tuple[Any, ...]:
+    """What endpoints show of a pod."""
+    return (
+        pod.metadata.labels,
+        pod.status.pod_ip,
+        pod.status.pod_ips,
+        pod.spec.node_name,
+        is_ready(pod),
+        pod.metadata.deletion_timestamp,
+        pod.status.phase,
+    )
+
+
+def target_port(pod: core_v1.Pod, port: core_v1.ServicePort) -> int | None:
+    """The port number of a pod that a service port leads to; None if the pod has no port of that name. Of init containers only those count that run beside the
+    others."""
+    wanted = port.target_port or port.port
+    if isinstance(wanted, int):
+        return wanted
+    sidecars = (one for one in pod.spec.init_containers if one.restart_policy == "Always")
+    for container in (*pod.spec.containers, *sidecars):
+        for one in container.ports:
+            if one.name == wanted and (one.protocol or "TCP") == (port.protocol or "TCP"):
+                return one.container_port
+    return None
+
+
+def ports_of(service: core_v1.Service, pod: core_v1.Pod) -> Ports:
+    """The pod's ports that the service leads to."""
+    found = []
+    for port in service.spec.ports:
+        number = target_port(pod, port)
+        if number is not None:
+            found.append((port.name, number, port.protocol or "TCP", port.app_protocol))
+    return tuple(found)
+
+
+def host_name(service: core_v1.Service, pod: core_v1.Pod) -> str:
+    """The pod's name in the service's domain: its hostname, if the service is its subdomain; else ""."""
+    return pod.spec.hostname if pod.spec.hostname and pod.spec.subdomain == service.metadata.name else ""
+
+
+def pod_reference(pod: core_v1.Pod) -> core_v1.ObjectReference:
+    """What an address says of its pod."""
+    return core_v1.ObjectReference(
+        kind="Pod", namespace=pod.metadata.namespace, name=pod.metadata.name, uid=pod.metadata.uid
+    )
+
+
+def family_of(address: str) -> str:
+    """`IPv4` or `IPv6`."""
+    return "IPv6" if ":" in address else "IPv4"
+
+
+def addresses_of(pod: core_v1.Pod, family: str) -> tuple[str, ...]:
+    """The pod's addresses of a family."""
+    listed = tuple(one.ip for one in pod.status.pod_ips) or (pod.status.pod_ip,)
+    return tuple(ip for ip in listed if ip and family_of(ip) == family)
+
+
+def families_of(service: core_v1.Service) -> tuple[str, ...]:
+    """Families of a service's addresses, the first one first. A service that says nothing about it has those of its cluster IPs, or IPv4."""
+    if service.spec.ip_families:
+        return service.spec.ip_families
+    given = service.spec.cluster_ips or (service.spec.cluster_ip,)
+    return tuple(dict.fromkeys(family_of(ip) for ip in given if ip and ip != "None")) or ("IPv4",)
+
+
+async def lost_race(write: Any) -> bool:
+    """Await a write; returns whether somebody else was faster, or the namespace is going away."""
+    try:
+        await write
+    except ApiError as error:
+        if error.code not in (404, 409) and error.reason != "Forbidden":
+            raise
+        return True
+    return False

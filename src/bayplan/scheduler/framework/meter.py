@@ -1,0 +1,69 @@
+"""How the time of plugins is taken, if somebody wants to know: the service does, library users do not."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+SUCCESS: Final = "Success"
+
+
+class Meter(ABC):
+    """Takes times. Statuses are the framework's (`Success`, `Unschedulable`, `Error`, `Skip`, ...)."""
+
+    @abstractmethod
+    def now(self) -> float:
+        """Seconds since some fixed moment."""
+
+    @abstractmethod
+    def point(self, point: str, status: str, profile: str, seconds: float) -> None:
+        """All plugins of an extension point (`PreFilter`, `Filter`, ...) have run once."""
+
+    @abstractmethod
+    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        """One plugin has run once, for all nodes."""
+
+
+class Timing:
+    """What is being timed; `status` may be set before it ends."""
+
+    __slots__ = ("status",)
+
+    def __init__(self) -> None:
+        self.status = SUCCESS
+
+
+@contextmanager
+def timed_point(meter: Meter | None, point: str, profile: str) -> Iterator[Timing]:
+    """Time an extension point. An exception counts as status `Error`."""
+    timing = Timing()
+    if meter is None:
+        yield timing
+        return
+    started = meter.now()
+    try:
+        yield timing
+    except BaseException:
+        timing.status = "Error"
+        raise
+    finally:
+        meter.point(point, timing.status, profile, meter.now() - started)
+
+
+@contextmanager
+def timed_plugin(meter: Meter | None, plugin: str, point: str) -> Iterator[Timing]:
+    """Time one plugin at one extension point. An exception counts as status `Error`."""
+    timing = Timing()
+    if meter is None:
+        yield timing
+        return
+    started = meter.now()
+    try:
+        yield timing
+    except BaseException:
+        timing.status = "Error"
+        raise
+    finally:
+        meter.plugin(plugin, point, timing.status, meter.now() - started)
