@@ -123,3 +123,36 @@ def test_victims_are_told_why_and_the_preemptor_takes_their_place() -> None:
         assert f"Preempted by pod {urgent.metadata.uid} on node a" in await world.events("Preempted")
 
     play(story)
+
+
+def test_a_pod_that_became_gated_in_the_queue_waits_silently() -> None:
+    async def story(world: World) -> None:
+        tree = pod("p", resourceClaims=[{"name": "r", "resourceClaimName": "later"}])
+        await world.create(node("a"), tree)
+        await world.create(pod("q"))
+        assert await world.bound("q") == "a"
+        assert (await world.pod("p")).status.conditions == ()
+        assert await world.events("FailedScheduling") == []
+
+    play(story)
+
+
+def test_a_nomination_is_taken_back_with_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = written(tmp_path, monkeypatch, Holding)
+
+    async def story(world: World) -> None:
+        await world.create(node("a", cpu="1"), pod("low", cpu="800m", labels={"hold": "yes"}))
+
+        async def nominated() -> str:
+            return (await world.pod("low")).status.nominated_node_name
+
+        assert await world.until(nominated) == "a"
+        await create_urgent(world)
+        await world.refused("low", "preempted")
+
+        async def open_again() -> bool:
+            return not await nominated()
+
+        await world.until(open_again)
+
+    play(story, config=config)
