@@ -70,6 +70,13 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     metavar="FLAG",
     help="A flag of `bayplan controller-manager`, such as --node-monitor-grace-period=40s.",
 )
+@click.option(
+    "--cloud-provider",
+    type=click.Choice(("simulated", "none")),
+    default="simulated",
+    show_default=True,
+    help="The cloud that gives LoadBalancer services their addresses.",
+)
 @click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes.")
 @click.pass_context
 def command(ctx: click.Context, /, **_: object) -> None:
@@ -128,6 +135,7 @@ class UpOptions:
     apply: tuple[Path, ...]
     apiserver_flag: tuple[str, ...]
     controller_manager_flag: tuple[str, ...]
+    cloud_provider: str
     v: int
 
     def settings(self) -> ClusterSettings:
@@ -153,6 +161,7 @@ class UpOptions:
             tokens=tokens,
             anonymous=anonymous,
             controller=parsed_settings(self.controller_manager_flag, CLUSTER_CONTROLLERS),
+            cloud="" if self.cloud_provider == "none" else self.cloud_provider,
         )
 
     @property

@@ -145,6 +145,7 @@ class Cluster:
 
     def _start_controllers(self) -> None:
         from bayplan.controllers.certificate_rules import Authority
+        from bayplan.controllers.cloud import SimulatedCloud
         from bayplan.controllers.manager import ControllerManager, controller_filter
 
         authority = self.credentials.authority
@@ -155,6 +156,7 @@ class Cluster:
             root_ca=self.credentials.authority.certificate.decode(),
             token_signer=self.api.context.service_accounts.issuer.keys.sign,
             signing_authority=Authority(authority.certificate, authority.key),
+            cloud=SimulatedCloud() if self.settings.cloud else None,
             enabled=controller_filter(self.settings.controllers),
             settings=self.settings.controller,
         )

@@ -52,6 +52,8 @@ class ClusterSettings:
     """Private key (PEM) that signs service account tokens; None for the cluster's own."""
     token_keys: tuple[Path, ...] = ()
     """Further keys (PEM, private or public) whose service account tokens are taken."""
+    cloud: str = "simulated"
+    """The cloud that the cluster runs in: `simulated` or "" for none."""
     run_scheduler: bool = True
     """Whether to run the scheduler."""
     run_controllers: bool = True

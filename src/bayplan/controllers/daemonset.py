@@ -51,7 +51,7 @@ class DaemonSetController(PodOwner):
             return
         if one.metadata.deletion_timestamp:
             return
-        ready_to_act = self.expectations.satisfied(key)
+        ready_to_act = await self.may_act(key, one)
         selector = self.selector_of(one)
         claimed = claim(one, selector, self.candidates(one))
         await self.take(one, claimed)

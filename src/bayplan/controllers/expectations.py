@@ -54,6 +54,11 @@ class Expectations:
         if expected is not None:
             expected.discard(uid)
 
+    def correct(self, key: str, creations: int, staying: set[str]) -> None:
+        """Expect so many additions and none of the deletions of `staying`: what the server says after answers were lost."""
+        self._creations[key] = creations
+        self._deletions.get(key, set()).difference_update(staying)
+
     def forget(self, key: str) -> None:
         """Expect nothing any more (the owner is gone)."""
         self._creations.pop(key, None)

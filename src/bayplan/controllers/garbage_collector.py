@@ -204,9 +204,16 @@ class GarbageCollector(Controller):
             return
         decision = verdict(node, absent, waiting)
         if decision.delete:
+            latest = await self._latest(node)
+            if latest is None:
+                return
+            if (latest.owner_references, latest.finalizers) != (node.owners, node.finalizers):
+                self.queue.add_rate_limited(node.uid)  # the graph is behind: what it says would be wrong
+                return
             if waiting and any(one.deleting and FOREGROUND in one.finalizers for one in self._dependents(node)):
                 await self._unblock(node)  # a circle: the dependents wait for this one as much as it for them
-            await self._delete(node, decision.delete)
+                latest = None
+            await self._delete(node, decision.delete, latest.resource_version if latest is not None else "")
         elif decision.drop:
             await self._drop_owners(node, decision.drop)
 
@@ -239,19 +246,40 @@ class GarbageCollector(Controller):
             text = f"{shown} does not exist in namespace {node.namespace!r}".replace("'", '"')
             self.recorder.event(known, "Warning", "OwnerRefInvalidNamespace", text)
 
-    async def _delete(self, node: Node, policy: str) -> None:
+    async def _latest(self, node: Node) -> meta_v1.ObjectMeta | None:
+        """The metadata of an object as the server has it; None if it is gone. Raises ApiError."""
         try:
-            await self.client.delete(node.kind.type, node.name, node.namespace, propagation_policy=policy, uid=node.uid)
+            found: Any = await self.client.get(node.kind.type, node.name, node.namespace)
         except ApiError as error:
-            if error.code not in (404, 409):
+            if error.code != 404:
+                raise
+            return None
+        metadata: meta_v1.ObjectMeta = found.metadata
+        return metadata if metadata.uid == node.uid else None
+
+    async def _delete(self, node: Node, policy: str, revision: str) -> None:
+        """Delete an object, if nobody has changed it since it was looked at."""
+        try:
+            await self.client.delete(
+                node.kind.type,
+                node.name,
+                node.namespace,
+                propagation_policy=policy,
+                uid=node.uid,
+                resource_version=revision,
+            )
+        except ApiError as error:
+            if error.code == 409:
+                self.queue.add_rate_limited(node.uid)
+            elif error.code != 404:
                 raise
 
     def _dependents(self, node: Node) -> list[Node]:
         return [self.graph.nodes[uid] for uid in node.dependents if uid in self.graph.nodes]
 
-    async def _drop_owners(self, node: Node, uids: Iterable[str]) -> None:
-        """Take references out; those that others write meanwhile stay."""
-        await self._patch(node, {"ownerReferences": [{"$patch": "delete", "uid": uid} for uid in uids]})
+    async def _drop_owners(self, node: Node, uids: Iterable[str]) -> bool:
+        """Take references out; those that others write meanwhile stay. Whether that is done, or the object is gone."""
+        return await self._patch(node, {"ownerReferences": [{"$patch": "delete", "uid": uid} for uid in uids]})
 
     async def _unblock(self, node: Node) -> None:
         """Let the owners of an object go before it."""
@@ -273,20 +301,26 @@ class GarbageCollector(Controller):
             elif error.code != 404:
                 raise
 
-    async def _patch(self, node: Node, metadata: dict[str, Any]) -> None:
+    async def _patch(self, node: Node, metadata: dict[str, Any]) -> bool:
+        """Change an object if it is still that one; whether that is done, or it is gone. If not, it comes again."""
         patch = {"metadata": {"uid": node.uid, **metadata}}
         try:
             await self.client.patch(node.kind.type, node.name, node.namespace, patch, patch_type=STRATEGIC_PATCH)
         except ApiError as error:
-            if error.code not in (404, 409):
+            if error.code == 409:
+                self.queue.add_rate_limited(node.uid)
+                return False
+            if error.code != 404:
                 raise
+        return True
 
     async def _orphan(self, node: Node) -> None:
-        """Let the dependents stay: they lose their reference, then the owner goes."""
+        """Let the dependents stay: they lose their reference, and only when all have, the owner goes."""
         for uid in tuple(node.dependents):
             dependent = self.graph.nodes.get(uid)
-            if dependent is not None and dependent.seen:
-                await self._drop_owners(dependent, (node.uid,))
+            if dependent is not None and dependent.seen and not await self._drop_owners(dependent, (node.uid,)):
+                self.queue.add_rate_limited(node.uid)
+                return
         await self._drop_finalizer(node, ORPHAN)
 
     async def _finish_foreground(self, node: Node) -> None:

@@ -118,8 +118,10 @@ class JobController(PodOwner):
         pod = self.pods.cache.by_key(key)
         if pod is None or FINALIZER not in pod.metadata.finalizers:
             return
-        owner = controller_of(pod)
-        if owner is not None and owner.kind == self.kind and self._job_of(pod) is None:
+        owner, known = controller_of(pod), self._job_of(pod)
+        if known is not None and not job_rules.finished(known):
+            return  # the pod was seen before its job
+        if owner is not None and owner.kind == self.kind and known is None:
             try:
                 job = await self.client.get(batch_v1.Job, owner.name, pod.metadata.namespace)
             except ApiError as error:
@@ -133,7 +135,7 @@ class JobController(PodOwner):
     async def _sync(self, key: str, job: batch_v1.Job, cached: batch_v1.Job) -> None:
         """`job` is a copy whose status is brought up to date; `cached` is what the server had."""
         now = self.clock.now()
-        ready_to_act = self.expectations.satisfied(key)
+        ready_to_act = await self.may_act(key, job)
         claimed = claim(job, self.selector_of(job), self.candidates(job))
         if not job.metadata.deletion_timestamp:
             await self.take(job, claimed)
@@ -296,9 +298,21 @@ class JobController(PodOwner):
         try:
             await self.client.patch(core_v1.Pod, metadata.name, metadata.namespace, patch, patch_type=STRATEGIC_PATCH)
         except ApiError as error:
-            return error.code in (404, 409)  # gone, or another pod of that name
+            if error.code == 409:
+                return await self._is_gone(pod)
+            return error.code == 404
         self._released.add(metadata.uid)
         return True
+
+    async def _is_gone(self, pod: core_v1.Pod) -> bool:
+        """Whether a pod is not there any more, or another one of its name. Raises ApiError."""
+        try:
+            found = await self.client.get(core_v1.Pod, pod.metadata.name, pod.metadata.namespace)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return True
+        return found.metadata.uid != pod.metadata.uid
 
 
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"

@@ -14,6 +14,8 @@ from bayplan.controllers.base import Controller, ControllerContext
 from bayplan.controllers.bootstrap_tokens import BootstrapSigner, TokenCleaner
 from bayplan.controllers.certificate_requests import ApprovingController, CleanerController, SigningController
 from bayplan.controllers.certificate_rules import Authority
+from bayplan.controllers.cloud import Cloud, CloudController
+from bayplan.controllers.cloud_nodes import CloudNodeController, CloudNodeLifecycleController, NodeRouteController
 from bayplan.controllers.cluster_role_aggregation import ClusterRoleAggregationController
 from bayplan.controllers.cronjob import CronJobController
 from bayplan.controllers.daemonset import DaemonSetController
@@ -36,6 +38,7 @@ from bayplan.controllers.resource_claim import ResourceClaimController
 from bayplan.controllers.resource_quota import ResourceQuotaController
 from bayplan.controllers.service_account_tokens import ServiceAccountTokensController, TokenSigner
 from bayplan.controllers.service_cidrs import ServiceCIDRsController
+from bayplan.controllers.service_load_balancers import ServiceLoadBalancerController
 from bayplan.controllers.serviceaccount import RootCaPublisher, ServiceAccountController
 from bayplan.controllers.settings import ControllerSettings
 from bayplan.controllers.statefulset import StatefulSetController
@@ -93,10 +96,21 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     CleanerController,
     BootstrapSigner,
     TokenCleaner,
+    ServiceLoadBalancerController,
+    CloudNodeController,
+    CloudNodeLifecycleController,
+    NodeRouteController,
     GarbageCollector,  # last: it follows every kind
 )
 
 
+_OF_CLOUDS: tuple[type[CloudController], ...] = (
+    ServiceLoadBalancerController,
+    CloudNodeController,
+    CloudNodeLifecycleController,
+    NodeRouteController,
+)
+"""Controllers that need a cloud; without one they do not run."""
 DISABLED_BY_DEFAULT = (BootstrapSigner.name, TokenCleaner.name)
 """Controllers that `*` leaves out, as in kube-controller-manager."""
 
@@ -113,6 +127,7 @@ class ControllerManager:
         root_ca: str,
         token_signer: TokenSigner | None = None,
         signing_authority: Authority | None = None,
+        cloud: Cloud | None = None,
         enabled: Callable[[str], bool] = lambda name: True,
         settings: ControllerSettings | None = None,
         metrics: Registry | None = None,
@@ -121,7 +136,7 @@ class ControllerManager:
         self._informers = InformerFactory(client, clock, randomness)
         self._recorders: list[EventRecorder] = []
         self.controllers: list[Controller] = []
-        makers = _makers(root_ca, token_signer, signing_authority)
+        makers = _makers(root_ca, token_signer, signing_authority, cloud)
         for cls in CONTROLLERS:
             make = makers.get(cls, cls)
             if not enabled(cls.name) or make is None:
@@ -151,7 +166,7 @@ class ControllerManager:
 
 
 def _makers(
-    root_ca: str, token_signer: TokenSigner | None, signing_authority: Authority | None
+    root_ca: str, token_signer: TokenSigner | None, signing_authority: Authority | None, cloud: Cloud | None
 ) -> dict[type[Controller], Callable[[ControllerContext], Controller] | None]:
     """How controllers are made that are given more than a context; None for those that cannot run without what is missing."""
     tokens: Callable[[ControllerContext], Controller] | None = None
@@ -164,6 +179,7 @@ def _makers(
         RootCaPublisher: partial(RootCaPublisher, root_ca=root_ca),
         ServiceAccountTokensController: tokens,
         SigningController: signing,
+        **{cls: None if cloud is None else partial(cls, cloud=cloud) for cls in _OF_CLOUDS},
     }
 
 

@@ -19,6 +19,7 @@ from bayplan.api.selectors import LabelSelector, compile_selector
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.client.client import STRATEGIC_PATCH
+from bayplan.client.errors import TransportError
 from bayplan.controllers.base import (
     Controller,
     adoption,
@@ -29,6 +30,9 @@ from bayplan.controllers.base import (
 )
 from bayplan.controllers.expectations import Expectations
 from bayplan.informers.cache import key_of
+
+_UNSURE_SECONDS = 5.0
+"""Between two looks at the server while the cache does not show all that was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,8 @@ class PodOwner(Controller):
         self.pods.add_index("orphan", lambda pod: () if controller_of(pod) else (pod.metadata.namespace,))
         self.owners.add_index("namespace", lambda one: (one.metadata.namespace,))
         self.expectations = Expectations(self.clock)
+        self._unsure: dict[str, float] = {}
+        """Key of an owner of whose pods some may have been created or deleted though the answer was lost -> monotonic time of the next look."""
         self.watch_keys(self.owners)
         self.pods.on_change(add=self._pod_added, update=self._pod_changed, delete=self._pod_deleted)
 
@@ -170,25 +176,58 @@ class PodOwner(Controller):
             spec=copied.spec,
         )
 
+    async def may_act(self, key: str, owner: Any) -> bool:
+        """Whether all that was created and deleted has been seen. After lost answers the server is asked what became of it; until all is seen again and again.
+
+        Raises ApiError, TransportError.
+        """
+        due = self._unsure.get(key)
+        if due is not None and self.clock.monotonic() >= due:
+            await self._make_sure(key, owner)
+        if self.expectations.satisfied(key):
+            self._unsure.pop(key, None)
+            return True
+        return False
+
+    async def _make_sure(self, key: str, owner: Any) -> None:
+        """Expect what the server has and the cache does not show yet, and nothing else."""
+        metadata = owner.metadata
+        found = (await self.client.list(core_v1.Pod, metadata.namespace)).items
+        mine = [pod for pod in found if (one := controller_of(pod)) is not None and one.uid == metadata.uid]
+        cached = {pod.metadata.uid for pod in self.pods.cache.by_index("controller", metadata.uid)}
+        unseen = sum(pod.metadata.uid not in cached for pod in mine)
+        self.expectations.correct(
+            key, unseen, {pod.metadata.uid for pod in mine if not pod.metadata.deletion_timestamp}
+        )
+        self._doubt(key)
+
+    def _doubt(self, key: str, pause: float = _UNSURE_SECONDS) -> None:
+        self._unsure[key] = self.clock.monotonic() + pause
+        self.queue.add_after(key, pause + 0.001)
+
     async def create_pods(self, key: str, owner: Any, pods: Sequence[core_v1.Pod]) -> str:
         """Create pods, few at first and more while it goes well. Returns why it did not, or ""."""
         done, batch = 0, 1
         while done < len(pods):
             chosen = pods[done : done + batch]
             self.expectations.expect_creations(key, len(chosen))
-            failures = [error for error in await asyncio.gather(*(self._create(owner, pod) for pod in chosen)) if error]
-            for _ in failures:
-                self.expectations.creation_observed(key)
+            failures = [
+                error for error in await asyncio.gather(*(self._create(key, owner, pod) for pod in chosen)) if error
+            ]
             if failures:
                 return failures[0]
             done += len(chosen)
             batch *= 2
         return ""
 
-    async def _create(self, owner: Any, new: core_v1.Pod) -> str:
+    async def _create(self, key: str, owner: Any, new: core_v1.Pod) -> str:
         try:
             pod = await self.client.create(new)
+        except TransportError as error:
+            self._doubt(key, 0.0)  # nobody knows whether it is there
+            return str(error)
         except ApiError as error:
+            self.expectations.creation_observed(key)
             if not is_terminating_namespace(error):
                 self.recorder.event(owner, "Warning", "FailedCreate", f"Error creating: {error.message}")
             return error.message
@@ -196,14 +235,20 @@ class PodOwner(Controller):
         return ""
 
     async def delete_pods(self, key: str, owner: Any, pods: Sequence[core_v1.Pod]) -> None:
-        """Delete pods at once. Raises ApiError."""
+        """Delete pods at once. Raises ApiError, TransportError."""
         if pods:
             self.expectations.expect_deletions(key, {pod.metadata.uid for pod in pods})
-            await asyncio.gather(*(self._delete(key, owner, pod) for pod in pods))
+            results = await asyncio.gather(*(self._delete(key, owner, pod) for pod in pods), return_exceptions=True)
+            for result in results:
+                if isinstance(result, BaseException):
+                    raise result
 
     async def _delete(self, key: str, owner: Any, pod: core_v1.Pod) -> None:
         try:
             await self.client.delete(core_v1.Pod, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
+        except TransportError:
+            self._doubt(key, 0.0)
+            raise
         except ApiError as error:
             self.expectations.deletion_observed(key, pod.metadata.uid)
             if error.code not in (404, 409):

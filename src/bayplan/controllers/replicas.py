@@ -108,7 +108,7 @@ class ReplicasController(PodOwner):
         if owner is None:
             self.expectations.forget(key)
             return
-        ready_to_act = self.expectations.satisfied(key)
+        ready_to_act = await self.may_act(key, owner)
         now = self.clock.now()
         actions = desired(owner, self.selector_of(owner), self.candidates(owner), now)
         failure = None

@@ -1,0 +1,108 @@
+"""The simulated cloud: balancers for services, nodes that vanish with their machines, taints of new and of stopped ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from bayplan.api.codec import from_tree
+from bayplan.api.types import core_v1
+from bayplan.controllers.cloud import STATE, Route, missing_routes
+from bayplan.testing.builders import node
+from bayplan.testing.cluster import LiveCluster, running_cluster
+
+
+def live(test: Callable[[LiveCluster], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with running_cluster() as cluster:
+            await test(cluster)
+
+    asyncio.run(run())
+
+
+def service(name: str, **spec: Any) -> Any:
+    ports = [{"port": 80}]
+    tree = {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"type": "LoadBalancer", "ports": ports, **spec},
+    }
+    return from_tree(core_v1.Service, tree)
+
+
+async def address(cluster: LiveCluster, name: str) -> str:
+    found = await cluster.client.get(core_v1.Service, name, "default")
+    return next((one.ip for one in found.status.load_balancer.ingress), "")
+
+
+def test_services_get_addresses_of_their_own_and_give_them_back() -> None:
+    async def scenario(cluster: LiveCluster) -> None:
+        await cluster.client.create(service("one"))
+        await cluster.client.create(service("two"))
+        first = await cluster.eventually(lambda: address(cluster, "one"))
+        assert first != await cluster.eventually(lambda: address(cluster, "two"))
+        await cluster.client.create(service("foreign", loadBalancerClass="example.com/other"))
+        await cluster.client.patch(core_v1.Service, "two", "default", {"spec": {"type": "ClusterIP"}})
+
+        async def given_back() -> bool:
+            found = await cluster.client.get(core_v1.Service, "two", "default")
+            return not found.status.load_balancer.ingress and not found.metadata.finalizers
+
+        await cluster.eventually(given_back)
+        await cluster.client.delete(core_v1.Service, "one", "default")
+        await cluster.eventually(lambda: cluster.gone(core_v1.Service, "one"))
+        await cluster.client.create(service("next"))
+        assert await cluster.eventually(lambda: address(cluster, "next")) == first
+        assert await address(cluster, "foreign") == ""
+
+    live(scenario)
+
+
+def test_a_stopped_machine_taints_its_node_and_a_vanished_one_takes_it_along() -> None:
+    async def scenario(cluster: LiveCluster) -> None:
+        name = (await cluster.client.list(core_v1.Node)).items[0].metadata.name
+
+        async def taints(*keys: str) -> bool:
+            found = (await cluster.client.get(core_v1.Node, name)).spec.taints
+            return tuple(one.key for one in found) == keys
+
+        async def state(value: str | None) -> None:
+            await cluster.client.patch(core_v1.Node, name, "", {"metadata": {"annotations": {STATE: value}}})
+
+        await state("shut-down")
+        await cluster.eventually(lambda: taints("node.cloudprovider.kubernetes.io/shutdown"))
+        await state(None)
+        await cluster.eventually(lambda: taints())
+        await state("gone")
+        await cluster.eventually(lambda: has_event(cluster, "DeletingNode"))
+
+    live(scenario)
+
+
+async def has_event(cluster: LiveCluster, reason: str) -> bool:
+    return any(one.reason == reason for one in (await cluster.client.list(core_v1.Event, "default")).items)
+
+
+def test_a_new_node_may_be_used_once_the_cloud_has_told_about_it() -> None:
+    async def scenario(cluster: LiveCluster) -> None:
+        new = node("joined")
+        new.spec.taints = (core_v1.Taint(key="node.cloudprovider.kubernetes.io/uninitialized", effect="NoSchedule"),)
+        await cluster.client.create(new)
+
+        async def known() -> bool:
+            found = await cluster.client.get(core_v1.Node, "joined")
+            waiting = any("uninitialized" in one.key for one in found.spec.taints)
+            return not waiting and found.spec.provider_id == "simulated://joined"
+
+        await cluster.eventually(known)
+
+    live(scenario)
+
+
+def test_routes_follow_the_networks_of_nodes() -> None:
+    nodes = [node("a"), node("b")]
+    nodes[0].spec.pod_cidrs, nodes[1].spec.pod_cidrs = ("10.0.0.0/24",), ("10.0.1.0/24",)
+    there = [Route("a", "10.0.0.0/24"), Route("gone", "10.0.9.0/24"), Route("c", "10.0.1.0/24")]
+    create, delete = missing_routes(nodes, there)
+    assert create == [Route("b", "10.0.1.0/24")]
+    assert delete == [Route("gone", "10.0.9.0/24"), Route("c", "10.0.1.0/24")]
