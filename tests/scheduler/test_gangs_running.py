@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from bayplan.api.kinds import DEFAULT_KINDS
+from bayplan.api.kinds import DEFAULT_KINDS, POD_GROUP
 from bayplan.api.types.scheduling_v1alpha2 import PodGroup
 from bayplan.cluster.settings import CLUSTER_API
-from bayplan.scheduler.service import POD_GROUP
 from tests.scheduler.objects import node
 from tests.scheduler.running import World, play
 from tests.scheduler.test_gangs import group, member

@@ -231,6 +231,31 @@ def _with_module(kind: Kind) -> Kind:
     return replace(kind, module=f"{kind.group.split('.')[0] or 'core'}_{kind.version}")
 
 
+POD_GROUP = Kind(
+    "scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", True, subresources=(STATUS,), module="scheduling_v1alpha2"
+)
+WORKLOAD = Kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads", True, module="scheduling_v1alpha2")
+OPTIONAL = (POD_GROUP, WORKLOAD)
+"""Kinds of alpha versions, which are served only if they are asked for (`--runtime-config`)."""
+
+
+def optional_kinds(runtime_config: Iterable[str]) -> tuple[Kind, ...]:
+    """The optional kinds that `GROUP/VERSION=true`, `api/alpha=true` and `api/all=true` turn on; later entries win. Raises ValueError."""
+    known = {kind.api_version for kind in OPTIONAL}
+    on: dict[str, bool] = {}
+    for entry in runtime_config:
+        name, _, value = entry.partition("=")
+        if value not in ("", "true", "false"):
+            raise ValueError(f"{entry}: expected true or false")
+        if name in ("api/all", "api/alpha"):
+            on |= dict.fromkeys(known, value != "false")
+        elif name in known:
+            on[name] = value != "false"
+        else:
+            raise ValueError(f"{name} is not one of {', '.join(sorted(known))}, api/alpha, api/all")
+    return tuple(kind for kind in OPTIONAL if on.get(kind.api_version))
+
+
 BUILT_IN = tuple(_with_module(kind) for kind in (*_CORE, *_GROUPS))
 """Every built-in kind that Kubernetes 1.36 serves by default, groups in order of discovery."""
 

@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from bayplan.api.errors import ApiError, bad_request, failure, internal_error, method_not_allowed
-from bayplan.api.kinds import DEFAULT_KINDS, Kind, KindTable
+from bayplan.api.kinds import DEFAULT_KINDS, Kind, KindTable, optional_kinds
 from bayplan.apiserver.admission.chain import build_chain
 from bayplan.apiserver.allocation import Allocators
 from bayplan.apiserver.authentication import Authenticator
@@ -63,6 +63,8 @@ class ApiServer:
         token_keys: TokenKeys | None = None,
     ) -> None:
         settings = settings or ApiServerSettings()
+        if settings.runtime_config:
+            kinds = KindTable((*kinds, *optional_kinds(settings.runtime_config)))
         objects = ObjectStore(store, kinds)
         issuer = build_issuer(settings, token_keys or TokenKeys(make_signing_key))
         accounts = ServiceAccountTokens(issuer, objects, kinds, clock.now)

@@ -41,6 +41,8 @@ class ApiServerSettings:
     """Default admission plugins not to run."""
     admission_configuration: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What the admission configuration file says, by name of the plugin."""
+    runtime_config: tuple[str, ...] = ()
+    """Optional APIs to serve: `GROUP/VERSION=true`, `api/alpha=true`."""
     bookmark_interval: float = 60.0
     """Seconds between bookmarks of a watch that asked for them."""
     max_requests_inflight: int = 400

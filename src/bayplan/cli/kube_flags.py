@@ -28,6 +28,7 @@ API_SERVER_FLAGS = {
     "--max-requests-inflight": "reading requests that are worked on at once, 0 for no limit",
     "--max-mutating-requests-inflight": "changing requests that are worked on at once, 0 for no limit",
     "--request-timeout": "how long a client may take for a request, such as 1m0s",
+    "--runtime-config": "optional APIs to serve: GROUP/VERSION=true, api/alpha=true, with commas between",
     "--event-ttl": "how long events are kept, such as 1h0m0s",
     "--min-request-timeout": "seconds that a watch lasts at least",
     "--service-account-issuer": "issuer of service account tokens, then former ones",
@@ -110,6 +111,8 @@ def api_server_settings(
         settings = replace(settings, service_account_jwks_uri=text)
     if text := given.get("--service-account-max-token-expiration"):
         settings = replace(settings, service_account_max_token_seconds=int(seconds(text)))
+    if text := given.get("--runtime-config"):
+        settings = replace(settings, runtime_config=_runtime_config(text))
     if text := given.get("--admission-control-config-file"):
         settings = replace(settings, admission_configuration=_admission_configuration(Path(text)))
     if text := given.get("--authorization-mode"):
@@ -148,6 +151,18 @@ def _admission_configuration(path: Path) -> dict[str, dict[str, Any]]:
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise Failure(f"--admission-control-config-file: {path}: {error!r}") from error
     return found
+
+
+def _runtime_config(text: str) -> tuple[str, ...]:
+    """What to serve besides the default APIs. Raises UsageError."""
+    from bayplan.api.kinds import optional_kinds
+
+    entries = _names(text)
+    try:
+        optional_kinds(entries)
+    except ValueError as error:
+        raise click.UsageError(f"--runtime-config: {error}") from error
+    return entries
 
 
 def _modes(text: str) -> tuple[str, ...]:

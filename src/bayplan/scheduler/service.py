@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayplan.api.errors import ApiError
-from bayplan.api.kinds import STATUS, Kind, KindTable
+from bayplan.api.kinds import POD_GROUP, KindTable
 from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-POD_GROUP = Kind(
-    "scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", True, subresources=(STATUS,), module="scheduling_v1alpha2"
-)
 _RETRY_SECONDS = 1.0
 _TURN = 32
 """Decisions before the event loop gets its turn."""
@@ -177,7 +174,7 @@ class SchedulerService:
                 self.reporter.event(
                     pod.pod, "Warning", "FailedScheduling", f"skip schedule deleting pod: {pod.key}", "Scheduling"
                 )
-            else:
+            elif outcome.decision.gate is None:
                 self._spawn(self._report(outcome, started))
             turn += 1
             if turn % _TURN == 0:
@@ -263,8 +260,8 @@ class SchedulerService:
 
     async def _pass(self, outcome: Outcome, passage: Passage, started: float) -> None:
         """The way of pods that plugins have something to do with."""
-        info = passage.pod
-        if passage.has_work:
+        info, nominates = passage.pod, passage.has_work
+        if nominates:
             await self.reporter.nominate(info.pod, passage.node_name)
         failure = await carry_out(
             passage,
@@ -276,8 +273,11 @@ class SchedulerService:
         )
         if failure is None:
             self._bound(outcome, passage.node_name, started)
-        else:
-            await self._binding_failed(outcome, failure, started)
+            return
+        await self._binding_failed(outcome, failure, started)
+        if nominates and not outcome.queued.pod.pod.status.nominated_node_name:
+            # Our own nomination, which has not come back to us yet.
+            await self.reporter.patch_status(info.pod, {"status": {"nominatedNodeName": None}})
 
     def _bound(self, outcome: Outcome, node: str, started: float) -> None:
         queued, now = outcome.queued, self.clock.monotonic()

@@ -10,6 +10,7 @@ from bayplan.apiserver.bootstrap.role_table import READ, PolicyRule, events, rul
 
 CONTROLLERS = "system:kube-controller-manager"
 NODE_SIMULATOR = "system:node-simulator"
+SCHEDULER = "system:kube-scheduler"
 
 
 def component_roles() -> dict[str, tuple[str, tuple[PolicyRule, ...]]]:
@@ -17,6 +18,13 @@ def component_roles() -> dict[str, tuple[str, tuple[PolicyRule, ...]]]:
     return {
         "bayplan:controllers": (CONTROLLERS, (rule("*", "*", "*"), urls("get", "*"))),
         "bayplan:node-simulator": (NODE_SIMULATOR, _simulator_rules()),
+        "bayplan:gang-scheduling": (
+            SCHEDULER,
+            (
+                rule(READ, "scheduling.k8s.io", "podgroups workloads"),
+                rule("get update patch", "scheduling.k8s.io", "podgroups/status"),
+            ),
+        ),
     }
 
 

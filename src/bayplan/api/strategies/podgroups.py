@@ -1,0 +1,36 @@
+"""Pod groups: pods that are scheduled together or not at all."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import scheduling_v1alpha2
+from bayplan.api.validation.fields import check_conditions, check_unchanged
+from bayplan.api.validation.pod_groups import check_policy
+
+
+class PodGroupStrategy(Strategy):
+    """Rules of pod groups: the spec never changes."""
+
+    counts_generation = True
+    has_status = True
+
+    def validate(self, obj: scheduling_v1alpha2.PodGroup) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_policy(errors, "spec.schedulingPolicy", obj.spec.scheduling_policy)
+        return errors
+
+    def validate_update(self, obj: scheduling_v1alpha2.PodGroup, old: scheduling_v1alpha2.PodGroup) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_unchanged(errors, "spec", obj.spec, old.spec)
+        return errors
+
+    def validate_status_update(
+        self, obj: scheduling_v1alpha2.PodGroup, old: scheduling_v1alpha2.PodGroup
+    ) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_conditions(errors, "status.conditions", obj.status.conditions)
+        return errors
+
+
+STRATEGY = PodGroupStrategy()

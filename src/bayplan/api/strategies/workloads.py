@@ -1,0 +1,28 @@
+"""Workloads: templates of pod groups."""
+
+from __future__ import annotations
+
+from bayplan.api.errors import FieldError
+from bayplan.api.strategies.base import Strategy
+from bayplan.api.types import scheduling_v1alpha2
+from bayplan.api.validation.fields import check_unchanged
+from bayplan.api.validation.pod_groups import check_templates
+
+
+class WorkloadStrategy(Strategy):
+    """Rules of workloads: templates never change."""
+
+    counts_generation = True
+
+    def validate(self, obj: scheduling_v1alpha2.Workload) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_templates(errors, "spec.podGroupTemplates", obj.spec.pod_group_templates)
+        return errors
+
+    def validate_update(self, obj: scheduling_v1alpha2.Workload, old: scheduling_v1alpha2.Workload) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_unchanged(errors, "spec.podGroupTemplates", obj.spec.pod_group_templates, old.spec.pod_group_templates)
+        return errors
+
+
+STRATEGY = WorkloadStrategy()

@@ -1,0 +1,1 @@
+"""Gangs in a live cluster that serves the alpha API."""

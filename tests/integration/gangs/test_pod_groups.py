@@ -1,0 +1,104 @@
+"""Pod groups in a live cluster: served when asked for, all pods or none, gone with their namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bayplan.api.codec import from_tree
+from bayplan.api.errors import ApiError
+from bayplan.api.kinds import POD_GROUP, WORKLOAD, optional_kinds
+from bayplan.api.types import core_v1
+from bayplan.api.types.scheduling_v1alpha2 import PodGroup, Workload
+from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
+from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.testing.cluster import LiveCluster, running_cluster
+
+GROUPS = ClusterSettings(
+    nodes=SimulatorSettings(nodes=2, start_seconds=0.01, stop_seconds=0.01),
+    api=replace(CLUSTER_API, runtime_config=("scheduling.k8s.io/v1alpha2=true",)),
+)
+
+
+def make(cls: type[Any], name: str, **spec: Any) -> Any:
+    return from_tree(cls, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+
+
+def member(name: str, cpu: str) -> Any:
+    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": cpu}}}
+    return make(core_v1.Pod, name, containers=[container], schedulingGroup={"podGroupName": "gang"})
+
+
+ALONE = {
+    "metadata": {"name": "alone", "namespace": "default"},
+    "spec": {"containers": [{"name": "main", "image": "app"}]},
+}
+
+
+async def is_bound(cluster: LiveCluster, name: str) -> bool:
+    return bool((await cluster.client.get(core_v1.Pod, name, "default")).spec.node_name)
+
+
+def test_a_gang_runs_when_all_of_it_fits_and_not_before() -> None:
+    async def run() -> None:
+        async with running_cluster(settings=GROUPS) as cluster:
+            client = cluster.client
+            await client.create(make(PodGroup, "gang", schedulingPolicy={"gang": {"minCount": 3}}))
+            for name in ("a", "b"):
+                await client.create(member(name, "1"))
+
+            await client.create(from_tree(core_v1.Pod, ALONE))
+            await cluster.eventually(lambda: is_bound(cluster, "alone"))
+            assert not await is_bound(cluster, "a"), "it was there before the other one"
+            assert not await is_bound(cluster, "b")
+            await client.create(member("c", "1"))
+
+            async def bound() -> bool:
+                return all(pod.spec.node_name for pod in await cluster.pods())
+
+            await cluster.eventually(bound)
+            group = await client.get(PodGroup, "gang", "default")
+            with pytest.raises(ApiError) as refused:
+                await client.patch(
+                    PodGroup, "gang", "default", {"spec": {"schedulingPolicy": {"gang": {"minCount": 9}}}}
+                )
+            assert refused.value.code == 422
+            assert group.status.conditions[0].type == "PodGroupScheduled"
+
+    asyncio.run(run())
+
+
+def test_groups_go_with_their_namespace() -> None:
+    async def run() -> None:
+        async with running_cluster(settings=GROUPS) as cluster:
+            await cluster.client.create(from_tree(core_v1.Namespace, {"metadata": {"name": "shop"}}))
+            template = {"name": "workers", "schedulingPolicy": {"basic": {}}}
+            workload = make(Workload, "w", podGroupTemplates=[template])
+            workload.metadata.namespace = "shop"
+            await cluster.client.create(workload)
+            await cluster.client.delete(core_v1.Namespace, "shop")
+            await cluster.eventually(lambda: cluster.gone(core_v1.Namespace, "shop", ""))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("config", "kinds"),
+    [
+        ((), ()),
+        (("scheduling.k8s.io/v1alpha2",), (POD_GROUP, WORKLOAD)),
+        (("api/all=true",), (POD_GROUP, WORKLOAD)),
+        (("api/alpha=true", "scheduling.k8s.io/v1alpha2=false"), ()),
+    ],
+)
+def test_what_is_served(config: tuple[str, ...], kinds: tuple[object, ...]) -> None:
+    assert optional_kinds(config) == kinds
+
+
+@pytest.mark.parametrize("config", ["apps/v2=true", "scheduling.k8s.io/v1alpha2=maybe"])
+def test_what_is_not_known_is_refused(config: str) -> None:
+    with pytest.raises(ValueError, match=config.partition("=")[0]):
+        optional_kinds([config])
