@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install test check bench demo up clean
+.PHONY: help install test faults check bench demo up clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ install: $(STAMP) ## Make the environment in .venv
 
 test: install ## Run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+faults: install ## Controllers under 1,000 seeds of faults, in virtual time
+	$(BIN)/python -m tests.controllers.faults 1000
 
 check: install ## Lint, types, import rules, dead code, generated files
 	$(BIN)/ruff check .

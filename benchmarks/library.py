@@ -1,30 +1,154 @@
-"""Scheduling throughput in library mode: deciding and accounting, no API."""
+"""Scheduling throughput in library mode: deciding and accounting, no API.
+
+The workloads are those of Kubernetes' scheduler_perf: so many pods of a kind are there already, the next ones count.
+"""
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
+import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1
 from bayplan.scheduler import Planner
+from benchmarks import workloads
 from benchmarks.figures import Figure
-from benchmarks.workloads import node, pod
+
+NODES: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Pods of one kind: `existing` are placed first, then `measured` ones are timed."""
+
+    name: str
+    pod: Callable[[int], dict[str, Any]]
+    existing: int
+    measured: int
+    zones: int = 1
+    peer: str = ""
+
+
+WORKLOADS: Final = (
+    Workload("SchedulingBasic", workloads.pod, 1_000, 40_000, peer="298-330"),
+    Workload("SchedulingNodeAffinity", lambda i: workloads.pod(i, affinity=True), 1_000, 20_000, peer="280"),
+    Workload(
+        "SchedulingPodAffinity",
+        lambda i: workloads.with_affinity(i, "blue", "podAffinity", workloads.ZONE),
+        5_000,
+        10_000,
+        peer="43",
+    ),
+    Workload(
+        "SchedulingPodAntiAffinity",
+        lambda i: workloads.with_affinity(i, "green", "podAntiAffinity", workloads.HOSTNAME),
+        1_000,
+        3_000,
+        peer="129",
+    ),
+    Workload(
+        "SchedulingPreferredPodAffinity",
+        lambda i: workloads.with_affinity(i, "red", "podAffinity", workloads.HOSTNAME, preferred=True),
+        1_000,
+        5_000,
+        peer="105",
+    ),
+    Workload(
+        "SchedulingPreferredPodAntiAffinity",
+        lambda i: workloads.with_affinity(i, "yellow", "podAntiAffinity", workloads.HOSTNAME, preferred=True),
+        1_000,
+        5_000,
+    ),
+    Workload(
+        "TopologySpreading", lambda i: workloads.spread(i, "DoNotSchedule"), 5_000, 10_000, zones=3, peer="134"
+    ),
+    Workload(
+        "PreferredTopologySpreading", lambda i: workloads.spread(i, "ScheduleAnyway"), 5_000, 10_000, zones=3, peer="138"
+    ),
+)
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """SchedulingBasic and SchedulingNodeAffinity."""
-    count = 2_000 if quick else 20_000
-    for nodes in (500, 5_000):
-        for name, affinity in (("SchedulingBasic", False), ("SchedulingNodeAffinity", True)):
-            yield Figure("library", f"{name}, {nodes} nodes", _rate(nodes, min(count, nodes * 40), affinity), "pods/s")
+    """All workloads on 5,000 nodes; preemption; pods that fit nowhere; memory of a large cluster."""
+    share = 10 if quick else 1
+    for one in WORKLOADS:
+        yield Figure("library", one.name, throughput(one, NODES // share, share), "pods/s", one.peer)
+    yield Figure("library", "PreemptionAsync", preemption(NODES // share), "pods/s", "269")
+    count = 20_000 // share
+    yield Figure("library", f"Unschedulable, {count:,} pods", unschedulable(NODES // share, count), "pods/s")
+    nodes = 15_000 // share
+    name = f"memory, {nodes:,} nodes with {20 * nodes:,} pods"
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        yield Figure("library", name, pool.apply(resident, (nodes, 20 * nodes)), "MiB")
 
 
-def _rate(nodes: int, count: int, affinity: bool) -> float:
-    planner = Planner([from_tree(core_v1.Node, node(index)) for index in range(nodes)])
-    pods = [from_tree(core_v1.Pod, pod(index, affinity=affinity)) for index in range(count)]
+def throughput(workload: Workload, nodes: int, share: int = 1) -> float:
+    """Pods of a workload decided and accounted per second; `share` divides the counts."""
+    planner = Planner(_nodes(nodes, workload.zones))
+    existing, measured = workload.existing // share, workload.measured // share
+    pods = [from_tree(core_v1.Pod, workload.pod(index)) for index in range(existing + measured)]
+    for one in pods[:existing]:
+        _must_fit(planner, one)
+    gc.collect()
+    started = time.perf_counter()
+    for one in pods[existing:]:
+        _must_fit(planner, one)
+    return measured / (time.perf_counter() - started)
+
+
+def preemption(nodes: int) -> float:
+    """Four pods of 900m fill each node; pods of 3,000m and higher priority evict them. One such pod for each node."""
+    planner = Planner(_nodes(nodes))
+    for index in range(4 * nodes):
+        low = workloads.sized(index, "low", "900m", node_name=f"node-{index // 4:05d}")
+        planner.add("Pod", from_tree(core_v1.Pod, low))
+    pods = [from_tree(core_v1.Pod, workloads.sized(index, "high", "3", priority=10)) for index in range(nodes)]
+    gc.collect()
     started = time.perf_counter()
     for one in pods:
-        if not planner.schedule(one).scheduled:
-            raise RuntimeError("a pod found no node")
-    return count / (time.perf_counter() - started)
+        info = planner.pod(one)
+        decision = planner.schedule(info)
+        if not decision.victims:
+            raise RuntimeError(f"pod {one.metadata.name} evicts nobody: {decision.message}")
+        planner.nominator.add(info, decision.nominated_node)
+        for victim in decision.victims:
+            planner.remove(victim)
+        if not planner.schedule(info).scheduled:
+            raise RuntimeError(f"pod {one.metadata.name} found no node after its victims had gone")
+    return nodes / (time.perf_counter() - started)
+
+
+def unschedulable(nodes: int, count: int) -> float:
+    """Attempts per second at pods that fit nowhere, each followed by a pod that does."""
+    planner = Planner(_nodes(nodes))
+    large = [from_tree(core_v1.Pod, workloads.sized(index, "large", "9")) for index in range(count)]
+    small = [from_tree(core_v1.Pod, workloads.pod(index)) for index in range(count)]
+    gc.collect()
+    started = time.perf_counter()
+    for hopeless, fitting in zip(large, small, strict=True):
+        if planner.schedule(hopeless).scheduled:
+            raise RuntimeError("a pod of 9 cores found a node of 4")
+        _must_fit(planner, fitting)
+    return 2 * count / (time.perf_counter() - started)
+
+
+def resident(nodes: int, count: int) -> float:
+    """MiB that a process takes at most which holds so many nodes and running pods, placed one by one."""
+    planner = Planner(_nodes(nodes))
+    for index in range(count):
+        _must_fit(planner, from_tree(core_v1.Pod, workloads.pod(index)))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _nodes(count: int, zones: int = 1) -> list[core_v1.Node]:
+    return [from_tree(core_v1.Node, workloads.node(index, zones=zones)) for index in range(count)]
+
+
+def _must_fit(planner: Planner, pod: core_v1.Pod) -> None:
+    if not planner.schedule(pod).scheduled:
+        raise RuntimeError(f"pod {pod.metadata.name} found no node")

@@ -7,10 +7,14 @@ from typing import Any
 CAPACITY = {"cpu": "4", "memory": "32Gi", "pods": "110"}
 
 
-def node(index: int) -> dict[str, Any]:
-    """A node of zone1 with room for 40 basic pods."""
+ZONE = "topology.kubernetes.io/zone"
+HOSTNAME = "kubernetes.io/hostname"
+
+
+def node(index: int, *, zones: int = 1) -> dict[str, Any]:
+    """A node with room for 40 basic pods, in one of so many zones in turn."""
     name = f"node-{index:05d}"
-    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "zone1"}
+    labels = {HOSTNAME: name, ZONE: f"zone{index % zones + 1}"}
     conditions = [
         {
             "type": "Ready",
@@ -52,3 +56,41 @@ def pod(index: int, *, affinity: bool = False, prefix: str = "pod") -> dict[str,
         "metadata": {"name": f"{prefix}-{index}", "namespace": "default"},
         "spec": spec,
     }
+
+
+def coloured(index: int, color: str, **spec: Any) -> dict[str, Any]:
+    """A basic pod with a label `color`, and with some fields of its spec given."""
+    one = pod(index, prefix=color)
+    one["metadata"]["labels"] = {"color": color}
+    one["spec"].update(spec)
+    return one
+
+
+def with_affinity(index: int, color: str, kind: str, topology_key: str, *, preferred: bool = False) -> dict[str, Any]:
+    """A pod with podAffinity or podAntiAffinity (`kind`) to pods of its own colour."""
+    term = {"labelSelector": {"matchLabels": {"color": color}}, "topologyKey": topology_key}
+    rules: dict[str, Any] = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    if preferred:
+        rules = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]}
+    return coloured(index, color, affinity={kind: rules})
+
+
+def spread(index: int, action: str) -> dict[str, Any]:
+    """A pod with a constraint that spreads pods of its colour over zones with maxSkew 5."""
+    constraint = {
+        "maxSkew": 5,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": action,
+        "labelSelector": {"matchLabels": {"color": "blue"}},
+    }
+    return coloured(index, "blue", topologySpreadConstraints=[constraint])
+
+
+def sized(index: int, prefix: str, cpu: str, *, priority: int = 0, node_name: str = "") -> dict[str, Any]:
+    """A pod that requests so much cpu, perhaps with a priority and already on a node."""
+    one = pod(index, prefix=prefix)
+    one["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu, "memory": "500Mi"}}
+    one["spec"]["priority"] = priority
+    if node_name:
+        one["spec"]["nodeName"] = node_name
+    return one

@@ -23,6 +23,7 @@ PAGE = ROOT / "docs" / "reference.md"
 SETTINGS = (
     "apiserver/settings.py",
     "cluster/settings.py",
+    "controllers/settings.py",
     "kubelet/simulator/settings.py",
     "store/settings.py",
 )

@@ -10,6 +10,7 @@ from bayplan.api.selectors import compile_selector
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import apps_v1, core_v1, meta_v1
 from bayplan.client.client import STRATEGIC_PATCH
+from bayplan.client.errors import TransportError
 from bayplan.controllers import deployment_rules as rules
 from bayplan.controllers.base import (
     Controller,
@@ -21,6 +22,8 @@ from bayplan.controllers.base import (
     release,
     with_condition,
 )
+from bayplan.controllers.write_memory import CHECK_SECONDS, WriteMemory
+from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import rfc3339
 
 _KEPT_HERE = {
@@ -46,9 +49,16 @@ class DeploymentController(Controller):
         self.pods = self.informer(core_v1.Pod)
         self.sets.add_index("namespace", lambda one: (one.metadata.namespace,))
         self.pods.add_index("namespace", lambda pod: (pod.metadata.namespace,))
+        self._memory = WriteMemory(self.clock)
+        self.sets.on_change(delete=self._set_gone)
         self.watch_keys(self.deployments)
         self.watch_owned(self.sets, "Deployment")
         self.pods.on_change(delete=self._pod_deleted)
+
+    def _set_gone(self, one: apps_v1.ReplicaSet) -> None:
+        owner = controller_of(one)
+        if owner is not None and owner.kind == "Deployment":
+            self._memory.gone(f"{one.metadata.namespace}/{owner.name}", one)
 
     def _pod_deleted(self, pod: core_v1.Pod) -> None:
         """Recreate waits for the last old pod to go."""
@@ -63,13 +73,27 @@ class DeploymentController(Controller):
     async def reconcile(self, key: str) -> None:
         deployment: apps_v1.Deployment | None = self.deployments.cache.by_key(key)
         if deployment is None:
+            self._memory.forget(key)
+            return
+        if not await self._memory.is_current(key, self.sets.cache, lambda: self._live_sets(deployment)):
+            self.queue.add_after(key, CHECK_SECONDS)  # the event about the write comes sooner
             return
         try:
             await self._reconcile(key, deployment)
+        except TransportError:
+            self._memory.lost(key)
+            raise
         except ApiError as error:
             if error.code != 409:
                 raise
             self.queue.add_rate_limited(key)
+
+    async def _live_sets(self, deployment: apps_v1.Deployment) -> list[apps_v1.ReplicaSet]:
+        """The deployment's ReplicaSets as the server has them."""
+        found = (await self.client.list(apps_v1.ReplicaSet, deployment.metadata.namespace)).items
+        return [
+            one for one in found if (owner := controller_of(one)) is not None and owner.uid == deployment.metadata.uid
+        ]
 
     async def _reconcile(self, key: str, deployment: apps_v1.Deployment) -> None:
         sets = await self._claimed(deployment)
@@ -189,6 +213,7 @@ class DeploymentController(Controller):
         changed.spec.replicas = size
         changed.metadata.annotations = {**one.metadata.annotations, **annotations}
         result: apps_v1.ReplicaSet = await self.client.update(changed)
+        self._memory.wrote(key_of(deployment), result)
         if before != size:
             direction = "up" if size > before else "down"
             message = f"Scaled {direction} replica set {one.metadata.name} from {before} to {size}"
@@ -254,6 +279,7 @@ class DeploymentController(Controller):
             changed.metadata.annotations = annotations
             changed.spec.min_ready_seconds = deployment.spec.min_ready_seconds
             new = await self.client.update(changed)
+            self._memory.wrote(key_of(deployment), new)
         found = None
         if rules.has_deadline(deployment) and condition_of(deployment.status.conditions, "Progressing") is None:
             found = rules.progressing(
@@ -271,6 +297,7 @@ class DeploymentController(Controller):
         new.spec.replicas = rules.new_size(deployment, [*sets, new], new)
         try:
             created = await self.client.create(new)
+            self._memory.wrote(key_of(deployment), created)
         except ApiError as error:
             if error.reason == "AlreadyExists":
                 return deployment, await self._on_name_taken(deployment, new)
@@ -336,6 +363,7 @@ class DeploymentController(Controller):
             and owner.uid == deployment.metadata.uid
             and rules.same_template(existing.spec.template, deployment.spec.template)
         ):
+            self._memory.wrote(key_of(deployment), existing)
             return existing
         changed = clone(deployment)
         changed.status.collision_count = (deployment.status.collision_count or 0) + 1

@@ -7,6 +7,7 @@ its owners; an owner that is not in the graph is looked up on the server before 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,8 +19,13 @@ from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
 from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.controllers.base import Controller
+from bayplan.informers import Informer
+
+logger = logging.getLogger(__name__)
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+_SYNC_SECONDS = 30.0
+"""For so long the first lists of all kinds are waited for; a kind that cannot be listed must not stop all collection."""
 _ABSENT_KEPT = 2000
 """Uids of objects that are known to be gone; older ones are asked for again."""
 
@@ -120,9 +126,12 @@ class GarbageCollector(Controller):
     def setup(self) -> None:
         self.graph = Graph()
         self._absent: dict[str, None] = {}
+        self._complete = asyncio.Event()
+        """Set when the graph shows every kind: before, what looks alone may have dependents."""
 
     async def run_background(self) -> None:
         """Follow every kind that can be deleted. Kinds are taken one after the other, so that start-up of the cluster is not held up."""
+        followed: list[Informer[Any]] = []
         for kind in self.client.kinds:
             if (
                 kind.is_stored
@@ -132,7 +141,18 @@ class GarbageCollector(Controller):
                 and kind.type is not None
             ):
                 self._follow(kind)
+                followed.append(self.informer(kind.type))
                 await asyncio.sleep(0)
+        patience = asyncio.create_task(self.clock.sleep(_SYNC_SECONDS))
+        everything = asyncio.create_task(_all_in_step(followed))
+        try:
+            await asyncio.wait({patience, everything}, return_when=asyncio.FIRST_COMPLETED)
+            if not everything.done():
+                logger.warning("not all kinds could be listed; going on without them")
+        finally:
+            patience.cancel()
+            everything.cancel()
+        self._complete.set()
 
     def _follow(self, kind: Kind) -> None:
         def put(obj: Any) -> None:
@@ -176,6 +196,7 @@ class GarbageCollector(Controller):
                     self.queue.add(uid)
 
     async def reconcile(self, key: str) -> None:
+        await self._complete.wait()
         node = self.graph.nodes.get(key)
         if node is None or not node.seen:
             return
@@ -335,3 +356,8 @@ class GarbageCollector(Controller):
                 self.queue.add(one.uid)
         if not blocking:
             await self._drop_finalizer(node, FOREGROUND)
+
+
+async def _all_in_step(informers: Iterable[Informer[Any]]) -> None:
+    for one in informers:
+        await one.wait_for_sync()

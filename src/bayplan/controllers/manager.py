@@ -20,6 +20,7 @@ from bayplan.controllers.cluster_role_aggregation import ClusterRoleAggregationC
 from bayplan.controllers.cronjob import CronJobController
 from bayplan.controllers.daemonset import DaemonSetController
 from bayplan.controllers.deployment import DeploymentController
+from bayplan.controllers.device_taint_eviction import DeviceTaintEvictionController
 from bayplan.controllers.disruption import DisruptionController
 from bayplan.controllers.endpoints import EndpointsController
 from bayplan.controllers.endpointslice import EndpointSliceController
@@ -27,6 +28,7 @@ from bayplan.controllers.endpointslice_mirroring import EndpointSliceMirroringCo
 from bayplan.controllers.ephemeral_volume import EphemeralVolumeController
 from bayplan.controllers.garbage_collector import GarbageCollector
 from bayplan.controllers.job import JobController
+from bayplan.controllers.legacy_tokens import LegacyTokenCleaner
 from bayplan.controllers.namespace import NamespaceController
 from bayplan.controllers.node_ipam import NodeIpamController
 from bayplan.controllers.node_lifecycle import NodeLifecycleController
@@ -82,6 +84,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     NodeLifecycleController,
     TtlController,
     TaintEvictionController,
+    DeviceTaintEvictionController,
     PodGarbageCollector,
     PersistentVolumeBinder,
     EphemeralVolumeController,
@@ -96,6 +99,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     CleanerController,
     BootstrapSigner,
     TokenCleaner,
+    LegacyTokenCleaner,
     ServiceLoadBalancerController,
     CloudNodeController,
     CloudNodeLifecycleController,

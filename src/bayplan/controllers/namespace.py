@@ -17,6 +17,8 @@ from bayplan.support.timestamps import rfc3339
 _FINALIZER = "kubernetes"
 _FIRST_RETRY, _LONGEST_RETRY = 0.25, 15.0
 """Seconds after which what remains is looked at again: soon at first, later if it stays."""
+_TELL_SECONDS = 2.0
+"""Between two times that all pods of a namespace are told to go."""
 
 
 class _Metadata(msgspec.Struct):
@@ -45,6 +47,8 @@ class NamespaceController(Controller):
         self.pods.add_index("namespace", lambda pod: (pod.metadata.namespace,))
         self._emptying: dict[str, int] = {}
         """Namespace that waits for what remains -> looks so far."""
+        self._told: dict[str, float] = {}
+        """Namespace -> monotonic time when all its pods were last told to go."""
         self.namespaces.on_change(
             add=lambda one: self.queue.add(one.metadata.name),
             update=lambda old, new: self.queue.add(new.metadata.name),
@@ -54,6 +58,7 @@ class NamespaceController(Controller):
 
     def _forget(self, name: str) -> None:
         self._emptying.pop(name, None)
+        self._told.pop(name, None)
 
     def _pod_gone(self, pod: core_v1.Pod) -> None:
         """The last pod of a namespace is the news that one waits for."""
@@ -110,17 +115,23 @@ class NamespaceController(Controller):
         try:
             if not _decode_items(await self.client.raw("GET", path, {"limit": "1"})).items:
                 return
-            if kind.type is not core_v1.Pod or self._has_more_to_delete(namespace):
+            if kind.type is not core_v1.Pod or self._is_to_be_told(namespace):
                 await self.client.raw("DELETE", path)
             content.count(f"{kind.plural}.{kind.group}", await self._left(kind, namespace))
         except ApiError as error:
             if error.code not in (404, 405):
                 content.failures.append(error.message)
 
-    def _has_more_to_delete(self, namespace: str) -> bool:
-        """Whether there may be a pod that was not told to go: as far as is known, some are not, or none is known yet."""
+    def _is_to_be_told(self, namespace: str) -> bool:
+        """Whether pods are to be told to go (again): not those that know it already, nor so soon that the cache cannot show what they know."""
+        now = self.clock.monotonic()
+        if namespace in self._told and now - self._told[namespace] < _TELL_SECONDS:
+            return False
         known = self.pods.cache.by_index("namespace", namespace)
-        return not known or any(not pod.metadata.deletion_timestamp for pod in known)
+        if known and all(pod.metadata.deletion_timestamp for pod in known):
+            return False
+        self._told[namespace] = now
+        return True
 
     async def _left(self, kind: Kind, namespace: str) -> Sequence[Sequence[str]]:
         """The finalizers of each object of a kind."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 from bayplan.api.errors import ApiError
@@ -33,6 +34,12 @@ from bayplan.informers.cache import key_of
 
 _UNSURE_SECONDS = 5.0
 """Between two looks at the server while the cache does not show all that was written."""
+
+
+_MANY = 200
+"""Pods up to which an owner is looked at after every change."""
+_REST, _LONGEST_REST = 0.0001, 1.0
+"""Seconds per pod that changes of the pods of a larger owner wait to be looked at together, and the most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +94,15 @@ class PodOwner(Controller):
         self.pods.add_index("orphan", lambda pod: () if controller_of(pod) else (pod.metadata.namespace,))
         self.owners.add_index("namespace", lambda one: (one.metadata.namespace,))
         self.expectations = Expectations(self.clock)
+        self._sizes: dict[str, int] = {}
+        """How many pods there were at the last look at an owner, of those that have many."""
         self._unsure: dict[str, float] = {}
         """Key of an owner of whose pods some may have been created or deleted though the answer was lost -> monotonic time of the next look."""
-        self.watch_keys(self.owners)
+        self.owners.on_change(
+            add=lambda owner: self.queue.add(key_of(owner)),
+            update=self._owner_changed,
+            delete=lambda owner: self.queue.add(key_of(owner)),
+        )
         self.pods.on_change(add=self._pod_added, update=self._pod_changed, delete=self._pod_deleted)
 
     def selector_of(self, owner: Any) -> LabelSelector:
@@ -99,23 +112,47 @@ class PodOwner(Controller):
     def candidates(self, owner: Any) -> list[core_v1.Pod]:
         """Pods that are the owner's, and orphans of its namespace."""
         metadata, cache = owner.metadata, self.pods.cache
-        return [*cache.by_index("controller", metadata.uid), *cache.by_index("orphan", metadata.namespace)]
+        found = [*cache.by_index("controller", metadata.uid), *cache.by_index("orphan", metadata.namespace)]
+        if len(found) > _MANY:
+            self._sizes[key_of(owner)] = len(found)
+        else:
+            self._sizes.pop(key_of(owner), None)
+        return found
 
     def owner_key(self, pod: core_v1.Pod) -> str:
         """The key of the pod's owner if it is of this kind, or ""."""
         owner = controller_of(pod)
         return f"{pod.metadata.namespace}/{owner.name}" if owner is not None and owner.kind == self.kind else ""
 
+    def _owner_changed(self, old: Any, new: Any) -> None:
+        """A change of the status is mostly the controller's own."""
+        before, after = old.metadata, new.metadata
+        same = before.uid == after.uid and before.generation == after.generation and before.labels == after.labels
+        only_status = same and (before.annotations, before.deletion_timestamp) == (
+            after.annotations,
+            after.deletion_timestamp,
+        )
+        self.touch(key_of(new), at_once=not only_status)
+
     def pod_changed(self, key: str, old: core_v1.Pod, new: core_v1.Pod) -> None:
         """A pod of the owner with this key has changed."""
-        self.queue.add(key)
+        self.touch(key)
+
+    def touch(self, key: str, *, at_once: bool = False) -> None:
+        """Have a look at an owner because of one of its pods. Those with many pods are looked at now and then, unless something waits for it."""
+        size = self._sizes.get(key)
+        if size is None or at_once:
+            self.queue.add(key)
+        else:
+            self.queue.add_after(key, min(size * _REST, _LONGEST_REST))
 
     def _pod_added(self, pod: core_v1.Pod) -> None:
         if key := self.owner_key(pod):
+            waited = not self.expectations.satisfied(key)
             if pod.metadata.deletion_timestamp:
                 self.expectations.deletion_observed(key, pod.metadata.uid)
             self.expectations.creation_observed(key)
-            self.queue.add(key)
+            self.touch(key, at_once=waited and self.expectations.satisfied(key))
         elif controller_of(pod) is None:
             self._touch_matching(pod)
 
@@ -127,8 +164,10 @@ class PodOwner(Controller):
 
     def _pod_changed(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
         before, after = self.owner_key(old), self.owner_key(new)
-        if new.metadata.deletion_timestamp and after:
+        if new.metadata.deletion_timestamp and after and not self.expectations.satisfied(after):
             self.expectations.deletion_observed(after, new.metadata.uid)
+            if self.expectations.satisfied(after):
+                self.touch(after, at_once=True)
         if before and before != after:
             self.queue.add(before)
         if after:
@@ -138,8 +177,9 @@ class PodOwner(Controller):
 
     def _pod_deleted(self, pod: core_v1.Pod) -> None:
         if key := self.owner_key(pod):
+            waited = not self.expectations.satisfied(key)
             self.expectations.deletion_observed(key, pod.metadata.uid)
-            self.queue.add(key)
+            self.touch(key, at_once=waited and self.expectations.satisfied(key))
 
     async def take(self, owner: Any, claimed: Claim) -> None:
         """Take in orphans that match, let go of pods that no longer do. Raises RuntimeError if the owner is not there any more."""
@@ -205,18 +245,16 @@ class PodOwner(Controller):
         self._unsure[key] = self.clock.monotonic() + pause
         self.queue.add_after(key, pause + 0.001)
 
-    async def create_pods(self, key: str, owner: Any, pods: Sequence[core_v1.Pod]) -> str:
-        """Create pods, few at first and more while it goes well. Returns why it did not, or ""."""
-        done, batch = 0, 1
-        while done < len(pods):
-            chosen = pods[done : done + batch]
+    async def create_pods(self, key: str, owner: Any, pods: Iterable[core_v1.Pod]) -> str:
+        """Create pods, few at first and more while it goes well. Returns why it did not, or "". What is not begun is not made."""
+        batch, rest = 1, iter(pods)
+        while chosen := list(islice(rest, batch)):
             self.expectations.expect_creations(key, len(chosen))
             failures = [
                 error for error in await asyncio.gather(*(self._create(key, owner, pod) for pod in chosen)) if error
             ]
             if failures:
                 return failures[0]
-            done += len(chosen)
             batch *= 2
         return ""
 

@@ -15,7 +15,10 @@ def is_active(pod: core_v1.Pod) -> bool:
 
 def ready_condition(pod: core_v1.Pod) -> core_v1.PodCondition | None:
     """The Ready condition, or None."""
-    return next((condition for condition in pod.status.conditions if condition.type == "Ready"), None)
+    for condition in pod.status.conditions:
+        if condition.type == "Ready":
+            return condition
+    return None
 
 
 def is_ready(pod: core_v1.Pod) -> bool:

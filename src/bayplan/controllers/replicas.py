@@ -67,12 +67,14 @@ def _is_terminating(pod: core_v1.Pod) -> bool:
 def counts(owner: Any, owned: Sequence[core_v1.Pod], now: float) -> dict[str, Any]:
     """The counters of a status that these active pods make, by attribute."""
     spec = owner.spec
-    template_labels = spec.template.metadata.labels if spec.template else {}
+    wanted = (spec.template.metadata.labels if spec.template else {}).items()
+    ready = [pod for pod in owned if is_ready(pod)]
+    seconds = spec.min_ready_seconds
     return {
         "replicas": len(owned),
-        "fully_labeled_replicas": sum(template_labels.items() <= pod.metadata.labels.items() for pod in owned),
-        "ready_replicas": sum(map(is_ready, owned)),
-        "available_replicas": sum(is_available(pod, spec.min_ready_seconds, now) for pod in owned),
+        "fully_labeled_replicas": sum(wanted <= pod.metadata.labels.items() for pod in owned),
+        "ready_replicas": len(ready),
+        "available_replicas": sum(is_available(pod, seconds, now) for pod in ready) if seconds else len(ready),
         "observed_generation": owner.metadata.generation,
     }
 
@@ -121,7 +123,7 @@ class ReplicasController(PodOwner):
         delay = owner.spec.min_ready_seconds
         waiting = [
             ready_since(pod) + delay - now
-            for pod in actions.owned
+            for pod in (actions.owned if delay else ())
             if is_ready(pod) and not is_available(pod, delay, now)
         ]
         if waiting:
@@ -129,7 +131,7 @@ class ReplicasController(PodOwner):
 
     async def _act(self, key: str, owner: Any, actions: Actions) -> Failure | None:
         template = owner.spec.template or core_v1.PodTemplateSpec()
-        problem = await self.create_pods(key, owner, [self.pod_of(owner, template) for _ in range(actions.create)])
+        problem = await self.create_pods(key, owner, (self.pod_of(owner, template) for _ in range(actions.create)))
         if problem:
             return Failure("FailedCreate", problem)
         try:

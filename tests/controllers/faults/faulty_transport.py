@@ -1,4 +1,4 @@
-"""A transport that goes wrong as a seed says: conflicts, writes that fail before or after they are committed, watches that break, lag, stutter or lose their place."""
+"""A transport that goes wrong as a seed says: conflicts, writes that fail before or after they are committed, watches that break, lag, stutter, lose their place."""
 
 from __future__ import annotations
 
@@ -37,11 +37,6 @@ class Faults:
     """A watch breaks."""
     lost: float = 0.0
     """A watch has lost its place (410), so that everything has to be listed again."""
-
-    @property
-    def any(self) -> bool:
-        """Whether anything can go wrong."""
-        return any(getattr(self, name) for name in self.__slots__)
 
     def stop(self) -> None:
         """From now on all goes well."""

@@ -28,14 +28,12 @@ def runs(world: World, count: int, name: str, **labels: str) -> bool:
 
 async def roll_out(world: World) -> None:
     """A deployment is rolled out, scaled and changed again in the middle; there are never more pods than surge allows."""
-    client, size = world.client, [4]
-    world.at_most(lambda: size[0] + 1, "deployment web", app="web")
+    client = world.client
     await client.create(deployment("web", 4, strategy=rolling(1, 1)))
     await world.some_time()
     await client.patch(apps_v1.Deployment, "web", "default", image("app:2"))
     await world.some_time()
-    size[0] = 6
-    await client.patch(apps_v1.Deployment, "web", "default", {"spec": {"replicas": 6}})
+    scaled = await client.patch(apps_v1.Deployment, "web", "default", {"spec": {"replicas": 6}})
     await world.some_time()
     await client.patch(apps_v1.Deployment, "web", "default", image("app:3"))
     await world.some_time()
@@ -50,6 +48,10 @@ async def roll_out(world: World) -> None:
     sets = (await client.list(apps_v1.ReplicaSet, "default")).items
     if sum(bool(one.spec.replicas) for one in sets) != 1:
         raise Broken("more than one ReplicaSet has pods")
+    for when, asked in world.sizes_at():
+        most = 5 if when < int(scaled.metadata.resource_version) else 7
+        if asked > most:
+            raise Broken(f"{asked} pods were asked for, at most {most} may be")
     if len(sets) > 3:
         raise Broken(f"{len(sets)} ReplicaSets for three templates")
 

@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from bayplan.api.errors import ApiError
-from bayplan.api.types import core_v1
+from bayplan.api.types import apps_v1, core_v1
 from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
+from bayplan.controllers.base import controller_of
 from bayplan.controllers.manager import ControllerManager, controller_filter
 from bayplan.kubelet.simulator import NodeSimulator
 from bayplan.kubelet.simulator.settings import SimulatorSettings
@@ -36,6 +37,7 @@ CONTROLLERS = (
     "statefulset-controller",
     "daemonset-controller",
     "job-controller",
+    "node-lifecycle-controller",
     "endpointslice-controller",
     "garbage-collector-controller",
 )
@@ -50,11 +52,13 @@ class Broken(AssertionError):
 class World:
     """What a scenario acts on and looks at; `client` is sound."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, faults: Faults | None = None, *, restarts: bool | None = None) -> None:
+        """The seed draws what is not given."""
         self.clock = LoopClock(EPOCH)
         self.chance = SeededRandomness(f"faults {seed}")
-        self.faults: Faults = drawn(self.chance)
-        self.restarts = self.chance.random() < 0.6
+        self.faults: Faults = drawn(self.chance) if faults is None else faults
+        self.restarts = self.chance.random() < 0.6 if restarts is None else restarts
+        self._calm = False
         self.api = ApiServer(
             open_store("memory:", clock=self.clock), clock=self.clock, randomness=SeededRandomness(f"server {seed}")
         )
@@ -65,6 +69,10 @@ class World:
         self.ready: set[str] = set()
         self.deleted: Counter[str] = Counter()
         """Pods that were told to go, by uid."""
+        self.sizes: dict[str, list[tuple[int, int]]] = {}
+        """ReplicaSet by uid -> (revision, replicas asked for)."""
+        self.born: list[tuple[int, str, int]] = []
+        """(revision, ReplicaSet, pods that it has then) of each new pod of one."""
         self.limits: list[Callable[[], str]] = []
         """Looked at after every change of a pod; what they return is wrong with it."""
         self.problem = ""
@@ -94,7 +102,7 @@ class World:
                 await self._manager
 
     async def _restart_now_and_then(self) -> None:
-        while self.restarts and self.faults.any:
+        while self.restarts and not self._calm:
             await self.clock.sleep(1 + self.chance.random() * 20)
             await self._stop_manager()
             await self.clock.sleep(self.chance.random() * 2)
@@ -111,8 +119,40 @@ class World:
                     self.deleted[uid] += self.live.pop(uid, None) is not None
                 else:
                     self.live[uid] = pod
+                    if event_type == "ADDED":
+                        self._take_birth(pod)
                 for limit in self.limits:
                     self.problem = self.problem or limit()
+
+    def _take_birth(self, pod: core_v1.Pod) -> None:
+        owner = controller_of(pod)
+        if owner is not None and owner.kind == "ReplicaSet":
+            there = sum(one.metadata.owner_references[:1] == (owner,) for one in self.live.values())
+            self.born.append((int(pod.metadata.resource_version), owner.uid, there))
+
+    async def _follow_sets(self) -> None:
+        stream = await self.client.watch(apps_v1.ReplicaSet, resource_version="0")
+        while batch := await stream.next_batch():
+            for event_type, one in batch:
+                size = 0 if event_type == "DELETED" else one.spec.replicas or 0
+                self.sizes.setdefault(one.metadata.uid, []).append((int(one.metadata.resource_version), size))
+
+    def no_set_had_too_many(self) -> None:
+        """Raises Broken if a ReplicaSet got a pod when it had as many as it had ever been asked for."""
+        for revision, uid, there in self.born:
+            asked = max((size for when, size in self.sizes.get(uid, ()) if when < revision), default=0)
+            if there > asked:
+                raise Broken(f"a ReplicaSet that was asked for {asked} pods had {there}")
+
+    def sizes_at(self) -> list[tuple[int, int]]:
+        """(revision, pods that all ReplicaSets together are asked for) after each change."""
+        changes = sorted((when, uid, size) for uid, sizes in self.sizes.items() for when, size in sizes)
+        now: dict[str, int] = {}
+        result = []
+        for when, uid, size in changes:
+            now[uid] = size
+            result.append((when, sum(now.values())))
+        return result
 
     @contextlib.asynccontextmanager
     async def running(self, nodes: int = 3) -> AsyncIterator[None]:
@@ -127,7 +167,7 @@ class World:
         scheduler = SchedulerService(
             self.client, clock=self.clock, randomness=SeededRandomness("scheduler"), metrics=Registry()
         )
-        work = (simulator.run(), scheduler.run(), self._follow_pods())
+        work = (simulator.run(), scheduler.run(), self._follow_pods(), self._follow_sets())
         self._tasks = [asyncio.create_task(one) for one in work]
         self._start_manager()
         self._tasks.append(asyncio.create_task(self._restart_now_and_then()))
@@ -169,7 +209,7 @@ class World:
             except ApiError as error:
                 if error.code != 404:
                     raise
-                found = None  # type: ignore[assignment]
+                found = None
             if found:
                 return found
             if self.clock.monotonic() > until:
@@ -190,6 +230,7 @@ class World:
 
     async def calm(self) -> None:
         """No more faults from now on."""
+        self._calm = True
         self.faults.stop()
 
     async def gone(self, cls: type[Any], name: str, namespace: str = "default") -> bool:
@@ -206,16 +247,23 @@ class World:
 _ENDED = ("Succeeded", "Failed")
 
 
-async def play(seed: int, scenario: Callable[[World], Awaitable[None]]) -> int:
+async def play(
+    seed: int,
+    scenario: Callable[[World], Awaitable[None]],
+    faults: Faults | None = None,
+    *,
+    restarts: bool | None = None,
+) -> int:
     """One run; returns how many faults there were. Raises Broken."""
     with detect_mutations():
-        world = World(seed)
+        world = World(seed, faults, restarts=restarts)
         async with world.running():
             bystanders = await _bystanders(world)
             await scenario(world)
             world.check()
             await world.clock.sleep(60)
             world.check()
+            world.no_set_had_too_many()
             for pod in bystanders:
                 if pod.metadata.uid not in world.live:
                     raise Broken(f"pod {pod.metadata.name}, which is nobody's, was deleted")

@@ -61,7 +61,12 @@ def test_a_claim_waits_for_its_pod_and_gets_a_volume_on_its_node() -> None:
         bound = await cluster.eventually(lambda: claim_is(cluster, "data", "Bound"))
         assert bound.status.capacity == {"storage": "1Gi"}
         made = await volume_is(cluster, bound.spec.volume_name, "Bound")
-        user = await cluster.client.get(core_v1.Pod, "user", "default")
+
+        async def placed() -> core_v1.Pod | None:
+            found = await cluster.client.get(core_v1.Pod, "user", "default")
+            return found if found.spec.node_name else None
+
+        user = await cluster.eventually(placed)  # it is bound after its claim
         (term,) = made.spec.node_affinity.required.node_selector_terms
         assert term.match_expressions[0].values == (user.spec.node_name,)
         await cluster.client.delete(core_v1.Pod, "user", "default")
