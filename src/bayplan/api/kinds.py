@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+METRICS_GROUP = "metrics.k8s.io"
+"""Group of the figures that are made up when somebody asks for them."""
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -70,7 +72,7 @@ class Kind:
     @property
     def is_stored(self) -> bool:
         """Whether objects of this kind are kept (reviews and bindings are only answered)."""
-        return "get" in self.verbs and self.plural != "componentstatuses"
+        return "get" in self.verbs and self.plural != "componentstatuses" and self.group != METRICS_GROUP
 
     @functools.cached_property
     def type(self) -> Any:
@@ -237,23 +239,29 @@ POD_GROUP = Kind(
 WORKLOAD = Kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads", True, module="scheduling_v1alpha2")
 OPTIONAL = (POD_GROUP, WORKLOAD)
 """Kinds of alpha versions, which are served only if they are asked for (`--runtime-config`)."""
+METRICS = (
+    Kind(METRICS_GROUP, "v1beta1", "NodeMetrics", "nodes", False, verbs=("get", "list")),
+    Kind(METRICS_GROUP, "v1beta1", "PodMetrics", "pods", True, verbs=("get", "list")),
+)
+"""What nodes and pods use, which in Kubernetes an add-on serves: here only by name (`--runtime-config metrics.k8s.io/v1beta1=true`)."""
 
 
 def optional_kinds(runtime_config: Iterable[str]) -> tuple[Kind, ...]:
     """The optional kinds that `GROUP/VERSION=true`, `api/alpha=true` and `api/all=true` turn on; later entries win. Raises ValueError."""
-    known = {kind.api_version for kind in OPTIONAL}
+    alpha = {kind.api_version for kind in OPTIONAL}
+    known = alpha | {kind.api_version for kind in METRICS}
     on: dict[str, bool] = {}
     for entry in runtime_config:
         name, _, value = entry.partition("=")
         if value not in ("", "true", "false"):
             raise ValueError(f"{entry}: expected true or false")
         if name in ("api/all", "api/alpha"):
-            on |= dict.fromkeys(known, value != "false")
+            on |= dict.fromkeys(alpha, value != "false")
         elif name in known:
             on[name] = value != "false"
         else:
             raise ValueError(f"{name} is not one of {', '.join(sorted(known))}, api/alpha, api/all")
-    return tuple(kind for kind in OPTIONAL if on.get(kind.api_version))
+    return tuple(kind for kind in (*OPTIONAL, *METRICS) if on.get(kind.api_version))
 
 
 BUILT_IN = tuple(_with_module(kind) for kind in (*_CORE, *_GROUPS))

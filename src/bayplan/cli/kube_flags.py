@@ -112,7 +112,7 @@ def api_server_settings(
     if text := given.get("--service-account-max-token-expiration"):
         settings = replace(settings, service_account_max_token_seconds=int(seconds(text)))
     if text := given.get("--runtime-config"):
-        settings = replace(settings, runtime_config=_runtime_config(text))
+        settings = replace(settings, runtime_config=(*settings.runtime_config, *_runtime_config(text)))
     if text := given.get("--admission-control-config-file"):
         settings = replace(settings, admission_configuration=_admission_configuration(Path(text)))
     if text := given.get("--authorization-mode"):

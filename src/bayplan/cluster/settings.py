@@ -9,8 +9,12 @@ from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.controllers.settings import ControllerSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 
-CLUSTER_API = ApiServerSettings(authorization_modes=("Node", "RBAC"), publish_component_roles=True)
-"""The API server of a whole cluster: everybody may do what roles say, as in clusters that people run."""
+CLUSTER_API = ApiServerSettings(
+    authorization_modes=("Node", "RBAC"),
+    publish_component_roles=True,
+    runtime_config=("metrics.k8s.io/v1beta1=true",),
+)
+"""The API server of a whole cluster: everybody may do what roles say, and it is known what pods use, as in clusters that people run."""
 
 CLUSTER_CONTROLLERS = ControllerSettings(cluster_cidr=("10.128.0.0/9",))
 """The controllers of a whole cluster: nodes get their networks where simulated nodes have theirs."""

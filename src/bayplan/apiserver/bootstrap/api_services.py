@@ -27,6 +27,7 @@ _GROUP_PRIORITIES = {
     "discovery.k8s.io": 16200,
     "flowcontrol.apiserver.k8s.io": 16100,
     "resource.k8s.io": 15900,
+    "metrics.k8s.io": 100,
 }
 """Which group clients prefer if several have a kind: the highest. Source: Kubernetes' `controlplane/apiserver/aggregator.go`."""
 _VERSION_PRIORITIES = {("", "v1"): 1, ("autoscaling", "v2"): 30, ("flowcontrol.apiserver.k8s.io", "v1"): 21}

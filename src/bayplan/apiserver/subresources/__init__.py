@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from bayplan.api.errors import ApiError, failure, method_not_allowed
+from bayplan.api.kinds import METRICS_GROUP
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.subresources import binding, connect, eviction, reviews, scale, status, tokens
+from bayplan.apiserver.subresources import binding, connect, eviction, metrics, reviews, scale, status, tokens
 
 Handler = Callable[[Call], Awaitable[Response]]
 
@@ -38,6 +39,8 @@ class SubresourceTable:
             return await binding.create_binding(call)
         if call.kind.kind == "ComponentStatus":
             return await status.component_statuses(call)
+        if call.kind.group == METRICS_GROUP:
+            return await metrics.handle(call)
         review = reviews.REVIEWS.get(call.kind.kind)
         if review is not None:
             return await review(call)

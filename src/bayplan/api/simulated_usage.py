@@ -1,0 +1,111 @@
+"""What the containers of a simulated pod use, as the pod's annotations say.
+
+    bayplan.dev/cpu-usage: 300m              of the whole pod, shared by its containers as they request, evenly if they do not
+    bayplan.dev/cpu-usage: 50%               of what each container requests
+    bayplan.dev/memory-usage: 100Mi..300Mi   anything between; also with percentages
+    bayplan.dev/cpu-usage.NAME: 20m          of one container
+
+Without an annotation a container uses a tenth of what it requests. A value that cannot be read counts as no annotation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from bayplan.api.quantity import Format, Quantity, parse
+from bayplan.api.types import core_v1
+
+SIMULATED_NODE = "bayplan.dev/simulated"
+"""Annotation of nodes that somebody simulates: only their pods have usage that follows from annotations."""
+ANNOTATIONS = {"cpu": "bayplan.dev/cpu-usage", "memory": "bayplan.dev/memory-usage"}
+_UNITS = {"cpu": (9, Format.DECIMAL_SI), "memory": (0, Format.BINARY_SI)}
+"""Digits behind the point (nanocores, bytes) and how a quantity of the resource is written."""
+
+
+class _Value(NamedTuple):
+    """What an annotation says."""
+
+    of_request: bool
+    """Whether the amount is a part of what is requested."""
+    amount: Fraction
+
+
+_IDLE = _Value(True, Fraction(1, 10))
+
+
+def container_usage(pod: core_v1.Pod, chance: Callable[[], float]) -> dict[str, dict[str, Quantity]]:
+    """Container -> resource -> usage, of containers that run. `chance` gives numbers in [0, 1), asked for only where a range stands."""
+    sidecars = tuple(one for one in pod.spec.init_containers if one.restart_policy == "Always")
+    statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    running = {one.name for one in statuses if one.state.running is not None}
+    containers = [one for one in (*pod.spec.containers, *sidecars) if one.name in running]
+    found: dict[str, dict[str, Quantity]] = {one.name: {} for one in containers}
+    for resource in ANNOTATIONS:
+        for name, amount in _usage_of(pod, containers, resource, chance).items():
+            found[name][resource] = _rounded(amount, resource)
+    return found
+
+
+def total_usage(containers: dict[str, dict[str, Quantity]]) -> dict[str, Quantity]:
+    """What the containers use together."""
+    total = {resource: _rounded(Fraction(0), resource) for resource in ANNOTATIONS}
+    for usage in containers.values():
+        total = {resource: amount.add(usage[resource]) for resource, amount in total.items()}
+    return total
+
+
+def _usage_of(
+    pod: core_v1.Pod, containers: Sequence[core_v1.Container], resource: str, chance: Callable[[], float]
+) -> dict[str, Fraction]:
+    annotations, key = pod.metadata.annotations, ANNOTATIONS[resource]
+    requests = {one.name: _amount(str(one.resources.requests.get(resource, "0"))) for one in containers}
+    whole = _value(annotations.get(key, ""), chance) or _IDLE
+    total = sum(requests.values(), Fraction(0))
+    found = {}
+    for name, request in requests.items():
+        own = _value(annotations.get(f"{key}.{name}", ""), chance)
+        if own is not None:
+            found[name] = own.amount * request if own.of_request else own.amount
+        elif whole.of_request:
+            found[name] = whole.amount * request
+        else:
+            found[name] = whole.amount * (request / total if total else Fraction(1, len(requests)))
+    return found
+
+
+def _value(text: str, chance: Callable[[], float]) -> _Value | None:
+    """What an annotation says; None if it says nothing, or mixes a part of the request with an amount."""
+    low, between, high = text.partition("..")
+    try:
+        first = _bound(low)
+        if not between:
+            return first
+        second = _bound(high)
+    except ValueError:
+        return None
+    if first.of_request != second.of_request:
+        return None
+    return _Value(first.of_request, first.amount + (second.amount - first.amount) * Fraction(chance()))
+
+
+def _bound(text: str) -> _Value:
+    """Raises ValueError."""
+    text = text.strip()
+    if text.endswith("%"):
+        return _Value(True, _amount(text[:-1]) / 100)
+    return _Value(False, _amount(text))
+
+
+def _amount(text: str) -> Fraction:
+    """Raises ValueError."""
+    found = parse(text)
+    if found.sign() < 0:
+        raise ValueError(f"{text} is negative")
+    return Fraction(found.unscaled, 10**found.scale)
+
+
+def _rounded(amount: Fraction, resource: str) -> Quantity:
+    scale, form = _UNITS[resource]
+    return Quantity(int(amount * 10**scale), scale, form)
