@@ -7,12 +7,11 @@ Slices and claims are followed from when the controllers run, not before.
 from __future__ import annotations
 
 from bayplan.api.errors import ApiError
-from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1, resource_v1
 from bayplan.controllers import device_taint_rules as rules
-from bayplan.controllers.base import Controller, with_condition
+from bayplan.controllers.base import Controller
+from bayplan.controllers.eviction import evict
 from bayplan.informers.cache import key_of
-from bayplan.support.timestamps import rfc3339
 
 
 class DeviceTaintEvictionController(Controller):
@@ -96,18 +95,9 @@ class DeviceTaintEvictionController(Controller):
             self.recorder.event(pod, "Normal", "DeviceTaintManagerEviction", f"{what} {key_of(pod)}")
 
     async def _evict(self, key: str, pod: core_v1.Pod) -> None:
-        changed = clone(pod)
-        condition = core_v1.PodCondition(
-            type="DisruptionTarget",
-            status="True",
-            reason="DeletionByDeviceTaintManager",
-            message="Device Taint manager: deleting due to NoExecute taint",
-            last_transition_time=rfc3339(self.clock.now()),
-        )
-        changed.status.conditions = with_condition(pod.status.conditions, condition)
         try:
-            await self.client.update_status(changed)
-            await self.client.delete(core_v1.Pod, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
+            text = "Device Taint manager: deleting due to NoExecute taint"
+            await evict(self.client, pod, "DeletionByDeviceTaintManager", text, self.clock.now())
         except ApiError as error:
             if error.code == 409:
                 self.queue.add_rate_limited(key)

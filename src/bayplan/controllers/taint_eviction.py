@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bayplan.api.errors import ApiError
-from bayplan.api.strategies.base import clone
 from bayplan.api.tolerations import tolerates
 from bayplan.api.types import core_v1
-from bayplan.controllers.base import Controller, condition_of, with_condition
+from bayplan.controllers.base import Controller, condition_of
+from bayplan.controllers.eviction import evict
 from bayplan.informers.cache import key_of
-from bayplan.support.timestamps import parse_rfc3339, rfc3339
+from bayplan.support.timestamps import parse_rfc3339
 
 
 def eviction_time(pod: core_v1.Pod, taints: Sequence[core_v1.Taint], since: float) -> float | None:
@@ -95,18 +95,9 @@ class TaintEvictionController(Controller):
         await self._evict(pod)
 
     async def _evict(self, pod: core_v1.Pod) -> None:
-        changed = clone(pod)
-        condition = core_v1.PodCondition(
-            type="DisruptionTarget",
-            status="True",
-            reason="DeletionByTaintManager",
-            message="Taint manager: deleting due to NoExecute taint",
-            last_transition_time=rfc3339(self.clock.now()),
-        )
-        changed.status.conditions = with_condition(pod.status.conditions, condition)
         try:
-            await self.client.update_status(changed)
-            await self.client.delete(core_v1.Pod, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
+            text = "Taint manager: deleting due to NoExecute taint"
+            await evict(self.client, pod, "DeletionByTaintManager", text, self.clock.now())
         except ApiError as error:
             if error.code == 409:
                 self.queue.add_rate_limited(key_of(pod))
