@@ -13,9 +13,10 @@ from bayplan.api import protobuf
 from bayplan.api.codec import decoder, encode
 from bayplan.api.conversion import convert
 from bayplan.api.errors import ApiError, bad_request, failure
-from bayplan.api.kinds import Kind
+from bayplan.api.kinds import METRICS_GROUP, Kind
 from bayplan.api.printing import printer_for
 from bayplan.api.printing.base import Printer
+from bayplan.api.protobuf.metrics import metrics_message
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.negotiation import PLAIN, PROTOBUF, YAML, Form
 from bayplan.apiserver.pieces import JsonList
@@ -148,6 +149,8 @@ class Shape:
             raise no_protobuf("*v1.Table")
         if self.form.convert_to:
             return protobuf.metadata_message(metadata_of(self.stored, entry).metadata)
+        if self.kind.group == METRICS_GROUP:
+            return metrics_message(self.decode_served(entry))
         if self.kind.type is None:
             raise no_protobuf("*unstructured.Unstructured")
         return protobuf.message_of(self.decode_served(entry))
@@ -164,7 +167,7 @@ class Shape:
     async def _protobuf_list(self, entries: Sequence[Entry], meta: meta_v1.ListMeta) -> bytes:
         if self.form.convert_to == "Table":
             raise no_protobuf("*v1.Table")
-        if self.kind.type is None and not self.form.convert_to:
+        if self.kind.type is None and self.kind.group != METRICS_GROUP and not self.form.convert_to:
             raise no_protobuf("*unstructured.UnstructuredList")
         message = protobuf.list_message(meta, await in_steps(entries, self.message))
         if self.form.convert_to:
