@@ -64,11 +64,14 @@ WORKLOADS: Final = (
         1_000,
         5_000,
     ),
+    Workload("TopologySpreading", lambda i: workloads.spread(i, "DoNotSchedule"), 5_000, 10_000, zones=3, peer="134"),
     Workload(
-        "TopologySpreading", lambda i: workloads.spread(i, "DoNotSchedule"), 5_000, 10_000, zones=3, peer="134"
-    ),
-    Workload(
-        "PreferredTopologySpreading", lambda i: workloads.spread(i, "ScheduleAnyway"), 5_000, 10_000, zones=3, peer="138"
+        "PreferredTopologySpreading",
+        lambda i: workloads.spread(i, "ScheduleAnyway"),
+        5_000,
+        10_000,
+        zones=3,
+        peer="138",
     ),
 )
 
