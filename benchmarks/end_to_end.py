@@ -89,6 +89,7 @@ async def _rate(target: load.Target, nodes: int, count: int, affinity: bool) -> 
         for one in made
     ]
     await load.run(target, iter(patches), 32)
+    await _quiet(target)
     bound: set[bytes] = set()
     finished = asyncio.Event()
 
@@ -111,3 +112,19 @@ async def _rate(target: load.Target, nodes: int, count: int, affinity: bool) -> 
     if watch.transport is not None:
         watch.transport.close()
     return count / seconds
+
+
+async def _quiet(target: load.Target) -> None:
+    """Wait until the controllers have done with the new nodes: nobody has changed one or told about one for a second."""
+    last = time.perf_counter()
+
+    def on_line(line: bytes) -> None:
+        nonlocal last
+        last = time.perf_counter()
+
+    watches = [await load.watch(target, f"/api/v1/{kind}?watch=true", on_line) for kind in ("nodes", "events")]
+    while time.perf_counter() - last < 1.0:
+        await asyncio.sleep(0.1)
+    for watch in watches:
+        if watch.transport is not None:
+            watch.transport.close()

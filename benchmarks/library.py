@@ -80,8 +80,14 @@ def run(quick: bool) -> Iterator[Figure]:
     """All workloads on 5,000 nodes; preemption; pods that fit nowhere; memory of a large cluster."""
     share = 10 if quick else 1
     for one in WORKLOADS:
-        yield Figure("library", one.name, throughput(one, NODES // share, share), "pods/s", one.peer)
-    yield Figure("library", "PreemptionAsync", preemption(NODES // share), "pods/s", "269")
+        yield Figure(
+            "library",
+            f"{one.name}, {NODES // share:,} nodes",
+            throughput(one, NODES // share, share),
+            "pods/s",
+            one.peer,
+        )
+    yield Figure("library", f"PreemptionAsync, {NODES // share:,} nodes", preemption(NODES // share), "pods/s", "269")
     count = 20_000 // share
     yield Figure("library", f"Unschedulable, {count:,} pods", unschedulable(NODES // share, count), "pods/s")
     nodes = 15_000 // share

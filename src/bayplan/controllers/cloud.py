@@ -9,7 +9,7 @@ A provider is a class with these methods; nothing else of the control plane know
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -155,14 +155,7 @@ STATE = "bayplan.dev/cloud"
 """Annotation of a node that tells the simulated cloud about its machine: `gone` or `shut-down`."""
 
 
-def missing_routes(nodes: Iterable[core_v1.Node], routes: Iterable[Route]) -> tuple[list[Route], list[Route]]:
-    """Routes to make for the networks of nodes, and routes that lead to nodes that are not there."""
-    wanted = {
-        cidr: Route(node.metadata.name, cidr)
-        for node in nodes
-        for cidr in (node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ()))
-    }
-    there = {route.cidr: route for route in routes}
-    create = [route for cidr, route in wanted.items() if there.get(cidr) != route]
-    delete = [route for cidr, route in there.items() if wanted.get(cidr) != route]
-    return create, delete
+def routes_of(node: core_v1.Node) -> list[Route]:
+    """The routes to the pods of a node."""
+    cidrs = node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ())
+    return [Route(node.metadata.name, cidr) for cidr in cidrs]

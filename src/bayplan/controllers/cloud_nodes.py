@@ -11,12 +11,13 @@ from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import condition_of, with_condition
-from bayplan.controllers.cloud import CloudController, Instance, missing_routes
+from bayplan.controllers.cloud import CloudController, Instance, Route, routes_of
 from bayplan.controllers.nodes import is_ready_node
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import rfc3339
 
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+_LOOK_SECONDS = 300.0
 SHUT_DOWN = "node.cloudprovider.kubernetes.io/shutdown"
 _LABELS = {
     "topology.kubernetes.io/zone": "zone",
@@ -133,19 +134,38 @@ class NodeRouteController(_NodeFollower):
     def matters(self, old: core_v1.Node, new: core_v1.Node) -> bool:
         return old.spec.pod_cidrs != new.spec.pod_cidrs
 
+    def setup(self) -> None:
+        self._made: dict[str, Route] = {}
+        """Routes that are known to be there, by network."""
+        super().setup()
+
     def _gone(self, node: core_v1.Node) -> None:
-        for other in self.nodes.cache:
-            self.queue.add(key_of(other))
-            break
+        self.queue.add(key_of(node))
+
+    async def run_background(self) -> None:
+        """Take over what an earlier run has made, now and then."""
+        while self.cloud.makes_routes:
+            self._made = {route.cidr: route for route in await self.cloud.routes()}
+            for route in self._made.values():
+                if self.nodes.cache.get("", route.node) is None:
+                    self.queue.add(route.node)
+            await self.clock.sleep(_LOOK_SECONDS)
+
+    async def reconcile(self, key: str) -> None:
+        if self.nodes.cache.by_key(key) is None:
+            for route in [route for route in self._made.values() if route.node == key]:
+                await self.cloud.delete_route(route)
+                self._made.pop(route.cidr, None)
+        else:
+            await super().reconcile(key)
 
     async def sync(self, node: core_v1.Node) -> None:
         if not self.cloud.makes_routes:
             return
-        create, delete = missing_routes(self.nodes.cache, await self.cloud.routes())
-        for route in delete:
-            await self.cloud.delete_route(route)
-        for route in create:
-            await self.cloud.create_route(route)
+        for route in routes_of(node):
+            if self._made.get(route.cidr) != route:
+                await self.cloud.create_route(route)
+                self._made[route.cidr] = route
         if node.spec.pod_cidr:
             await self._tell_reachable(node)
 

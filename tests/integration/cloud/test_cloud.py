@@ -8,7 +8,7 @@ from typing import Any
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1
-from bayplan.controllers.cloud import STATE, Route, missing_routes
+from bayplan.controllers.cloud import STATE, Route, routes_of
 from bayplan.testing.builders import node
 from bayplan.testing.cluster import LiveCluster, running_cluster
 
@@ -100,9 +100,7 @@ def test_a_new_node_may_be_used_once_the_cloud_has_told_about_it() -> None:
 
 
 def test_routes_follow_the_networks_of_nodes() -> None:
-    nodes = [node("a"), node("b")]
-    nodes[0].spec.pod_cidrs, nodes[1].spec.pod_cidrs = ("10.0.0.0/24",), ("10.0.1.0/24",)
-    there = [Route("a", "10.0.0.0/24"), Route("gone", "10.0.9.0/24"), Route("c", "10.0.1.0/24")]
-    create, delete = missing_routes(nodes, there)
-    assert create == [Route("b", "10.0.1.0/24")]
-    assert delete == [Route("gone", "10.0.9.0/24"), Route("c", "10.0.1.0/24")]
+    one = node("a")
+    assert routes_of(one) == []
+    one.spec.pod_cidrs = ("10.0.0.0/24", "fd00::/64")
+    assert routes_of(one) == [Route("a", "10.0.0.0/24"), Route("a", "fd00::/64")]
