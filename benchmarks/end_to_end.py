@@ -116,15 +116,14 @@ async def _rate(target: load.Target, nodes: int, count: int, affinity: bool) -> 
 
 async def _quiet(target: load.Target) -> None:
     """Wait until the controllers have done with the new nodes: nobody has changed one or told about one for a second."""
-    last = time.perf_counter()
-
-    def on_line(line: bytes) -> None:
-        nonlocal last
-        last = time.perf_counter()
-
-    watches = [await load.watch(target, f"/api/v1/{kind}?watch=true", on_line) for kind in ("nodes", "events")]
-    while time.perf_counter() - last < 1.0:
-        await asyncio.sleep(0.1)
+    changed = asyncio.Event()
+    watches = [
+        await load.watch(target, f"/api/v1/{kind}?watch=true", lambda _: changed.set()) for kind in ("nodes", "events")
+    ]
+    with contextlib.suppress(TimeoutError):
+        while True:
+            changed.clear()
+            await asyncio.wait_for(changed.wait(), 1.0)
     for watch in watches:
         if watch.transport is not None:
             watch.transport.close()
