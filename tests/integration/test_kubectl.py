@@ -205,7 +205,3 @@ def test_a_namespace_goes_with_everything_in_it(kubectl: Kubectl) -> None:
     kubectl("create", "configmap", "c", "--from-literal=a=b")
     kubectl("delete", "namespace", kubectl.namespace, "--timeout=30s")
     assert "not found" in kubectl("get", "namespace", kubectl.namespace, check=False)
-
-
-def test_metrics_are_said_not_to_be_available(kubectl: Kubectl) -> None:
-    assert "Metrics API not available" in kubectl("top", "nodes", check=False)

@@ -92,7 +92,8 @@ class ResourceCache:
         """The row in whose version objects are kept."""
         self.strategy = strategy_for(kind)
         self.buckets: dict[str, Bucket] = {}
-        self.watchers: set[Watcher] = set()
+        self.watchers: dict[Watcher, None] = {}
+        """In the order in which they came, so that equal runs tell them in the same order."""
         self.count = 0
         self.revision = 0
         """Revision of the last change of this kind."""
@@ -217,8 +218,11 @@ class ResourceCache:
 
     def watch(self, watcher: Watcher) -> None:
         """Let a watcher take part from now on."""
-        self.watchers.add(watcher)
-        watcher.on_close(self.watchers.discard)
+        self.watchers[watcher] = None
+        watcher.on_close(self._forget)
+
+    def _forget(self, watcher: Watcher) -> None:
+        self.watchers.pop(watcher, None)
 
 
 def stored_value(kind: Kind, obj: Any) -> bytes:
