@@ -90,8 +90,6 @@ class SimulatedCloud:
     """Where balancers get their addresses; the default is reserved for documentation, so it leads nowhere."""
     name: str = "simulated"
     makes_routes: bool = True
-    zones: tuple[str, ...] = ()
-    """Zones that machines without one are spread over."""
     balancers: dict[str, str] = field(default_factory=dict)
     """Address by name."""
     known_routes: dict[str, Route] = field(default_factory=dict)
@@ -126,13 +124,10 @@ class SimulatedCloud:
         if state == "gone":
             return None
         labels = node.metadata.labels
-        zone = labels.get("topology.kubernetes.io/zone", "")
-        if not zone and self.zones:
-            zone = self.zones[sum(node.metadata.name.encode()) % len(self.zones)]
         return Instance(
             node.spec.provider_id or f"{self.name}://{node.metadata.name}",
             instance_type=labels.get("node.kubernetes.io/instance-type", ""),
-            zone=zone,
+            zone=labels.get("topology.kubernetes.io/zone", ""),
             region=labels.get("topology.kubernetes.io/region", ""),
             addresses=node.status.addresses,
             is_shut_down=state == "shut-down",

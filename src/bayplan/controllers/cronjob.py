@@ -223,7 +223,7 @@ class CronJobController(Controller):
                 raise
         else:
             self.recorder.event(cron_job, "Normal", "SuccessfulCreate", f"Created job {created.metadata.name}")
-        cron_job.status.active = (*cron_job.status.active, _running(self, created))
+        cron_job.status.active = (*cron_job.status.active, reference(self.client, created))
         cron_job.status.last_schedule_time = rfc3339(scheduled)
 
     async def _delete(self, cron_job: batch_v1.CronJob, name: str, uid: str) -> None:
@@ -248,15 +248,3 @@ class CronJobController(Controller):
             if error.code not in (404, 409):
                 raise
             self.queue.add_rate_limited(key_of(cached))
-
-
-def _running(controller: Controller, job: batch_v1.Job) -> core_v1.ObjectReference:
-    found = reference(controller.client, job)
-    return core_v1.ObjectReference(
-        api_version=found.api_version,
-        kind=found.kind,
-        name=found.name,
-        namespace=found.namespace,
-        uid=found.uid,
-        resource_version=found.resource_version,
-    )

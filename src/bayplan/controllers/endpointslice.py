@@ -8,7 +8,8 @@ from bayplan.api.types import core_v1, discovery_v1, meta_v1
 from bayplan.controllers import endpointslice_rules as rules
 from bayplan.controllers.base import owner_reference
 from bayplan.controllers.endpointslice_rules import MANAGED_BY, SERVICE_NAME, Shape
-from bayplan.controllers.service_pods import HEADLESS, ServiceController, families_of, lost_race, ports_of
+from bayplan.controllers.endpointslice_writes import write_slices
+from bayplan.controllers.service_pods import HEADLESS, ServiceController, families_of, ports_of
 from bayplan.informers.cache import key_of
 
 MANAGER = "endpointslice-controller.k8s.io"
@@ -83,17 +84,7 @@ class EndpointSliceController(ServiceController):
 
         limit = self.context.settings.max_endpoints_per_slice
         changes = rules.pack(existing, self._wanted(service), labels, None, limit, make)
-        raced = False
-        for one in changes.create:
-            raced |= await lost_race(self.client.create(one))
-        for one in changes.update:
-            raced |= await lost_race(self.client.update(one))
-        for one in changes.delete:
-            metadata = one.metadata
-            await lost_race(
-                self.client.delete(discovery_v1.EndpointSlice, metadata.name, metadata.namespace, uid=metadata.uid)
-            )
-        if raced:
+        if await write_slices(self.client, changes):
             self.queue.add_rate_limited(key)
 
     def _wanted(self, service: core_v1.Service) -> dict[Shape, list[discovery_v1.Endpoint]]:

@@ -12,7 +12,8 @@ from bayplan.api.types import core_v1, discovery_v1, meta_v1
 from bayplan.controllers import endpointslice_rules as rules
 from bayplan.controllers.base import Controller, owner_reference
 from bayplan.controllers.endpointslice_rules import MANAGED_BY, SERVICE_NAME, Shape
-from bayplan.controllers.service_pods import family_of, lost_race
+from bayplan.controllers.endpointslice_writes import write_slices
+from bayplan.controllers.service_pods import family_of
 from bayplan.informers.cache import key_of
 
 MANAGER = "endpointslicemirroring-controller.k8s.io"
@@ -110,17 +111,7 @@ class EndpointSliceMirroringController(Controller):
         changes = rules.Changes(delete=existing)
         if endpoints is not None and is_to_be_mirrored(endpoints, self.services.cache.by_key(key)):
             changes = self._changes(endpoints, existing)
-        raced = False
-        for one in changes.create:
-            raced |= await lost_race(self.client.create(one))
-        for one in changes.update:
-            raced |= await lost_race(self.client.update(one))
-        for one in changes.delete:
-            metadata = one.metadata
-            await lost_race(
-                self.client.delete(discovery_v1.EndpointSlice, metadata.name, metadata.namespace, uid=metadata.uid)
-            )
-        if raced:
+        if await write_slices(self.client, changes):
             self.queue.add_rate_limited(key)
 
     def _changes(self, endpoints: core_v1.Endpoints, existing: Sequence[discovery_v1.EndpointSlice]) -> rules.Changes:

@@ -74,7 +74,8 @@ def test_a_stopped_machine_taints_its_node_and_a_vanished_one_takes_it_along() -
         await state(None)
         await cluster.eventually(lambda: taints())
         await state("gone")
-        await cluster.eventually(lambda: has_event(cluster, "DeletingNode"))
+        await cluster.eventually(lambda: cluster.gone(core_v1.Node, name, ""))
+        assert await has_event(cluster, "DeletingNode")
 
     live(scenario)
 

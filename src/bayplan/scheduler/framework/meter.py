@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
 SUCCESS: Final = "Success"
@@ -35,35 +35,27 @@ class Timing:
         self.status = SUCCESS
 
 
-@contextmanager
-def timed_point(meter: Meter | None, point: str, profile: str) -> Iterator[Timing]:
+def timed_point(meter: Meter | None, point: str, profile: str) -> AbstractContextManager[Timing]:
     """Time an extension point. An exception counts as status `Error`."""
-    timing = Timing()
     if meter is None:
-        yield timing
-        return
-    started = meter.now()
-    try:
-        yield timing
-    except BaseException:
-        timing.status = "Error"
-        raise
-    finally:
-        meter.point(point, timing.status, profile, meter.now() - started)
+        return nullcontext(Timing())
+    return _timed(meter, lambda status, seconds: meter.point(point, status, profile, seconds))
+
+
+def timed_plugin(meter: Meter | None, plugin: str, point: str) -> AbstractContextManager[Timing]:
+    """Time one plugin at one extension point. An exception counts as status `Error`."""
+    if meter is None:
+        return nullcontext(Timing())
+    return _timed(meter, lambda status, seconds: meter.plugin(plugin, point, status, seconds))
 
 
 @contextmanager
-def timed_plugin(meter: Meter | None, plugin: str, point: str) -> Iterator[Timing]:
-    """Time one plugin at one extension point. An exception counts as status `Error`."""
-    timing = Timing()
-    if meter is None:
-        yield timing
-        return
-    started = meter.now()
+def _timed(meter: Meter, report: Callable[[str, float], None]) -> Iterator[Timing]:
+    timing, started = Timing(), meter.now()
     try:
         yield timing
     except BaseException:
         timing.status = "Error"
         raise
     finally:
-        meter.plugin(plugin, point, timing.status, meter.now() - started)
+        report(timing.status, meter.now() - started)
