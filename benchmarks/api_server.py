@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import uvloop
+
 from benchmarks import load
 from benchmarks.figures import Figure
 from benchmarks.processes import resident_mib, running
@@ -37,7 +39,7 @@ def run(quick: bool) -> Iterator[Figure]:
         with running(*arguments) as (process, _):
             yield Figure("API server", "resident memory, empty", resident_mib(process), "MiB", "275 + etcd 41")
             target = load.Target(kubeconfig)
-            yield from asyncio.run(_measure(target, count, watchers))
+            yield from uvloop.run(_measure(target, count, watchers))
             yield Figure(
                 "API server", f"resident memory, {count} pods", resident_mib(process), "MiB", "1,066-1,100 + etcd 82-95"
             )

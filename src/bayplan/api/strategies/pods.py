@@ -11,7 +11,8 @@ from bayplan.api.defaults.pods import app_armor_from_annotations, default_pod, m
 from bayplan.api.errors import FieldError, forbidden
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths, union, within
 from bayplan.api.strategies.base import Strategy
-from bayplan.api.types import core_v1
+from bayplan.api.strategies.pod_forms import SoundForms
+from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation.ip_warnings import ip_warnings
 from bayplan.api.validation.pod_spec import check_pod_containers_only, check_pod_spec
 from bayplan.api.validation.pod_status import validate_pod_status_update
@@ -20,10 +21,11 @@ from bayplan.api.validation.pod_update import (
     validate_pod_update,
     validate_resize,
 )
-from bayplan.api.validation.pod_warnings import pod_warnings
+from bayplan.api.validation.pod_warnings import pod_name_warnings, pod_warnings
 from bayplan.api.validation.profiles import check_annotation_changes, check_pod_annotations, check_profiles_match
 
 _replace = msgspec.structs.replace
+_NAMELESS = meta_v1.ObjectMeta()
 
 
 class PodStrategy(Strategy):
@@ -46,6 +48,9 @@ class PodStrategy(Strategy):
             "status.nominatedNodeName",
         )
     )
+
+    def __init__(self) -> None:
+        self._sound = SoundForms()
 
     def default(self, obj: core_v1.Pod) -> None:
         default_pod_spec(obj.spec)
@@ -109,14 +114,18 @@ class PodStrategy(Strategy):
             super().prepare_subresource_update(subresource, obj, old)
 
     def validate(self, obj: core_v1.Pod) -> list[FieldError]:
-        errors: list[FieldError] = []
         annotations, spec = obj.metadata.annotations, obj.spec
+        if not annotations and self._sound.knows(spec):
+            return []
+        errors: list[FieldError] = []
         if annotations:
             check_pod_annotations(errors, "metadata.annotations", annotations, spec)
         check_pod_spec(errors, "spec", spec, obj.metadata)
         if not spec.service_account_name:
             _check_tokens(errors, spec)
         check_pod_containers_only(errors, spec)
+        if not errors and not annotations and not pod_warnings("", spec, _NAMELESS, is_pod=False):
+            self._sound.remember(spec)
         return errors
 
     def validate_create(self, obj: core_v1.Pod) -> list[FieldError]:
@@ -149,6 +158,8 @@ class PodStrategy(Strategy):
     def warnings(self, obj: core_v1.Pod, old: core_v1.Pod | None) -> list[str]:
         """Updates give none but about addresses in the status: people seldom write pods themselves."""
         if old is None:
+            if self._sound.has_just_known(obj.spec):
+                return pod_name_warnings(obj.metadata.name)
             return pod_warnings("", obj.spec, obj.metadata)
         found: list[str] = []
         if obj.status is not old.status:

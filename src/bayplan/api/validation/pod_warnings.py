@@ -56,6 +56,17 @@ def template_warnings(
     return pod_warnings(f"{path}.", template.spec, template.metadata, is_pod=False)
 
 
+def pod_name_warnings(name: str) -> list[str]:
+    """A warning about a name that makes no good host name."""
+    messages = formats.dns_label(name)
+    if not messages:
+        return []
+    return [
+        "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
+        f"a DNS label is recommended: [{' '.join(messages)}]"
+    ]
+
+
 def pod_warnings(
     prefix: str,
     spec: core_v1.PodSpec,
@@ -66,13 +77,8 @@ def pod_warnings(
     """Warnings about a pod spec whose fields begin with `prefix` (`spec.template.`)."""
     found: list[str] = []
     path = f"{prefix}spec"
-    name_messages = formats.dns_label(metadata.name) if is_pod else formats.OK
-    if name_messages:
-        messages = " ".join(name_messages)
-        found.append(
-            "metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; "
-            f"a DNS label is recommended: [{messages}]"
-        )
+    if is_pod:
+        found.extend(pod_name_warnings(metadata.name))
     for key in sorted(spec.node_selector) if spec.node_selector else ():
         text = deprecated_label_warning(key)
         if text:

@@ -1,0 +1,78 @@
+"""Pod specs that were found sound before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayplan.api.strategies.pod_forms import SoundForms, form_of
+from bayplan.api.strategies.pods import PodStrategy
+from bayplan.api.trusted import trust
+from bayplan.api.types import core_v1, meta_v1
+
+_TOKENS = trust(core_v1.ProjectedVolumeSource(default_mode=0o644))
+
+
+def _spec(token: str, image: str = "app:1", **fields: Any) -> core_v1.PodSpec:
+    return core_v1.PodSpec(
+        containers=(
+            core_v1.Container(
+                name="app",
+                image=image,
+                image_pull_policy="Always",
+                termination_message_policy="File",
+                volume_mounts=(core_v1.VolumeMount(name=token, mount_path="/var/run/secrets"),),
+            ),
+        ),
+        volumes=(core_v1.Volume(name=token, projected=_TOKENS),),
+        restart_policy="Always",
+        **{"dns_policy": "ClusterFirst", "service_account_name": "default", **fields},
+    )
+
+
+def _pod(spec: core_v1.PodSpec, name: str = "web") -> core_v1.Pod:
+    return core_v1.Pod(metadata=meta_v1.ObjectMeta(name=name), spec=spec)
+
+
+def test_pods_of_one_template_have_one_form() -> None:
+    assert form_of(_spec("kube-api-access-abcde")) == form_of(_spec("kube-api-access-fghij"))
+    assert form_of(_spec("kube-api-access-abcde")) != form_of(_spec("kube-api-access-abcde", "app:2"))
+
+
+def test_a_known_form_still_warns_about_names() -> None:
+    strategy = PodStrategy()
+    for name, warned in (("web-1", False), ("web-2", False), ("web.3", True)):
+        pod = _pod(_spec(f"token-{name[-1]}"), name)
+        assert strategy.validate(pod) == []
+        assert bool(strategy.warnings(pod, None)) is warned
+
+
+def test_unsound_specs_are_judged_each_time() -> None:
+    strategy = PodStrategy()
+    for _ in range(2):
+        errors = strategy.validate(_pod(_spec("token", dns_policy="Nonsense")))
+        assert [error.field for error in errors] == ["spec.dnsPolicy"]
+
+
+def test_specs_with_warnings_warn_each_time() -> None:
+    strategy = PodStrategy()
+    for _ in range(2):
+        pod = _pod(_spec("token", node_selector={"beta.kubernetes.io/os": "linux"}))
+        assert strategy.validate(pod) == []
+        assert strategy.warnings(pod, None) != []
+
+
+def test_claims_named_after_the_pod_are_not_remembered() -> None:
+    forms = SoundForms()
+    spec = core_v1.PodSpec(volumes=(core_v1.Volume(name="data", ephemeral=core_v1.EphemeralVolumeSource()),))
+    forms.remember(spec)
+    assert not forms.knows(spec)
+
+
+def test_the_oldest_form_makes_room() -> None:
+    forms = SoundForms()
+    specs = [core_v1.PodSpec(node_name=f"n{number}") for number in range(513)]
+    for spec in specs:
+        forms.remember(spec)
+    assert not forms.knows(specs[0])
+    assert forms.knows(specs[1])
+    assert forms.knows(specs[512])
