@@ -28,6 +28,7 @@ check: install ## Lint, types, import rules, dead code, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.check_edges
 	$(BIN)/vulture
 	$(BIN)/python -m tools.generate_api --check
 	$(BIN)/python -m tools.generate_reference --check

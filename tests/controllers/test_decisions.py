@@ -121,7 +121,7 @@ class TestGarbageCollector:
 
     def test_the_graph_forgets_owners_that_nobody_names_any_more(self) -> None:
         graph, dependent = self.graph("a")
-        assert graph.nodes["a"].dependents == {"d"}
+        assert graph.nodes["a"].dependents == {"d": None}
         assert not graph.nodes["a"].seen
         graph.remove("d")
         assert graph.nodes == {}

@@ -21,7 +21,7 @@ def an_object(
         meta_v1.OwnerReference(api_version="v1", kind="X", name=uid, uid=uid, block_owner_deletion=block)
         for uid in owners
     )
-    return Node("uid", PODS, "default", "name", references, finalizers=finalizers, dependents=set(dependents))
+    return Node("uid", PODS, "default", "name", references, finalizers=finalizers, dependents=dict.fromkeys(dependents))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ class TestGraph:
             graph.put(*first)
             graph.put(*second)
             assert graph.nodes["above"].seen
-            assert graph.nodes["above"].dependents == {"below"}
+            assert graph.nodes["above"].dependents == {"below": None}
 
     def test_an_owner_that_was_never_seen_is_forgotten_with_its_last_dependent(self) -> None:
         graph = Graph()
@@ -100,7 +100,7 @@ class TestGraph:
         graph.put(SETS, above)
         graph.put(PODS, pod("p", meta={"uid": "p", "owners": (owner(above, "ReplicaSet"),)}))
         graph.put(PODS, pod("p", meta={"uid": "p"}))
-        assert graph.nodes["w"].dependents == set()
+        assert graph.nodes["w"].dependents == {}
 
     def test_dependents_outlive_their_owner(self) -> None:
         graph = Graph()
@@ -109,7 +109,7 @@ class TestGraph:
         graph.put(PODS, pod("p", meta={"uid": "p", "owners": (owner(above, "ReplicaSet"),)}))
         removed = graph.remove("w")
         assert removed is not None
-        assert removed.dependents == {"p"}
+        assert removed.dependents == {"p": None}
         assert set(graph.nodes) == {"p"}
 
 

@@ -42,52 +42,16 @@ from bayplan.api.strategies.base import clone
 from bayplan.api.types import meta_v1
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.object_parts import METADATA, Part, parts_of
+from bayplan.apiserver.renewals import renewed
 from bayplan.apiserver.requests import bool_parameter
 from bayplan.support.timestamps import rfc3339
 
 _MANAGER_LENGTH = 128
-_METADATA = (
-    "annotations",
-    "deletion_grace_period_seconds",
-    "deletion_timestamp",
-    "finalizers",
-    "generate_name",
-    "labels",
-    "owner_references",
-)
-"""The parts of metadata that somebody can own."""
 _KEPT_PARTS, _KEPT_BYTES = 2048, 4096
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SCALE_VERSION = "autoscaling/v1"
 _REPLICAS = ("f:spec", "f:replicas")
-
-
-class _Part(NamedTuple):
-    """One field of a struct that can be owned."""
-
-    attribute: str
-    wire: str
-    key: str
-    """Path element."""
-    empty: Any
-    """The value of a new object."""
-    is_written_empty: bool
-    """Whether the field is there even if it is empty."""
-
-
-@functools.cache
-def _parts(cls: Any, only: tuple[str, ...] = ()) -> tuple[_Part, ...]:
-    found = []
-    for one in msgspec.structs.fields(cls):
-        if one.name in ("kind", "api_version", "metadata") or (only and one.name not in only):
-            continue
-        made = one.default_factory is not msgspec.NODEFAULT
-        factory: Any = one.default_factory
-        empty = factory() if made else one.default
-        found.append(
-            _Part(one.name, one.encode_name, "f:" + one.encode_name, empty, made and factory not in (dict, list))
-        )
-    return tuple(sorted(found, key=lambda part: part.wire))
 
 
 @functools.cache
@@ -99,9 +63,9 @@ def type_of(cls: Any) -> Type:
 def compare_objects(old: Any, new: Any) -> Comparison:
     """What changed between two objects of one class."""
     kind = type_of(new.__class__)
-    removed, modified, added = _compare_parts(old, new, _parts(new.__class__), kind)
+    removed, modified, added = _compare_parts(old, new, parts_of(new.__class__), kind)
     metadata_type = type_of(meta_v1.ObjectMeta)
-    parts = _parts(meta_v1.ObjectMeta, _METADATA)
+    parts = parts_of(meta_v1.ObjectMeta, METADATA)
     inner = _compare_parts(old.metadata, new.metadata, parts, metadata_type)
     for fields, below in zip((removed, modified, added), inner, strict=True):
         if below:
@@ -109,7 +73,7 @@ def compare_objects(old: Any, new: Any) -> Comparison:
     return Comparison(removed, modified, added)
 
 
-def _compare_parts(old: Any, new: Any, parts: tuple[_Part, ...], kind: Type) -> tuple[FieldSet, FieldSet, FieldSet]:
+def _compare_parts(old: Any, new: Any, parts: tuple[Part, ...], kind: Type) -> tuple[FieldSet, FieldSet, FieldSet]:
     removed: FieldSet = {}
     modified: FieldSet = {}
     added: FieldSet = {}
@@ -142,7 +106,7 @@ def _wrapper(name: str, inner: Type) -> Type:
     return found
 
 
-def _tree_of(part: _Part, value: Any) -> Any:
+def _tree_of(part: Part, value: Any) -> Any:
     """`{field: value}` as JSON would show it; the field is left out where JSON leaves it out."""
     if not part.is_written_empty and value == part.empty:
         return {}
@@ -159,7 +123,7 @@ class _Known(NamedTuple):
 _kept: dict[tuple[Any, str, bytes], _Known | None] = {}
 
 
-def _fields_of_new(cls: Any, part: _Part, value: Any, kind: Type) -> _Known | None:
+def _fields_of_new(cls: Any, part: Part, value: Any, kind: Type) -> _Known | None:
     """The fields that a part of a new object sets; None if JSON shows no difference to an empty one.
 
     Raises TypedError if a list item lacks its keys.
@@ -255,14 +219,14 @@ def _fields_of(new: Any) -> tuple[dict[str, _Known], dict[str, _Known]]:
     cls = new.__class__
     metadata = new.metadata
     below = {}
-    for part in _parts(meta_v1.ObjectMeta, _METADATA):
+    for part in parts_of(meta_v1.ObjectMeta, METADATA):
         value = getattr(metadata, part.attribute)
         if value:
             known = _fields_of_new(meta_v1.ObjectMeta, part, value, type_of(meta_v1.ObjectMeta))
             if known is not None:
                 below[part.key] = known
     fields = {}
-    for part in _parts(cls):
+    for part in parts_of(cls):
         value = getattr(new, part.attribute)
         if value != part.empty:
             known = _fields_of_new(cls, part, value, type_of(cls))
@@ -293,6 +257,13 @@ def track_update(
     metadata.managed_fields = entries
     if not entries:
         return  # nobody is known to have made it; that does not begin with an update
+    version = call.kind.api_version
+    who = identity(manager_name(call), UPDATE, version, subresource)
+    if entries is not given and call.kind is call.stored:
+        renewal = renewed(entries, old, obj, who, _now(call))
+        if renewal is not None:
+            metadata.managed_fields = renewal
+            return
     managers = _given(entries)
     try:
         changes = _changes(call, old, obj, subresource, call.kind)
@@ -303,12 +274,11 @@ def track_update(
         if entries is given:
             metadata.managed_fields = write_entries(managers)
         return
-    version = call.kind.api_version
     metadata.managed_fields = write_entries(
         update(
             managers,
             changes,
-            who=identity(manager_name(call), UPDATE, version, subresource),
+            who=who,
             api_version=version,
             now=_now(call),
             keep=_everything,

@@ -19,6 +19,7 @@ from bayplan.apiserver.service_account_tokens.keys import KeyFileError, TokenKey
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.kubeconfig import render
+from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
 from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, obtain
 from bayplan.cluster.errors import AddressInUse, ClusterError
 from bayplan.cluster.settings import ClusterSettings
@@ -54,6 +55,7 @@ class Cluster:
         )
         self._http: HttpServer | None = None
         self._tasks = Supervisor("cluster", on_crash=self._on_crash)
+        self._components: Components | None = None
         self._crashed: asyncio.Future[None] | None = None
 
     def _token_keys(self) -> TokenKeys:
@@ -87,22 +89,34 @@ class Cluster:
 
     async def start(self) -> None:
         """Open the store, serve the API, start the components. Raises ClusterError, StoreError."""
-        settings = self.settings
         self._crashed = asyncio.get_running_loop().create_future()
         await self.api.open()
         try:
             await self._serve()
-            if settings.run_controllers:
-                self._start_controllers()
-                if settings.nodes.nodes:
-                    await publish_storage_class(self.client())
-            if settings.run_scheduler:
-                self._start_scheduler()
-            if settings.nodes.nodes:
-                self._start_nodes()
+            await self._start_components()
         except BaseException:
             await self.stop()
             raise
+
+    async def _start_components(self) -> None:
+        settings = self.settings
+        self._components = components = Components(
+            settings,
+            self.client,
+            self._trust(),
+            clock=self.clock,
+            randomness=self.randomness,
+            metrics=self.metrics,
+            on_crash=self._on_crash,
+        )
+        if settings.run_controllers:
+            components.start(CONTROLLERS)
+            if settings.nodes.nodes:
+                await publish_storage_class(self.client())
+        if settings.run_scheduler:
+            components.start(SCHEDULER)
+        if settings.nodes.nodes:
+            components.start(NODES)
 
     async def _serve(self) -> None:
         settings = self.settings
@@ -144,44 +158,15 @@ class Cluster:
         except (OSError, ssl.SSLError) as error:
             raise ClusterError(f"the certificates cannot be used: {error}") from error
 
-    def _start_controllers(self) -> None:
+    def _trust(self) -> Trust:
         from bayplan.controllers.certificate_rules import Authority
-        from bayplan.controllers.cloud import SimulatedCloud
-        from bayplan.controllers.manager import ControllerManager, controller_filter
 
         authority = self.credentials.authority
-        manager = ControllerManager(
-            self.client("system:kube-controller-manager"),
-            clock=self.clock,
-            randomness=self.randomness,
-            root_ca=self.credentials.authority.certificate.decode(),
+        return Trust(
+            root_ca=authority.certificate.decode(),
             token_signer=self.api.context.service_accounts.issuer.keys.sign,
-            signing_authority=Authority(authority.certificate, authority.key),
-            cloud=SimulatedCloud() if self.settings.cloud else None,
-            enabled=controller_filter(self.settings.controllers),
-            settings=self.settings.controller,
+            authority=Authority(authority.certificate, authority.key),
         )
-        self._tasks.spawn("controllers", manager.run())
-
-    def _start_scheduler(self) -> None:
-        from bayplan.scheduler.service import SchedulerService
-
-        service = SchedulerService(
-            self.client("system:kube-scheduler"),
-            clock=self.clock,
-            randomness=self.randomness,
-            metrics=self.metrics,
-            config=self.settings.scheduler_config,
-        )
-        self._tasks.spawn("scheduler", service.run())
-
-    def _start_nodes(self) -> None:
-        from bayplan.kubelet.simulator import NodeSimulator
-
-        simulator = NodeSimulator(
-            self.client("system:node-simulator"), self.settings.nodes, clock=self.clock, randomness=self.randomness
-        )
-        self._tasks.spawn("nodes", simulator.run())
 
     def _on_crash(self, name: str, error: BaseException) -> None:
         if self._crashed is not None and not self._crashed.done():
@@ -194,6 +179,8 @@ class Cluster:
 
     async def stop(self) -> None:
         """End components, then the API, then the store. What was acknowledged is kept."""
+        if self._components is not None:
+            await self._components.close()
         await self._tasks.close()
         if self._http is not None:
             await self._http.stop()

@@ -43,14 +43,27 @@ def _files(path: Path) -> list[Path]:
 
 def _objects(file: Path) -> Iterator[dict[str, Any]]:
     try:
-        documents = list(yaml.load_all(file.read_text(), Loader=_Loader))
+        text = file.read_text()
     except OSError as error:
         raise ManifestError(f"{file}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ManifestError(f"{file}: not valid YAML: {error}") from error
-    for number, document in enumerate(documents, 1):
+    yield from objects_in(text, str(file))
+
+
+def objects_in(text: str, where: str) -> Iterator[dict[str, Any]]:
+    """All objects of a text in YAML or JSON; lists taken apart. Raises ManifestError, whose message begins with `where`."""
+    for number, document in enumerate(documents(text, where), 1):
         if document is not None:
-            yield from _taken_apart(_with_text_keys(document), f"{file}: document {number}")
+            yield from _taken_apart(document, f"{where}: document {number}")
+
+
+def documents(text: str, where: str) -> list[Any]:
+    """The documents of a YAML text as plain data; None for empty ones. Raises ManifestError."""
+    try:
+        return [_with_text_keys(document) for document in yaml.load_all(text, Loader=_Loader)]
+    except yaml.YAMLError as error:
+        raise ManifestError(f"{where}: not valid YAML: {error}") from error
 
 
 def _taken_apart(document: Any, where: str) -> Iterator[dict[str, Any]]:

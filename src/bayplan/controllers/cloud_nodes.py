@@ -102,12 +102,26 @@ class CloudNodeLifecycleController(_NodeFollower):
     def matters(self, old: core_v1.Node, new: core_v1.Node) -> bool:
         return super().matters(old, new) or is_ready_node(old) != is_ready_node(new)
 
+    def setup(self) -> None:
+        self._failing: dict[str, None] = {}
+        """Nodes that are not ready."""
+        super().setup()
+        self.nodes.on_change(add=self._note, update=lambda old, new: self._note(new), delete=self._forget)
+
+    def _note(self, node: core_v1.Node) -> None:
+        if is_ready_node(node):
+            self._forget(node)
+        else:
+            self._failing[key_of(node)] = None
+
+    def _forget(self, node: core_v1.Node) -> None:
+        self._failing.pop(key_of(node), None)
+
     async def run_background(self) -> None:
         while True:
             await self.clock.sleep(self.context.settings.node_monitor_period)
-            for node in self.nodes.cache:
-                if not is_ready_node(node):
-                    self.queue.add(key_of(node))
+            for key in self._failing:
+                self.queue.add(key)
 
     async def sync(self, node: core_v1.Node) -> None:
         shut_down = next((taint for taint in node.spec.taints if taint.key == SHUT_DOWN), None)

@@ -41,8 +41,8 @@ class Node:
     owners: tuple[meta_v1.OwnerReference, ...] = ()
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
-    dependents: set[str] = field(default_factory=set)
-    """Uids of objects that name this one as owner."""
+    dependents: dict[str, None] = field(default_factory=dict)
+    """Uids of objects that name this one as owner, in the order in which they came."""
     seen: bool = True
     """False for an owner that is known only from references to it."""
 
@@ -70,10 +70,10 @@ class Graph:
             node.dependents = known.dependents
             for owner in known.owners:
                 if owner.uid in self.nodes:
-                    self.nodes[owner.uid].dependents.discard(node.uid)
+                    self.nodes[owner.uid].dependents.pop(node.uid, None)
         self.nodes[node.uid] = node
         for owner in node.owners:
-            self._owner(kind, metadata.namespace, owner).dependents.add(node.uid)
+            self._owner(kind, metadata.namespace, owner).dependents[node.uid] = None
         return node
 
     def _owner(self, kind: Kind, namespace: str, reference: meta_v1.OwnerReference) -> Node:
@@ -89,7 +89,7 @@ class Graph:
             for owner in node.owners:
                 known = self.nodes.get(owner.uid)
                 if known is not None:
-                    known.dependents.discard(uid)
+                    known.dependents.pop(uid, None)
                     if not known.dependents and not known.seen:
                         del self.nodes[owner.uid]
         return node

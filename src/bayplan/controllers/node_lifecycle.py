@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
@@ -99,6 +100,29 @@ def is_being_emptied(node: core_v1.Node) -> bool:
     return any(one.effect == "NoExecute" and one.key in (NOT_READY, UNREACHABLE) for one in node.spec.taints)
 
 
+@dataclass(slots=True, kw_only=True)
+class _Sight:
+    """What is to be seen of one node."""
+
+    node: core_v1.Node
+    lease: coordination_v1.Lease | None
+    beat: str
+    """Its latest sign of life: times of lease and heartbeat, by its own clock."""
+    since: float
+    """When that was first seen, by our clock: clocks of nodes need not agree with it."""
+    grace: float
+    """Seconds after which it counts as silent."""
+    zone: str
+    fails: bool
+    """Whether it does not say that it is ready."""
+    is_given_up: bool
+    """Whether its silence has been noted."""
+
+    def is_silent(self, now: float) -> bool:
+        """Whether it has given no sign of life for too long."""
+        return now - self.since > self.grace
+
+
 class NodeLifecycleController(Controller):
     """See the module. Keys are names of nodes, and `zone:NAME`."""
 
@@ -109,8 +133,8 @@ class NodeLifecycleController(Controller):
         self.pods = self.informer(core_v1.Pod)
         self.leases = self.informer(coordination_v1.Lease)
         self.pods.add_index("node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
-        self._last_seen: dict[str, tuple[str, float]] = {}
-        """Node -> (renew time of the lease, own time when that was first seen): clocks of nodes need not agree with ours."""
+        self._sights: dict[str, _Sight] = {}
+        """What was last seen of each node."""
         self._waiting: dict[str, dict[str, None]] = {}
         """Zone -> failing nodes that are to be emptied, in order."""
         self._granted: set[str] = set()
@@ -129,7 +153,7 @@ class NodeLifecycleController(Controller):
 
     def _node_gone(self, node: core_v1.Node) -> None:
         name = node.metadata.name
-        self._last_seen.pop(name, None)
+        self._sights.pop(name, None)
         self._take_back(node)
         self.recorder.event(node, "Normal", "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
 
@@ -145,27 +169,38 @@ class NodeLifecycleController(Controller):
         while True:
             await self.clock.sleep(self.context.settings.node_monitor_period)
             now = self.clock.now()
-            for node in self.nodes.cache:
-                if self._is_silent(node, now):
-                    ready = condition_of(node.status.conditions, "Ready")
-                    if ready is None or ready.status != "Unknown":
-                        self.queue.add(node.metadata.name)
-            self._judge_zones(now)
+            sights = [self._look(node, now) for node in self.nodes.cache]
+            for sight in sights:
+                if sight.is_silent(now) and not sight.is_given_up:
+                    self.queue.add(sight.node.metadata.name)
+            self._judge_zones(sights, now)
 
-    def _is_silent(self, node: core_v1.Node, now: float) -> bool:
+    def _look(self, node: core_v1.Node, now: float) -> _Sight:
+        """What is to be seen of a node. Costs nothing while neither node nor lease has changed."""
         name = node.metadata.name
         lease: coordination_v1.Lease | None = self.leases.cache.get(LEASE_NAMESPACE, name)
+        known = self._sights.get(name)
+        if known is not None and known.node is node and known.lease is lease:
+            return known
         ready = condition_of(node.status.conditions, "Ready")
         renewed = (lease.spec.renew_time or "") if lease is not None else ""
         beat = f"{renewed}|{ready.last_heartbeat_time if ready is not None else ''}"
-        known = self._last_seen.get(name)
         if known is None:
-            known = self._last_seen[name] = (beat, self._first_seen(node, ready, renewed, now))
-        elif known[0] != beat:
-            known = self._last_seen[name] = (beat, now)
+            since = self._first_seen(node, ready, renewed, now)
+        else:
+            since = known.since if known.beat == beat else now
         settings = self.context.settings
-        grace = settings.node_startup_grace_period if ready is None else settings.node_monitor_grace_period
-        return now - known[1] > grace
+        sight = self._sights[name] = _Sight(
+            node=node,
+            lease=lease,
+            beat=beat,
+            since=since,
+            grace=settings.node_startup_grace_period if ready is None else settings.node_monitor_grace_period,
+            zone=zone_of(node),
+            fails=ready is None or ready.status != "True",
+            is_given_up=ready is not None and ready.status == "Unknown",
+        )
+        return sight
 
     def _first_seen(self, node: core_v1.Node, ready: core_v1.NodeCondition | None, renewed: str, now: float) -> float:
         """After a start of this controller every node gets its full grace period; a new node counts from its creation."""
@@ -175,17 +210,18 @@ class NodeLifecycleController(Controller):
 
     # Zones
 
-    def _judge_zones(self, now: float) -> None:
+    def _judge_zones(self, sights: Iterable[_Sight], now: float) -> None:
         """See how all zones are, and how fast their nodes may be emptied."""
         settings = self.context.settings
-        seen = [(zone_of(node), fails(node) or self._is_silent(node, now)) for node in self.nodes.cache]
+        seen = ((sight.zone, sight.fails or sight.is_silent(now)) for sight in sights)
         states = states_of(seen, settings.unhealthy_zone_threshold)
         all_lost = bool(states) and all(state == FULL for state, _ in states.values())
         if all_lost != self._all_lost:
             self._all_lost = all_lost
             logger.warning("all zones are lost: nothing is emptied" if all_lost else "a zone is back")
             if not all_lost:  # nobody could be heard: all get their grace period again
-                self._last_seen = {name: (beat, now) for name, (beat, _) in self._last_seen.items()}
+                for sight in self._sights.values():
+                    sight.since = now
             self._granted.clear()
             for node in self.nodes.cache:
                 self.queue.add(node.metadata.name)
@@ -202,7 +238,8 @@ class NodeLifecycleController(Controller):
 
     def _empty_some(self, zone: str) -> None:
         """Let failing nodes of a zone be emptied, as many as may be now."""
-        self._judge_zones(self.clock.now())
+        now = self.clock.now()
+        self._judge_zones([self._look(node, now) for node in self.nodes.cache], now)
         waiting, limiter = self._waiting.get(zone), self._limiters.get(zone)
         while waiting and limiter is not None:
             pause = limiter.take(self.clock.monotonic())
@@ -250,7 +287,7 @@ class NodeLifecycleController(Controller):
         node = cached
         now = self.clock.now()
         try:
-            if self._is_silent(node, now):
+            if self._look(node, now).is_silent(now):
                 conditions = unknown_conditions(node, rfc3339(now))
                 if conditions != node.status.conditions:
                     was_ready = not fails(node)

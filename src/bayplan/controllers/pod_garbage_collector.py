@@ -85,8 +85,8 @@ class PodGarbageCollector(Controller):
     async def _orphaned(self, pods: Sequence[core_v1.Pod]) -> list[core_v1.Pod]:
         """Pods of nodes that have been missing for long enough, as the server says and not only the cache."""
         now = self.clock.monotonic()
-        used = {pod.spec.node_name for pod in pods if pod.spec.node_name}
-        missing = {name for name in used if self.nodes.cache.get("", name) is None}
+        used = dict.fromkeys(pod.spec.node_name for pod in pods if pod.spec.node_name)
+        missing = [name for name in used if self.nodes.cache.get("", name) is None]
         self._missing = {name: self._missing.get(name, now) for name in missing}
         quarantine = min(_QUARANTINE, 2 * self.context.settings.orphaned_pod_period)
         gone = {

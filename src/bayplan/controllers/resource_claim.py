@@ -209,8 +209,8 @@ def _claims_of(pod: core_v1.Pod) -> tuple[str, ...]:
     if not pod.spec.resource_claims and extended is None:
         return ()
     where = pod.metadata.namespace
-    names = {one.resource_claim_name for one in pod.spec.resource_claims}
-    names |= {one.resource_claim_name for one in pod.status.resource_claim_statuses}
+    names = [one.resource_claim_name for one in pod.spec.resource_claims]
+    names.extend(one.resource_claim_name for one in pod.status.resource_claim_statuses)
     if extended is not None:
-        names.add(extended.resource_claim_name)
-    return tuple(f"{where}/{name}" for name in names if name)
+        names.append(extended.resource_claim_name)
+    return tuple(f"{where}/{name}" for name in dict.fromkeys(names) if name)

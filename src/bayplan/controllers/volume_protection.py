@@ -121,5 +121,5 @@ class AttributesClassProtectionController(_Protection):
 
 def _attributes_of(obj: Any) -> tuple[str, ...]:
     """Names of the attributes classes that a claim or volume names."""
-    names = {obj.spec.volume_attributes_class_name, getattr(obj.status, "current_volume_attributes_class_name", None)}
-    return tuple(name for name in names if name)
+    names = (obj.spec.volume_attributes_class_name, getattr(obj.status, "current_volume_attributes_class_name", None))
+    return tuple(name for name in dict.fromkeys(names) if name)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar, copy_context
 from types import TracebackType
 from typing import Any, Self
 
 from bayplan.support.clock import Clock, SystemClock
 
 log = logging.getLogger(__name__)
+
+ACTOR: ContextVar[str] = ContextVar("actor", default="")
+"""On whose behalf the running code acts: the nearest supervised task that said so; empty for everybody else. For traces."""
 
 Crash = Callable[[str, BaseException], None]
 """Called with the task's name and what it raised."""
@@ -40,12 +44,15 @@ class Supervisor:
         """Names of the running tasks, in the order in which they were started."""
         return list(self._tasks.values())
 
-    def spawn(self, name: str, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run a coroutine once. Raises `RuntimeError` after `close`."""
+    def spawn(self, name: str, coroutine: Coroutine[Any, Any, Any], *, actor: str = "") -> asyncio.Task[Any]:
+        """Run a coroutine once. `actor`: who acts in it, and in what it starts. Raises `RuntimeError` after `close`."""
         if self._closed:
             coroutine.close()
             raise RuntimeError(f"{self.name}: cannot start {name}, the supervisor is closed")
-        task = asyncio.get_running_loop().create_task(coroutine, name=f"{self.name}/{name}")
+        context = copy_context()
+        if actor:
+            context.run(ACTOR.set, actor)
+        task = asyncio.get_running_loop().create_task(coroutine, name=f"{self.name}/{name}", context=context)
         self._tasks[task] = name
         task.add_done_callback(self._finished)
         return task

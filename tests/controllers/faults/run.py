@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bayplan.support.virtual_time import run
 from tests.controllers.faults.scenarios import SCENARIOS
-from tests.controllers.faults.virtual_time import run
 from tests.controllers.faults.world import play
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from bayplan.support.virtual_time import run
 from tests.controllers.faults.faulty_transport import Faults
 from tests.controllers.faults.run import run_seed
 from tests.controllers.faults.scenarios import SCENARIOS
-from tests.controllers.faults.virtual_time import run
 from tests.controllers.faults.world import play
 
 SEEDS = 50

@@ -118,12 +118,12 @@ def read_entries(entries: Iterable[ManagedFieldsEntry]) -> dict[Identity, Owned]
             raise MalformedError(f"invalid fieldsType {entry.fields_type!r}")
         api_version = "" if entry.operation == APPLY else entry.api_version
         who = Identity(entry.manager, entry.operation, api_version, entry.subresource)
-        found[who] = Owned(_parsed(bytes(entry.fields_v1)), entry.api_version, entry.time)
+        found[who] = Owned(parsed_fields(bytes(entry.fields_v1)), entry.api_version, entry.time)
     return found
 
 
 @functools.lru_cache(maxsize=1024)
-def _parsed(data: bytes) -> FieldSet:
+def parsed_fields(data: bytes) -> FieldSet:
     """The set that some JSON holds. Objects of one origin have equal sets, so few differ."""
     try:
         fields = msgspec.json.decode(data or b"null", type=dict[str, dict[str, Any]] | None)

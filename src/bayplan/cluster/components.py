@@ -1,0 +1,121 @@
+"""The components around an API server in one process: each is started, stopped and started again on its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from bayplan.client import Client
+from bayplan.cluster.settings import ClusterSettings
+from bayplan.support.clock import Clock
+from bayplan.support.metrics import Registry
+from bayplan.support.randomness import Randomness
+from bayplan.support.tasks import Crash, Supervisor
+
+if TYPE_CHECKING:
+    from bayplan.controllers.certificate_rules import Authority
+    from bayplan.controllers.service_account_tokens import TokenSigner
+    from bayplan.kubelet.simulator import NodeSimulator
+
+CONTROLLERS: Final = "controllers"
+SCHEDULER: Final = "scheduler"
+NODES: Final = "nodes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trust:
+    """What controllers vouch with."""
+
+    root_ca: str
+    """Certificates (PEM) that pods are told to trust."""
+    token_signer: TokenSigner | None = None
+    """Signs the tokens of service account secrets; without it there are none."""
+    authority: Authority | None = None
+    """Signs certificate requests; without it nobody does."""
+
+
+class Components:
+    """Controllers, scheduler and simulated nodes, all over clients that `connect` makes for a user's name."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        connect: Callable[[str], Client],
+        trust: Trust,
+        *,
+        clock: Clock,
+        randomness: Randomness,
+        metrics: Registry,
+        on_crash: Crash | None = None,
+    ) -> None:
+        self._settings = settings
+        self._connect = connect
+        self._trust = trust
+        self._clock = clock
+        self._randomness = randomness
+        self._metrics = metrics
+        self._tasks = Supervisor("cluster", on_crash=on_crash)
+        self._running: dict[str, asyncio.Task[Any]] = {}
+        self._makers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            CONTROLLERS: self._controllers,
+            SCHEDULER: self._scheduler,
+            NODES: self._nodes,
+        }
+        self.node_simulator: NodeSimulator | None = None
+        """The running one."""
+
+    def start(self, name: str) -> None:
+        """Start a component that is not running."""
+        self._running[name] = self._tasks.spawn(name, self._makers[name](), actor=name)
+
+    async def stop(self, name: str) -> None:
+        """End a component as a crash would: at once, wherever it is. Raises what it raised if it had ended by itself."""
+        task = self._running.pop(name)
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+
+    async def close(self) -> None:
+        """End all of them."""
+        self._running.clear()
+        await self._tasks.close()
+
+    def _controllers(self) -> Coroutine[Any, Any, None]:
+        from bayplan.controllers.cloud import SimulatedCloud
+        from bayplan.controllers.manager import ControllerManager, controller_filter
+
+        manager = ControllerManager(
+            self._connect("system:kube-controller-manager"),
+            clock=self._clock,
+            randomness=self._randomness,
+            root_ca=self._trust.root_ca,
+            token_signer=self._trust.token_signer,
+            signing_authority=self._trust.authority,
+            cloud=SimulatedCloud() if self._settings.cloud else None,
+            enabled=controller_filter(self._settings.controllers),
+            settings=self._settings.controller,
+        )
+        return manager.run()
+
+    def _scheduler(self) -> Coroutine[Any, Any, None]:
+        from bayplan.scheduler.service import SchedulerService
+
+        service = SchedulerService(
+            self._connect("system:kube-scheduler"),
+            clock=self._clock,
+            randomness=self._randomness,
+            metrics=self._metrics,
+            config=self._settings.scheduler_config,
+        )
+        return service.run()
+
+    def _nodes(self) -> Coroutine[Any, Any, None]:
+        from bayplan.kubelet.simulator import NodeSimulator
+
+        self.node_simulator = NodeSimulator(
+            self._connect("system:node-simulator"), self._settings.nodes, clock=self._clock, randomness=self._randomness
+        )
+        return self.node_simulator.run()

@@ -1,0 +1,51 @@
+"""What happened in a virtual cluster: every write with its virtual time, who did it, and which object became what."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from bayplan.store.interface import Event
+from bayplan.support.clock import Clock
+from bayplan.support.tasks import ACTOR
+
+USER: Final = "user"
+"""Who acts when no component does."""
+_ROOT: Final = "/registry/"
+
+
+class Trace:
+    """One line of text per write: `seconds revision actor verb key digest`, separated by blanks.
+
+    `seconds` since the start (with microseconds), `verb` create, update or delete, `digest` of the stored bytes. Two runs
+    that did the same have equal digests of the whole trace.
+    """
+
+    def __init__(self, clock: Clock, sink: Callable[[str], object] | None = None) -> None:
+        """sink: called with each line, which ends with a line feed."""
+        self._clock = clock
+        self._sink = sink
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._start = clock.monotonic()
+        self.writes = 0
+        """Writes so far."""
+
+    def take(self, events: Sequence[Event]) -> None:
+        """A store's committed changes."""
+        actor = (ACTOR.get() or USER).replace(" ", "-")
+        passed = self._clock.monotonic() - self._start
+        for event in events:
+            value = event.value
+            verb = "delete" if value is None else "update" if event.previous_revision else "create"
+            state = hashlib.blake2b(value or b"", digest_size=8).hexdigest()
+            key = event.key.removeprefix(_ROOT)
+            line = f"{passed:.6f} {event.revision} {actor} {verb} {key} {state}\n"
+            self._digest.update(line.encode())
+            self.writes += 1
+            if self._sink is not None:
+                self._sink(line)
+
+    def digest(self) -> str:
+        """Of all lines so far, as hexadecimal digits."""
+        return self._digest.hexdigest()

@@ -1,0 +1,177 @@
+"""A whole cluster in virtual time: the components of `bayplan up`, unchanged, in one process, over the in-process
+transport and a store in memory. A day passes in seconds, and equal seeds give equal traces, byte for byte.
+
+    async def main() -> None:
+        async with VirtualCluster(seed=1, nodes=100) as cluster:
+            await cluster.apply("deployment.yaml")
+            await cluster.advance(hours=1)
+
+    virtual_time.run(main())
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from bayplan.api.errors import ApiError
+from bayplan.api.types import core_v1
+from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.requests import User
+from bayplan.apiserver.server import ApiServer
+from bayplan.client import Client
+from bayplan.client.in_process import InProcessTransport
+from bayplan.client.transport import Transport
+from bayplan.cluster.apply import apply_manifests
+from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
+from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER
+from bayplan.cluster.manifests import objects_in, read_manifests
+from bayplan.cluster.settings import ClusterSettings
+from bayplan.cluster.storage import publish_storage_class
+from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.simulation.trace import Trace
+from bayplan.store.memory import MemoryStore
+from bayplan.store.settings import HistorySettings
+from bayplan.support.clock import LoopClock
+from bayplan.support.metrics import Registry
+from bayplan.support.randomness import SeededRandomness
+from bayplan.support.virtual_time import VirtualTimeLoop
+
+T = TypeVar("T")
+Tree = dict[str, Any]
+
+EPOCH: Final = 1_767_323_045.0
+"""Unix time at which virtual clusters begin, if nothing else is said: 2 January 2026."""
+PATIENCE: Final = 600.0
+"""Virtual seconds that a condition may take to come true."""
+_LOOK_EVERY: Final = 0.5
+_NO_CERTIFICATES: Final = "clusters in virtual time have no certificates\n"
+_HISTORY: Final = HistorySettings(keep_revisions=2_000, keep_seconds=60.0)
+
+
+class VirtualCluster:
+    """See the module. Runs on a `VirtualTimeLoop` only; `start` returns when its nodes are there."""
+
+    def __init__(
+        self,
+        *,
+        seed: int | str = 0,
+        nodes: int | SimulatorSettings = 3,
+        settings: ClusterSettings | None = None,
+        epoch: float = EPOCH,
+        trace: Callable[[str], object] | None = None,
+        transport: Callable[[Transport], Transport] = lambda sound: sound,
+    ) -> None:
+        """seed: decides all that may vary. nodes: how many, or which. trace: gets every line, see `Trace`.
+        transport: what components are given in place of a sound transport; the `client` always has a sound one."""
+        if isinstance(nodes, int):
+            nodes = SimulatorSettings(nodes=nodes)
+        self.settings = dataclasses.replace(settings or ClusterSettings(), nodes=nodes)
+        self.clock = LoopClock(epoch)
+        self._seed = seed
+        self._sink = trace
+        self._transport = transport
+
+    async def start(self) -> None:
+        """Raises RuntimeError on a loop whose time is real."""
+        if not isinstance(asyncio.get_running_loop(), VirtualTimeLoop):
+            raise RuntimeError("a virtual cluster needs a virtual loop: start it with bayplan.support.virtual_time.run")
+        randomness = SeededRandomness(f"server {self._seed}")
+        store = MemoryStore(clock=self.clock, history=_HISTORY)
+        self.metrics = Registry()
+        self.api = ApiServer(
+            store, clock=self.clock, randomness=randomness, settings=self.settings.api, metrics=self.metrics
+        )
+        self.trace = Trace(self.clock, self._sink)
+        self.client = self._connect(ADMIN_USER, ADMIN_GROUP)
+        self.components = Components(
+            self.settings,
+            self._connect_component,
+            Trust(root_ca=_NO_CERTIFICATES),
+            clock=self.clock,
+            randomness=SeededRandomness(f"components {self._seed}"),
+            metrics=self.metrics,
+        )
+        await store.open()
+        await store.watch("", 1, self.trace.take)
+        await self.api.open()
+        await publish_storage_class(self.client)
+        for name in (CONTROLLERS, SCHEDULER, NODES):
+            self.components.start(name)
+        await self.eventually(self._is_up, within=60.0)
+
+    async def stop(self) -> None:
+        """End everything."""
+        await self.components.close()
+        await self.api.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _connect(self, user: str, *groups: str) -> Client:
+        door = InProcessDoor(self.api, User(user, (*groups, "system:authenticated")))
+        return Client(InProcessTransport(door), self.api.context.kinds)
+
+    def _connect_component(self, user: str) -> Client:
+        sound = self._connect(user, ADMIN_GROUP)
+        return Client(self._transport(sound.transport), self.api.context.kinds)
+
+    async def _is_up(self) -> bool:
+        """Whether the nodes are there and pods can be created in the namespace `default`."""
+        await self.client.get(core_v1.ServiceAccount, "default", "default")
+        return len((await self.client.list(core_v1.Node)).items) >= self.settings.nodes.nodes
+
+    def now(self) -> float:
+        """Unix seconds in the cluster."""
+        return self.clock.now()
+
+    async def advance(
+        self, *, days: float = 0.0, hours: float = 0.0, minutes: float = 0.0, seconds: float = 0.0
+    ) -> None:
+        """Let time pass, and with it everything happen that is due."""
+        await self.clock.sleep(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+    async def eventually(self, condition: Callable[[], Awaitable[T]], within: float = PATIENCE) -> T:
+        """Let time pass until a condition gives something true, and return that. Failed assertions and 404 count as not
+        yet. Raises AssertionError with the last failure when `within` seconds have passed."""
+        until = self.clock.monotonic() + within
+        while True:
+            last: BaseException | None = None
+            try:
+                found = await condition()
+                if found:
+                    return found
+            except AssertionError as error:
+                last = error
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+                last = error
+            if self.clock.monotonic() >= until:
+                raise AssertionError(f"not true within {within:g} virtual seconds: {last or 'no'}") from last
+            await self.clock.sleep(_LOOK_EVERY)
+
+    async def apply(self, *manifests: str | Path | Mapping[str, Any]) -> int:
+        """Create or update objects as `kubectl apply` does: files or directories, YAML texts, or objects as dictionaries.
+        Returns their number. Raises ManifestError, ApiError."""
+        return await apply_manifests(self.client, list(_read(manifests)))
+
+
+def _read(manifests: Iterable[str | Path | Mapping[str, Any]]) -> Iterable[tuple[Path, Tree]]:
+    for one in manifests:
+        if isinstance(one, Mapping):
+            yield Path("(object)"), dict(one)
+        elif isinstance(one, str) and "\n" in one:
+            yield from ((Path("(text)"), obj) for obj in objects_in(one, "(text)"))
+        else:
+            yield from read_manifests([Path(one)])

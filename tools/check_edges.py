@@ -1,0 +1,117 @@
+"""Clock, chance, threads and sockets are touched in few places only: `python -m tools.check_edges`.
+
+Everything else gets time and randomness passed in, and so runs in virtual time as it is. An edge is a module that talks to
+the world outside the process, or one that nobody runs in virtual time. Each is named here, with what it may use.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parent.parent / "src" / "bayplan"
+
+GUARDED = {
+    "time": "time",
+    "datetime": "",
+    "random": "chance",
+    "secrets": "chance",
+    "uuid": "chance",
+    "threading": "threads",
+    "concurrent": "threads",
+    "multiprocessing": "threads",
+    "socket": "sockets",
+    "selectors": "sockets",
+    "aiohttp": "sockets",
+    "uvloop": "sockets",
+    "grpc": "sockets",
+}
+"""Module -> what it brings. `datetime` brings nothing but its `now`, which is looked for by name."""
+CALLS = {
+    "to_thread": "threads",
+    "run_in_executor": "threads",
+    "urandom": "chance",
+    "generate_private_key": "chance",
+    "random_serial_number": "chance",
+    "utcnow": "time",
+    "today": "time",
+    "datetime.now": "time",
+    "start_server": "sockets",
+    "open_connection": "sockets",
+    "create_connection": "sockets",
+    "create_server": "sockets",
+}
+"""Last part of a call's name (or `owner.name`) -> what it brings."""
+EDGES = {
+    "support/": {"time", "chance", "threads", "sockets"},
+    "apiserver/certificates.py": {"chance"},
+    "apiserver/service_account_tokens/keys.py": {"chance"},
+    "apiserver/http.py": {"sockets"},
+    "apiserver/http_answer.py": {"sockets"},
+    "apiserver/http_body.py": {"sockets"},
+    "client/http.py": {"sockets"},
+    "scheduler/extender_http.py": {"sockets"},
+    "cluster/cluster.py": {"sockets"},
+    "cluster/credentials.py": {"chance"},
+    "cluster/standalone.py": {"sockets"},
+    "cli/": {"time", "threads", "sockets"},
+    "testing/": {"time", "chance", "threads", "sockets"},
+}
+"""Module or package -> what it may use."""
+
+
+def uses(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
+    """(line, what stands there, what it brings) of everything guarded."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [node.module or ""]
+        elif isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            brings = CALLS.get(name.rpartition(".")[2]) or CALLS.get(".".join(name.split(".")[-2:]))
+            if brings:
+                yield node.lineno, f"{name}()", brings
+            continue
+        else:
+            continue
+        for name in names:
+            brings = GUARDED.get(name.partition(".")[0], "")
+            if brings:
+                yield node.lineno, f"import {name}", brings
+
+
+def allowed(module: str) -> set[str]:
+    """What a module may use."""
+    found: set[str] = set()
+    for edge, what in EDGES.items():
+        if module == edge or (edge.endswith("/") and module.startswith(edge)):
+            found |= what
+    return found
+
+
+def problems(source: Path) -> list[str]:
+    """One line for everything that is touched where it must not be."""
+    found = []
+    for file in sorted(source.rglob("*.py")):
+        module = file.relative_to(source).as_posix()
+        may = allowed(module)
+        for line, what, brings in uses(ast.parse(file.read_text())):
+            if brings not in may:
+                found.append(
+                    f"{module}:{line}: {what} brings {brings}; take it from outside (see tools/check_edges.py)"
+                )
+    return found
+
+
+def main() -> int:
+    """Exit code: 1 if there are problems, which are printed."""
+    found = problems(SOURCE)
+    print("\n".join(found) or "clock, chance, threads and sockets are touched at the edges only")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
