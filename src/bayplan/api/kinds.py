@@ -299,6 +299,14 @@ class KindTable:
         """The kind with this `apiVersion` and `kind`, or None."""
         return self._by_kind.get((api_version, kind))
 
+    def named(self, name: str) -> Kind:
+        """The kind that people mean: plural, singular, short name or kind, in any case. Raises KeyError."""
+        wanted = name.lower()
+        for kind in self:
+            if wanted in (kind.plural, kind.singular, kind.kind.lower(), *kind.short_names):
+                return kind
+        raise KeyError(name)
+
     def of_type(self, cls: Any) -> Kind:
         """The row of a struct class. Raises KeyError if the class is not the type of a kind."""
         kind = self._by_type.get(cls)

@@ -99,6 +99,8 @@ class ApiServer:
         """Whether `close` has been called."""
         self.address = "kubernetes.default.svc"
         """Host and port under which clients find this server."""
+        self.interceptor: Callable[[Call], Awaitable[None]] | None = None
+        """Sees every request on a resource first; it may take its time, and refuse with ApiError. For faults in tests."""
         self._nonresource = NonResource(self)
         self._upkeep = Upkeep(self.context)
 
@@ -186,6 +188,8 @@ class ApiServer:
         """Answer a request on a resource; errors carry the warnings that were given before."""
         form = negotiate(call.request.accept)
         try:
+            if self.interceptor is not None:
+                await self.interceptor(call)
             response = await self._resource(call)
             if form is not PLAIN and response.content_type == JSON and form.media_type != JSON:
                 response.body = in_form(response.body, form.media_type)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,22 @@ _Loader.yaml_implicit_resolvers = {
 def read_manifests(paths: Iterable[Path]) -> list[tuple[Path, dict[str, Any]]]:
     """All objects of files and directories, with the file that each came from; lists taken apart. Raises ManifestError."""
     return [(file, obj) for path in paths for file in _files(path) for obj in _objects(file)]
+
+
+def gather_manifests(sources: Iterable[str | Path | Mapping[str, Any]]) -> list[tuple[Path, dict[str, Any]]]:
+    """All objects of files and directories, of texts in YAML or JSON (strings of several lines) and of objects as dictionaries.
+
+    Raises ManifestError.
+    """
+    found: list[tuple[Path, dict[str, Any]]] = []
+    for source in sources:
+        if isinstance(source, Mapping):
+            found.append((Path("(object)"), dict(source)))
+        elif isinstance(source, str) and "\n" in source:
+            found.extend((Path("(text)"), obj) for obj in objects_in(source, "(text)"))
+        else:
+            found.extend(read_manifests([Path(source)]))
+    return found
 
 
 def _files(path: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -28,11 +28,12 @@ from bayplan.client.in_process import InProcessTransport
 from bayplan.client.transport import Transport
 from bayplan.cluster.apply import apply_manifests
 from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
-from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER
-from bayplan.cluster.manifests import objects_in, read_manifests
+from bayplan.cluster.credentials import ADMIN_GROUP
+from bayplan.cluster.manifests import gather_manifests
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.storage import publish_storage_class
 from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.simulation.faults import OBSERVER, Faults
 from bayplan.simulation.trace import Trace
 from bayplan.store.memory import MemoryStore
 from bayplan.store.settings import HistorySettings
@@ -42,7 +43,6 @@ from bayplan.support.randomness import SeededRandomness
 from bayplan.support.virtual_time import VirtualTimeLoop
 
 T = TypeVar("T")
-Tree = dict[str, Any]
 
 EPOCH: Final = 1_767_323_045.0
 """Unix time at which virtual clusters begin, if nothing else is said: 2 January 2026."""
@@ -87,7 +87,8 @@ class VirtualCluster:
             store, clock=self.clock, randomness=randomness, settings=self.settings.api, metrics=self.metrics
         )
         self.trace = Trace(self.clock, self._sink)
-        self.client = self._connect(ADMIN_USER, ADMIN_GROUP)
+        self.faults = Faults(self.api)
+        self.client = self.connect(OBSERVER)
         self.components = Components(
             self.settings,
             self._connect_component,
@@ -118,12 +119,13 @@ class VirtualCluster:
     ) -> None:
         await self.stop()
 
-    def _connect(self, user: str, *groups: str) -> Client:
+    def connect(self, user: str, groups: tuple[str, ...] = (ADMIN_GROUP,)) -> Client:
+        """A client of somebody else than the test, such as an operator under test. `faults` meet it, if they are told to."""
         door = InProcessDoor(self.api, User(user, (*groups, "system:authenticated")))
         return Client(InProcessTransport(door), self.api.context.kinds)
 
     def _connect_component(self, user: str) -> Client:
-        sound = self._connect(user, ADMIN_GROUP)
+        sound = self.connect(user)
         return Client(self._transport(sound.transport), self.api.context.kinds)
 
     async def _is_up(self) -> bool:
@@ -164,14 +166,4 @@ class VirtualCluster:
     async def apply(self, *manifests: str | Path | Mapping[str, Any]) -> int:
         """Create or update objects as `kubectl apply` does: files or directories, YAML texts, or objects as dictionaries.
         Returns their number. Raises ManifestError, ApiError."""
-        return await apply_manifests(self.client, list(_read(manifests)))
-
-
-def _read(manifests: Iterable[str | Path | Mapping[str, Any]]) -> Iterable[tuple[Path, Tree]]:
-    for one in manifests:
-        if isinstance(one, Mapping):
-            yield Path("(object)"), dict(one)
-        elif isinstance(one, str) and "\n" in one:
-            yield from ((Path("(text)"), obj) for obj in objects_in(one, "(text)"))
-        else:
-            yield from read_manifests([Path(one)])
+        return await apply_manifests(self.client, gather_manifests(manifests))

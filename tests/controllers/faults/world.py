@@ -20,12 +20,12 @@ from bayplan.controllers.manager import ControllerManager, controller_filter
 from bayplan.kubelet.simulator import NodeSimulator
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.scheduler.service import SchedulerService
+from bayplan.simulation.faulty_transport import Faults, FaultyTransport, drawn
 from bayplan.store.url import open_store
 from bayplan.support.clock import LoopClock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import SeededRandomness
 from bayplan.testing.mutations import detect_mutations
-from tests.controllers.faults.faulty_transport import Faults, FaultyTransport, drawn
 
 T = TypeVar("T")
 EPOCH = 1_767_323_045.0

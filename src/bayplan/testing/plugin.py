@@ -1,0 +1,120 @@
+"""pytest fixtures: `bayplan_cluster`, a live cluster for any client, and `bayplan_sim`, a cluster in virtual time.
+
+    def test_my_operator(bayplan_cluster):
+        bayplan_cluster.apply("operator.yaml")
+        ...                                    # any client, with bayplan_cluster.kubeconfig
+
+    async def test_a_day(bayplan_sim):
+        await bayplan_sim.apply("app.yaml")
+        await bayplan_sim.advance(hours=24)
+
+`@pytest.mark.bayplan(nodes=10)` says how the cluster is to be: `nodes` (a number or SimulatorSettings), `settings`
+(ClusterSettings), `seed` (of virtual clusters; the option --bayplan-seed decides otherwise). This module is loaded by every
+pytest run, so it imports nothing of Bayplan before a fixture is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from bayplan.simulation.virtual_cluster import VirtualCluster
+    from bayplan.testing.handle import ClusterHandle, LoopThread
+
+_NODES = 3
+_RUNNER = pytest.StashKey[asyncio.Runner]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """See pytest."""
+    group = parser.getgroup("bayplan", "clusters in tests")
+    group.addoption(
+        "--bayplan-seed", type=int, default=0, help="seed of clusters in virtual time: other seeds, other timing (0)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """See pytest."""
+    config.addinivalue_line(
+        "markers", "bayplan(nodes, settings, seed): how the clusters of bayplan_cluster and bayplan_sim are to be"
+    )
+
+
+def _wishes(request: pytest.FixtureRequest, allowed: tuple[str, ...]) -> dict[str, Any]:
+    """What the nearest marker says. Raises UsageError."""
+    marker = request.node.get_closest_marker("bayplan")
+    wishes = dict(marker.kwargs) if marker is not None else {}
+    unknown = [name for name in wishes if name not in allowed]
+    if unknown or (marker is not None and marker.args):
+        raise pytest.UsageError(f"{request.node.nodeid}: pytest.mark.bayplan takes {', '.join(allowed)} by name only")
+    return wishes
+
+
+@pytest.fixture(scope="session")
+def bayplan_thread() -> Iterator[LoopThread]:
+    """The loop of all live clusters of this run."""
+    from bayplan.testing.handle import LoopThread
+
+    thread = LoopThread()
+    yield thread
+    thread.close()
+
+
+@pytest.fixture
+def bayplan_cluster(
+    request: pytest.FixtureRequest, bayplan_thread: LoopThread, tmp_path: Path
+) -> Iterator[ClusterHandle]:
+    """A live cluster of this test's own, with a kubeconfig for any client."""
+    import dataclasses
+
+    from bayplan.cluster.settings import ClusterSettings
+    from bayplan.kubelet.simulator.settings import SimulatorSettings
+    from bayplan.testing.handle import ClusterHandle
+
+    wishes = _wishes(request, ("nodes", "settings", "seed"))
+    settings = wishes.get("settings")
+    if settings is None or "nodes" in wishes:
+        nodes = wishes.get("nodes", _NODES)
+        nodes = SimulatorSettings(nodes=nodes) if isinstance(nodes, int) else nodes
+        settings = dataclasses.replace(settings or ClusterSettings(), nodes=nodes)
+    handle = ClusterHandle(bayplan_thread, settings, tmp_path)
+    handle.start()
+    try:
+        yield handle
+    finally:
+        handle.stop()
+
+
+@pytest.fixture
+def bayplan_sim(request: pytest.FixtureRequest) -> Iterator[VirtualCluster]:
+    """A cluster in virtual time; the test is a coroutine on the same loop."""
+    from bayplan.simulation.virtual_cluster import VirtualCluster
+    from bayplan.support.virtual_time import VirtualTimeLoop
+
+    wishes = _wishes(request, ("nodes", "settings", "seed"))
+    seed = wishes.get("seed", request.config.getoption("--bayplan-seed"))
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        request.node.stash[_RUNNER] = runner
+        cluster = VirtualCluster(seed=seed, nodes=wishes.get("nodes", _NODES), settings=wishes.get("settings"))
+        runner.run(cluster.start())
+        try:
+            yield cluster
+        finally:
+            runner.run(cluster.stop())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run coroutines that use `bayplan_sim` in its virtual time."""
+    runner = pyfuncitem.stash.get(_RUNNER, None)
+    if runner is None or not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    runner.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
