@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.simulator.pods import Step, back_off, missing_images, next_step, run_seconds
+from bayplan.kubelet.simulator.containers import run_seconds
+from bayplan.kubelet.simulator.pods import Step, back_off, missing_images, next_step
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 from bayplan.testing.builders import CREATED, changed, container, pod
@@ -201,7 +202,8 @@ class TestEnd:
         ],
     )
     def test_how_long_containers_run(self, spec: dict[str, Any], expected: float | None) -> None:
-        assert run_seconds(bound(**spec), SETTINGS) == expected
+        one = bound(**spec)
+        assert run_seconds(one, one.spec.containers[0], SETTINGS) == expected
 
     def test_a_pod_waits_until_it_ends(self) -> None:
         assert step(running(restart_policy="Never"), after=0.5) == Step(wait=1.5)

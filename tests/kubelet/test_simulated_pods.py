@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from bayplan.api.types import core_v1, meta_v1
+from bayplan.kubelet.simulator.addresses import Addresses
+from bayplan.kubelet.simulator.containers import run_seconds
 from bayplan.kubelet.simulator.nodes import make_node, node_address, node_name, pod_network
-from bayplan.kubelet.simulator.pods import Step, next_step, run_seconds
-from bayplan.kubelet.simulator.service import Addresses
+from bayplan.kubelet.simulator.pods import Step, next_step
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.timestamps import rfc3339
 
@@ -120,7 +121,7 @@ def test_an_exit_code_makes_it_fail_or_restart() -> None:
     ],
 )
 def test_how_long_containers_run(pod: core_v1.Pod, expected: float | None) -> None:
-    assert run_seconds(pod, SETTINGS) == expected
+    assert run_seconds(pod, pod.spec.containers[0], SETTINGS) == expected
 
 
 def test_a_deleted_pod_stops_and_then_goes() -> None:

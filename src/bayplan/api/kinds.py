@@ -237,8 +237,12 @@ POD_GROUP = Kind(
     "scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", True, subresources=(STATUS,), module="scheduling_v1alpha2"
 )
 WORKLOAD = Kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads", True, module="scheduling_v1alpha2")
-OPTIONAL = (POD_GROUP, WORKLOAD)
-"""Kinds of alpha versions, which are served only if they are asked for (`--runtime-config`)."""
+STORAGE_VERSION_MIGRATION = Kind(
+    "storagemigration.k8s.io", "v1beta1", "StorageVersionMigration", "storageversionmigrations", False,
+    subresources=(STATUS,), module="storagemigration_v1beta1",
+)  # fmt: skip
+OPTIONAL = (POD_GROUP, WORKLOAD, STORAGE_VERSION_MIGRATION)
+"""Kinds of alpha and beta versions, which are served only if they are asked for (`--runtime-config`)."""
 METRICS = (
     Kind(METRICS_GROUP, "v1beta1", "NodeMetrics", "nodes", False, verbs=("get", "list")),
     Kind(METRICS_GROUP, "v1beta1", "PodMetrics", "pods", True, verbs=("get", "list")),
@@ -247,20 +251,22 @@ METRICS = (
 
 
 def optional_kinds(runtime_config: Iterable[str]) -> tuple[Kind, ...]:
-    """The optional kinds that `GROUP/VERSION=true`, `api/alpha=true` and `api/all=true` turn on; later entries win. Raises ValueError."""
-    alpha = {kind.api_version for kind in OPTIONAL}
-    known = alpha | {kind.api_version for kind in METRICS}
+    """The optional kinds that `GROUP/VERSION=true`, `api/alpha=true`, `api/beta=true` and `api/all=true` turn on; later entries win. Raises ValueError."""
+    versions = {kind.api_version: kind.version for kind in OPTIONAL}
+    stages = {"api/alpha": ("alpha",), "api/beta": ("beta",), "api/all": ("alpha", "beta")}
+    known = {*versions, *(kind.api_version for kind in METRICS)}
     on: dict[str, bool] = {}
     for entry in runtime_config:
         name, _, value = entry.partition("=")
         if value not in ("", "true", "false"):
             raise ValueError(f"{entry}: expected true or false")
-        if name in ("api/all", "api/alpha"):
-            on |= dict.fromkeys(alpha, value != "false")
+        if name in stages:
+            chosen = [one for one, version in versions.items() if any(stage in version for stage in stages[name])]
+            on |= dict.fromkeys(chosen, value != "false")
         elif name in known:
             on[name] = value != "false"
         else:
-            raise ValueError(f"{name} is not one of {', '.join(sorted(known))}, api/alpha, api/all")
+            raise ValueError(f"{name} is not one of {', '.join(sorted(known))}, api/alpha, api/beta, api/all")
     return tuple(kind for kind in (*OPTIONAL, *METRICS) if on.get(kind.api_version))
 
 

@@ -95,8 +95,63 @@ FLAGS: Mapping[str, Flag] = {
     "--legacy-service-account-token-clean-up-period": Flag(
         "legacy_token_clean_up_period", DURATION, "Without use after which a legacy service account token is given up."
     ),
+    "--horizontal-pod-autoscaler-sync-period": Flag(
+        "hpa_sync_period", DURATION, "Between two looks at a horizontal pod autoscaler."
+    ),
+    "--horizontal-pod-autoscaler-downscale-stabilization": Flag(
+        "hpa_downscale_stabilization", DURATION, "How far back to look for higher recommendations before scaling down."
+    ),
+    "--horizontal-pod-autoscaler-tolerance": Flag(
+        "hpa_tolerance", click.FLOAT, "How far a metric may be from its target (as a ratio) without consequence."
+    ),
+    "--horizontal-pod-autoscaler-cpu-initialization-period": Flag(
+        "hpa_cpu_initialization_period", DURATION, "After a pod's start, in which its cpu usage counts only if ready."
+    ),
+    "--horizontal-pod-autoscaler-initial-readiness-delay": Flag(
+        "hpa_initial_readiness_delay", DURATION, "After a pod's start, in which turning unready counts as never ready."
+    ),
+    "--concurrent-horizontal-pod-autoscaler-syncs": Flag(
+        "hpa_concurrent_syncs", click.INT, "Horizontal pod autoscalers that are looked at at once."
+    ),
+    "--recommender-interval": Flag(
+        "vertical_interval", DURATION, "Between two samples of the usage of a workload that is scaled vertically."
+    ),
+    "--scan-interval": Flag("autoscaler_scan_interval", DURATION, "Cluster autoscaler: between two looks."),
+    "--new-pod-scale-up-delay": Flag(
+        "autoscaler_new_pod_delay", DURATION, "Cluster autoscaler: age below which a pod is not looked at."
+    ),
+    "--expendable-pods-priority-cutoff": Flag(
+        "autoscaler_priority_cutoff", click.INT, "Cluster autoscaler: pods of lower priority get no node."
+    ),
+    "--max-node-provision-time": Flag(
+        "autoscaler_provision_time", DURATION, "Cluster autoscaler: how long a node may take to become ready."
+    ),
+    "--scale-down-enabled": Flag(
+        "autoscaler_scale_down", click.BOOL, "Cluster autoscaler: whether nodes are taken away."
+    ),
+    "--scale-down-utilization-threshold": Flag(
+        "autoscaler_utilization_threshold", click.FLOAT, "Cluster autoscaler: below this a node is hardly used."
+    ),
+    "--scale-down-unneeded-time": Flag(
+        "autoscaler_unneeded_time", DURATION, "Cluster autoscaler: how long a node is dispensable before it goes."
+    ),
+    "--scale-down-delay-after-add": Flag(
+        "autoscaler_delay_after_add", DURATION, "Cluster autoscaler: after a node was made, before others go."
+    ),
+    "--scale-down-delay-after-failure": Flag(
+        "autoscaler_delay_after_failure", DURATION, "Cluster autoscaler: after a drain failed, before others begin."
+    ),
+    "--max-pod-eviction-time": Flag(
+        "autoscaler_eviction_time", DURATION, "Cluster autoscaler: how long the pods of a node may refuse to go."
+    ),
+    "--skip-nodes-with-system-pods": Flag(
+        "autoscaler_skip_system_pods", click.BOOL, "Cluster autoscaler: keep nodes with pods of kube-system."
+    ),
+    "--skip-nodes-with-local-storage": Flag(
+        "autoscaler_skip_local_storage", click.BOOL, "Cluster autoscaler: keep nodes whose pods keep data there."
+    ),
 }
-"""By name, as kube-controller-manager has them."""
+"""By name, as kube-controller-manager has them, or the autoscalers that run beside it."""
 
 
 def _variable(name: str) -> str:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayplan.cli.cluster_input import HELP, amounts_in, read_cluster
 from bayplan.cli.connect import connect, connection_options
-from bayplan.cli.output import Failure, output_option, print_data
+from bayplan.cli.output import Failure, output_option, print_data, save_page
 
 if TYPE_CHECKING:
     from bayplan.client import Client
     from bayplan.scheduler import Decision
+    from bayplan.simulation.copies import ClusterCopy
 
 _ROWS = 20
 
@@ -21,15 +23,21 @@ _ROWS = 20
 @click.command()
 @click.argument("pod")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the pod.")
-@click.option(
-    "--cluster",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Take the cluster from manifests in a file instead of a live one.",
-)
+@click.option("--cluster", metavar="FILE|DIR|-", help=f"Take this instead of a live cluster. {HELP}")
 @click.option(
     "--scheduler-config",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="KubeSchedulerConfiguration to judge by.",
+)
+@click.option("--fix", is_flag=True, help="Say what would place the pod: the smallest changes, each tried.")
+@click.option(
+    "--like-node", default="", metavar="NODE", help="With --fix: nodes that could be added are like this one."
+)
+@click.option(
+    "--shape", default="", metavar="NAME=AMOUNT,...", help="With --fix: what nodes that could be added offer."
+)
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), help="With --fix: write a report to this file."
 )
 @click.option("--all", "show_all", is_flag=True, help=f"Show every node, not only {_ROWS}.")
 @connection_options
@@ -37,8 +45,12 @@ _ROWS = 20
 def command(
     pod: str,
     namespace: str,
-    cluster: Path | None,
+    cluster: str | None,
     scheduler_config: Path | None,
+    fix: bool,
+    like_node: str,
+    shape: str,
+    html: Path | None,
     show_all: bool,
     kubeconfig: Path | None,
     context: str,
@@ -46,10 +58,17 @@ def command(
 ) -> None:
     """Say why a pod is where it is, or why it is pending.
 
-    Every node is judged as the scheduler would judge it now: which plugin refuses it and why, or what each plugin scores. Exit code 1 if no node fits.
+    Every node is judged as the scheduler would judge it now: which plugin refuses it and why, or what each plugin scores. Exit code 1 if no node fits; with
+    --fix, if nothing that was tried helps.
     """
     if "/" in pod:
         namespace, _, pod = pod.rpartition("/")
+    if (html is not None or like_node or shape) and not fix:
+        raise click.UsageError("--html, --like-node and --shape go with --fix")
+    if fix:
+        copy = read_cluster(cluster) if cluster else asyncio.run(_copied(connect(kubeconfig, context)))
+        _fix(copy, f"{namespace}/{pod}", scheduler_config, (like_node, amounts_in(shape)), html, output)
+        return
     objects = _from_file(cluster) if cluster else asyncio.run(_from_cluster(connect(kubeconfig, context)))
     found = next(
         (one for one in objects["Pod"] if (one.metadata.namespace or "default", one.metadata.name) == (namespace, pod)),
@@ -112,24 +131,56 @@ async def collect(client: Client) -> dict[str, list[Any]]:
     return objects
 
 
-def _from_file(path: Path) -> dict[str, list[Any]]:
-    """Objects of a file of manifests (YAML documents or a List)."""
-    from bayplan.api.codec import DecodeError, from_tree
-    from bayplan.api.kinds import DEFAULT_KINDS
-    from bayplan.api.strategies import strategy_for
-    from bayplan.cluster.apply import ManifestError, read_manifests
+def _from_file(path: str) -> dict[str, list[Any]]:
+    """The objects of a copy, a dump or manifests. Raises Failure."""
+    return {"Node": [], "Pod": [], **read_cluster(path).objects}
 
-    objects: dict[str, list[Any]] = {"Node": [], "Pod": []}
+
+async def _copied(client: Client) -> ClusterCopy:
+    """All of a live cluster that bears on placement. Raises Failure."""
+    from bayplan.api.errors import ApiError
+    from bayplan.client.errors import TransportError
+    from bayplan.simulation.copies import CopyError
+    from bayplan.simulation.readers_live import read_live
+
     try:
-        for _, tree in read_manifests([path]):
-            kind = DEFAULT_KINDS.of_kind(tree["apiVersion"], tree["kind"])
-            if kind is not None:
-                obj = from_tree(kind.type, tree)
-                strategy_for(kind).default(obj)
-                objects.setdefault(kind.kind, []).append(obj)
-    except (ManifestError, DecodeError) as error:
+        return await read_live(client, taken_at="")
+    except TransportError as error:
+        raise Failure(f"{error}; is the cluster running?") from error
+    except (ApiError, CopyError) as error:
+        raise Failure(f"the cluster cannot be read: {error}") from error
+    finally:
+        await client.close()
+
+
+def _fix(
+    copy: ClusterCopy,
+    pod: str,
+    config: Path | None,
+    nodes: tuple[str, dict[str, str]],
+    html: Path | None,
+    output: str,
+) -> None:
+    """Say what would place a pod. Raises Failure."""
+    from bayplan.simulation.copies_planner import QuestionError, pod_named
+    from bayplan.simulation.fixes import fixes_for
+
+    try:
+        answer = fixes_for(copy, pod_named(copy, pod), config=config, shape=nodes[0], amounts=nodes[1])
+    except QuestionError as error:
         raise Failure(str(error)) from error
-    return objects
+    if html is not None:
+        from bayplan.simulation.report import fixes_page
+
+        save_page(html, fixes_page(copy, answer))
+    if output:
+        print_data(answer.to_dict(), output)
+    else:
+        from bayplan.simulation.tables import print_fixes
+
+        print_fixes(answer)
+    if not answer.placed and not answer.fixes:
+        raise SystemExit(1)
 
 
 def _print(decision: Decision, node: str, show_all: bool) -> None:

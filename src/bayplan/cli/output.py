@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -31,6 +32,17 @@ def print_data(data: Any, output: str) -> None:
         import yaml
 
         click.echo(yaml.safe_dump(data, sort_keys=False), nl=False)
+
+
+def save_page(path: Path, text: str) -> None:
+    """Write a report. Raises Failure."""
+    from bayplan.simulation.report import write_page
+
+    try:
+        write_page(path, text)
+    except OSError as error:
+        raise Failure(f"the report cannot be written to {path}: {error.strerror or error}") from error
+    click.echo(f"report: {path}", err=True)
 
 
 class Failure(click.ClickException):

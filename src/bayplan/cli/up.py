@@ -7,6 +7,7 @@ import contextlib
 import gc
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,11 @@ import click
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
+    from bayplan.api.kinds import Kind
     from bayplan.cluster.settings import ClusterSettings
+    from bayplan.kubelet.simulator.groups import NodeGroupSettings
+
+    Contents = Sequence[tuple[Kind, Any]]
 
 
 def default_data_directory() -> Path:
@@ -28,7 +33,25 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.command()
-@click.option("--nodes", type=click.IntRange(0), default=3, show_default=True, help="Simulated nodes.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(0),
+    default=None,
+    help="Simulated nodes.  [default: 3; with --from: those of the copy alone]",
+)
+@click.option(
+    "--from",
+    "source",
+    metavar="FILE|DIR|-",
+    help="Begin with what a copy of a cluster has (bayplan snapshot), or manifests, dumps, kubectl get -o yaml|json.",
+)
+@click.option(
+    "--node-group",
+    multiple=True,
+    metavar="GROUP",
+    help="Simulated nodes that come and go with demand, such as name=web,min=0,max=10,cpu=4,memory=16Gi"
+    "[,label=key=value][,taint=key=value:Effect]; may be repeated.",
+)
 @click.option("--store", metavar="URL", help="Where objects are kept: memory: or sqlite:PATH.")
 @click.option(
     "--data-dir",
@@ -107,8 +130,9 @@ def merged_options(ctx: click.Context) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise click.UsageError(f"{path}: expected a mapping of option names to values")
     parameters = {parameter.name: parameter for parameter in ctx.command.params}
+    spelled = {name.lstrip("-"): one.name for one in ctx.command.params for name in one.opts}
     for name, value in given.items():
-        key = str(name).replace("-", "_")
+        key = spelled.get(str(name)) or str(name).replace("-", "_")
         if key not in options:
             raise click.UsageError(
                 f"{path}: {name}: no such option; known: {', '.join(sorted(one.replace('_', '-') for one in options))}"
@@ -125,7 +149,9 @@ def merged_options(ctx: click.Context) -> dict[str, Any]:
 class UpOptions:
     """The options of `up`, by name."""
 
-    nodes: int
+    nodes: int | None
+    source: str | None
+    node_group: tuple[str, ...]
     store: str | None
     data_dir: Path | None
     bind: str
@@ -146,16 +172,15 @@ class UpOptions:
         from bayplan.kubelet.simulator.settings import SimulatorSettings
 
         directory = self.directory
-        if self.store is None:
-            assert directory is not None
+        if directory is not None:
             make_directory(directory)
         api, tokens, anonymous = api_server_settings(self.apiserver_flag, CLUSTER_API)
         return ClusterSettings(
-            store=self.store or f"sqlite:{directory}/store.db",
+            store=self.store or (f"sqlite:{directory}/store.db" if directory else "memory:"),
             directory=directory / "pki" if directory else None,
             bind_address=self.bind,
             port=self.port,
-            nodes=SimulatorSettings(nodes=self.nodes),
+            nodes=SimulatorSettings(nodes=self._own_nodes, groups=self._groups(), adopts=self.source is not None),
             scheduler_config=self.scheduler_config,
             api=api,
             tokens=tokens,
@@ -164,10 +189,42 @@ class UpOptions:
             cloud="" if self.cloud_provider == "none" else self.cloud_provider,
         )
 
+    def _groups(self) -> tuple[NodeGroupSettings, ...]:
+        """The node groups. Raises UsageError."""
+        from bayplan.kubelet.simulator.groups import NodeGroupSettingError, parse_groups
+
+        try:
+            return parse_groups(self.node_group)
+        except NodeGroupSettingError as error:
+            raise click.UsageError(f"--node-group: {error}") from error
+
+    @property
+    def _own_nodes(self) -> int:
+        """How many nodes of its own the cluster has."""
+        if self.nodes is not None:
+            return self.nodes
+        return 3 if self.source is None else 0
+
     @property
     def directory(self) -> Path | None:
-        """The data directory; None if only a store is named."""
-        return None if self.store else self.data_dir or default_data_directory()
+        """The data directory; None if a store is named, or if a copy is started that nobody wants kept."""
+        if self.store or (self.source is not None and self.data_dir is None):
+            return None
+        return self.data_dir or default_data_directory()
+
+    def contents(self) -> Contents:
+        """What the cluster begins with. Raises Failure."""
+        if self.source is None:
+            return []
+        from bayplan.api.codec import DecodeError
+        from bayplan.cli.cluster_input import read_cluster
+        from bayplan.simulation.copies_revive import revived
+        from bayplan.support.clock import SystemClock
+
+        try:
+            return revived(read_cluster(self.source), SystemClock().now())
+        except DecodeError as error:
+            raise Failure(f"{self.source}: {error}") from error
 
     @property
     def kubeconfig_path(self) -> Path:
@@ -202,17 +259,20 @@ def run_cluster(options: UpOptions) -> None:
     except ClusterError as error:
         raise Failure(str(error)) from error
     settings = options.settings()
-    url_nodes = f"with {settings.nodes.nodes} nodes"
-    run_until_stopped(settings, options.kubeconfig_path, manifests, url_nodes)
+    contents = options.contents()
+    nodes = settings.nodes.nodes + sum(kind.kind == "Node" for kind, _ in contents)
+    run_until_stopped(settings, options.kubeconfig_path, manifests, f"with {nodes} nodes", contents)
 
 
-def run_until_stopped(settings: ClusterSettings, kubeconfig: Path, manifests: Any, what: str) -> None:
-    """Run a cluster until SIGINT or SIGTERM. Raises Failure."""
+def run_until_stopped(
+    settings: ClusterSettings, kubeconfig: Path, manifests: Any, what: str, contents: Contents = ()
+) -> None:
+    """Run a cluster, which begins with `contents`, until SIGINT or SIGTERM. Raises Failure."""
     from bayplan.cluster.errors import ClusterError
     from bayplan.store.errors import StoreError
 
     try:
-        run_loop(_serve(settings, kubeconfig.absolute(), manifests, what))
+        run_loop(_serve(settings, kubeconfig.absolute(), manifests, what, contents))
     except (ClusterError, StoreError, ValueError) as error:
         raise Failure(str(error)) from error
 
@@ -229,12 +289,12 @@ def run_loop(coroutine: Any) -> None:
         uvloop.run(coroutine)
 
 
-async def _serve(settings: ClusterSettings, kubeconfig: Path, manifests: Any, what: str) -> None:
+async def _serve(settings: ClusterSettings, kubeconfig: Path, manifests: Any, what: str, contents: Contents) -> None:
     from bayplan.cluster.apply import apply_manifests
     from bayplan.cluster.cluster import Cluster
 
     stop = stop_event()
-    cluster = Cluster(settings)
+    cluster = Cluster(settings, contents=contents)
     await cluster.start()
     try:
         write_kubeconfig(kubeconfig, cluster.kubeconfig())

@@ -16,9 +16,8 @@ from yarl import URL
 from bayplan import __version__
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
-from bayplan.api.types import meta_v1
 from bayplan.client.errors import TransportError
-from bayplan.client.transport import Decode, RawWatch
+from bayplan.client.transport import Decode, RawWatch, status_of
 
 _CHUNK = 1 << 20
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
@@ -94,7 +93,7 @@ class HttpTransport:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise TransportError(f"{method} {self._base}{path}: {error or type(error).__name__}") from error
         if code >= 300:
-            raise ApiError(_status(code, data))
+            raise ApiError(status_of(code, data))
         return data
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
@@ -105,7 +104,7 @@ class HttpTransport:
             raise TransportError(f"watch {self._base}{path}: {error or type(error).__name__}") from error
         if response.status >= 300:
             data = await response.read()
-            raise ApiError(_status(response.status, data))
+            raise ApiError(status_of(response.status, data))
         return _HttpWatch(response, decode)
 
     def _url(self, path: str, query: Mapping[str, str]) -> URL | str:
@@ -147,7 +146,7 @@ class _HttpWatch:
         event = _decode_event(line)
         if event.type == "ERROR":
             self.close()
-            raise ApiError(_status(500, bytes(event.object)))
+            raise ApiError(status_of(500, bytes(event.object)))
         return event.type, self._decode(bytes(event.object))
 
     def close(self) -> None:
@@ -155,15 +154,3 @@ class _HttpWatch:
         if not self._closed:
             self._closed = True
             self._response.close()
-
-
-def _status(code: int, data: bytes) -> meta_v1.Status:
-    """The Status of an error answer, made up if the body holds none."""
-    try:
-        status = msgspec.json.decode(data, type=meta_v1.Status)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return meta_v1.Status(
-            status="Failure", code=code, message=data[:500].decode(errors="replace") or f"HTTP status {code}"
-        )
-    status.code = status.code or code
-    return status

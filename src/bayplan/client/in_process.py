@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-import msgspec
-
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
-from bayplan.api.types import meta_v1
-from bayplan.client.transport import Decode, RawWatch
+from bayplan.client.transport import Decode, RawWatch, status_of
 
 
 class Door(Protocol):
@@ -23,9 +20,6 @@ class Door(Protocol):
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str]) -> tuple[int, bytes, RawWatch | None]:
         """Open a watch: status code, body of an error, and the watch of a success. Its objects are shared, so they must not be changed."""
-
-
-_decode_status = msgspec.json.Decoder(meta_v1.Status).decode
 
 
 class InProcessTransport:
@@ -45,14 +39,14 @@ class InProcessTransport:
         """See Transport."""
         code, data = await self._door.call(method, path, query, body, content_type)
         if code >= 300:
-            raise ApiError(_decode_status(data))
+            raise ApiError(status_of(code, data))
         return data
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
         """See Transport."""
         code, data, watch = await self._door.watch(kind, path, query)
         if watch is None:
-            raise ApiError(_decode_status(data) if data else meta_v1.Status(code=code))
+            raise ApiError(status_of(code, data))
         return watch
 
     async def close(self) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from bayplan.api.kinds import Kind
+from bayplan.api.types import meta_v1
 
 Decode = Callable[[bytes], Any]
 """From the JSON of an object to the object."""
@@ -39,3 +42,15 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Release connections."""
+
+
+def status_of(code: int, data: bytes) -> meta_v1.Status:
+    """The Status of an error answer, made up if the body holds none."""
+    try:
+        status = msgspec.json.decode(data, type=meta_v1.Status)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return meta_v1.Status(
+            status="Failure", code=code, message=data[:500].decode(errors="replace") or f"HTTP status {code}"
+        )
+    status.code = status.code or code
+    return status

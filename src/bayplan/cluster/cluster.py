@@ -7,7 +7,10 @@ import errno
 import logging
 import socket
 import ssl
+from collections.abc import Iterable
+from typing import Any
 
+from bayplan.api.kinds import Kind
 from bayplan.apiserver.bootstrap.authentication import publish_authentication
 from bayplan.apiserver.bootstrap.identity import keep_identity
 from bayplan.apiserver.certificates import KeyPair
@@ -20,6 +23,7 @@ from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.kubeconfig import render
 from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
+from bayplan.cluster.contents import take_in
 from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, obtain
 from bayplan.cluster.errors import AddressInUse, ClusterError
 from bayplan.cluster.settings import ClusterSettings
@@ -37,9 +41,16 @@ class Cluster:
     """Starts an API server and the components around it; `start` returns when the API is served, `stop` when everything has ended."""
 
     def __init__(
-        self, settings: ClusterSettings, *, clock: Clock | None = None, randomness: Randomness | None = None
+        self,
+        settings: ClusterSettings,
+        *,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+        contents: Iterable[tuple[Kind, Any]] = (),
     ) -> None:
+        """`contents`: objects to begin with, taken in as they are; those that the store has already win."""
         self.settings = settings
+        self._contents = contents
         self.clock = clock or SystemClock()
         self.randomness = randomness or SystemRandomness()
         self.metrics = Registry()
@@ -93,6 +104,7 @@ class Cluster:
         await self.api.open()
         try:
             await self._serve()
+            await take_in(self.api, self._contents)
             await self._start_components()
         except BaseException:
             await self.stop()
@@ -111,11 +123,11 @@ class Cluster:
         )
         if settings.run_controllers:
             components.start(CONTROLLERS)
-            if settings.nodes.nodes:
+            if settings.nodes.plays_nodes:
                 await publish_storage_class(self.client())
         if settings.run_scheduler:
             components.start(SCHEDULER)
-        if settings.nodes.nodes:
+        if settings.nodes.plays_nodes:
             components.start(NODES)
 
     async def _serve(self) -> None:

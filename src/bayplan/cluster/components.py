@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.client import Client
@@ -15,6 +16,7 @@ from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Crash, Supervisor
 
 if TYPE_CHECKING:
+    from bayplan.controllers.base import Controller, ControllerContext
     from bayplan.controllers.certificate_rules import Authority
     from bayplan.controllers.service_account_tokens import TokenSigner
     from bayplan.kubelet.simulator import NodeSimulator
@@ -95,10 +97,25 @@ class Components:
             token_signer=self._trust.token_signer,
             signing_authority=self._trust.authority,
             cloud=SimulatedCloud() if self._settings.cloud else None,
+            autoscaler=self._autoscaler(),
             enabled=controller_filter(self._settings.controllers),
             settings=self._settings.controller,
         )
         return manager.run()
+
+    def _autoscaler(self) -> Callable[[ControllerContext], Controller] | None:
+        """How the controller is made that grows and shrinks groups of nodes; None without groups."""
+        groups = self._settings.nodes.groups
+        if not groups:
+            return None
+        from bayplan.cluster.autoscaling import SANDBOX_KINDS, SimulatedNodeGroups, sandbox_maker
+        from bayplan.controllers.cluster_autoscaler import ClusterAutoscalerController
+
+        client = self._connect("system:node-simulator")
+        provider = SimulatedNodeGroups(client, groups, clock=self._clock, randomness=self._randomness)
+        config = self._settings.scheduler_config
+        sandbox = sandbox_maker(str(config) if config is not None else None)
+        return partial(ClusterAutoscalerController, provider=provider, sandbox=sandbox, kinds=SANDBOX_KINDS)
 
     def _scheduler(self) -> Coroutine[Any, Any, None]:
         from bayplan.scheduler.service import SchedulerService

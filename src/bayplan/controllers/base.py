@@ -39,6 +39,8 @@ class Controller:
     """Base of all controllers. `name` is the one of kube-controller-manager's `--controllers`."""
 
     name = ""
+    event_source = ""
+    """Who events come from, where that is not the name."""
     workers = 8
     """Keys that are reconciled at once."""
 

@@ -16,6 +16,7 @@ from bayplan.controllers.certificate_requests import ApprovingController, Cleane
 from bayplan.controllers.certificate_rules import Authority
 from bayplan.controllers.cloud import Cloud, CloudController
 from bayplan.controllers.cloud_nodes import CloudNodeController, CloudNodeLifecycleController, NodeRouteController
+from bayplan.controllers.cluster_autoscaler import ClusterAutoscalerController
 from bayplan.controllers.cluster_role_aggregation import ClusterRoleAggregationController
 from bayplan.controllers.cronjob import CronJobController
 from bayplan.controllers.daemonset import DaemonSetController
@@ -27,6 +28,7 @@ from bayplan.controllers.endpointslice import EndpointSliceController
 from bayplan.controllers.endpointslice_mirroring import EndpointSliceMirroringController
 from bayplan.controllers.ephemeral_volume import EphemeralVolumeController
 from bayplan.controllers.garbage_collector import GarbageCollector
+from bayplan.controllers.horizontal_pod_autoscaler import HorizontalPodAutoscalerController
 from bayplan.controllers.job import JobController
 from bayplan.controllers.legacy_tokens import LegacyTokenCleaner
 from bayplan.controllers.namespace import NamespaceController
@@ -44,8 +46,10 @@ from bayplan.controllers.service_load_balancers import ServiceLoadBalancerContro
 from bayplan.controllers.serviceaccount import RootCaPublisher, ServiceAccountController
 from bayplan.controllers.settings import ControllerSettings
 from bayplan.controllers.statefulset import StatefulSetController
+from bayplan.controllers.storage_version_migrator import StorageVersionMigratorController
 from bayplan.controllers.taint_eviction import TaintEvictionController
 from bayplan.controllers.ttl_after_finished import TtlAfterFinishedController
+from bayplan.controllers.vertical_autoscaler import VerticalAutoscalerController
 from bayplan.controllers.volume_binder import PersistentVolumeBinder
 from bayplan.controllers.volume_protection import (
     AttributesClassProtectionController,
@@ -75,6 +79,9 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     JobController,
     CronJobController,
     TtlAfterFinishedController,
+    HorizontalPodAutoscalerController,
+    VerticalAutoscalerController,
+    ClusterAutoscalerController,
     DisruptionController,
     ResourceQuotaController,
     EndpointSliceController,
@@ -104,6 +111,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     CloudNodeController,
     CloudNodeLifecycleController,
     NodeRouteController,
+    StorageVersionMigratorController,
     GarbageCollector,  # last: it follows every kind
 )
 
@@ -132,6 +140,7 @@ class ControllerManager:
         token_signer: TokenSigner | None = None,
         signing_authority: Authority | None = None,
         cloud: Cloud | None = None,
+        autoscaler: Callable[[ControllerContext], Controller] | None = None,
         enabled: Callable[[str], bool] = lambda name: True,
         settings: ControllerSettings | None = None,
         metrics: Registry | None = None,
@@ -141,11 +150,12 @@ class ControllerManager:
         self._recorders: list[EventRecorder] = []
         self.controllers: list[Controller] = []
         makers = _makers(root_ca, token_signer, signing_authority, cloud)
+        makers[ClusterAutoscalerController] = autoscaler
         for cls in CONTROLLERS:
             make = makers.get(cls, cls)
             if not enabled(cls.name) or make is None:
                 continue
-            recorder = EventRecorder(client, cls.name, clock, randomness)
+            recorder = EventRecorder(client, cls.event_source or cls.name, clock, randomness)
             self._recorders.append(recorder)
             context = ControllerContext(client, self._informers, clock, randomness, recorder, settings, metrics)
             self.controllers.append(make(context))
@@ -159,9 +169,9 @@ class ControllerManager:
                 for recorder in self._recorders:
                     tasks.spawn("events", recorder.run())
                 for controller in self.controllers:
-                    tasks.spawn(f"{controller.name} background", controller.run_background())
+                    tasks.spawn(f"{controller.name} background", controller.run_background(), actor=controller.name)
                     for number in range(controller.workers):
-                        tasks.spawn(f"{controller.name} {number}", work(controller))
+                        tasks.spawn(f"{controller.name} {number}", work(controller), actor=controller.name)
                 await asyncio.Event().wait()
             finally:
                 for controller in self.controllers:

@@ -41,3 +41,41 @@ class ControllerSettings:
     """Addresses of a subset of Endpoints that are mirrored."""
     legacy_token_clean_up_period: float = 365 * 86400.0
     """Without use after which a token that was made for a service account on its own is given up."""
+    hpa_sync_period: float = 15.0
+    """Between two looks at a horizontal pod autoscaler, and before the first."""
+    hpa_downscale_stabilization: float = 300.0
+    """How far back an autoscaler looks for higher recommendations before it makes something smaller, if its behaviour does not say."""
+    hpa_tolerance: float = 0.1
+    """How far the ratio of a metric to its target may be from 1 without consequence, if the behaviour does not say."""
+    hpa_cpu_initialization_period: float = 300.0
+    """After the start of a pod, in which its cpu usage counts only while it is ready."""
+    hpa_initial_readiness_delay: float = 30.0
+    """After the start of a pod, in which a change to unready counts as never having been ready."""
+    hpa_concurrent_syncs: int = 5
+    """Autoscalers that are looked at at once."""
+    vertical_interval: float = 60.0
+    """Between two looks at a workload that is scaled vertically: one sample of its usage each."""
+    autoscaler_scan_interval: float = 10.0
+    """Cluster autoscaler: between two looks at pods that wait and at nodes that are hardly used."""
+    autoscaler_new_pod_delay: float = 0.0
+    """Cluster autoscaler: age of a pod below which it is not looked at."""
+    autoscaler_priority_cutoff: int = -10
+    """Cluster autoscaler: pods of lower priority get no node made for them."""
+    autoscaler_provision_time: float = 900.0
+    """Cluster autoscaler: how long a node may take to become ready before it does not count any more."""
+    autoscaler_scale_down: bool = True
+    """Cluster autoscaler: whether nodes are taken away."""
+    autoscaler_utilization_threshold: float = 0.5
+    """Cluster autoscaler: part of cpu or memory that is requested, below which a node is hardly used."""
+    autoscaler_unneeded_time: float = 600.0
+    """Cluster autoscaler: how long a node must have been dispensable before it goes."""
+    autoscaler_delay_after_add: float = 600.0
+    """Cluster autoscaler: after a node was made, before others go."""
+    autoscaler_delay_after_failure: float = 180.0
+    """Cluster autoscaler: after a drain that failed, before others begin."""
+    autoscaler_eviction_time: float = 120.0
+    """Cluster autoscaler: how long the pods of a node may refuse to go before the node stays."""
+    autoscaler_skip_system_pods: bool = True
+    """Cluster autoscaler: whether nodes with pods of kube-system stay, unless these have a disruption budget."""
+    autoscaler_skip_local_storage: bool = True
+    """Cluster autoscaler: whether nodes with pods that keep data on the node stay."""

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended, pod_key
+from bayplan.scheduler.snapshot.resources import is_resized
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -43,22 +46,24 @@ class Cache:
         return key in self._assumed
 
     def put_pod(self, pod: Pod) -> None:
-        """A pod with a node was seen. It replaces an assumption, wherever that had placed the pod."""
+        """A pod with a node was seen. It replaces an assumption, wherever that had placed the pod.
+
+        A pod that takes what it took before stays counted as it is: most events of a running pod are news of its
+        status only.
+        """
         key = pod_key(pod)
-        assumed = self._assumed.pop(key, None) is not None
+        self._assumed.pop(key, None)
         known = self.snapshot.pods.get(key)
         if (
-            assumed
-            and known is not None
+            known is not None
             and known.node_name == pod.spec.node_name
             and known.uid == pod.metadata.uid
             and not is_ended(pod)
             and self._takes_the_same(known, pod)
         ):
-            known.pod = pod
-            known.start_time = pod.status.start_time
-            return
-        self.snapshot.put_pod(pod)
+            self.snapshot.renew(known, pod)
+        else:
+            self.snapshot.put_pod(pod)
 
     def remove_pod(self, pod: Pod) -> None:
         """A pod is gone. A newer pod of the same name stays."""
@@ -69,12 +74,30 @@ class Cache:
             self.snapshot.remove_pod(key)
 
     def _takes_the_same(self, known: PodInfo, pod: Pod) -> bool:
+        if known.live is not (pod.metadata.deletion_timestamp is None):
+            return False
+        if is_same_but_for_status(known.pod, pod):
+            return True
         fresh = self.snapshot.pod_info(pod)
-        return (fresh.requests, fresh.live, fresh.priority, fresh.host_ports, fresh.shape.group, fresh.shape.terms) == (
+        return (fresh.requests, fresh.priority, fresh.host_ports, fresh.shape.group, fresh.shape.terms) == (
             known.requests,
-            known.live,
             known.priority,
             known.host_ports,
             known.shape.group,
             known.shape.terms,
         )
+
+
+def is_same_but_for_status(one: Pod, other: Pod) -> bool:
+    """Whether two states of a pod differ, as far as scheduling is concerned, in their status or node at most, and no
+    resources are in the status, where they would count."""
+    spec = one.spec
+    if spec.node_name != other.spec.node_name:
+        spec = replace(spec, node_name=other.spec.node_name)
+    return (
+        one.metadata.labels == other.metadata.labels
+        and spec == other.spec
+        and one.metadata.owner_references == other.metadata.owner_references
+        and not is_resized(one.spec, one.status)
+        and not is_resized(other.spec, other.status)
+    )

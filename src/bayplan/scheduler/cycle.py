@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from bayplan.scheduler.decision import NOMINATED_NODE, ONLY_FEASIBLE_NODE, Decision
-from bayplan.scheduler.evaluation import NO_NODE, Evaluation, Scoring
+from bayplan.scheduler.evaluation import NO_NODE, Evaluation
+from bayplan.scheduler.framework.extension_points import EVERY_ROW, Moved
 from bayplan.scheduler.framework.meter import SUCCESS, timed_plugin, timed_point
-from bayplan.scheduler.framework.post_filter import PostFilterContext, PostFilterOutcome, Trial
+from bayplan.scheduler.framework.post_filter import PostFilterContext, PostFilterOutcome
 from bayplan.scheduler.framework.state import CycleState
+from bayplan.scheduler.framework.trial import Trial
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
-from bayplan.scheduler.nominator import Nominator
+from bayplan.scheduler.nominator import Nominator, Promises
 from bayplan.scheduler.profile import Profile
+from bayplan.scheduler.ranking import NameOrder, Ranking
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
@@ -31,10 +34,7 @@ if TYPE_CHECKING:
 
 
 class Choice(Protocol):
-    """How one of several equally good nodes is chosen."""
-
-    def choose(self, rows: Ints, names: Sequence[str]) -> int:
-        """One of the rows."""
+    """How one of several equally good nodes is chosen; they come in the order of their names."""
 
     def index(self, count: int) -> int:
         """A number below `count`."""
@@ -55,29 +55,12 @@ class RandomChoice:
     def __init__(self, randomness: RandomSource) -> None:
         self._random = randomness
 
-    def choose(self, rows: Ints, names: Sequence[str]) -> int:
-        return int(rows[int(self._random.random() * len(rows))])
-
     def index(self, count: int) -> int:
         return int(self._random.random() * count)
 
 
 class FirstByName:
     """The first of the best nodes by name: for reproducible runs."""
-
-    __slots__ = ("_names", "_ranks")
-
-    def __init__(self) -> None:
-        self._names: Sequence[str] = ()
-        self._ranks: Ints = np.zeros(0, dtype=np.int64)
-        """Place of each row's name in the order of all names; made anew when the names are others."""
-
-    def choose(self, rows: Ints, names: Sequence[str]) -> int:
-        if names is not self._names:
-            self._ranks = np.empty(len(names), dtype=np.int64)
-            self._ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-            self._names = names
-        return int(rows[int(self._ranks[rows].argmin())])
 
     def index(self, count: int) -> int:
         return 0
@@ -96,9 +79,11 @@ class Cycle:
         self.snapshot: Snapshot = profile.snapshot
         self.nominator = nominator
         self.choice = choice
-        self._evaluations: OrderedDict[int, Evaluation] = OrderedDict()
+        self._evaluations: OrderedDict[tuple[int, int | None], Evaluation] = OrderedDict()
+        self._latest: Evaluation | None = None
         self._names: tuple[str, ...] = ()
         self._names_membership = -1
+        self._order = NameOrder(())
         self._percentage = profile.settings.percentage_of_nodes_to_score or 0
         self._start = 0
         """Where the look at the nodes begins, if only some are looked at."""
@@ -138,111 +123,130 @@ class Cycle:
         return decision
 
     def evaluation(self, shape: PodShape) -> Evaluation:
-        """The up-to-date evaluation of a shape. Raises PluginError."""
-        evaluations = self._evaluations
-        evaluation = evaluations.get(id(shape))
+        """The up-to-date evaluation of a shape, without a thought of nominated pods. Raises PluginError."""
+        return self._evaluation(shape, None)
+
+    def _evaluation(self, shape: PodShape, priority: int | None) -> Evaluation:
+        """The evaluation of a shape; with a priority, the one that keeps what is promised to pods of this or more."""
+        evaluations, key = self._evaluations, (id(shape), priority)
+        evaluation = evaluations.get(key)
         if evaluation is None:
-            evaluation = evaluations[id(shape)] = Evaluation(self.profile, shape)
+            promises = Promises(self.nominator, self.snapshot, priority) if priority is not None else None
+            evaluation = evaluations[key] = Evaluation(self.profile, shape, promises)
             if len(evaluations) > self.CACHED_SHAPES:
                 evaluations.popitem(last=False)
         else:
-            evaluations.move_to_end(id(shape))
+            evaluations.move_to_end(key)
+        self._latest = evaluation
         evaluation.refresh()
         return evaluation
 
     def state_of(self, shape: PodShape) -> CycleState:
         """What the plugins worked out for a shape that was decided about just now."""
-        return self._evaluations[id(shape)].state
+        latest = self._latest
+        return latest.state if latest is not None and latest.shape is shape else self.evaluation(shape).state
 
     def names(self) -> tuple[str, ...]:
         """Node name per row."""
         if self._names_membership != self.snapshot.membership:
             self._names = tuple(node.metadata.name if node is not None else "" for node in self.snapshot.nodes)
             self._names_membership = self.snapshot.membership
+            self._order = NameOrder(self._names)
         return self._names
+
+    def order(self) -> NameOrder:
+        """The order of the nodes' names."""
+        self.names()
+        return self._order
 
     def _attempt(self, pod: PodInfo, decision: Decision, full: bool, explain: bool) -> None:
         if self.snapshot.node_count == 0:
             return
-        evaluation = self.evaluation(pod.shape)
+        evaluation, codes = self.judged(pod)
         decision.narrowed = evaluation.narrowed
         decision.narrowed_by = evaluation.narrowed_by
         if evaluation.rejection is not None:
             decision.rejection = evaluation.rejection
             self.post_filter(pod, evaluation, evaluation.codes, decision)
             return
-        if self._takes_nominated(pod, evaluation, decision):
+        row = self.nominated_row(pod, evaluation)
+        if row is not None:
+            decision.row, decision.decided_by = row, NOMINATED_NODE
             if full:
                 evaluation.share()
-                decision.codes = self.with_nominated(pod, evaluation)
+                decision.codes = codes
             return
-        codes = self.with_nominated(pod, evaluation)
         if 0 < self._percentage < 100 and not explain:
             codes = self.sample(codes)
         if full:
             evaluation.share()
             decision.codes = codes
-        feasible = np.flatnonzero(codes == 0) if codes is not evaluation.codes or not evaluation.is_scored else None
-        if feasible is not None and len(feasible) == 0:
+        own = codes is evaluation.codes
+        feasible = evaluation.feasible_count if own else int(np.count_nonzero(codes == 0))
+        if feasible == 0:
             decision.codes = codes
             evaluation.share()
             self.post_filter(pod, evaluation, codes, decision)
             return
-        if feasible is not None and len(feasible) == 1:
-            decision.row = int(feasible[0])
+        if feasible == 1:
+            decision.row = int(np.flatnonzero(codes == 0)[0])
             decision.decided_by = ONLY_FEASIBLE_NODE
             if not explain:
                 return
-        self._score(evaluation, codes, decision, full, explain)
-        if decision.row < 0 and decision.best_rows is None:
-            decision.codes = codes
-            evaluation.share()
-            self.post_filter(pod, evaluation, codes, decision)
-
-    def _score(self, evaluation: Evaluation, codes: Codes, decision: Decision, full: bool, explain: bool) -> None:
-        only = decision.row
-        try:
-            scorings, total = self._totals(evaluation, codes)
-        except PluginError:
-            if only >= 0:
-                return
-            raise
-        highest = total.max()
-        if highest == NO_NODE:
-            return
-        best: Ints = np.flatnonzero(total == highest)
-        decision.best_rows = best
-        if only < 0:
-            decision.row = int(best[0]) if len(best) == 1 else self.choice.choose(best, decision.names)
-            if len(best) == 1 and int((codes == 0).sum()) == 1:
-                decision.decided_by = ONLY_FEASIBLE_NODE
-        if full:
-            decision.total = total
-            decision.scores = {item.plugin.name: item.final for item in scorings}
-            decision.weights = self.profile.weights
-
-    def _totals(self, evaluation: Evaluation, codes: Codes) -> tuple[list[Scoring], Ints]:
         meter = self.profile.meter
         started = meter.now() if meter is not None else 0.0
-        if codes is evaluation.codes:
-            evaluation.score()
-            answer = evaluation.scorings, evaluation.total
-        else:
-            answer = evaluation.score_feasible(codes)
+        try:
+            self._score(evaluation, codes, decision, full)
+        except PluginError:
+            if decision.row < 0:
+                raise
         if meter is not None:
             meter.point("Score", SUCCESS, self.profile.name, meter.now() - started)
-        return answer
+
+    def _score(self, evaluation: Evaluation, codes: Codes, decision: Decision, full: bool) -> None:
+        """Choose the best node, unless only one comes into question; scores go into the decision if `full`."""
+        if codes is evaluation.codes:
+            evaluation.score(self._order)
+            ranking = evaluation.ranking
+            if full:
+                decision.total, scorings = evaluation.totals(), evaluation.scorings()
+        else:
+            scorings, total = evaluation.score_feasible(codes, self._order)
+            ranking = Ranking(total, self._order)
+            decision.total = total
+        if decision.row < 0:
+            decision.row = self.chosen(ranking)
+        if full:
+            decision.scores = {item.plugin.name: item.final for item in scorings}
+            decision.weights = self.profile.weights
+            evaluation.share()
+
+    def chosen(self, ranking: Ranking) -> int:
+        """One of the best rows."""
+        return ranking.row(self.choice.index(len(ranking)) if len(ranking) > 1 else 0)
+
+    def best_row(self, evaluation: Evaluation, codes: Codes) -> int:
+        """The best row if exactly those with code 0 were feasible; there must be one. Raises PluginError."""
+        order = self.order()
+        return self.chosen(Ranking(evaluation.score_feasible(codes, order)[1], order))
 
     # Nominated pods
 
-    def _takes_nominated(self, pod: PodInfo, evaluation: Evaluation, decision: Decision) -> bool:
-        """Whether the pod was nominated to a node and fits there: then it goes there without further ado."""
-        row = self.nominated_row(pod, evaluation)
-        if row is None:
-            return False
-        decision.row = row
-        decision.decided_by = NOMINATED_NODE
-        return True
+    def judged(self, pod: PodInfo) -> tuple[Evaluation, Codes]:
+        """The evaluation for a pod, and its verdicts with nominated pods of equal or higher priority taken into account.
+
+        The verdicts are the evaluation's own, unless the pod itself is nominated: its own nomination does not count.
+        Raises PluginError.
+        """
+        evaluation = self._evaluation(pod.shape, pod.priority if len(self.nominator) else None)
+        codes = evaluation.codes
+        own = self.snapshot.row_of.get(self.nominator.node_of(pod.key))
+        if own is not None and evaluation.rejection is None:
+            code = self._verdict(pod, evaluation, own)
+            if code != codes.item(own):
+                codes = codes.copy()
+                codes[own] = code
+        return evaluation, codes
 
     def nominated_row(self, pod: PodInfo, evaluation: Evaluation) -> int | None:
         """The node that the pod was nominated to, if it fits there."""
@@ -263,23 +267,7 @@ class Cycle:
             code = evaluation.suppose(row, rivals)
             if code:
                 return code
-        return evaluation.codes.item(row)
-
-    def with_nominated(self, pod: PodInfo, evaluation: Evaluation) -> Codes:
-        """The verdicts with nominated pods of equal or higher priority taken into account."""
-        codes = evaluation.codes
-        if not len(self.nominator):
-            return codes
-        for node_name in self.nominator.nodes():
-            row = self.snapshot.row_of.get(node_name)
-            if row is None or not self.rivals(pod, row):
-                continue
-            code = self._verdict(pod, evaluation, row)
-            if code != codes.item(row):
-                if codes is evaluation.codes:
-                    codes = codes.copy()
-                codes[row] = code
-        return codes
+        return evaluation.ask(row)
 
     def sample(self, codes: Codes) -> Codes:
         """The verdicts with feasible nodes beyond the profile's percentage left out, as if not looked at.
@@ -343,12 +331,18 @@ class FailedCycle(PostFilterContext):
     def trial(self, row: int, removed: Sequence[PodInfo]) -> Iterator[Trial]:
         snapshot = self.cycle.snapshot
         rivals = self.cycle.rivals(self.pod, row)
+        aside = self.evaluation.trial(row)
+        if aside is not None:
+            for pod in removed:
+                aside.take_away(pod)
+            yield _TrialAside(aside, rivals) if rivals else aside
+            return
         with snapshot.supposing((), removed, row):
             trial = _Trial(self.evaluation, row, rivals)
             yield trial
             for pod in trial.back:
                 snapshot.suppose(pod, row, -1)
-        self.evaluation.refresh_wide()
+        self.evaluation.look_again(row)
 
     def nominated_to(self, row: int) -> list[PodInfo]:
         pods = self.cycle.nominator.on(self.cycle.snapshot.name(row))
@@ -357,8 +351,43 @@ class FailedCycle(PostFilterContext):
     def pick(self, count: int) -> int:
         return self.cycle.choice.index(count)
 
-    def is_local(self, row: int) -> bool:
-        return not self.evaluation.has_wide_filters and not self.cycle.rivals(self.pod, row)
+    def is_wide(self) -> bool:
+        return self.evaluation.has_wide_filters
+
+    def nominated_since(self, position: int) -> tuple[Moved, int]:
+        nominator = self.cycle.nominator
+        if position == nominator.position:
+            return [], position
+        rows = Promises(nominator, self.cycle.snapshot, self.pod.priority).rows_since(position)
+        return (EVERY_ROW if rows is None else rows), nominator.position
+
+    def own_row(self) -> int | None:
+        return self.cycle.snapshot.row_of.get(self.cycle.nominator.node_of(self.pod.key))
+
+    def ranks(self) -> Ints:
+        return self.cycle.order().rank_of
+
+
+class _TrialAside(Trial):
+    """A trial aside of the snapshot, for a node that is promised to other pods."""
+
+    def __init__(self, trial: Trial, rivals: list[PodInfo]) -> None:
+        self.trial = trial
+        self.rivals = rivals
+
+    def put_back(self, pod: PodInfo) -> None:
+        self.trial.put_back(pod)
+
+    def take_away(self, pod: PodInfo) -> None:
+        self.trial.take_away(pod)
+
+    def verdict(self) -> int:
+        for pod in self.rivals:
+            self.trial.put_back(pod)
+        code = self.trial.verdict()
+        for pod in self.rivals:
+            self.trial.take_away(pod)
+        return code or self.trial.verdict()
 
 
 class _Trial(Trial):

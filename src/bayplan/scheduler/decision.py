@@ -54,7 +54,6 @@ class Decision:
     weights: dict[str, int] = field(default_factory=dict)
     row: int = -1
     decided_by: str = ""
-    best_rows: Ints | None = None
     post_filter: PostFilterOutcome | None = None
     error: str = ""
     error_plugin: str = ""
@@ -88,11 +87,9 @@ class Decision:
     @property
     def best(self) -> list[str]:
         """The feasible nodes with the highest total, by name."""
-        if self.best_rows is not None:
-            rows = self.best_rows
-        elif self.scores:
-            feasible = np.flatnonzero(self.codes == 0)
-            rows = feasible[self.total[feasible] == self.total[feasible].max()] if len(feasible) else feasible
+        if len(self.total):
+            highest = self.total.max()
+            rows = np.flatnonzero(self.total == highest) if highest >= 0 else np.zeros(0, dtype=np.intp)
         else:
             rows = np.array([self.row] if self.row >= 0 else [], dtype=np.intp)
         return sorted(self.names[row] for row in rows)
@@ -308,7 +305,7 @@ class Decision:
         feasible = int((self.codes == 0).sum())
         if self.decided_by == ONLY_FEASIBLE_NODE:
             return f"it is the only one of {self.node_count} nodes that fits" if self.node_count > 1 else "it fits"
-        ties = len(self.best_rows) if self.best_rows is not None else 1
+        ties = len(self.best)
         of = f" of the {feasible} that fit" if feasible > 1 else ""
         return f"it is one of {ties} equally good nodes{of}" if ties > 1 else f"it has the highest score{of}"
 

@@ -1,32 +1,48 @@
 """Verdicts and scores of one pod shape over all nodes, kept up to date row by row.
 
-The first pass fills arrays over all rows. Afterwards only rows whose pods changed are looked at again, as far as the
-plugins in play allow it: a plugin whose answer depends on pods elsewhere (`Scope.CLUSTER`), or whose scores are
-normalised over the feasible nodes, is asked again for all rows. The result never differs from a first pass.
+The first pass fills arrays over all rows. Afterwards, for each row whose pods changed:
+
+- verdicts: the filters of `Scope.ROW` are asked about that row; those of `Scope.CLUSTER` say which other rows may be
+  judged differently now (a domain that filled up, say), and these are asked about as well;
+- scores: those of the row alone are asked for that row; scores that are normalised, or count pods elsewhere, are kept
+  by `wide_scores`, which says which rows moved;
+- totals and the list of the best nodes follow the rows that moved.
+
+A new structure of the cluster (nodes, volumes, namespaces, ...), an affinity term that comes up for the first time or
+goes with its last pod, and changes on many rows at once start everything over. The result never differs from a first
+pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from bayplan.scheduler.framework.extension_points import FilterPlugin, PreScorePlugin, Scope, ScorePlugin
+from bayplan.scheduler.framework.extension_points import FEW_ROWS, FilterPlugin, Scope, ScorePlugin
 from bayplan.scheduler.framework.meter import SUCCESS, timed_plugin, timed_point
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
+from bayplan.scheduler.framework.trial import Trial
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
+from bayplan.scheduler.nominator import Promises
 from bayplan.scheduler.profile import Profile
+from bayplan.scheduler.ranking import NameOrder, Ranking
 from bayplan.scheduler.snapshot.labels import Ints
+from bayplan.scheduler.wide_scores import WideScores, pre_score, wide_scores
 
-NO_NODE = -1
+NO_NODE: Final = -1
 """The verdict of rows that are not nodes, and the total of rows that are not feasible."""
 
-NOT_ASKED = -2
+NOT_ASKED: Final = -2
 """In the answers of a sparse plugin: an earlier plugin refuses the row, so this one was not asked."""
 
-_FEW = 8
+_FEW: Final = 8
 """Catch up row by row while at most one in `_FEW` rows changed."""
+
+_OUT: Final = -(1 << 52)
+"""The total of rows that are not feasible while totals are added up: no score makes up for it."""
 
 
 @dataclass(slots=True)
@@ -52,11 +68,12 @@ class Scoring:
 class Evaluation:
     """The answers about one shape under one profile.
 
-    `codes[row]`: 0 feasible, -1 no node, else a reason of the profile's table. `total[row]`: sum of final scores, -1
-    where not feasible; valid after `score()`.
+    `codes[row]`: 0 feasible, -1 no node, else a reason of the profile's table. `feasible_count`: how many rows are
+    feasible. `ranking`: the best rows; valid after `score()`. With `promises`, a node must have room for the pods that
+    it is promised to as well; what they are changes verdicts as pods on the node do.
     """
 
-    def __init__(self, profile: Profile, shape: PodShape) -> None:
+    def __init__(self, profile: Profile, shape: PodShape, promises: Promises | None = None) -> None:
         self.profile = profile
         self.snapshot = profile.snapshot
         self.shape = shape
@@ -65,66 +82,92 @@ class Evaluation:
         self.narrowed: frozenset[str] | None = None
         self.narrowed_by: tuple[str, ...] = ()
         self.codes: Codes = np.zeros(0, dtype=np.int32)
-        self.total: Ints = np.zeros(0, dtype=np.int64)
-        self.scorings: list[Scoring] = []
+        self.feasible_count = 0
+        self.ranking = Ranking(np.zeros(0, dtype=np.int64), NameOrder(()))
         self._filterings: list[Filtering] = []
         self._telling: list[Filtering] = []
         self._wide_filters: list[FilterPlugin] = []
+        self._behind: dict[int, None] = {}
+        """Rows on which pods changed since the filters' own arrays were last brought up to date."""
         self._settled: list[Scoring] = []
         self._settled_total: Ints | None = None
-        self._wide_scores: list[ScorePlugin] = []
-        self._raw: dict[str, Ints] = {}
-        self._stale: set[int] = set()
-        self._scored = False
+        """Per row, the sum of the scores that depend on that row alone; None before the first time."""
+        self._base: Ints = np.zeros(0, dtype=np.int64)
+        """The same, `_OUT` where not feasible."""
+        self._totals: Ints = self._base
+        """`_base` and the wide scores; the very same array if there are none."""
+        self._wide: list[WideScores] = []
+        self._touched: dict[int, None] = {}
+        """Rows on which pods or the verdict changed since scores were last brought up to date."""
+        self._many_touched = False
         self._structure = -1
         self._term_epoch = -1
         self._position = 0
+        self._promises = promises
+        self._promised = 0
+        """How much of the promises' log has been taken in."""
         self._shared = False
 
     def refresh(self) -> None:
         """Bring the verdicts up to date with the snapshot. Raises PluginError."""
         meter = self.profile.meter
-        if meter is None:
-            self._refresh()
-            return
-        started = meter.now()
+        started = meter.now() if meter is not None else 0.0
         status = "Error"
         try:
             self._refresh()
             status = SUCCESS
         finally:
-            meter.point("Filter", status, self.profile.name, meter.now() - started)
+            if status != SUCCESS:
+                self._structure = -1
+            if meter is not None:
+                meter.point("Filter", status, self.profile.name, meter.now() - started)
 
     def _refresh(self) -> None:
         snapshot = self.snapshot
         if self._structure != snapshot.structure or self._term_epoch != snapshot.counts.term_epoch:
             self._first_pass()
-            return
-        position = snapshot.position
-        if position == self._position:
-            return
+        elif self._position != snapshot.position or (
+            self._promises is not None and self._promised != self._promises.position
+        ):
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        snapshot = self.snapshot
         rows = snapshot.changed_since(self._position)
+        if rows is not None and self._promises is not None:
+            rows = self._with_promised(rows, self._promises)
         if rows is None or len(rows) * _FEW > snapshot.size + _FEW:
             self._first_pass()
             return
-        self._position = position
+        self._position = snapshot.position
         if self.rejection is not None:
             return
         self._own()
+        if len(rows) > 1:
+            rows = list(dict.fromkeys(rows))
         if self._wide_filters:
-            self._second_pass(set(rows))
+            self._second_pass(rows)
         else:
-            for row in set(rows) if len(rows) > 1 else rows:
+            for row in rows:
                 self._update_row(row)
+
+    def _with_promised(self, rows: list[int], promises: Promises) -> list[int] | None:
+        """Some rows, and those on which promises changed; None if these may be any.
+
+        A filter that looks beyond its row may judge a promised node differently without having said so, since it was
+        asked about pods that are not there: such nodes are looked at again every time.
+        """
+        more = promises.rows_since(self._promised)
+        self._promised = promises.position
+        if more is None:
+            return None
+        return [*rows, *more, *(promises.rows() if self._wide_filters else ())]
 
     def share(self) -> None:
         """The arrays are referred to from outside: leave them as they are and change copies from now on."""
         self._shared = True
-
-    @property
-    def is_scored(self) -> bool:
-        """Whether `total` and `scorings` are up to date with `codes`."""
-        return self._scored
+        for wide in self._wide:
+            wide.share()
 
     def feasible(self) -> Ints:
         """The rows that can run the pod."""
@@ -137,10 +180,12 @@ class Evaluation:
         self._structure = snapshot.structure
         self._term_epoch = snapshot.counts.term_epoch
         self._position = snapshot.position
+        self._promised = self._promises.position if self._promises is not None else 0
         self._shared = False
-        self._scored = False
         self._settled_total = None
-        self._stale.clear()
+        self._touched.clear()
+        self._behind.clear()
+        self._many_touched = False
         state = self.state = CycleState(snapshot)
         with timed_point(self.profile.meter, "PreFilter", self.profile.name) as timing:
             self._pre_filter()
@@ -149,6 +194,7 @@ class Evaluation:
         self.codes = np.zeros(snapshot.size, dtype=np.int32)
         self._filterings = []
         self._wide_filters = []
+        self.feasible_count = 0
         if self.rejection is not None:
             return
         if self.narrowed is not None:
@@ -159,8 +205,10 @@ class Evaluation:
                 self._filterings.append(Filtering(plugin, scope, self.codes))
                 if scope is Scope.CLUSTER:
                     self._wide_filters.append(plugin)
-        self._combine(None)
+        self.codes = self._combine(None)
         self._telling = [item for item in self._filterings if item.scope is not Scope.NODE or item.codes.any()]
+        self._keep_promises()
+        self.feasible_count = int(np.count_nonzero(self.codes == 0))
 
     def _pre_filter(self) -> None:
         self.rejection = None
@@ -201,12 +249,12 @@ class Evaluation:
                 codes[row] = 0
         return Filtering(None, Scope.NODE, codes)
 
-    def _combine(self, changed: Iterable[int] | None) -> None:
+    def _combine(self, changed: list[int] | None) -> Codes:
         """Ask the filter plugins (about changed rows only, where that is enough) and join their answers in order."""
         snapshot, state, shape = self.snapshot, self.state, self.shape
         combined = np.where(snapshot.alive[snapshot.all_rows], 0, NO_NODE).astype(np.int32)
-        rows = None if changed is None else np.fromiter(changed, dtype=np.intp)
-        for item in self._filterings:
+        rows = None if changed is None else np.array(changed, dtype=np.intp)
+        for item in self._filterings if rows is None else self._telling:
             plugin = item.plugin
             if plugin is not None and (rows is None or item.scope is Scope.CLUSTER):
                 with timed_plugin(self.profile.meter, plugin.name, "Filter"):
@@ -214,7 +262,22 @@ class Evaluation:
             elif plugin is not None and rows is not None and item.scope is Scope.ROW:
                 item.codes[rows] = plugin.filter(state, shape, rows)
             combined = np.where(combined == 0, item.codes, combined)
-        self.codes = combined
+        return combined
+
+    def _keep_promises(self) -> None:
+        """Judge the promised rows, after `codes` was made without a thought of them."""
+        for row in self._promises.rows() if self._promises is not None else ():
+            if self.codes.item(row) != NO_NODE:
+                self.codes[row] = self._judge(row)
+
+    def _judge(self, row: int) -> int:
+        """The verdict on a row: with the pods that it is promised to, then without."""
+        if self._promises is not None:
+            promised = self._promises.on(row)
+            code = self.suppose(row, promised) if promised else 0
+            if code:
+                return code
+        return self.ask(row)
 
     def _ask_all(self, plugin: FilterPlugin, combined: Codes) -> Codes:
         """A plugin's answers about all rows; of a sparse one only about those that nobody has refused yet."""
@@ -226,32 +289,48 @@ class Evaluation:
             codes[asked] = plugin.filter(self.state, self.shape, asked)
         return codes
 
-    def _second_pass(self, changed: set[int]) -> None:
+    def _second_pass(self, rows: list[int]) -> None:
         """Some pods changed, and filters look beyond their row."""
-        self.refresh_wide()
-        if any(item.plugin is not None and item.plugin.sparse for item in self._filterings):
-            self._combine(None)
+        affected = dict.fromkeys(rows)
+        self._behind.update(affected)
+        everywhere = False
+        for plugin in self._wide_filters:
+            more = plugin.catch_up(self.state, self.shape, rows)
+            if isinstance(more, slice):
+                everywhere = True
+            elif more:
+                affected.update(dict.fromkeys(more))
+        if not everywhere and len(affected) <= FEW_ROWS:
+            for row in affected:
+                self._update_row(row)
+            return
+        is_sparse = any(item.plugin is not None and item.plugin.sparse for item in self._filterings)
+        before = self.codes == 0
+        self.codes = self._combine(None if is_sparse else list(self._behind))
+        self._behind.clear()
+        self._keep_promises()
+        now = self.codes == 0
+        self.feasible_count = int(np.count_nonzero(now))
+        flipped = np.flatnonzero(before != now)
+        self._touched.update(dict.fromkeys(rows))
+        if len(flipped) <= FEW_ROWS:
+            self._touched.update(dict.fromkeys(flipped.tolist()))
         else:
-            self._combine(changed)
-        self._stale |= changed
-        self._scored = False
+            self._many_touched = True
 
     def _update_row(self, row: int) -> None:
-        if self.codes.item(row) == NO_NODE:
+        """Ask about one row on which pods changed, or on which others' pods may matter."""
+        before = self.codes.item(row)
+        if before == NO_NODE:
             return
-        code = self._ask(row)
-        self.codes[row] = code
-        settled_total = self._settled_total
-        if settled_total is None:
-            return
-        if self._wide_scores or not self._scored:
-            self._stale.add(row)
-            self._scored = False
-        else:
-            self._score_row(row, settled_total)
-            self.total[row] = NO_NODE if code else settled_total.item(row)
+        code = self._judge(row) if self._promises is not None else self.ask(row)
+        if code != before:
+            self.codes[row] = code
+            self.feasible_count += (code == 0) - (before == 0)
+        self._touched[row] = None
 
-    def _ask(self, row: int) -> int:
+    def ask(self, row: int) -> int:
+        """The verdict on a row, without a thought of promises."""
         for item in self._telling:
             if item.plugin is None or item.scope is Scope.NODE:
                 code = item.codes.item(row)
@@ -265,20 +344,42 @@ class Evaluation:
 
     def suppose(self, row: int, added: Sequence[PodInfo]) -> int:
         """The verdict on a row if some more pods were there."""
+        aside = self.trial(row)
+        if aside is not None:
+            for pod in added:
+                aside.put_back(pod)
+            return aside.verdict()
         with self.snapshot.supposing(added, (), row):
             code = self.ask_now(row)
-        self.refresh_wide()
+        self.look_again(row)
         return code
 
     def ask_now(self, row: int) -> int:
-        """The verdict on a row with what the snapshot holds or supposes at this moment."""
-        self.refresh_wide()
-        return self._ask(row)
+        """The verdict on a row with what the snapshot holds or supposes on it at this moment; see `look_again`."""
+        self.look_again(row)
+        return self.ask(row)
 
-    def refresh_wide(self) -> None:
-        """Let the filters that look beyond their row take in the pods as they are."""
+    def look_again(self, row: int) -> None:
+        """Let the filters that look beyond their row take in the pods on one row as they are.
+
+        Whoever supposes pods to be elsewhere has to call it once more when all is as before.
+        """
         for plugin in self._wide_filters:
-            plugin.refresh_filter(self.state, self.shape)
+            plugin.catch_up(self.state, self.shape, [row])
+
+    def trial(self, row: int) -> Trial | None:
+        """The verdict on a row while pods there come and go; None if a filter has to be asked through the snapshot."""
+        state, shape = self.state, self.shape
+        parts: list[Trial | int] = []
+        for item in self._telling:
+            if item.plugin is None or item.scope is Scope.NODE:
+                parts.append(item.codes.item(row))
+                continue
+            part = item.plugin.row_trial(state, shape, row) if item.scope is Scope.ROW else None
+            if part is None:
+                return None
+            parts.append(part)
+        return _JointTrial(parts) if NOT_ASKED not in parts else None
 
     @property
     def has_wide_filters(self) -> bool:
@@ -287,80 +388,124 @@ class Evaluation:
 
     # Scoring
 
-    def score(self) -> None:
-        """Bring scores and totals up to date. Raises PluginError."""
-        if not self._scored:
-            self.scorings, self.total = self.score_feasible(self.codes)
-            self._scored = True
+    def score(self, order: NameOrder) -> None:
+        """Bring scores, totals and the ranking up to date. Raises PluginError."""
+        if self._settled_total is not None and not self._touched and not self._many_touched:
+            return
+        done = False
+        try:
+            if self._settled_total is None:
+                self._settle(order)
+            else:
+                self._score_touched(self._settled_total, order)
+            done = True
+        finally:
+            self._touched.clear()
+            self._many_touched = False
+            if not done:
+                self._settled_total = None
 
-    def score_feasible(self, codes: Codes) -> tuple[list[Scoring], Ints]:
-        """Scores and totals if exactly the rows with code 0 were feasible."""
-        feasible = np.flatnonzero(codes == 0)
-        settled_total = self._score_rows(feasible)
-        total = np.where(codes == 0, settled_total, NO_NODE)
-        scorings = list(self._settled)
-        for plugin in self._wide_scores:
-            if plugin.score_scope is Scope.CLUSTER and self._pre_score(plugin, feasible) is not None:
-                continue
-            raw = self._raw.get(plugin.name)
-            with timed_plugin(self.profile.meter, plugin.name, "Score"):
-                scores = plugin.score(self.state, self.shape, feasible) if raw is None else raw[feasible]
-            scores = plugin.normalize(self.state, self.shape, feasible, scores)
-            weight = self.profile.weights[plugin.name]
-            final = np.zeros(self.snapshot.size, dtype=np.int64)
-            final[feasible] = scores * weight
-            total += np.where(codes == 0, final, 0)
-            scorings.append(Scoring(plugin, weight, final, False))
-        return scorings, total
+    def scorings(self) -> list[Scoring]:
+        """The scores per plugin, as of the last `score()`."""
+        return [*self._settled, *_said(self._wide)]
 
-    def _score_rows(self, feasible: Ints) -> Ints:
-        """Sum of what depends on the row alone: all rows are scored at first, then those that changed."""
-        settled_total = self._settled_total
-        if settled_total is None or len(self._stale) * _FEW > self.snapshot.size:
-            settled_total = self._settled_total = self._settle(feasible)
-        else:
-            for row in self._stale:
-                self._score_row(row, settled_total)
-        self._stale.clear()
-        return settled_total
+    def totals(self) -> Ints:
+        """The totals as of the last `score()`, -1 where not feasible; a copy."""
+        return np.maximum(self._totals, NO_NODE)
 
-    def _settle(self, feasible: Ints) -> Ints:
+    def score_feasible(self, codes: Codes, order: NameOrder) -> tuple[list[Scoring], Ints]:
+        """Scores and totals if exactly the rows with code 0 were feasible; `self` has to have a feasible row."""
+        self.score(order)
+        state = self.state.for_scores()
+        wide = [wide_scores(item.plugin, item.weight, item.given, item.meter) for item in self._wide]
+        assert self._settled_total is not None
+        totals = self._settled_total.copy()
+        for item in wide:
+            item.start(state, self.shape, codes)
+            totals += item.final
+        totals[codes != 0] = NO_NODE
+        return [*self._settled, *_said(wide)], totals
+
+    def _settle(self, order: NameOrder) -> None:
         """Divide the score plugins into those with one answer per row and those that look at all feasible nodes."""
         state, shape, snapshot = self.state, self.shape, self.snapshot
         alive = snapshot.alive[: snapshot.size]
-        self._settled, self._wide_scores, self._raw = [], [], {}
+        feasible = self.feasible()
+        self._settled, self._wide = [], []
         settled_total = np.zeros(snapshot.size, dtype=np.int64)
         for plugin in self.profile.score:
-            skip = self._pre_score(plugin, feasible)
-            if skip is not None and skip.lasting:
-                continue
+            weight = self.profile.weights[plugin.name]
             if plugin.score_scope is Scope.CLUSTER:
-                self._wide_scores.append(plugin)
+                self._widen(plugin, weight, None)
                 continue
-            if skip is not None:
+            if pre_score(plugin, state, shape, feasible, self.profile.meter) is not None:
                 continue
             with timed_plugin(self.profile.meter, plugin.name, "Score"):
                 scores = plugin.score(state, shape, snapshot.all_rows)
             if plugin.normalizes:
                 level = scores[alive]
                 if not plugin.equal_stays_equal or (level != level[:1]).any():
-                    self._wide_scores.append(plugin)
-                    if plugin.score_scope is Scope.NODE:
-                        self._raw[plugin.name] = scores
+                    self._widen(plugin, weight, scores if plugin.score_scope is Scope.NODE else None)
                     continue
                 scores = plugin.normalize(state, shape, snapshot.all_rows, np.full_like(scores, level[0]))
-            weight = self.profile.weights[plugin.name]
             final = scores * weight
             settled_total += final
             self._settled.append(Scoring(plugin, weight, final, plugin.score_scope is Scope.NODE))
-        return settled_total
+        self._settled_total = settled_total
+        self._add_up(settled_total, order)
 
-    def _pre_score(self, plugin: ScorePlugin, feasible: Ints) -> Skip | None:
-        """Run the plugin's PreScore, if it has one."""
-        if not isinstance(plugin, PreScorePlugin):
-            return None
-        with timed_plugin(self.profile.meter, plugin.name, "PreScore"):
-            return plugin.pre_score(self.state, self.shape, feasible)
+    def _widen(self, plugin: ScorePlugin, weight: int, raw: Ints | None) -> None:
+        """Keep a plugin's scores from now on, unless it has nothing to say for good."""
+        wide = wide_scores(plugin, weight, raw, self.profile.meter)
+        wide.start(self.state, self.shape, self.codes)
+        if wide.skip is None or not wide.skip.lasting:
+            self._wide.append(wide)
+
+    def _score_touched(self, settled_total: Ints, order: NameOrder) -> None:
+        """Scores, totals and ranking after changes on a few rows; the sums anew if many rows moved."""
+        codes, base = self.codes, self._base
+        rows = list(self._touched)
+        for row in rows:
+            self._score_row(row, settled_total)
+        if self._many_touched:
+            for wide in self._wide:
+                wide.start(self.state, self.shape, codes)
+            self._add_up(settled_total, order)
+            return
+        moved: list[int] | None = rows
+        for wide in self._wide:
+            more = wide.catch_up(self.state, self.shape, codes, rows)
+            if isinstance(more, slice):
+                moved = None
+            elif moved is not None and more:
+                moved = moved + more
+        if moved is None:
+            for row in rows:
+                base[row] = settled_total.item(row) if codes.item(row) == 0 else _OUT
+            self._add_wide(order)
+            return
+        totals = self._totals
+        for row in moved:
+            before = totals.item(row)
+            total = settled_total.item(row) if codes.item(row) == 0 else _OUT
+            base[row] = total
+            if self._wide:
+                for wide in self._wide:
+                    total += wide.final.item(row)
+                totals[row] = total
+            self.ranking.update(row, before, total)
+
+    def _add_up(self, settled_total: Ints, order: NameOrder) -> None:
+        """All totals, and the ranking, from the scores."""
+        self._base = np.where(self.codes == 0, settled_total, _OUT)
+        self._add_wide(order)
+
+    def _add_wide(self, order: NameOrder) -> None:
+        totals = self._base
+        for wide in self._wide:
+            totals = totals + wide.final
+        self._totals = totals
+        self.ranking.start(totals, order)
 
     def _score_row(self, row: int, settled_total: Ints) -> None:
         total = settled_total.item(row)
@@ -376,10 +521,34 @@ class Evaluation:
             return
         self._shared = False
         self.codes = self.codes.copy()
-        self.total = self.total.copy()
         self._settled = [
             item if item.fixed else Scoring(item.plugin, item.weight, item.final.copy(), False)
             for item in self._settled
         ]
-        if self._scored and not self._wide_scores:
-            self.scorings = list(self._settled)
+
+
+class _JointTrial(Trial):
+    """What several filters say, in order; a number is the verdict of one that no pod can change."""
+
+    def __init__(self, parts: list[Trial | int]) -> None:
+        self._parts = parts
+        self._trials = [part for part in parts if isinstance(part, Trial)]
+
+    def put_back(self, pod: PodInfo) -> None:
+        for part in self._trials:
+            part.put_back(pod)
+
+    def take_away(self, pod: PodInfo) -> None:
+        for part in self._trials:
+            part.take_away(pod)
+
+    def verdict(self) -> int:
+        for part in self._parts:
+            code = part.verdict() if isinstance(part, Trial) else part
+            if code:
+                return code
+        return 0
+
+
+def _said(wide: list[WideScores]) -> list[Scoring]:
+    return [Scoring(item.plugin, item.weight, item.final, False) for item in wide if item.skip is None]

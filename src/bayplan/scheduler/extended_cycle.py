@@ -29,6 +29,7 @@ from bayplan.scheduler.extenders import (
 )
 from bayplan.scheduler.framework.post_filter import Candidate, PostFilterOutcome
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
+from bayplan.scheduler.ranking import Ranking
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 
@@ -69,14 +70,14 @@ class ExtendedCycle:
         decision, pod = self.decision, self.pod
         if self.snapshot.node_count == 0:
             return
-        evaluation = self.cycle.evaluation(pod.shape)
+        evaluation, judged = self.cycle.judged(pod)
         evaluation.share()
         decision.narrowed, decision.narrowed_by = evaluation.narrowed, evaluation.narrowed_by
         if evaluation.rejection is not None:
             decision.rejection = evaluation.rejection
             yield from self._post_filter(evaluation, evaluation.codes)
             return
-        codes = self.cycle.with_nominated(pod, evaluation).copy()
+        codes = judged.copy()
         row = self.cycle.nominated_row(pod, evaluation)
         if row is not None:
             alone: Codes = np.full_like(codes, -1)
@@ -131,7 +132,7 @@ class ExtendedCycle:
 
     def _score(self, evaluation: Evaluation, codes: Codes, feasible: Ints) -> Steps:
         decision = self.decision
-        scorings, total = evaluation.score_feasible(codes)
+        scorings, total = evaluation.score_feasible(codes, self.cycle.order())
         decision.scores = {item.plugin.name: item.final for item in scorings}
         decision.weights = dict(self.cycle.profile.weights)
         nodes = self._objects(feasible.tolist())
@@ -141,9 +142,7 @@ class ExtendedCycle:
             for call, answer in zip(calls, answers, strict=True):
                 self._add_scores(call, answer, total)
         decision.total = total
-        best: Ints = np.flatnonzero(total == total.max())
-        decision.best_rows = best
-        decision.row = int(best[0]) if len(best) == 1 else self.cycle.choice.choose(best, decision.names)
+        decision.row = self.cycle.chosen(Ranking(total, self.cycle.order()))
 
     def _add_scores(self, call: Call, answer: Answer, total: Ints) -> None:
         """Scores of an extender that fails are left out, as kube-scheduler does."""

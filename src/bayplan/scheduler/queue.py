@@ -246,6 +246,8 @@ class SchedulingQueue:
         for queued in self._in_flight.values():
             if queued.missed is not None:
                 queued.missed.append((event, old, new))
+        if not self._waiting:
+            return 0
         now = self._clock.monotonic()
         moved = 0
         asked: set[str] = {without}

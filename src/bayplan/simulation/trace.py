@@ -13,6 +13,8 @@ from bayplan.support.tasks import ACTOR
 USER: Final = "user"
 """Who acts when no component does."""
 _ROOT: Final = "/registry/"
+_RESTLESS: Final = ("coordination.k8s.io/leases/", "core/events/", "events.k8s.io/events/")
+"""Where keys begin that are written also when nothing goes on."""
 
 
 class Trace:
@@ -30,11 +32,14 @@ class Trace:
         self._start = clock.monotonic()
         self.writes = 0
         """Writes so far."""
+        self.last_change = self._start
+        """When (by the clock's monotonic time) something was last written besides leases and events."""
 
     def take(self, events: Sequence[Event]) -> None:
         """A store's committed changes."""
         actor = (ACTOR.get() or USER).replace(" ", "-")
-        passed = self._clock.monotonic() - self._start
+        now = self._clock.monotonic()
+        passed = now - self._start
         for event in events:
             value = event.value
             verb = "delete" if value is None else "update" if event.previous_revision else "create"
@@ -43,6 +48,8 @@ class Trace:
             line = f"{passed:.6f} {event.revision} {actor} {verb} {key} {state}\n"
             self._digest.update(line.encode())
             self.writes += 1
+            if not key.startswith(_RESTLESS):
+                self.last_change = now
             if self._sink is not None:
                 self._sink(line)
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from bayplan.api.errors import ApiError
+from bayplan.api.kinds import Kind
 from bayplan.api.types import core_v1
 from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.requests import User
@@ -28,6 +29,7 @@ from bayplan.client.in_process import InProcessTransport
 from bayplan.client.transport import Transport
 from bayplan.cluster.apply import apply_manifests
 from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
+from bayplan.cluster.contents import take_in
 from bayplan.cluster.credentials import ADMIN_GROUP
 from bayplan.cluster.manifests import gather_manifests
 from bayplan.cluster.settings import ClusterSettings
@@ -48,6 +50,8 @@ EPOCH: Final = 1_767_323_045.0
 """Unix time at which virtual clusters begin, if nothing else is said: 2 January 2026."""
 PATIENCE: Final = 600.0
 """Virtual seconds that a condition may take to come true."""
+QUIET: Final = 60.0
+"""Virtual seconds without a change after which a cluster counts as settled: longer than most back-offs."""
 _LOOK_EVERY: Final = 0.5
 _NO_CERTIFICATES: Final = "clusters in virtual time have no certificates\n"
 _HISTORY: Final = HistorySettings(keep_revisions=2_000, keep_seconds=60.0)
@@ -65,9 +69,11 @@ class VirtualCluster:
         epoch: float = EPOCH,
         trace: Callable[[str], object] | None = None,
         transport: Callable[[Transport], Transport] = lambda sound: sound,
+        contents: Iterable[tuple[Kind, Any]] = (),
     ) -> None:
         """seed: decides all that may vary. nodes: how many, or which. trace: gets every line, see `Trace`.
-        transport: what components are given in place of a sound transport; the `client` always has a sound one."""
+        transport: what components are given in place of a sound transport; the `client` always has a sound one.
+        contents: objects to begin with, taken in as they are, such as those of a copy (`copies_revive.revived`)."""
         if isinstance(nodes, int):
             nodes = SimulatorSettings(nodes=nodes)
         self.settings = dataclasses.replace(settings or ClusterSettings(), nodes=nodes)
@@ -75,6 +81,7 @@ class VirtualCluster:
         self._seed = seed
         self._sink = trace
         self._transport = transport
+        self._contents = tuple(contents)
 
     async def start(self) -> None:
         """Raises RuntimeError on a loop whose time is real."""
@@ -100,6 +107,7 @@ class VirtualCluster:
         await store.open()
         await store.watch("", 1, self.trace.take)
         await self.api.open()
+        await take_in(self.api, self._contents)
         await publish_storage_class(self.client)
         for name in (CONTROLLERS, SCHEDULER, NODES):
             self.components.start(name)
@@ -131,7 +139,8 @@ class VirtualCluster:
     async def _is_up(self) -> bool:
         """Whether the nodes are there and pods can be created in the namespace `default`."""
         await self.client.get(core_v1.ServiceAccount, "default", "default")
-        return len((await self.client.list(core_v1.Node)).items) >= self.settings.nodes.nodes
+        wanted = self.settings.nodes.nodes + sum(kind.kind == "Node" for kind, _ in self._contents)
+        return len((await self.client.list(core_v1.Node)).items) >= wanted
 
     def now(self) -> float:
         """Unix seconds in the cluster."""
@@ -142,6 +151,20 @@ class VirtualCluster:
     ) -> None:
         """Let time pass, and with it everything happen that is due."""
         await self.clock.sleep(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+    async def settle(self, *, quiet: float = QUIET, within: float = 6 * PATIENCE) -> bool:
+        """Let time pass until nothing but leases and events has been written for `quiet` seconds, for `within` seconds at
+        most. Returns whether it is quiet now."""
+        began = self.clock.monotonic()
+        until = began + within
+        while True:
+            now = self.clock.monotonic()
+            rest = max(self.trace.last_change, began) + quiet - now
+            if rest <= 0:
+                return True
+            if now >= until:
+                return False
+            await self.clock.sleep(min(rest, until - now))
 
     async def eventually(self, condition: Callable[[], Awaitable[T]], within: float = PATIENCE) -> T:
         """Let time pass until a condition gives something true, and return that. Failed assertions and 404 count as not

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
+from typing import Any
 
 from bayplan import KUBERNETES_VERSION
 from bayplan.api.types import coordination_v1, core_v1, meta_v1
@@ -71,8 +73,11 @@ def make_node(settings: SimulatorSettings, index: int, now: float, network: str 
     )
 
 
-def node_status(settings: SimulatorSettings, name: str, index: int, now: float) -> core_v1.NodeStatus:
-    """The status of a healthy node."""
+def node_status(
+    settings: SimulatorSettings, name: str, index: int, now: float, capacity: Mapping[str, Any] | None = None
+) -> core_v1.NodeStatus:
+    """The status of a healthy node; `capacity` of one that is of another shape than most."""
+    offered = dict(capacity or settings.capacity)
     stamp = rfc3339(now)
     conditions = tuple(
         core_v1.NodeCondition(
@@ -86,8 +91,8 @@ def node_status(settings: SimulatorSettings, name: str, index: int, now: float) 
         for kind, status, reason, message in _HEALTHY
     )
     return core_v1.NodeStatus(
-        capacity=dict(settings.capacity),
-        allocatable=dict(settings.capacity),
+        capacity=offered,
+        allocatable=dict(offered),
         conditions=conditions,
         addresses=(
             core_v1.NodeAddress(type="InternalIP", address=node_address(index)),

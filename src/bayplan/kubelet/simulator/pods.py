@@ -1,13 +1,11 @@
 """The life of a simulated pod, as a pure function: from the pod as it is and the time to what its kubelet would write next.
 
-    bound  -> ContainerCreating -> Running and ready -> (pods that end by themselves) Succeeded or Failed
-                                   Running <-> CrashLoopBackOff (containers that end but must run)
+    bound  -> ContainerCreating -> (init containers, one after the other) -> Running and ready -> Succeeded or Failed
+                                   container ended and must run: again at once, later after CrashLoopBackOff
     deletionTimestamp -> stopped -> gone
 
-Annotations of the pod change that: `bayplan.dev/start-seconds`, `bayplan.dev/run-seconds` (containers end after so long), `bayplan.dev/exit-code`
-(with which code), `bayplan.dev/ready` (`false` while the readiness probe is to fail). Without them a pod that may end (restartPolicy Never or OnFailure) ends
-after a while with code 0, unless it sleeps: `sleep 30` runs for 30 seconds, the pause image and `sleep infinity` for ever. An image whose name or tag says
-that it does not exist (`nonexistent`, `non-existent`, `invalid`, `404`) is never pulled.
+What happens to each container, and when, is in `containers`. An image whose name or tag says that it does not exist (`nonexistent`, `non-existent`, `invalid`,
+`404`) is never pulled. Everything is worked out from the status, so that a restart of the simulator changes nothing.
 """
 
 from __future__ import annotations
@@ -15,25 +13,38 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from bayplan.api.types import core_v1
+from bayplan.kubelet.simulator.containers import (
+    EXIT_CODE,
+    INIT,
+    Ending,
+    duration,
+    ending,
+    exit_code,
+    is_plain,
+    may_be_ready,
+    ready_after,
+)
 from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.kubelet.simulator.statuses import (
+    CONDITIONS,
+    conditions_of,
+    statuses_of,
+    terminated,
+    waiting,
+    with_status,
+)
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
-START, RUN, EXIT_CODE = "bayplan.dev/start-seconds", "bayplan.dev/run-seconds", "bayplan.dev/exit-code"
-READY = "bayplan.dev/ready"
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 300.0
 """Seconds before containers that ended for the second time start again, and the most that it gets by doubling."""
 _STEADY = 600.0
 """Seconds of running after which there is no back-off."""
-_CONDITIONS = frozenset(("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"))
-"""Conditions that the kubelet writes."""
 _MISSING_IMAGE = re.compile(r"non-?existent|invalid|:404$")
-_SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)\b")
-_ENDLESS = re.compile(r"sleep\s+inf|pause|tail\s+-f|while\s+(?:true|:)")
+_BACK_OFF = "CrashLoopBackOff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +59,12 @@ class Step:
     """Seconds until the next step; None if nothing happens until the pod changes."""
 
 
-def number(pod: core_v1.Pod, annotation: str, default: float) -> float:
-    """A number from an annotation; the default if it is missing or malformed."""
-    try:
-        return float(pod.metadata.annotations.get(annotation, default))
-    except ValueError:
-        return default
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """A container after what was due, and seconds until its next event."""
 
-
-def run_seconds(pod: core_v1.Pod, settings: SimulatorSettings) -> float | None:
-    """How long the pod's containers run; None for ever."""
-    if RUN in pod.metadata.annotations:
-        return number(pod, RUN, settings.run_seconds)
-    if pod.spec.restart_policy in ("", "Always"):
-        return None
-    longest = settings.run_seconds
-    for container in pod.spec.containers:
-        text = " ".join((*container.command, *container.args))
-        if _ENDLESS.search(text) or (not text and "pause" in container.image):
-            return None
-        if match := _SLEEP.search(text):
-            longest = max(longest, float(match[1])) if longest != settings.run_seconds else float(match[1])
-    return longest
+    status: core_v1.ContainerStatus
+    wait: float | None = None
 
 
 def missing_images(pod: core_v1.Pod) -> list[str]:
@@ -86,166 +81,32 @@ def next_step(
     if pod.status.phase in ("Succeeded", "Failed"):
         return Step()
     if not pod.status.start_time:
-        waiting = start_seconds if not missing_images(pod) else None
-        return Step(_creating(pod, now, host_ip), wait=waiting)
+        delay = start_seconds if not missing_images(pod) else None
+        return Step(_creating(pod, now, host_ip), wait=delay)
     if pod.status.phase == "Pending":
         if missing_images(pod):
             return Step(_pull_failed(pod, now))
-        return Step(_running(pod, now, pod_ip), wait=run_seconds(pod, settings))
-    if (back := _back_at(pod)) is not None:
-        return Step(_follow(pod, now), wait=back - now) if back > now else Step(_run_again(pod, now))
-    duration = run_seconds(pod, settings)
-    if duration is None:
-        return Step(_follow(pod, now))
-    left = _running_since(pod) + duration - now
-    if left > 0:
-        return Step(_follow(pod, now), wait=left)
-    return Step(_ended(pod, now))
-
-
-def _follow(pod: core_v1.Pod, now: float) -> core_v1.PodStatus | None:
-    """What a running pod's status lacks; None if it is up to date.
-
-    That is the observed generation, images changed in place, ephemeral containers, and readiness as gates and annotation say, also where somebody else marked
-    the pod as not ready while its node was away.
-    """
-    if _is_settled(pod):
-        return None
-    ready = _is_ready(pod)
-    images = {container.name: container.image for container in pod.spec.containers}
-    statuses = tuple(
-        msgspec.structs.replace(
-            one, image=images.get(one.name, one.image), ready=ready and one.state.running is not None
-        )
-        for one in pod.status.container_statuses
-    )
-    ephemeral = pod.status.ephemeral_container_statuses
-    shown = {one.name for one in ephemeral}
-    if added := [one for one in pod.spec.ephemeral_containers if one.name not in shown]:
-        running = core_v1.ContainerState(running=core_v1.ContainerStateRunning(started_at=rfc3339(now)))
-        ephemeral = (*ephemeral, *_statuses(added, running, ready=False, started=True))
-    conditions = _conditions(pod, now, ready, reason="" if ready else "ContainersNotReady")
-    known = {one.type: one for one in pod.status.conditions}
-    if all(known.get(one.type) == one for one in conditions):
-        conditions = pod.status.conditions
-    status = _with(pod, container_statuses=statuses, ephemeral_container_statuses=ephemeral, conditions=conditions)
-    return status if status != pod.status else None
-
-
-def _is_settled(pod: core_v1.Pod) -> bool:
-    """A cheap look that finds most running pods up to date: nothing in the spec is new, everything is ready, and nothing else has a say in that."""
-    status, spec = pod.status, pod.spec
-    return (
-        status.observed_generation == pod.metadata.generation
-        and not spec.readiness_gates
-        and len(spec.ephemeral_containers) == len(status.ephemeral_container_statuses)
-        and READY not in pod.metadata.annotations
-        and all(one.ready for one in status.container_statuses)
-        and sum(one.type in _CONDITIONS and one.status == "True" for one in status.conditions) == len(_CONDITIONS)
-    )
-
-
-def _is_ready(pod: core_v1.Pod) -> bool:
-    """Whether the containers of a running pod are ready: they are, unless they wait to be started again or the annotation says that they are not."""
-    return _back_at(pod) is None and pod.metadata.annotations.get(READY, "true").lower() != "false"
-
-
-def _running_since(pod: core_v1.Pod) -> float:
-    """Unix time when the containers began to run."""
-    for one in pod.status.container_statuses:
-        if one.state.running is not None and one.state.running.started_at:
-            return parse_rfc3339(one.state.running.started_at)
-    return parse_rfc3339(pod.status.start_time or "")
-
-
-def _conditions(
-    pod: core_v1.Pod, now: float, ready: bool, *, initialized: bool = True, reason: str = "", started: bool = True
-) -> tuple[Any, ...]:
-    """The kubelet's conditions; those of others (PodScheduled, readiness gates, DisruptionTarget) stay."""
-    stamp, generation = rfc3339(now), pod.metadata.generation
-    gates = {gate.condition_type for gate in pod.spec.readiness_gates}
-    met = all(any(one.type == gate and one.status == "True" for one in pod.status.conditions) for gate in gates)
-    wanted = {
-        "PodReadyToStartContainers": (started, ""),
-        "Initialized": (initialized, "" if initialized else "ContainersNotInitialized"),
-        "Ready": (ready and met, reason or ("" if met else "ReadinessGatesNotReady")),
-        "ContainersReady": (ready, reason),
-    }
-    known = {one.type: one for one in pod.status.conditions}
-    result = []
-    for name, (value, why) in wanted.items():
-        status = "True" if value else "False"
-        old = known.pop(name, None)
-        time = old.last_transition_time if old is not None and old.status == status else stamp
-        message = (
-            f"containers with unready status: [{' '.join(one.name for one in pod.spec.containers)}]"
-            if why == "ContainersNotReady"
-            else ""
-        )
-        result.append(
-            core_v1.PodCondition(
-                type=name,
-                status=status,
-                reason="" if value else why,
-                message="" if value else message,
-                last_transition_time=time,
-                observed_generation=generation,
-            )
-        )
-    return (*result, *known.values())
-
-
-def _statuses(
-    containers: Sequence[Any], state: core_v1.ContainerState, *, ready: bool, started: bool
-) -> tuple[core_v1.ContainerStatus, ...]:
-    return tuple(
-        core_v1.ContainerStatus(
-            name=one.name,
-            image=one.image,
-            image_id=f"bayplan://{one.image}" if started else "",
-            container_id=f"bayplan://{one.name}" if started else "",
-            ready=ready,
-            started=started,
-            state=state,
-        )
-        for one in containers
-    )
-
-
-def _waiting(reason: str, message: str = "") -> core_v1.ContainerState:
-    return core_v1.ContainerState(waiting=core_v1.ContainerStateWaiting(reason=reason, message=message))
-
-
-def _terminated(code: int, started: str | None, now: float) -> core_v1.ContainerState:
-    reason = "Completed" if code == 0 else "Error"
-    state = core_v1.ContainerStateTerminated(
-        exit_code=code, reason=reason, started_at=started, finished_at=rfc3339(now)
-    )
-    return core_v1.ContainerState(terminated=state)
-
-
-def _with(pod: core_v1.Pod, **changes: Any) -> core_v1.PodStatus:
-    changed: core_v1.PodStatus = msgspec.structs.replace(
-        pod.status, observed_generation=pod.metadata.generation, **changes
-    )
-    return changed
+        return _initialize(pod, now, settings, pod_ip)
+    if is_plain(pod) and _is_settled(pod):
+        return Step()
+    return _live(pod, now, settings)
 
 
 def _creating(pod: core_v1.Pod, now: float, host_ip: str) -> core_v1.PodStatus:
-    waiting = _waiting("PodInitializing" if pod.spec.init_containers else "ContainerCreating")
-    return _with(
+    state = waiting("PodInitializing" if pod.spec.init_containers else "ContainerCreating")
+    return with_status(
         pod,
         phase="Pending",
         start_time=rfc3339(now),
         host_ip=host_ip,
-        host_ips=(core_v1.HostIP(ip=host_ip),),
-        conditions=_conditions(
+        host_ips=(core_v1.HostIP(ip=host_ip),) if host_ip else (),
+        conditions=conditions_of(
             pod, now, False, initialized=not pod.spec.init_containers, reason="ContainersNotReady", started=False
         ),
-        init_container_statuses=_statuses(
-            pod.spec.init_containers, _waiting("PodInitializing"), ready=False, started=False
+        init_container_statuses=statuses_of(
+            pod.spec.init_containers, waiting("PodInitializing"), ready=False, started=False
         ),
-        container_statuses=_statuses(pod.spec.containers, waiting, ready=False, started=False),
+        container_statuses=statuses_of(pod.spec.containers, state, ready=False, started=False),
     )
 
 
@@ -255,7 +116,7 @@ def _pull_failed(pod: core_v1.Pod, now: float) -> core_v1.PodStatus | None:
     statuses = tuple(
         msgspec.structs.replace(
             one,
-            state=_waiting("ImagePullBackOff", f'Back-off pulling image "{one.image}"')
+            state=waiting("ImagePullBackOff", f'Back-off pulling image "{one.image}"')
             if one.name in missing
             else one.state,
         )
@@ -263,71 +124,278 @@ def _pull_failed(pod: core_v1.Pod, now: float) -> core_v1.PodStatus | None:
     )
     if statuses == pod.status.container_statuses:
         return None
-    return _with(pod, container_statuses=statuses)
+    return with_status(pod, container_statuses=statuses)
 
 
-def _running(pod: core_v1.Pod, now: float, pod_ip: str) -> core_v1.PodStatus:
-    stamp = rfc3339(now)
-    running = core_v1.ContainerState(running=core_v1.ContainerStateRunning(started_at=stamp))
-    sidecars = [one for one in pod.spec.init_containers if one.restart_policy == "Always"]
-    done = [one for one in pod.spec.init_containers if one.restart_policy != "Always"]
+# Init containers
+
+
+def _initialize(pod: core_v1.Pod, now: float, settings: SimulatorSettings, pod_ip: str) -> Step:
+    """Init containers run one after the other; sidecars among them are started in passing. Then everything else starts."""
+    statuses = {one.name: one for one in pod.status.init_container_statuses}
+    moved: list[core_v1.ContainerStatus] = []
+    wait: float | None = None
+    for index, container in enumerate(pod.spec.init_containers):
+        status = (
+            statuses.get(container.name)
+            or statuses_of((container,), waiting("PodInitializing"), ready=False, started=False)[0]
+        )
+        if container.restart_policy == "Always":
+            moved.append(status if status.state.running else _started(container, now, ready=True))
+            continue
+        step = _initializing(pod, container, status, now)
+        moved.append(step.status)
+        ended = step.status.state.terminated
+        if ended is None or ended.exit_code:
+            rest = pod.spec.init_containers[index + 1 :]
+            moved += [
+                statuses.get(one.name) or statuses_of((one,), waiting("PodInitializing"), ready=False, started=False)[0]
+                for one in rest
+            ]
+            wait = step.wait
+            break
+    else:
+        return _run(pod, now, settings, pod_ip, tuple(moved))
+    failed = ended is not None
+    status_ = with_status(
+        pod,
+        phase="Failed" if failed else "Pending",
+        init_container_statuses=tuple(moved),
+        conditions=conditions_of(
+            pod,
+            now,
+            False,
+            initialized=False,
+            reason="PodFailed" if failed else "ContainersNotReady",
+            started=not failed,
+        ),
+    )
+    return Step(status_ if status_ != pod.status else None, wait=wait)
+
+
+def _initializing(
+    pod: core_v1.Pod, container: core_v1.Container, status: core_v1.ContainerStatus, now: float
+) -> _Moved:
+    """One init container: started, ended, or started again after it failed."""
+    state = status.state
+    if state.terminated is not None:
+        return _Moved(status)
+    seconds = duration(pod, INIT, container.name, status.restart_count) or 0.0
+    if state.waiting is not None and state.waiting.reason == _BACK_OFF:
+        back = _back_at(status)
+        if back > now:
+            return _Moved(status, back - now)
+        status = _again(status, now)
+    elif state.running is None:
+        status = _started(container, now, ready=False)
+    running = status.state.running
+    begun = parse_rfc3339(running.started_at) if running is not None and running.started_at else now
+    left = begun + seconds - now
+    if left > 0:
+        return _Moved(status, left)
+    named = f"{EXIT_CODE}.{container.name}" in pod.metadata.annotations  # one for all is about the containers that run
+    code = exit_code(pod, container.name, status.restart_count) if named else 0
+    last = terminated(code, rfc3339(begun), now)
+    if code and pod.spec.restart_policy != "Never":
+        return _ended(pod, msgspec.structs.replace(status, ready=False), last, now)
+    return _Moved(msgspec.structs.replace(status, state=last, ready=not code, started=False))
+
+
+def _run(
+    pod: core_v1.Pod,
+    now: float,
+    settings: SimulatorSettings,
+    pod_ip: str,
+    initialized: tuple[core_v1.ContainerStatus, ...],
+) -> Step:
+    """All init containers are done: the others start."""
     address = pod.status.host_ip if pod.spec.host_network else pod_ip
-    ready = _is_ready(pod)
-    return _with(
+    running = core_v1.ContainerState(running=core_v1.ContainerStateRunning(started_at=rfc3339(now)))
+    begun = with_status(
         pod,
         phase="Running",
         pod_ip=address,
-        pod_ips=(core_v1.PodIP(ip=address),),
-        conditions=_conditions(pod, now, ready, reason="" if ready else "ContainersNotReady"),
-        init_container_statuses=(
-            *_statuses(done, _terminated(0, stamp, now), ready=True, started=False),
-            *_statuses(sidecars, running, ready=True, started=True),
-        ),
-        container_statuses=_statuses(pod.spec.containers, running, ready=ready, started=True),
+        pod_ips=(core_v1.PodIP(ip=address),) if address else (),
+        init_container_statuses=initialized,
+        container_statuses=statuses_of(pod.spec.containers, running, ready=True, started=True),
     )
+    if is_plain(pod):
+        return Step(msgspec.structs.replace(begun, conditions=conditions_of(pod, now, True)))
+    step = _live(msgspec.structs.replace(pod, status=begun), now, settings, fresh=True)
+    return Step(step.status or begun, wait=step.wait)
 
 
-def _ended(pod: core_v1.Pod, now: float) -> core_v1.PodStatus:
-    code = int(number(pod, EXIT_CODE, 0))
-    started = next(
-        (one.state.running.started_at for one in pod.status.container_statuses if one.state.running is not None), None
-    )
-    if pod.spec.restart_policy in ("", "Always") or (pod.spec.restart_policy == "OnFailure" and code):
-        return _restarted(pod, now, code, started)
-    state = _terminated(code, started, now)
-    return _with(
+# Running
+
+
+def _live(pod: core_v1.Pod, now: float, settings: SimulatorSettings, *, fresh: bool = False) -> Step:
+    """What is due for each container of a running pod, and what the status lacks: images changed in place, ephemeral containers, readiness.
+
+    `fresh`: the containers have just been started; nothing ends at the same moment.
+    """
+    status, spec = pod.status, pod.spec
+    sidecars = {one.name: one for one in spec.init_containers if one.restart_policy == "Always"}
+    main = [
+        _moved(pod, _named(spec.containers, one.name), one, now, settings, fresh) for one in status.container_statuses
+    ]
+    beside = [_moved(pod, sidecars.get(one.name), one, now, settings, fresh) for one in status.init_container_statuses]
+    ended = [one.status.state.terminated for one in main]
+    if ended and all(one is not None for one in ended):
+        return Step(_finished(pod, main, beside, sidecars, now))
+    waits = [one.wait for one in (*main, *beside) if one.wait is not None]
+    ephemeral = status.ephemeral_container_statuses
+    shown = {one.name for one in ephemeral}
+    if added := [one for one in spec.ephemeral_containers if one.name not in shown]:
+        running = core_v1.ContainerState(running=core_v1.ContainerStateRunning(started_at=rfc3339(now)))
+        ephemeral = (*ephemeral, *statuses_of(added, running, ready=False, started=True))
+    containers = tuple(one.status for one in main)
+    ready = all(one.ready for one in containers)
+    conditions = conditions_of(
         pod,
-        phase="Failed" if code else "Succeeded",
-        conditions=_conditions(pod, now, False, reason="PodFailed" if code else "PodCompleted", started=False),
-        container_statuses=tuple(
-            msgspec.structs.replace(one, state=state, ready=False, started=False)
-            for one in pod.status.container_statuses
-        ),
+        now,
+        ready,
+        reason="" if ready else "ContainersNotReady",
+        unready=[one.name for one in containers if not one.ready],
     )
+    known = {one.type: one for one in status.conditions}
+    if all(known.get(one.type) == one for one in conditions):
+        conditions = status.conditions
+    new = with_status(
+        pod,
+        container_statuses=containers,
+        init_container_statuses=tuple(one.status for one in beside),
+        ephemeral_container_statuses=ephemeral,
+        conditions=conditions,
+    )
+    return Step(new if new != status else None, wait=min(waits, default=None))
 
 
-def _restarted(pod: core_v1.Pod, now: float, code: int, started: str | None) -> core_v1.PodStatus:
-    """The containers ended. The first time they run again at once, later after a back-off."""
-    last = _terminated(code, started, now)
-    ended = tuple(msgspec.structs.replace(one, last_state=last) for one in pod.status.container_statuses)
-    pause = back_off(
-        max((one.restart_count for one in ended), default=0), now - parse_rfc3339(started) if started else 0.0
-    )
+def _named(containers: Sequence[core_v1.Container], name: str) -> core_v1.Container | None:
+    return next((one for one in containers if one.name == name), None)
+
+
+def _moved(
+    pod: core_v1.Pod,
+    container: core_v1.Container | None,
+    status: core_v1.ContainerStatus,
+    now: float,
+    settings: SimulatorSettings,
+    fresh: bool,
+) -> _Moved:
+    """What is due for one container (or sidecar; None for init containers, which are done)."""
+    if container is None:
+        return _Moved(status)
+    state = status.state
+    if state.waiting is not None and state.waiting.reason == _BACK_OFF:
+        back = _back_at(status)
+        if back > now:
+            return _Moved(status, back - now)
+        status = _again(status, now)
+    elif state.running is None:
+        return _Moved(status)
+    begun = _since(status, pod)
+    plan = ending(pod, container, settings, status.restart_count)
+    waits = []
+    if plan is not None:
+        left = begun + plan.seconds - now
+        if left <= 0 and not fresh:
+            return _after_end(pod, container, status, plan, now)
+        waits.append(max(left, 0.001))
+    unready = begun + ready_after(pod, container, status.restart_count) - now
+    if unready > 0:
+        waits.append(unready)
+    ready = unready <= 0 and may_be_ready(pod, container.name)
+    if (status.image, status.ready) != (container.image, ready):
+        status = msgspec.structs.replace(status, image=container.image, ready=ready)
+    return _Moved(status, min(waits, default=None))
+
+
+def _after_end(
+    pod: core_v1.Pod, container: core_v1.Container, status: core_v1.ContainerStatus, plan: Ending, now: float
+) -> _Moved:
+    """A container that ended runs again, now or later, or stays where it is."""
+    running = status.state.running
+    last = terminated(plan.code, running.started_at if running is not None else None, now, plan.reason)
+    policy = container.restart_policy or pod.spec.restart_policy
+    if policy in ("", "Always") or (policy == "OnFailure" and plan.code):
+        step = _ended(pod, status, last, now)
+        if step.status.state.running is None:
+            return step
+        ready = not ready_after(pod, container, step.status.restart_count) and may_be_ready(pod, container.name)
+        return _Moved(msgspec.structs.replace(step.status, ready=ready), 0.001)
+    return _Moved(msgspec.structs.replace(status, state=last, ready=False, started=False))
+
+
+def _ended(pod: core_v1.Pod, status: core_v1.ContainerStatus, last: core_v1.ContainerState, now: float) -> _Moved:
+    """A container that must run ended: the first time it runs again at once, later after a back-off."""
+    ended = last.terminated
+    started = parse_rfc3339(ended.started_at) if ended is not None and ended.started_at else now
+    pause = back_off(status.restart_count, now - started)
+    status = msgspec.structs.replace(status, last_state=last)
     if not pause:
-        return _run_again(msgspec.structs.replace(pod, status=_with(pod, container_statuses=ended)), now)
+        return _Moved(_again(status, now))
     name = f"{pod.metadata.name}_{pod.metadata.namespace}({pod.metadata.uid})"
-    statuses = tuple(
+    text = f"back-off {_duration(pause)} restarting failed container={status.name} pod={name}"
+    return _Moved(msgspec.structs.replace(status, state=waiting(_BACK_OFF, text), ready=False, started=False), pause)
+
+
+def _finished(
+    pod: core_v1.Pod,
+    main: Sequence[_Moved],
+    beside: Sequence[_Moved],
+    sidecars: dict[str, core_v1.Container],
+    now: float,
+) -> core_v1.PodStatus:
+    """All containers ended for good; sidecars are stopped."""
+    failed = any(one.status.state.terminated is not None and one.status.state.terminated.exit_code for one in main)
+    stopped = tuple(
         msgspec.structs.replace(
-            one,
-            state=_waiting(
-                "CrashLoopBackOff", f"back-off {_duration(pause)} restarting failed container={one.name} pod={name}"
-            ),
-            ready=False,
-            started=False,
+            one.status, state=terminated(0, rfc3339(_since(one.status, pod)), now), ready=False, started=False
         )
-        for one in ended
+        if one.status.name in sidecars and one.status.state.running is not None
+        else one.status
+        for one in beside
     )
-    return _with(pod, container_statuses=statuses, conditions=_conditions(pod, now, False, reason="ContainersNotReady"))
+    return with_status(
+        pod,
+        phase="Failed" if failed else "Succeeded",
+        conditions=conditions_of(pod, now, False, reason="PodFailed" if failed else "PodCompleted", started=False),
+        init_container_statuses=stopped,
+        container_statuses=tuple(one.status for one in main),
+    )
+
+
+def _is_settled(pod: core_v1.Pod) -> bool:
+    """A cheap look that finds most running pods up to date: nothing in the spec is new, everything is ready, and nothing else has a say in that."""
+    status, spec = pod.status, pod.spec
+    return (
+        status.observed_generation == pod.metadata.generation
+        and not spec.readiness_gates
+        and len(spec.ephemeral_containers) == len(status.ephemeral_container_statuses)
+        and all(one.ready for one in status.container_statuses)
+        and sum(one.type in CONDITIONS and one.status == "True" for one in status.conditions) == len(CONDITIONS)
+    )
+
+
+def _since(status: core_v1.ContainerStatus, pod: core_v1.Pod) -> float:
+    """Unix time when a container began to run."""
+    running = status.state.running
+    text = running.started_at if running is not None else None
+    return parse_rfc3339(text or pod.status.start_time or "1970-01-01T00:00:00Z")
+
+
+def _started(container: core_v1.Container, now: float, *, ready: bool) -> core_v1.ContainerStatus:
+    running = core_v1.ContainerState(running=core_v1.ContainerStateRunning(started_at=rfc3339(now)))
+    return statuses_of((container,), running, ready=ready, started=True)[0]
+
+
+def _again(status: core_v1.ContainerStatus, now: float) -> core_v1.ContainerStatus:
+    """The container runs once more."""
+    running = core_v1.ContainerState(running=core_v1.ContainerStateRunning(started_at=rfc3339(now)))
+    again: core_v1.ContainerStatus = msgspec.structs.replace(
+        status, state=running, restart_count=status.restart_count + 1, started=True
+    )
+    return again
 
 
 def back_off(restarts: int, ran: float) -> float:
@@ -343,26 +411,17 @@ def _duration(seconds: float) -> str:
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
-def _back_at(pod: core_v1.Pod) -> float | None:
-    """Unix time when containers that wait in back-off start again; None if they do not wait."""
-    for one in pod.status.container_statuses:
-        ended = one.last_state.terminated
-        if one.state.waiting is not None and one.state.waiting.reason == "CrashLoopBackOff" and ended is not None:
-            finished = parse_rfc3339(ended.finished_at) if ended.finished_at else 0.0
-            ran = finished - parse_rfc3339(ended.started_at) if ended.started_at else 0.0
-            return finished + back_off(one.restart_count, ran)
-    return None
+def _back_at(status: core_v1.ContainerStatus) -> float:
+    """Unix time when a container that waits in back-off starts again."""
+    ended = status.last_state.terminated
+    if ended is None:
+        return 0.0
+    finished = parse_rfc3339(ended.finished_at) if ended.finished_at else 0.0
+    ran = finished - parse_rfc3339(ended.started_at) if ended.started_at else 0.0
+    return finished + back_off(status.restart_count, ran)
 
 
-def _run_again(pod: core_v1.Pod, now: float) -> core_v1.PodStatus:
-    """The containers run once more."""
-    running = core_v1.ContainerState(running=core_v1.ContainerStateRunning(started_at=rfc3339(now)))
-    statuses = tuple(
-        msgspec.structs.replace(one, state=running, restart_count=one.restart_count + 1, started=True)
-        for one in pod.status.container_statuses
-    )
-    again = msgspec.structs.replace(pod, status=_with(pod, container_statuses=statuses))
-    return _follow(again, now) or again.status
+# The end
 
 
 def _stop(pod: core_v1.Pod, now: float, settings: SimulatorSettings) -> Step:
@@ -370,22 +429,16 @@ def _stop(pod: core_v1.Pod, now: float, settings: SimulatorSettings) -> Step:
     grace = pod.metadata.deletion_grace_period_seconds or 0
     begun = parse_rfc3339(pod.metadata.deletion_timestamp or rfc3339(now)) - grace
     left = begun + min(settings.stop_seconds, grace) - now
-    if left > 0 and pod.status.phase == "Running":
+    if pod.status.phase != "Running":
+        return Step(delete=True)
+    if left > 0:
         return Step(wait=left)
-    if pod.status.phase == "Running":
-        started = next(
-            (one.state.running.started_at for one in pod.status.container_statuses if one.state.running is not None),
-            None,
-        )
-        state = _terminated(0, started, now)
-        statuses = tuple(
-            msgspec.structs.replace(one, state=state, ready=False, started=False)
-            if one.state.running is not None
-            else one
-            for one in pod.status.container_statuses
-        )
-        conditions = _conditions(
-            pod, now, False, reason="PodFailed" if pod.spec.restart_policy == "Never" else "ContainersNotReady"
-        )
-        return Step(_with(pod, container_statuses=statuses, conditions=conditions), delete=True)
-    return Step(delete=True)
+    statuses = tuple(
+        msgspec.structs.replace(one, state=terminated(0, one.state.running.started_at, now), ready=False, started=False)
+        if one.state.running is not None
+        else one
+        for one in pod.status.container_statuses
+    )
+    reason = "PodFailed" if pod.spec.restart_policy == "Never" else "ContainersNotReady"
+    conditions = conditions_of(pod, now, False, reason=reason)
+    return Step(with_status(pod, container_statuses=statuses, conditions=conditions), delete=True)

@@ -6,7 +6,10 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TypeVar
+
+import msgspec
 
 from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
@@ -15,6 +18,10 @@ from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.informers import InformerFactory
 from bayplan.informers.cache import key_of
+from bayplan.kubelet.simulator import resize
+from bayplan.kubelet.simulator.addresses import Addresses
+from bayplan.kubelet.simulator.containers import start_seconds
+from bayplan.kubelet.simulator.groups import GROUP_LABEL, NodeGroupSettings, make_group_node, seconds_to_ready
 from bayplan.kubelet.simulator.nodes import (
     LEASE_NAMESPACE,
     SILENT,
@@ -26,8 +33,9 @@ from bayplan.kubelet.simulator.nodes import (
     node_status,
     pod_network,
 )
-from bayplan.kubelet.simulator.pods import START, next_step, number
+from bayplan.kubelet.simulator.pods import next_step
 from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.kubelet.simulator.statuses import with_status
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
@@ -39,42 +47,12 @@ T = TypeVar("T")
 
 _WORKERS = 64
 _AT_ONCE = 128
-_ADDRESSES = range(2, 255)
 _NETWORKS = 128 * 256
 """Networks for nodes: 10.128.0.0/9 in parts of 256 addresses."""
 _NODE = "node "
 """What keys of nodes begin with; those of pods are `namespace/name`."""
-
-
-class Addresses:
-    """Addresses of the pods of one node."""
-
-    def __init__(self, network: str, hosts: range = _ADDRESSES) -> None:
-        self.network = network
-        self._hosts = hosts
-        self._by_pod: dict[str, str] = {}
-        self._used: set[str] = set()
-        self._next: Iterator[int] = itertools.cycle(hosts)
-
-    def take(self, uid: str, known: str = "") -> str:
-        """The address of a pod: the one it has, or a free one. Raises LookupError if the node has none left."""
-        if uid in self._by_pod:
-            return self._by_pod[uid]
-        address = known or next((one for one in self._candidates() if one not in self._used), "")
-        if not address:
-            raise LookupError(f"{self.network}.0/24 has no address left")
-        self._by_pod[uid] = address
-        self._used.add(address)
-        return address
-
-    def _candidates(self) -> Iterable[str]:
-        return (f"{self.network}.{last}" for last in itertools.islice(self._next, len(self._hosts)))
-
-    def release(self, uid: str) -> None:
-        """Give a pod's address back."""
-        address = self._by_pod.pop(uid, None)
-        if address is not None:
-            self._used.discard(address)
+_LAST_SIGN = "last sign of "
+"""What keys of nodes that fall silent begin with."""
 
 
 class NodeSimulator:
@@ -92,11 +70,15 @@ class NodeSimulator:
         self.leases = self.informers.informer(coordination_v1.Lease, LEASE_NAMESPACE)
         self.queue: WorkQueue[str] = WorkQueue("node-simulator", clock=clock)
         self._index = {node_name(settings, index): index for index in range(settings.nodes)}
+        self._own = frozenset(self._index)
+        """Nodes of the shape that the settings give."""
         self._addresses: dict[str, Addresses] = {}
         self._networks: set[str] = set()
         """Networks that nodes have."""
         self._due: dict[str, float] = {}
         """Uid of a pod -> unix time of its next step, however often the pod changes meanwhile."""
+        self._deferred: dict[str, dict[str, None]] = {}
+        """Node -> keys of its pods that wait for room to be resized, in the order in which they came."""
 
     async def run(self) -> None:
         """Play until cancelled."""
@@ -105,8 +87,8 @@ class NodeSimulator:
             try:
                 await self.informers.wait_for_sync()
                 await self._register()
-                self.pods.on_change(add=self._touch, update=lambda old, new: self._touch(new), delete=self._gone)
-                self.nodes.on_change(update=self._node_changed)
+                self.pods.on_change(add=self._touch, update=self._changed, delete=self._gone)
+                self.nodes.on_change(add=self._node_added, update=self._node_changed, delete=self._node_gone)
                 tasks.spawn("leases", self._keep_leases())
                 for number_ in range(_WORKERS):
                     tasks.spawn(f"worker {number_}", self._work())
@@ -132,10 +114,28 @@ class NodeSimulator:
         node = self.nodes.cache.get("", name)
         return node is not None and _is_silent(node)
 
+    def _node_added(self, node: core_v1.Node) -> None:
+        """A node that somebody made for us to play reports itself, when its time has come."""
+        if node.metadata.name not in self._own and SIMULATED in node.metadata.annotations:
+            self.queue.add(_NODE + node.metadata.name)
+
+    def _node_gone(self, node: core_v1.Node) -> None:
+        self._forget_node(node.metadata.name)
+
+    def _forget_node(self, name: str) -> None:
+        """A node that is gone is forgotten once its pods have gone too."""
+        if name not in self._own and not self.pods.cache.by_index("node", name):
+            self._index.pop(name, None)
+            self._addresses.pop(name, None)
+
     def _node_changed(self, old: core_v1.Node, new: core_v1.Node) -> None:
         """A node that is back, or was taken for lost though it lives, reports itself."""
+        if old.status.allocatable != new.status.allocatable:
+            self._retry_deferred(new.metadata.name, "")
         back = _is_silent(old) and not _is_silent(new)
-        if back or (_is_lost(new) and not _is_silent(new)):
+        if _is_silent(new) and not _is_silent(old):
+            self.queue.add(_LAST_SIGN + new.metadata.name)
+        elif back or (_is_lost(new) and not _is_silent(new)):
             self.queue.add(_NODE + new.metadata.name)
 
     async def _return(self, name: str) -> None:
@@ -144,8 +144,11 @@ class NodeSimulator:
         if node is None or _is_silent(node) or not self.plays(name):
             return
         now = self.clock.now()
+        if (left := seconds_to_ready(node, now)) > 0:
+            self.queue.add_after(_NODE + name, left)
+            return
         await self._renew(name, now)
-        if _is_lost(node):
+        if _is_lost(node) or not any(one.type == "Ready" for one in node.status.conditions):
             await self._revive(node, self._index[name], now)
         for pod in self.pods.cache.by_index("node", name):
             self._touch(pod)
@@ -155,6 +158,15 @@ class NodeSimulator:
         self._networks = {node.spec.pod_cidr for node in self.nodes.cache}
         for batch in _batches(self._index.items(), _AT_ONCE):
             await asyncio.gather(*(self._register_one(name, index) for name, index in batch))
+        for group in self.settings.groups:
+            await self._register_group(group)
+
+    async def _register_group(self, group: NodeGroupSettings) -> None:
+        """Create the nodes that a group has at least."""
+        have = sum(node.metadata.labels.get(GROUP_LABEL) == group.name for node in self.nodes.cache)
+        for number_ in range(have, group.minimum):
+            name, network = f"{group.name}-{self.randomness.suffix(5)}", self._free_network(len(self._networks))
+            await self.client.create(make_group_node(group, name, number_, network, self.clock.now()))
 
     def _free_network(self, index: int) -> str:
         """A network that no node has, that of the index if possible: others may play nodes in this cluster too."""
@@ -199,13 +211,18 @@ class NodeSimulator:
     async def _revive(self, node: core_v1.Node, index: int, now: float) -> None:
         """A healthy status for a node that was there before. Resources that somebody added to it stay."""
         changed = clone(node)
-        fresh = node_status(self.settings, node.metadata.name, index, now)
+        name = node.metadata.name
+        capacity = None if name in self._own else node.status.capacity
+        fresh = node_status(self.settings, name, index, now, capacity)
         known = {one.type: one for one in node.status.conditions}
         for condition in fresh.conditions:
             old = known.pop(condition.type, None)
             if old is not None and old.status == condition.status:
                 condition.last_transition_time = old.last_transition_time
         changed.status.conditions = (*fresh.conditions, *known.values())
+        changed.status.addresses = node.status.addresses or fresh.addresses
+        if not node.status.node_info.kubelet_version:
+            changed.status.node_info = fresh.node_info
         changed.status.capacity = {**node.status.capacity, **fresh.capacity}
         changed.status.allocatable = {**node.status.allocatable, **fresh.allocatable}
         await self.client.update_status(changed)
@@ -216,14 +233,15 @@ class NodeSimulator:
         for slot in itertools.cycle(range(slots)):
             await self.clock.sleep(self.settings.lease_seconds / slots)
             now = self.clock.now()
-            names = [name for name, index in tuple(self._index.items()) if index % slots == slot]
+            names = [
+                name for name, index in tuple(self._index.items()) if index % slots == slot and not self.is_silent(name)
+            ]
             for batch in _batches(names, _AT_ONCE):
                 await asyncio.gather(*(self._renew(name, now) for name in batch))
 
     async def _renew(self, name: str, now: float) -> None:
+        """Show that a node lives. Raises nothing: the next renewal tries again."""
         lease = self.leases.cache.get(LEASE_NAMESPACE, name)
-        if self.is_silent(name):
-            return
         try:
             if lease is None:
                 node = self.nodes.cache.get("", name)
@@ -247,10 +265,20 @@ class NodeSimulator:
                 self._of_node(pod.spec.node_name).take(pod.metadata.uid, pod.status.pod_ip)
             self.queue.add(key_of(pod))
 
+    def _changed(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
+        if self._deferred.get(new.spec.node_name):
+            self._retry_deferred(new.spec.node_name, key_of(new))
+        self._touch(new)
+
     def _gone(self, pod: core_v1.Pod) -> None:
         self._due.pop(pod.metadata.uid, None)
+        if deferred := self._deferred.get(pod.spec.node_name):
+            deferred.pop(key_of(pod), None)
+            self._retry_deferred(pod.spec.node_name, key_of(pod))
         if pod.spec.node_name in self._addresses:
             self._addresses[pod.spec.node_name].release(pod.metadata.uid)
+        if pod.spec.node_name and self.nodes.cache.get("", pod.spec.node_name) is None:
+            self._forget_node(pod.spec.node_name)
 
     def _of_node(self, name: str) -> Addresses:
         addresses = self._addresses.get(name)
@@ -267,6 +295,8 @@ class NodeSimulator:
             try:
                 if key.startswith(_NODE):
                     await self._return(key.removeprefix(_NODE))
+                elif key.startswith(_LAST_SIGN):
+                    await self._renew(key.removeprefix(_LAST_SIGN), self.clock.now())
                 else:
                     await self._advance(key)
                 self.queue.forget(key)
@@ -293,8 +323,16 @@ class NodeSimulator:
         if due > now and pod.status.phase == "Pending" and not pod.metadata.deletion_timestamp:
             self.queue.add_after(key, due - now)
             return
-        start = self.randomness.jitter(number(pod, START, self.settings.start_seconds), 0.5)
+        start = start_seconds(pod, self.settings, self.randomness.jitter)
+        wait = None
+        before = pod
+        if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp and resize.is_concerned(pod):
+            pod, wait = self._resized(pod, now)
         step = next_step(pod, now, self.settings, self._host_ip(name), address, start)
+        if step.status is None and pod is not before:
+            step = replace(step, status=with_status(pod))
+        if wait is not None and (step.wait is None or wait < step.wait):
+            step = replace(step, wait=wait)
         self._due.pop(uid, None)
         if step.wait is not None:
             self._due[uid] = now + step.wait
@@ -308,6 +346,35 @@ class NodeSimulator:
             )
         elif step.wait is not None:
             self.queue.add_after(key, step.wait)
+
+    def _resized(self, pod: core_v1.Pod, now: float) -> tuple[core_v1.Pod, float | None]:
+        """A running pod after the next step of its resize, and seconds until the one after that."""
+        key = key_of(pod)
+        found = resize.advance(pod, now, self.settings.resize_seconds, lambda: self._room(pod))
+        if any(one.type == resize.PENDING and one.reason == resize.DEFERRED for one in found.status.conditions):
+            self._deferred.setdefault(pod.spec.node_name, {})[key] = None
+        else:
+            self._deferred.get(pod.spec.node_name, {}).pop(key, None)
+        if found.status is pod.status:
+            return pod, found.wait
+        return msgspec.structs.replace(pod, status=found.status), found.wait
+
+    def _room(self, pod: core_v1.Pod) -> resize.Room:
+        """What there is for a pod on its node."""
+        node = self.nodes.cache.get("", pod.spec.node_name)
+        allocatable = node.status.allocatable if node is not None else {}
+        used = {"cpu": 0, "memory": 0}
+        for other in self.pods.cache.by_index("node", pod.spec.node_name):
+            if other.metadata.uid != pod.metadata.uid and other.status.phase not in ("Succeeded", "Failed"):
+                for name, amount in resize.promised(other).items():
+                    used[name] += amount
+        return resize.Room({name: resize.amount(name, allocatable.get(name, "0")) for name in used}, used)
+
+    def _retry_deferred(self, node_name: str, but: str) -> None:
+        """Ask again for those that did not find room on a node: something has changed there."""
+        for key in self._deferred.get(node_name, {}):
+            if key != but:
+                self.queue.add(key)
 
     def _host_ip(self, name: str) -> str:
         node = self.nodes.cache.get("", name)

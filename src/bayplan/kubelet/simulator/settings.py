@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bayplan.kubelet.simulator.groups import NodeGroupSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +25,23 @@ class SimulatorSettings:
     """Capacity of each node; all of it is allocatable."""
     labels: dict[str, str] = field(default_factory=dict)
     """Further labels of each node."""
+    groups: tuple[NodeGroupSettings, ...] = ()
+    """Further nodes that come and go with demand."""
+    adopts: bool = False
+    """Whether nodes that others made for the simulator are played even if there are none of its own."""
     start_seconds: float = 0.2
     """From the moment a pod is bound until its containers run (jittered by half of it)."""
     run_seconds: float = 2.0
     """How long the containers of pods that end by themselves (restartPolicy Never or OnFailure) run, if nothing else says so."""
     stop_seconds: float = 0.5
     """How long containers take to stop, at most the grace period."""
-    lease_seconds: float = 25.0
-    """Seconds between two renewals of a node's lease; less than the grace period of the node lifecycle controller (50 s)."""
+    resize_seconds: float = 0.2
+    """From the moment a node accepts other resources for a container until it has them."""
+    lease_seconds: float = 40.0
+    """Seconds between two renewals of a node's lease; less than the grace period of the node lifecycle controller (50 s). A kubelet renews more often, so that a
+    node's silence is noticed about as long after its last sign of life as the grace period is; a simulated node gives that sign when it falls silent."""
+
+    @property
+    def plays_nodes(self) -> bool:
+        """Whether there is anything to play."""
+        return bool(self.nodes or self.groups or self.adopts)

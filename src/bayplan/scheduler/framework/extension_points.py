@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from bayplan.scheduler.framework.events import EventHint
 from bayplan.scheduler.framework.state import CycleState, Handle
+from bayplan.scheduler.framework.trial import Trial
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip
-from bayplan.scheduler.snapshot.labels import Ints, Rows
+from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints, Rows
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 
@@ -30,6 +31,21 @@ if TYPE_CHECKING:
 
 MAX_NODE_SCORE = 100
 """The best normalised score."""
+
+Moved = list[int] | slice
+"""Rows whose answer may have changed: a few (repeats do no harm), or a slice over all."""
+
+FEW_ROWS = 32
+"""Up to so many rows it pays to look at them one by one; beyond, a pass over all rows costs less."""
+
+EVERY_ROW = slice(None)
+
+
+def joined(parts: Sequence[IntRows]) -> Moved:
+    """Groups of rows as one list, if they are few."""
+    if sum(map(len, parts)) > FEW_ROWS:
+        return EVERY_ROW
+    return [row for part in parts for row in part.tolist()]
 
 
 class Scope(enum.IntEnum):
@@ -105,8 +121,24 @@ class FilterPlugin(Plugin, ABC):
         """The scope for this pod, where it is narrower than the class's."""
         return self.filter_scope
 
+    def row_trial(self, state: CycleState, pod: PodShape, row: int) -> Trial | None:
+        """For plugins of `Scope.ROW`: the verdict on a row while pods there come and go, worked out aside.
+
+        The trial starts with the pods as they are. None (the default) to be asked with the snapshot changed for a
+        while, which costs more.
+        """
+        return None
+
     def refresh_filter(self, state: CycleState, pod: PodShape) -> None:
         """Pods came or went since PreFilter: bring `state.data` up to date. PreFilter's Skip stays as it was."""
+
+    def catch_up(self, state: CycleState, pod: PodShape, rows: list[int]) -> Moved:
+        """As `refresh_filter`, knowing that pods came or went on these rows only; for plugins of `Scope.CLUSTER`.
+
+        Returns the other rows on which the verdict may be different now. Override where a plugin can tell which.
+        """
+        self.refresh_filter(state, pod)
+        return EVERY_ROW
 
 
 class PreScorePlugin(Plugin, ABC):
@@ -140,6 +172,47 @@ class ScorePlugin(Plugin, ABC):
     def normalize(self, state: CycleState, pod: PodShape, feasible: Rows, scores: Ints) -> Ints:
         """Scores of all feasible rows brought to 0..100. `scores[i]` belongs to `feasible[i]`."""
         return scores
+
+
+class ScaledScorePlugin(ScorePlugin, ABC):
+    """A score plugin that normalises by the least and the greatest raw score among the feasible nodes.
+
+    Such scores are kept: after a placement only the rows that moved are scaled again, unless an extreme moved.
+    """
+
+    normalizes = True
+
+    def counted(self, state: CycleState, pod: PodShape) -> Bools | None:
+        """Per row, whether it takes part; the others get 0. None if all do. May depend on nodes only."""
+        return None
+
+    @abstractmethod
+    def scale(self, state: CycleState, pod: PodShape, scores: Ints, lowest: int, highest: int) -> Ints:
+        """Raw scores brought to 0..100, each by itself. Scores beyond the extremes may be there; they are not used."""
+
+    def scale_one(self, state: CycleState, pod: PodShape, score: int, lowest: int, highest: int) -> int:
+        """`scale` of one score."""
+        return int(self.scale(state, pod, np.array([score], dtype=np.int64), lowest, highest)[0])
+
+    def rescore(self, state: CycleState, pod: PodShape, codes: Codes, rows: list[int]) -> Moved | None:
+        """Pods came or went on these rows, or their verdict (0 in `codes` is feasible) changed: bring `score` up to date.
+
+        Returns the rows whose raw score changed; None to have PreScore asked again. Only for `Scope.CLUSTER`.
+        """
+        return None
+
+    def normalize(self, state: CycleState, pod: PodShape, feasible: Rows, scores: Ints) -> Ints:
+        counted = self.counted(state, pod)
+        if counted is None:
+            if not len(scores):
+                return scores
+            return self.scale(state, pod, scores, int(scores.min()), int(scores.max()))
+        taking_part = counted[feasible]
+        part = scores[taking_part]
+        if not len(part):
+            return np.zeros_like(scores)
+        scaled = self.scale(state, pod, scores, int(part.min()), int(part.max()))
+        return np.where(taking_part, scaled, 0)
 
 
 class PostFilterPlugin(Plugin, ABC):
@@ -284,11 +357,15 @@ class ScalarScorePlugin(ScorePlugin):
         return self.score_node(state, pod, row)
 
 
-def default_normalize(scores: Ints, *, reverse: bool) -> Ints:
+def default_scale(scores: Ints, highest: int, *, reverse: bool) -> Ints:
     """Scale so that the largest raw score becomes 100; `reverse` turns it round. All zero stays zero (or 100)."""
-    highest = int(scores.max(initial=0))
-    if highest == 0:
+    if highest <= 0:
         return np.full_like(scores, MAX_NODE_SCORE if reverse else 0)
     scaled = scores * MAX_NODE_SCORE // highest
     result: Ints = MAX_NODE_SCORE - scaled if reverse else scaled
     return result
+
+
+def default_normalize(scores: Ints, *, reverse: bool) -> Ints:
+    """`default_scale` by the greatest of the scores."""
+    return default_scale(scores, int(scores.max(initial=0)), reverse=reverse)

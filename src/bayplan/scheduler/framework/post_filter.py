@@ -8,8 +8,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from bayplan.scheduler.framework.extension_points import Moved
 from bayplan.scheduler.framework.state import CycleState
+from bayplan.scheduler.framework.trial import Trial
 from bayplan.scheduler.framework.verdicts import Codes, Status
+from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
@@ -69,22 +72,6 @@ class PostFilterOutcome:
     """The pod's own nomination, from an earlier attempt, is void."""
 
 
-class Trial(ABC):
-    """A node on which some pods are supposed to be gone."""
-
-    @abstractmethod
-    def put_back(self, pod: PodInfo) -> None:
-        """Suppose that one of the pods were there after all."""
-
-    @abstractmethod
-    def take_away(self, pod: PodInfo) -> None:
-        """Undo `put_back`."""
-
-    @abstractmethod
-    def verdict(self) -> int:
-        """The verdict on the node as it is supposed to be, nominated pods included."""
-
-
 class PostFilterContext(ABC):
     """The failed scheduling cycle, as a PostFilter plugin sees it."""
 
@@ -107,8 +94,20 @@ class PostFilterContext(ABC):
         """Pods that are nominated to a node, the pod itself left out."""
 
     @abstractmethod
-    def is_local(self, row: int) -> bool:
-        """Whether the verdict on a node follows from the node and the pods on it alone."""
+    def is_wide(self) -> bool:
+        """Whether the verdict on a node can depend on pods on other nodes."""
+
+    @abstractmethod
+    def nominated_since(self, position: int) -> tuple[Moved, int]:
+        """Rows whose nominated pods changed since a position in the log of nominations, and the position now."""
+
+    @abstractmethod
+    def own_row(self) -> int | None:
+        """The row that the pod itself is nominated to: there it is judged differently from others of its shape."""
+
+    @abstractmethod
+    def ranks(self) -> Ints:
+        """Per row, the place of its node's name in the order of all names."""
 
     @abstractmethod
     def pick(self, count: int) -> int:

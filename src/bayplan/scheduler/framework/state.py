@@ -45,5 +45,12 @@ class CycleState:
         state.skip_filter, state.skip_score = self.skip_filter, self.skip_score
         return state
 
+    def for_scores(self) -> CycleState:
+        """A state in which PreScore can be asked about other feasible nodes, without a trace in this one."""
+        state = CycleState(self.snapshot)
+        state.data, state.score_data = self.data, dict(self.score_data)
+        state.skip_filter, state.skip_score = self.skip_filter, self.skip_score
+        return state
+
 
 __all__ = ["CycleState", "Handle", "PodInfo", "PodShape"]

@@ -9,18 +9,18 @@ the most important victim.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from bayplan.scheduler.framework.arguments import DefaultPreemptionArgs
-from bayplan.scheduler.framework.extension_points import PostFilterPlugin
+from bayplan.scheduler.framework.extension_points import EVERY_ROW, Moved, PostFilterPlugin
+from bayplan.scheduler.framework.findings import Findings, LowestPriority, findings_of
 from bayplan.scheduler.framework.post_filter import Candidate, PostFilterContext, PostFilterOutcome, start_of
 from bayplan.scheduler.framework.state import Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import Status
+from bayplan.scheduler.snapshot.labels import Bools, IntRows
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
@@ -34,14 +34,6 @@ def importance(pod: PodInfo) -> tuple[int, str]:
     return (-pod.priority, start_of(pod))
 
 
-@dataclass(slots=True)
-class _Refusal:
-    reasons: tuple[str, ...]
-
-
-_Found = Candidate | _Refusal
-
-
 class DefaultPreemption(PostFilterPlugin):
     """Finds the node where preemption costs least."""
 
@@ -50,26 +42,44 @@ class DefaultPreemption(PostFilterPlugin):
     def __init__(self, args: object, handle: Handle) -> None:
         super().__init__(args, handle)
         self.args = args if isinstance(args, DefaultPreemptionArgs) else DefaultPreemptionArgs()
-        self._memories: dict[tuple[PodShape, int], dict[int, tuple[int, _Found]]] = {}
-        self._structure = -1
+        self._memories: dict[tuple[PodShape, int], Findings] = {}
+        self._lowest = LowestPriority(self.snapshot)
+        self._curable_codes: Bools = np.zeros(1, dtype=np.bool_)
 
     def post_filter(self, context: PostFilterContext) -> PostFilterOutcome:
         ineligible = self._ineligible(context)
         if ineligible:
             return PostFilterOutcome(Status.UNSCHEDULABLE, (f"preemption: {ineligible}",))
-        candidates, refusals = self._candidates(context)
-        if not candidates:
-            reason = f"preemption: {self._message(refusals)}"
+        findings, own = self._findings(context), context.own_row()
+        unlike: Moved = EVERY_ROW if context.is_wide() else [own] if own is not None else []
+        findings.forget(unlike)
+        outcome = self._outcome(context, findings)
+        findings.forget(unlike)
+        return outcome
+
+    def _outcome(self, context: PostFilterContext, findings: Findings) -> PostFilterOutcome:
+        rows = self._curable(context)
+        found = self._candidates(context, findings, rows)
+        if not len(found):
+            reason = f"preemption: {self._message(findings.refusals(rows), len(rows))}"
             return PostFilterOutcome(Status.UNSCHEDULABLE, (reason,), withdraws=True)
-        return self.choose(context, candidates)
+        return self._choose(context, findings, found)
 
     def choose(self, context: PostFilterContext, candidates: list[Candidate]) -> PostFilterOutcome:
         """The cheapest candidate."""
-        tied = sorted(cheapest(candidates), key=lambda item: self.snapshot.name(item.row))
-        chosen = tied[context.pick(len(tied))]
-        rivals = context.nominated_to(chosen.row)
-        clears = tuple(pod for pod in rivals if pod.priority < context.pod.priority)
-        return PostFilterOutcome(None, (), chosen, tuple(tied), tuple(candidates), clears, plugin=self.name)
+        return self._choose(context, *findings_of(self.snapshot, candidates))
+
+    def _choose(self, context: PostFilterContext, findings: Findings, rows: IntRows) -> PostFilterOutcome:
+        tied = findings.cheapest(rows)
+        chosen = 0
+        if len(tied) > 1:
+            chosen = int(np.argsort(context.ranks()[tied])[context.pick(len(tied))])
+        row = int(tied[chosen])
+        candidates = findings.candidates(tied)
+        clears = tuple(pod for pod in context.nominated_to(row) if pod.priority < context.pod.priority)
+        return PostFilterOutcome(
+            None, (), candidates[chosen], candidates, findings.candidates(rows), clears, plugin=self.name
+        )
 
     def _ineligible(self, context: PostFilterContext) -> str:
         """Why the pod may not preempt; empty if it may."""
@@ -87,73 +97,82 @@ class DefaultPreemption(PostFilterPlugin):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
-    def _candidates(self, context: PostFilterContext) -> tuple[list[Candidate], list[_Refusal]]:
-        rows = self._curable(context)
+    def _candidates(self, context: PostFilterContext, findings: Findings, rows: IntRows) -> IntRows:
+        """The rows of the first candidates among the rows, from a random one on: as many as the settings want, with one that
+        violates no budget among them if there is one."""
         wanted = max(
             len(rows) * self.args.min_candidate_nodes_percentage // 100, self.args.min_candidate_nodes_absolute
         )
         if len(rows) > wanted:
             offset = context.pick(len(rows))
-            rows = rows[offset:] + rows[:offset]
-        candidates: list[Candidate] = []
-        refusals: list[_Refusal] = []
-        budget_kept = False
-        memory = self._memory(context.pod)
-        for row in rows:
-            found = self._look(context, row, memory)
-            if isinstance(found, Candidate):
-                candidates.append(found)
-                budget_kept = budget_kept or not found.violations
-                if budget_kept and len(candidates) >= wanted:
-                    break
-            else:
-                refusals.append(found)
-        return candidates, refusals
+            rows = np.concatenate((rows[offset:], rows[:offset])) if offset else rows
+        lowest = self._lowest.now()
+        unknown = rows[~findings.known[rows]]
+        findings.refuse(unknown[lowest[unknown] >= context.pod.priority], (NO_VICTIMS,))
+        self._look_at(context, findings, rows, wanted)
+        found = rows[findings.is_candidate[rows]]
+        return found[: self._enough(findings, found, wanted)]
 
-    def _curable(self, context: PostFilterContext) -> list[int]:
+    def _enough(self, findings: Findings, found: IntRows, wanted: int) -> int:
+        """How many of the candidates are taken."""
+        kept = findings.keeps_budgets(found)
+        return max(wanted, int(kept.argmax()) + 1) if kept.any() else len(found)
+
+    def _look_at(self, context: PostFilterContext, findings: Findings, rows: IntRows, wanted: int) -> None:
+        """Find out about unknown rows, in order, until enough candidates are known before the next of them."""
+        positions = np.flatnonzero(~findings.known[rows])
+        if not len(positions):
+            return
+        candidates = np.flatnonzero(findings.is_candidate[rows])
+        before = np.searchsorted(candidates, positions)
+        kept = candidates[findings.keeps_budgets(rows[candidates])]
+        kept_before = np.searchsorted(kept, positions)
+        most = int(np.searchsorted((before >= wanted) & (kept_before > 0), True))
+        found = budget_kept = 0
+        for index, row in enumerate(rows[positions[:most]].tolist()):
+            if found and before.item(index) + found >= wanted and kept_before.item(index) + budget_kept:
+                break
+            candidate = self._victims_on(context, row, findings)
+            if candidate is not None:
+                findings.offer(candidate)
+                found += 1
+                budget_kept += not candidate.violations
+
+    def _curable(self, context: PostFilterContext) -> IntRows:
         """Rows refused for a reason that evictions can cure."""
         if context.rejected_early:
-            return []
-        codes = context.codes
-        numbers = [int(code) for code in np.unique(codes) if code > 0]
-        curable = [code for code in numbers if self.reasons[code].status is Status.UNSCHEDULABLE]
-        rows: list[int] = np.flatnonzero(np.isin(codes, curable)).tolist()
-        return rows
+            return np.zeros(0, dtype=np.intp)
+        if len(self._curable_codes) <= len(self.reasons):
+            curable = [self.reasons[code].status is Status.UNSCHEDULABLE for code in range(len(self.reasons))]
+            # Code 0 is no refusal; the last entry is that of rows which are not nodes, -1.
+            self._curable_codes = np.array([False, *curable[1:], False], dtype=np.bool_)
+        return np.flatnonzero(self._curable_codes[context.codes])
 
-    def _look(self, context: PostFilterContext, row: int, memory: dict[int, tuple[int, _Found]]) -> _Found:
-        """`_victims_on`, remembered while the pods on the node stay the same."""
-        version = self.snapshot.row_versions[row]
-        known = memory.get(row)
-        if known is not None and known[0] == version and context.is_local(row):
-            return known[1]
-        found = self._victims_on(context, row)
-        if context.is_local(row):
-            memory[row] = (version, found)
-        return found
-
-    def _memory(self, pod: PodInfo) -> dict[int, tuple[int, _Found]]:
+    def _findings(self, context: PostFilterContext) -> Findings:
         """What was found for equal pods before, as long as nodes and budgets stay the same."""
-        if self._structure != self.snapshot.structure:
-            self._structure = self.snapshot.structure
-            self._memories.clear()
-        key = (pod.shape, pod.priority)
-        memory = self._memories.pop(key, {})
-        if len(self._memories) >= _MEMORIES:
+        key = (context.pod.shape, context.pod.priority)
+        findings = self._memories.pop(key, None)
+        if findings is None or findings.structure != self.snapshot.structure:
+            findings = Findings(self.snapshot)
+        findings.catch_up()
+        moved, findings.nominations = context.nominated_since(findings.nominations)
+        findings.forget(moved)
+        while len(self._memories) >= _MEMORIES:
             del self._memories[next(iter(self._memories))]
-        self._memories[key] = memory
-        return memory
+        self._memories[key] = findings
+        return findings
 
-    def _victims_on(self, context: PostFilterContext, row: int) -> _Found:
+    def _victims_on(self, context: PostFilterContext, row: int, findings: Findings) -> Candidate | None:
+        """The victims on a node, if evicting them makes room; otherwise the reasons go into the findings."""
         priority = context.pod.priority
         potential = [pod for pod in self.snapshot.pods_on[row].values() if pod.priority < priority]
-        if not potential:
-            return _Refusal((NO_VICTIMS,))
         victims: list[PodInfo] = []
         violations = 0
         with context.trial(row, potential) as trial:
             code = trial.verdict()
             if code:
-                return _Refusal(self.reasons[code].reasons)
+                findings.refuse(row, self.reasons[code].reasons)
+                return None
             potential.sort(key=importance)
             violating, others = self._by_budget(potential)
             for pod in (*violating, *others):
@@ -163,7 +182,8 @@ class DefaultPreemption(PostFilterPlugin):
                     victims.append(pod)
                     violations += pod in violating
         if not victims:
-            return _Refusal((f'expected at least one victim pod on node "{self.snapshot.name(row)}"',))
+            findings.refuse(row, (f'expected at least one victim pod on node "{self.snapshot.name(row)}"',))
+            return None
         if violating and others:
             victims.sort(key=importance)
         return Candidate(row, tuple(victims), violations)
@@ -189,11 +209,10 @@ class DefaultPreemption(PostFilterPlugin):
             (violating if violated else others).append(pod)
         return violating, others
 
-    def _message(self, refusals: list[_Refusal]) -> str:
+    def _message(self, counts: dict[str, int], looked_at: int) -> str:
         total = self.snapshot.node_count
-        counts = Counter(reason for refusal in refusals for reason in refusal.reasons)
-        if len(refusals) < total:
-            counts[NOT_HELPFUL] += total - len(refusals)
+        if looked_at < total:
+            counts[NOT_HELPFUL] = counts.get(NOT_HELPFUL, 0) + total - looked_at
         return f"0/{total} nodes are available: {', '.join(sorted(f'{n} {reason}' for reason, n in counts.items()))}."
 
 
@@ -202,12 +221,3 @@ def _is_being_preempted(pod: PodInfo) -> bool:
         item.type == "DisruptionTarget" and item.status == "True" and item.reason == "PreemptionByScheduler"
         for item in pod.pod.status.conditions
     )
-
-
-def cheapest(candidates: list[Candidate]) -> list[Candidate]:
-    """The candidates that tie for the least cost."""
-    costs = [candidate.cost for candidate in candidates]
-    lowest = min(costs)
-    least = [candidate for candidate, cost in zip(candidates, costs, strict=True) if cost == lowest]
-    latest = max(candidate.top_start for candidate in least)
-    return [candidate for candidate in least if candidate.top_start == latest]

@@ -6,7 +6,7 @@ anti-affinity of pods that already run. Preferences, the pod's and those of runn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +16,20 @@ from bayplan.api.selectors import NOTHING, LabelSelector
 from bayplan.scheduler.framework.arguments import InterPodAffinityArgs
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import (
+    EVERY_ROW,
     MAX_NODE_SCORE,
     FilterPlugin,
+    Moved,
     PreFilterPlugin,
     PreScorePlugin,
+    ScaledScorePlugin,
     Scope,
-    ScorePlugin,
+    joined,
 )
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
-from bayplan.scheduler.snapshot.counters import PodCounter, TermKey
-from bayplan.scheduler.snapshot.labels import Bools, Ints, Rows
+from bayplan.scheduler.snapshot.counters import DomainCounts, PodCounter, TermKey
+from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints, LabelColumn, Rows
 from bayplan.scheduler.snapshot.shape import PREFERRED_AFFINITY, PREFERRED_ANTI, REQUIRED_AFFINITY, REQUIRED_ANTI
 
 
@@ -48,27 +51,87 @@ class _Target:
         return (self.all_namespaces, self.namespaces, self.selector)
 
 
+class _Watch:
+    """The domains of one rule: `occupied[domain]` tells whether a pod that the rule means was there at the last look.
+
+    The last entry, for nodes without the topology label, is False. `counter` keeps the counts alive.
+    """
+
+    __slots__ = ("counter", "counts", "ids", "occupied")
+
+    def __init__(self, counts: DomainCounts, size: int, counter: PodCounter | None = None) -> None:
+        self.counter = counter
+        self.counts = counts
+        self.ids = counts.column.ids[:size]
+        self.occupied: Bools = counts.domains() > 0
+
+    def flip(self, row: int) -> IntRows | None:
+        """Look at a row's domain again: the rows that it has if it was filled or emptied since, else None."""
+        domain = self.ids.item(row)
+        if domain < 0 or (self.counts.at(domain) > 0) == self.occupied.item(domain):
+            return None
+        self.occupied[domain] ^= True
+        return self.counts.column.rows_of(domain)
+
+
 @dataclass(slots=True)
 class _Filter:
-    """What Filter needs. `together`/`apart`: a counter per own term; `*_ok`: per row, worked out from the counts."""
+    """What Filter needs: what the three rules watch; all of it follows from `epoch`, the terms in use, and the shape.
 
-    affinity: tuple[_Target, ...]
-    anti: tuple[_Target, ...]
-    together: PodCounter | None
-    apart: tuple[PodCounter, ...]
+    `codes`: the verdicts of the three. `found`: domains, of all the pod's own affinity terms, with pods that all of these terms mean.
+    """
+
+    together: list[_Watch]
+    apart: list[_Watch]
+    existing: list[_Watch]
+    codes: tuple[int, int, int]
     matches_itself: bool
-    affinity_ok: Bools | None = None
-    anti_blocked: Bools | None = None
-    existing_blocked: Bools | None = None
+    epoch: int
+    found: int
+
+    @property
+    def anywhere(self) -> bool:
+        """No pod has what the pod wants near itself, but the pod does: it may start where it likes."""
+        return self.matches_itself and not self.found
 
 
-class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+@dataclass(slots=True)
+class _Credits:
+    """What a topology key's domains earn: `credit[domain]`, zero in the last entry, is the weighted sum of `sources`."""
+
+    column: LabelColumn
+    sources: list[tuple[DomainCounts, int]]
+    credit: Ints
+
+    def add_up(self) -> None:
+        """The credit of all domains."""
+        self.credit = np.zeros(len(self.column.values) + 1, dtype=np.int64)
+        for counts, weight in self.sources:
+            self.credit += counts.domains() * weight
+
+    def look_again(self, domain: int) -> int:
+        """Bring one domain's credit up to date; returns by how much it changed."""
+        now = sum(counts.at(domain) * weight for counts, weight in self.sources)
+        delta = now - self.credit.item(domain)
+        self.credit[domain] = now
+        return delta
+
+
+@dataclass(slots=True)
+class _Score:
+    """Credits per topology key, and their sum per row. `counters` keeps the counts of the pod's own terms alive."""
+
+    credits: list[_Credits]
+    raw: Ints
+    counters: list[PodCounter]
+
+
+class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScorePlugin):
     """Refuses and ranks topology domains by the pods in them."""
 
     name = "InterPodAffinity"
     filter_scope = Scope.CLUSTER
     score_scope = Scope.CLUSTER
-    normalizes = True
 
     def __init__(self, args: object, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -77,85 +140,97 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     # Filter
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
-        existing = self._existing_blocked(pod)
-        if existing is None and not pod.required_affinity and not pod.required_anti:
+        data = self._look(pod)
+        if not pod.required_affinity and not pod.required_anti and not any(one.occupied.any() for one in data.existing):
             return SKIP
-        affinity, anti = self._targets(pod.required_affinity), self._targets(pod.required_anti)
-        data = _Filter(
-            affinity,
-            anti,
-            self._count_all(affinity) if affinity else None,
-            tuple(self._count(target) for target in anti),
-            bool(affinity) and all(target.matches(pod.namespace, pod.labels) for target in affinity),
-        )
         state.data[self.name] = data
-        self._fill(data, existing)
         return None
 
     def refresh_filter(self, state: CycleState, pod: PodShape) -> None:
-        self._fill(state.data[self.name], self._existing_blocked(pod))
+        state.data[self.name] = self._look(pod)
+
+    def catch_up(self, state: CycleState, pod: PodShape, rows: list[int]) -> Moved:
+        data: _Filter = state.data[self.name]
+        if data.epoch != self.snapshot.counts.term_epoch:
+            self.refresh_filter(state, pod)
+            return EVERY_ROW
+        was_anywhere = data.anywhere
+        moved: list[IntRows] = []
+        for watch in data.together:
+            for row in rows:
+                flipped = watch.flip(row)
+                if flipped is not None:
+                    data.found += 1 if watch.occupied[watch.ids[row]] else -1
+                    moved.append(flipped)
+        for watch in (*data.apart, *data.existing):
+            for row in rows:
+                flipped = watch.flip(row)
+                if flipped is not None:
+                    moved.append(flipped)
+        if data.anywhere is not was_anywhere:
+            return EVERY_ROW
+        return joined(moved)
 
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
         data: _Filter = state.data[self.name]
+        not_together, not_apart, not_wanted = data.codes
         codes = np.zeros(self.snapshot.select(rows), dtype=np.int32)
-        for blocked, code in self._rules(data):
-            codes = np.where((codes == 0) & blocked[rows], code, codes)
-        return codes.astype(np.int32)
+        for watch in data.existing:
+            codes[watch.occupied[watch.ids[rows]]] = not_wanted
+        for watch in data.apart:
+            codes[watch.occupied[watch.ids[rows]]] = not_apart
+        for watch in data.together:
+            ids = watch.ids[rows]
+            codes[ids < 0 if data.anywhere else ~watch.occupied[ids]] = not_together
+        return codes
 
     def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
-        return next((code for blocked, code in self._rules(state.data[self.name]) if blocked.item(row)), 0)
+        data: _Filter = state.data[self.name]
+        not_together, not_apart, not_wanted = data.codes
+        for watch in data.together:
+            domain = watch.ids.item(row)
+            if domain < 0 or not (data.anywhere or watch.occupied.item(domain)):
+                return not_together
+        for watch in data.apart:
+            if watch.occupied.item(watch.ids.item(row)):
+                return not_apart
+        for watch in data.existing:
+            if watch.occupied.item(watch.ids.item(row)):
+                return not_wanted
+        return 0
 
-    def _rules(self, data: _Filter) -> Iterable[tuple[Bools, int]]:
-        code = self.reasons.code
-        if data.affinity_ok is not None:
-            reason = "node(s) didn't match pod affinity rules"
-            yield ~data.affinity_ok, code(Status.UNRESOLVABLE, self.name, reason)
-        if data.anti_blocked is not None:
-            reason = "node(s) didn't match pod anti-affinity rules"
-            yield data.anti_blocked, code(Status.UNSCHEDULABLE, self.name, reason)
-        if data.existing_blocked is not None:
-            reason = "node(s) didn't satisfy existing pods anti-affinity rules"
-            yield data.existing_blocked, code(Status.UNSCHEDULABLE, self.name, reason)
-
-    def _fill(self, data: _Filter, existing: Bools | None) -> None:
-        data.existing_blocked = existing
-        if data.together is not None:
-            data.affinity_ok = self._affinity_ok(data, data.together)
-        if data.anti:
-            blocked = np.zeros(self.snapshot.size, dtype=np.bool_)
-            for target, counter in zip(data.anti, data.apart, strict=True):
-                ids = self._ids(target.topology_key)
-                blocked |= _gather(self._per_domain(target.topology_key, counter) > 0, ids)
-            data.anti_blocked = blocked
-
-    def _affinity_ok(self, data: _Filter, counter: PodCounter) -> Bools:
-        """Rows whose domains hold matching pods; if no domain does and the pod matches itself, all with the labels."""
-        labelled = np.ones(self.snapshot.size, dtype=np.bool_)
-        satisfied = np.ones(self.snapshot.size, dtype=np.bool_)
-        found = False
-        for target in data.affinity:
-            ids = self._ids(target.topology_key)
-            occupied = self._per_domain(target.topology_key, counter) > 0
-            found = found or bool(occupied.any())
-            labelled &= ids >= 0
-            satisfied &= _gather(occupied, ids)
-        if not found and data.matches_itself:
-            return labelled
-        return labelled & satisfied
-
-    def _existing_blocked(self, pod: PodShape) -> Bools | None:
-        """Rows in domains where a running pod wants none like this; None if there are none."""
-        blocked: Bools | None = None
+    def _look(self, pod: PodShape) -> _Filter:
+        """Find out what is to be watched for a pod, and how things stand."""
+        affinity, anti = self._targets(pod.required_affinity), self._targets(pod.required_anti)
+        together = self._watch_all(affinity)
+        apart = [self._watch(self._count(target), target.topology_key) for target in anti]
+        counts = self.snapshot.counts
         namespace_labels = self.snapshot.catalog.namespace_labels(pod.namespace)
-        for group in self.snapshot.counts.terms(REQUIRED_ANTI):
-            if not group.key.matches(pod.namespace, pod.labels, namespace_labels):
-                continue
-            occupied = group.domains() > 0
-            if not occupied.any():
-                continue
-            hit: Bools = occupied[group.column.ids[: self.snapshot.size]]
-            blocked = hit if blocked is None else blocked | hit
-        return blocked
+        existing = [
+            _Watch(group, self.snapshot.size)
+            for group in counts.terms(REQUIRED_ANTI)
+            if group.key.matches(pod.namespace, pod.labels, namespace_labels)
+        ]
+        itself = bool(affinity) and all(target.matches(pod.namespace, pod.labels) for target in affinity)
+        found = sum(int(np.count_nonzero(watch.occupied)) for watch in together)
+        return _Filter(together, apart, existing, self._codes(), itself, counts.term_epoch, found)
+
+    def _codes(self) -> tuple[int, int, int]:
+        code = self.reasons.code
+        return (
+            code(Status.UNRESOLVABLE, self.name, "node(s) didn't match pod affinity rules"),
+            code(Status.UNSCHEDULABLE, self.name, "node(s) didn't match pod anti-affinity rules"),
+            code(Status.UNSCHEDULABLE, self.name, "node(s) didn't satisfy existing pods anti-affinity rules"),
+        )
+
+    def _watch_all(self, affinity: tuple[_Target, ...]) -> list[_Watch]:
+        if not affinity:
+            return []
+        counter = self._count_all(affinity)
+        return [self._watch(counter, target.topology_key) for target in affinity]
+
+    def _watch(self, counter: PodCounter, topology_key: str) -> _Watch:
+        return _Watch(counter.over(self.snapshot.label_column(topology_key)), self.snapshot.size, counter)
 
     # Score
 
@@ -163,51 +238,78 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         own = bool(pod.preferred_affinity or pod.preferred_anti)
         if self.args.ignore_preferred_terms_of_existing_pods and not own:
             return SKIP
-        scores: dict[str, Ints] = {}
-        for sign, keys in ((1, pod.preferred_affinity), (-1, pod.preferred_anti)):
-            for target in self._targets(keys):
-                counts = np.append(self._per_domain(target.topology_key, self._count(target)), 0)
-                _credit(scores, target.topology_key, counts, sign * target.weight)
-        namespace_labels = self.snapshot.catalog.namespace_labels(pod.namespace)
-        for kind, weight in ((REQUIRED_AFFINITY, self.args.hard_pod_affinity_weight), (PREFERRED_AFFINITY, None)):
-            self._credit_existing(scores, pod, kind, namespace_labels, 1, weight)
-        self._credit_existing(scores, pod, PREFERRED_ANTI, namespace_labels, -1, None)
-        if not scores:
+        counters: list[PodCounter] = []
+        sources = self._sources(pod, counters)
+        if not any(counts.pods for counts, _ in sources):
             return Skip(lasting=not own)
-        total = np.zeros(self.snapshot.size, dtype=np.int64)
-        for topology_key, per_domain in scores.items():
-            total += per_domain[self._ids(topology_key)]
-        state.score_data[self.name] = total
+        by_key: dict[int, _Credits] = {}
+        for counts, weight in sources:
+            column = counts.column
+            credits = by_key.setdefault(id(column), _Credits(column, [], np.zeros(0, dtype=np.int64)))
+            credits.sources.append((counts, weight))
+        raw = np.zeros(self.snapshot.size, dtype=np.int64)
+        for credits in by_key.values():
+            credits.add_up()
+            raw += credits.credit[credits.column.ids[: self.snapshot.size]]
+        state.score_data[self.name] = _Score(list(by_key.values()), raw, counters)
         return None
 
-    def _credit_existing(
-        self,
-        scores: dict[str, Ints],
-        pod: PodShape,
-        kind: str,
-        namespace_labels: Mapping[str, str],
-        sign: int,
-        weight: int | None,
-    ) -> None:
-        if weight == 0:
-            return
-        for group in self.snapshot.counts.terms(kind):
-            key = group.key
-            if key.matches(pod.namespace, pod.labels, namespace_labels):
-                _credit(scores, key.topology_key, group.domains(), sign * (key.weight if weight is None else weight))
+    def _sources(self, pod: PodShape, counters: list[PodCounter]) -> list[tuple[DomainCounts, int]]:
+        """Counts of pods per domain that bear on the score, each with its weight; adds what has to be held."""
+        snapshot = self.snapshot
+        sources: list[tuple[DomainCounts, int]] = []
+        for sign, keys in ((1, pod.preferred_affinity), (-1, pod.preferred_anti)):
+            for target in self._targets(keys):
+                counter = self._count(target)
+                counters.append(counter)
+                counts = counter.over(snapshot.label_column(target.topology_key))
+                sources.append((counts, sign * target.weight))
+        labels = snapshot.catalog.namespace_labels(pod.namespace)
+        for kind, sign in ((REQUIRED_AFFINITY, 1), (PREFERRED_AFFINITY, 1), (PREFERRED_ANTI, -1)):
+            fixed = self.args.hard_pod_affinity_weight if kind == REQUIRED_AFFINITY else None
+            if fixed == 0:
+                continue
+            sources += [
+                (group, sign * (group.key.weight if fixed is None else fixed))
+                for group in snapshot.counts.terms(kind)
+                if group.key.matches(pod.namespace, pod.labels, labels)
+            ]
+        return sources
+
+    def rescore(self, state: CycleState, pod: PodShape, codes: Codes, rows: list[int]) -> Moved | None:
+        data: _Score = state.score_data[self.name]
+        moved: list[IntRows] = []
+        pods = 0
+        for credits in data.credits:
+            ids = credits.column.ids
+            for row in rows:
+                domain = ids.item(row)
+                delta = credits.look_again(domain) if domain >= 0 else 0
+                if delta:
+                    there = credits.column.rows_of(domain)
+                    data.raw[there if len(there) < len(data.raw) else EVERY_ROW] += delta
+                    moved.append(there)
+            pods += sum(counts.pods for counts, _ in credits.sources)
+        return joined(moved) if pods else None
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
-        total: Ints = state.score_data[self.name]
+        total: Ints = state.score_data[self.name].raw
         return total[rows]
 
-    def normalize(self, state: CycleState, pod: PodShape, feasible: Rows, scores: Ints) -> Ints:
-        if not len(scores):
-            return scores
-        lowest, span = scores.min(), scores.max() - scores.min()
+    def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
+        data: _Score = state.score_data[self.name]
+        return data.raw.item(row)
+
+    def scale(self, state: CycleState, pod: PodShape, scores: Ints, lowest: int, highest: int) -> Ints:
+        span = highest - lowest
         if span == 0:
             return np.zeros_like(scores)
         scaled: Ints = (MAX_NODE_SCORE * ((scores - lowest).astype(np.float64) / float(span))).astype(np.int64)
         return scaled
+
+    def scale_one(self, state: CycleState, pod: PodShape, score: int, lowest: int, highest: int) -> int:
+        span = highest - lowest
+        return int(MAX_NODE_SCORE * (float(score - lowest) / float(span))) if span else 0
 
     # Terms and domains
 
@@ -236,17 +338,6 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return all(target.matches(namespace, labels) for target in targets)
 
         return self.snapshot.counts.counter(key, matches, live_only=False)
-
-    def _ids(self, topology_key: str) -> Any:
-        return self.snapshot.label_column(topology_key).ids[: self.snapshot.size]
-
-    def _per_domain(self, topology_key: str, counter: PodCounter) -> Ints:
-        """Pods per domain of a topology key."""
-        ids = self._ids(topology_key)
-        placed = ids >= 0
-        column = self.snapshot.label_column(topology_key)
-        counts = counter.per_row[: self.snapshot.size][placed]
-        return np.bincount(ids[placed], weights=counts, minlength=len(column.values)).astype(np.int64)
 
     # Hints
 
@@ -277,18 +368,3 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return not keys or any(key in labels for key in keys)
         before = old.metadata.labels
         return not keys or any(labels.get(key) != before.get(key) for key in keys)
-
-
-def _credit(scores: dict[str, Ints], topology_key: str, counts: Ints, weight: int) -> None:
-    """Credit each domain with its pods times a weight. The last entry, for nodes without a domain, is zero."""
-    if not counts.any():
-        return
-    credit = counts * weight
-    known = scores.get(topology_key)
-    scores[topology_key] = credit if known is None else known + credit
-
-
-def _gather(per_domain: Bools, ids: Any) -> Bools:
-    """Per row, the value of its domain; False where a row has none."""
-    table = np.append(per_domain, False)
-    return np.asarray(table[ids], dtype=np.bool_)

@@ -13,9 +13,9 @@ from bayplan.scheduler.framework.extension_points import (
     FilterPlugin,
     PreFilterPlugin,
     PreScorePlugin,
+    ScaledScorePlugin,
     Scope,
-    ScorePlugin,
-    default_normalize,
+    default_scale,
 )
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, PluginError, Reject, Skip, Status
@@ -28,13 +28,12 @@ class _Filter:
     matcher: NodeAffinityMatcher
 
 
-class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScorePlugin):
     """Refuses nodes that do not match what is required; prefers those that match what is preferred."""
 
     name = "NodeAffinity"
     filter_scope = Scope.NODE
     score_scope = Scope.NODE
-    normalizes = True
     equal_stays_equal = True
 
     def __init__(self, args: object, handle: Handle) -> None:
@@ -87,8 +86,8 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
             scores += item.term.match(self.snapshot, rows) * item.weight
         return scores
 
-    def normalize(self, state: CycleState, pod: PodShape, feasible: Rows, scores: Ints) -> Ints:
-        return default_normalize(scores, reverse=False)
+    def scale(self, state: CycleState, pod: PodShape, scores: Ints, lowest: int, highest: int) -> Ints:
+        return default_scale(scores, highest, reverse=False)
 
     def _has_preferred(self, pod: PodShape) -> bool:
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None

@@ -21,6 +21,7 @@ from bayplan.scheduler.framework.extension_points import (
     ScorePlugin,
 )
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
+from bayplan.scheduler.framework.trial import Trial
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.snapshot.extended_resources import class_behind
 from bayplan.scheduler.snapshot.labels import Ints, Rows
@@ -48,6 +49,41 @@ class _Scored:
     weight: int
     nonzero: bool
     """cpu and memory count with defaults for containers that say nothing."""
+
+
+class _RowTrial(Trial):
+    """The room on one node while pods come and go. `free`: per requested resource, negative if over-committed."""
+
+    def __init__(self, plugin: NodeResourcesFit, state: CycleState, row: int) -> None:
+        snapshot = plugin.snapshot
+        self.plugin = plugin
+        self.vector: Vector = state.data[plugin.name]
+        self.capacity = [snapshot.allocatable.item(column, row) for column, _ in self.vector]
+        self.free = {column: -snapshot.requested.item(column, row) for column, _ in self.vector}
+        for (column, _), capacity in zip(self.vector, self.capacity, strict=True):
+            self.free[column] += capacity
+        self.devices = plugin.devices(state)
+        self.places = snapshot.pod_limit.item(row) - snapshot.pod_count.item(row)
+
+    def put_back(self, pod: PodInfo) -> None:
+        self.places -= 1
+        for column, amount in pod.requests:
+            if column in self.free:
+                self.free[column] -= amount
+
+    def take_away(self, pod: PodInfo) -> None:
+        self.places += 1
+        for column, amount in pod.requests:
+            if column in self.free:
+                self.free[column] += amount
+
+    def verdict(self) -> int:
+        bits = TOO_MANY_PODS if self.places <= 0 else 0
+        for position, (column, amount) in enumerate(self.vector):
+            capacity = self.capacity[position]
+            if amount > self.free[column] and (capacity or column not in self.devices):
+                bits |= (3 if amount > capacity else 1) << (2 * position + 1)
+        return self.plugin.code(self.vector, bits) if bits else 0
 
 
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
@@ -82,7 +118,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         group = name.split("/", 1)[0]
         return name in self.args.ignored_resources or group in self.args.ignored_resource_groups
 
-    def _devices(self, state: CycleState) -> frozenset[int]:
+    def devices(self, state: CycleState) -> frozenset[int]:
         """Resources that nodes without them may provide as devices; DynamicResources sees to these."""
         found: frozenset[int] = state.data.get(f"{self.name}/devices", frozenset())
         return found
@@ -95,14 +131,14 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             allocatable = snapshot.allocatable[column, rows]
             short = amount > allocatable - snapshot.requested[column, rows]
             if short.any():
-                if column in self._devices(state):
+                if column in self.devices(state):
                     short &= allocatable != 0
                 bits |= short.astype(np.int64) << (2 * position + 1)
                 bits |= (short & (amount > allocatable)).astype(np.int64) << (2 * position + 2)
         codes = np.zeros(len(bits), dtype=np.int32)
         for distinct in np.unique(bits):
             if distinct:
-                codes[bits == distinct] = self._code(vector, int(distinct))
+                codes[bits == distinct] = self.code(vector, int(distinct))
         return codes
 
     def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
@@ -112,11 +148,15 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         allocatable, requested = snapshot.allocatable, snapshot.requested
         for position, (column, amount) in enumerate(vector):
             capacity = allocatable.item(column, row)
-            if amount > capacity - requested.item(column, row) and (capacity or column not in self._devices(state)):
+            if amount > capacity - requested.item(column, row) and (capacity or column not in self.devices(state)):
                 bits |= (3 if amount > capacity else 1) << (2 * position + 1)
-        return self._code(vector, bits) if bits else 0
+        return self.code(vector, bits) if bits else 0
 
-    def _code(self, vector: Vector, bits: int) -> int:
+    def row_trial(self, state: CycleState, pod: PodShape, row: int) -> Trial | None:
+        return _RowTrial(self, state, row)
+
+    def code(self, vector: Vector, bits: int) -> int:
+        """The verdict that a bit set stands for."""
         code = self._codes.get((vector, bits))
         if code is None:
             reasons = ["Too many pods"] if bits & TOO_MANY_PODS else []

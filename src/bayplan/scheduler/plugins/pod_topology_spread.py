@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,69 +18,56 @@ from bayplan.api.selectors import LabelSelector
 from bayplan.scheduler.framework.arguments import PodTopologySpreadArgs
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import (
+    EVERY_ROW,
     MAX_NODE_SCORE,
     FilterPlugin,
+    Moved,
     PreFilterPlugin,
     PreScorePlugin,
+    ScaledScorePlugin,
     Scope,
-    ScorePlugin,
+    joined,
 )
+from bayplan.scheduler.framework.spreading import HOSTNAME, Constraint, Cost, Domains, Skews
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.snapshot.counters import PodCounter
-from bayplan.scheduler.snapshot.labels import Bools, Ints, Rows
+from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints, Rows
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 from bayplan.scheduler.snapshot.taints import TaintKey, has_untolerated
 
-HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
-_NO_DOMAIN_COUNT: Final = 2**31 - 1
-"""The least count of no domains at all: so large that nothing is skewed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """A constraint with its selector compiled. `honor_*`: nodes the pod could not run on do not count."""
-
-    topology_key: str
-    max_skew: int
-    min_domains: int
-    selector: LabelSelector
-    honor_affinity: bool
-    honor_taints: bool
-
-
-@dataclass(slots=True)
-class _Domains:
-    """One constraint and its counts. `eligible`: rows that count; `counts`: matching pods per domain, last entry 0."""
-
-    constraint: Constraint
-    ids: Any
-    eligible: Bools
-    counter: PodCounter | None
-    self_match: int
-    counts: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
-    least: int = 0
 
 
 @dataclass(slots=True)
 class _Score:
-    """`raw`: rounded score per row; `ignored`: rows that lack a topology label."""
+    """`raw`: rounded sum of costs per row; `chosen`: rows that are feasible and take part; `ignored`: rows that lack a
+    topology label."""
 
+    costs: list[Cost]
     raw: Ints
+    chosen: Bools
     ignored: Bools
 
 
-class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """The constraints' verdicts, and the two codes in which they are told."""
+
+    skews: list[Skews]
+    unlabelled: int
+    skewed: int
+
+
+class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScorePlugin):
     """Refuses and ranks nodes by how full their domains are."""
 
     name = "PodTopologySpread"
     filter_scope = Scope.CLUSTER
     score_scope = Scope.CLUSTER
-    normalizes = True
 
     def __init__(self, args: object, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -149,7 +136,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
                 selector = selector.merged(compiled_or_nothing(workload.spec.selector))
         return selector
 
-    def _domains(self, constraints: list[Constraint], pod: PodShape, *, need_all_labels: bool) -> list[_Domains]:
+    def _domains(self, constraints: list[Constraint], pod: PodShape, *, need_all_labels: bool) -> list[Domains]:
         size = self.snapshot.size
         labelled = self.snapshot.alive[:size].copy()
         if need_all_labels:
@@ -163,15 +150,9 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
                 eligible = eligible & matcher.match(self.snapshot, self.snapshot.all_rows)
             if item.honor_taints:
                 eligible = eligible & self._tolerated(pod)
-            found.append(
-                _Domains(
-                    item,
-                    self._ids(item.topology_key),
-                    eligible,
-                    self._counter(item, pod.namespace),
-                    int(item.selector.matches(pod.labels)),
-                )
-            )
+            column = self.snapshot.label_column(item.topology_key)
+            counter = self._counter(item, pod.namespace)
+            found.append(Domains(item, column, eligible, counter, int(item.selector.matches(pod.labels))))
         return found
 
     def _tolerated(self, pod: PodShape) -> Bools:
@@ -202,46 +183,39 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         if not constraints:
             return SKIP
-        state.data[self.name] = self._domains(constraints, pod, need_all_labels=True)
-        self.refresh_filter(state, pod)
+        domains = self._domains(constraints, pod, need_all_labels=True)
+        state.data[self.name] = _Filter([Skews(item) for item in domains], *self._verdicts())
         return None
 
     def refresh_filter(self, state: CycleState, pod: PodShape) -> None:
-        domains: list[_Domains] = state.data[self.name]
-        for item in domains:
-            placed = item.ids[item.eligible]
-            length = len(self.snapshot.label_column(item.constraint.topology_key).values) + 1
-            item.counts = np.zeros(length, dtype=np.int64)
-            if item.counter is not None:
-                weights = item.counter.per_row[: self.snapshot.size][item.eligible]
-                item.counts = np.bincount(placed, weights=weights, minlength=length).astype(np.int64)
-            present = np.zeros(length, dtype=np.bool_)
-            present[placed] = True
-            known = int(present.sum())
-            item.least = int(item.counts[present].min()) if known else _NO_DOMAIN_COUNT
-            if known < item.constraint.min_domains:
-                item.least = 0
+        data: _Filter = state.data[self.name]
+        for item in data.skews:
+            item.look()
+
+    def catch_up(self, state: CycleState, pod: PodShape, rows: list[int]) -> Moved:
+        data: _Filter = state.data[self.name]
+        moved: list[IntRows] = []
+        for item in data.skews:
+            moved += item.catch_up(rows)
+        return joined(moved)
 
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
-        unlabelled, skewed = self._verdicts()
+        data: _Filter = state.data[self.name]
         codes = np.zeros(self.snapshot.select(rows), dtype=np.int32)
-        domains: list[_Domains] = state.data[self.name]
-        for item in domains:
-            ids = item.ids[rows]
-            over = item.counts[ids] + item.self_match - item.least > item.constraint.max_skew
-            verdict = np.where(ids < 0, unlabelled, np.where(over, skewed, 0))
+        for item in data.skews:
+            ids = item.domains.ids[rows]
+            verdict = np.where(ids < 0, data.unlabelled, np.where(item.over[ids], data.skewed, 0))
             codes = np.where(codes == 0, verdict, codes)
         return codes.astype(np.int32)
 
     def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
-        unlabelled, skewed = self._verdicts()
-        domains: list[_Domains] = state.data[self.name]
-        for item in domains:
-            domain = item.ids.item(row)
+        data: _Filter = state.data[self.name]
+        for item in data.skews:
+            domain = item.domains.ids.item(row)
             if domain < 0:
-                return unlabelled
-            if item.counts.item(domain) + item.self_match - item.least > item.constraint.max_skew:
-                return skewed
+                return data.unlabelled
+            if item.over.item(domain):
+                return data.skewed
         return 0
 
     def _verdicts(self) -> tuple[int, int]:
@@ -267,41 +241,62 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlug
         chosen = np.zeros(size, dtype=np.bool_)
         chosen[feasible] = True
         chosen &= ~ignored
-        total = np.zeros(size, dtype=np.float64)
-        for item in domains:
-            counts, spread = self._domain_counts(item, chosen)
-            cost = counts.astype(np.float64) * math.log(spread + 2) + float(item.constraint.max_skew - 1)
-            total += np.where(item.ids >= 0, cost, 0.0)
-        whole = np.trunc(total)
-        rounded = (whole + (total - whole >= 0.5)).astype(np.int64)
-        state.score_data[self.name] = _Score(rounded, ignored)
+        costs = [Cost(item, chosen) for item in domains]
+        state.score_data[self.name] = _Score(costs, _rounded(costs, EVERY_ROW), chosen, ignored)
         return None
 
-    def _domain_counts(self, item: _Domains, chosen: Bools) -> tuple[Ints, int]:
-        """Per row, the matching pods in its domain; and how many domains the feasible nodes make up."""
-        size = self.snapshot.size
-        per_row = item.counter.per_row[:size] if item.counter is not None else np.zeros(size, dtype=np.int64)
-        if item.constraint.topology_key == HOSTNAME:
-            return per_row, int(chosen.sum())
-        length = len(self.snapshot.label_column(item.constraint.topology_key).values) + 1
-        ids = np.where(item.ids < 0, length - 1, item.ids)
-        counts = np.bincount(ids[item.eligible], weights=per_row[item.eligible], minlength=length).astype(np.int64)
-        return counts[ids], len(np.unique(ids[chosen]))
+    def rescore(self, state: CycleState, pod: PodShape, codes: Codes, rows: list[int]) -> Moved | None:
+        data: _Score = state.score_data[self.name]
+        is_void = False
+        for row in rows:
+            is_chosen = codes.item(row) == 0 and not data.ignored.item(row)
+            if is_chosen != data.chosen.item(row):
+                data.chosen[row] = is_chosen
+                for cost in data.costs:
+                    is_void |= cost.choose(row, is_chosen)
+        if is_void:
+            return None
+        moved: list[IntRows] = []
+        for cost in data.costs:
+            for row in rows:
+                there = cost.catch_up(row)
+                if there is not None:
+                    moved.append(there)
+        if len(data.costs) == 1:
+            for there in moved:
+                data.raw[there] = _round(data.costs[0].cost.item(there.item(0)))
+            return joined(moved)
+        answer = joined(moved)
+        if isinstance(answer, slice):
+            data.raw = _rounded(data.costs, EVERY_ROW)
+            return answer
+        for row in answer:
+            total = 0.0
+            for cost in data.costs:  # not sum(), which corrects rounding errors that Kubernetes makes
+                total += cost.cost.item(row)
+            data.raw[row] = _round(total)
+        return answer
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
         data: _Score = state.score_data[self.name]
         return np.where(data.ignored[rows], 0, data.raw[rows])
 
-    def normalize(self, state: CycleState, pod: PodShape, feasible: Rows, scores: Ints) -> Ints:
+    def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         data: _Score = state.score_data[self.name]
-        ignored = data.ignored[feasible]
-        counted = scores[~ignored]
-        if not len(counted):
-            return np.zeros_like(scores)
-        highest, lowest = int(counted.max()), int(counted.min())
+        return 0 if data.ignored.item(row) else data.raw.item(row)
+
+    def counted(self, state: CycleState, pod: PodShape) -> Bools | None:
+        data: _Score = state.score_data[self.name]
+        return ~data.ignored
+
+    def scale(self, state: CycleState, pod: PodShape, scores: Ints, lowest: int, highest: int) -> Ints:
         if highest == 0:
-            return np.where(ignored, 0, MAX_NODE_SCORE)
-        return np.where(ignored, 0, MAX_NODE_SCORE * (highest + lowest - scores) // highest)
+            return np.full_like(scores, MAX_NODE_SCORE)
+        scaled: Ints = MAX_NODE_SCORE * (highest + lowest - scores) // highest
+        return scaled
+
+    def scale_one(self, state: CycleState, pod: PodShape, score: int, lowest: int, highest: int) -> int:
+        return MAX_NODE_SCORE * (highest + lowest - score) // highest if highest else MAX_NODE_SCORE
 
     # Hints
 
@@ -330,3 +325,18 @@ def _with_match_labels(selector: LabelSelector, keys: tuple[str, ...], labels: M
     """The selector narrowed to pods with the same values of `matchLabelKeys`."""
     same = {key: labels[key] for key in keys if key in labels}
     return selector.merged(selectors.from_map(same)) if same else selector
+
+
+def _rounded(costs: list[Cost], rows: Rows) -> Ints:
+    """The sums of costs, rounded half up."""
+    total = costs[0].cost[rows]
+    for item in costs[1:]:
+        total = total + item.cost[rows]
+    whole = np.trunc(total)
+    raw: Ints = (whole + (total - whole >= 0.5)).astype(np.int64)
+    return raw
+
+
+def _round(total: float) -> int:
+    whole = math.trunc(total)
+    return whole + (total - whole >= 0.5)

@@ -10,20 +10,19 @@ from typing import Any
 import numpy as np
 
 from bayplan.scheduler.framework.events import Action, EventHint
-from bayplan.scheduler.framework.extension_points import FilterPlugin, Scope, ScorePlugin, default_normalize
+from bayplan.scheduler.framework.extension_points import FilterPlugin, ScaledScorePlugin, Scope, default_scale
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import Codes, Status
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.taints import PREFER_NO_SCHEDULE, TaintKey, has_untolerated, tolerated
 
 
-class TaintToleration(FilterPlugin, ScorePlugin):
+class TaintToleration(FilterPlugin, ScaledScorePlugin):
     """Refuses nodes with untolerated taints; prefers nodes with fewer untolerated PreferNoSchedule taints."""
 
     name = "TaintToleration"
     filter_scope = Scope.NODE
     score_scope = Scope.NODE
-    normalizes = True
     equal_stays_equal = True
 
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
@@ -45,8 +44,8 @@ class TaintToleration(FilterPlugin, ScorePlugin):
 
         return self.snapshot.taints.gather(untolerated, rows)
 
-    def normalize(self, state: CycleState, pod: PodShape, feasible: Rows, scores: Ints) -> Ints:
-        return default_normalize(scores, reverse=True)
+    def scale(self, state: CycleState, pod: PodShape, scores: Ints, lowest: int, highest: int) -> Ints:
+        return default_scale(scores, highest, reverse=True)
 
     def events(self) -> tuple[EventHint, ...]:
         return (

@@ -6,12 +6,17 @@ term", for the terms of pods that already run.
 
 Pods with equal namespace and labels form one label group, so that a selector is evaluated once per group: a cluster of
 100,000 pods of 500 deployments asks it 500 times, and a further pod of a known group costs one addition per counter.
+
+Nothing outlives its use: label groups and term groups go with the last pod shape that refers to them, tallies with the
+last holder of their counter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import NamedTuple
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
@@ -20,27 +25,99 @@ from bayplan.scheduler.snapshot.labels import Ints, LabelColumn, grow
 
 
 class LabelGroup:
-    """All pods with one namespace and one set of labels. `rows[row]` = (all pods, pods that are not terminating)."""
+    """All pods with one namespace and one set of labels.
 
-    __slots__ = ("counters", "labels", "live_rows", "namespace", "rows")
+    `rows[row]`: all pods, `live_rows[row]`: those that are not terminating. `tallies`: those that count the group.
+    """
+
+    __slots__ = ("__weakref__", "labels", "live_rows", "namespace", "rows", "tallies")
 
     def __init__(self, namespace: str, labels: Mapping[str, str]) -> None:
         self.namespace = namespace
         self.labels = labels
         self.rows: dict[int, int] = {}
         self.live_rows: dict[int, int] = {}
-        self.counters: list[PodCounter] = []
+        self.tallies: list[Tally] = []
 
 
-class PodCounter:
+class DomainCounts:
+    """Pods per topology domain: `per_domain[domain]`, where domains are the numbers of `column`.
+
+    `per_domain` may be longer or shorter than the column's list of values; what is missing is zero. `pods` is the sum:
+    pods on nodes without the topology label do not count. A node's label changes only while its pods are counted out.
+    """
+
+    __slots__ = ("column", "per_domain", "pods")
+
+    def __init__(self, column: LabelColumn) -> None:
+        self.column = column
+        self.pods = 0
+        self.per_domain: Ints = np.zeros(len(column.values) + 1, dtype=np.int64)
+
+    def add(self, row: int, delta: int) -> None:
+        """Count a pod on a node in or out."""
+        domain = self.column.ids.item(row)
+        if domain < 0:
+            return
+        self.pods += delta
+        if domain >= len(self.per_domain):
+            self.per_domain = grow(self.per_domain, 2 * domain + 1, 0)
+        self.per_domain[domain] += delta
+
+    def at(self, domain: int) -> int:
+        """Pods in one domain."""
+        return self.per_domain.item(domain) if domain < len(self.per_domain) else 0
+
+    def domains(self) -> Ints:
+        """Pods per domain, with one more entry, zero, for nodes without the topology label."""
+        wanted = len(self.column.values) + 1
+        if len(self.per_domain) < wanted:
+            self.per_domain = grow(self.per_domain, 2 * wanted, 0)
+        return np.append(self.per_domain[: wanted - 1], 0)
+
+
+class Tally:
     """`per_row[row]` = number of matching pods on that node. `live_only` leaves terminating pods out."""
 
-    __slots__ = ("live_only", "matches", "per_row")
+    __slots__ = ("live_only", "matches", "per_row", "spread")
 
     def __init__(self, matches: Callable[[str, Mapping[str, str]], bool], live_only: bool, capacity: int) -> None:
         self.matches = matches
         self.live_only = live_only
         self.per_row: Ints = np.zeros(capacity, dtype=np.int64)
+        self.spread: list[DomainCounts] = []
+        """The same pods per domain of topology keys."""
+
+    def add(self, row: int, delta: int) -> None:
+        """Count a pod on a node in or out."""
+        self.per_row[row] += delta
+        for counts in self.spread:
+            counts.add(row, delta)
+
+
+class PodCounter:
+    """A hold on a tally: whoever reads counts keeps one, and the tally goes when nobody does any more."""
+
+    __slots__ = ("__weakref__", "_tally")
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    @property
+    def per_row(self) -> Ints:
+        """Matching pods per node."""
+        return self._tally.per_row
+
+    def over(self, column: LabelColumn) -> DomainCounts:
+        """Matching pods per domain of a topology key; kept up to date for as long as the counter is held."""
+        for counts in self._tally.spread:
+            if counts.column is column:
+                return counts
+        counts = DomainCounts(column)
+        for row in np.flatnonzero(self.per_row).tolist():
+            counts.add(row, self.per_row.item(row))
+        self._tally.spread.append(counts)
+        return counts
 
 
 class TermKey(NamedTuple):
@@ -60,37 +137,14 @@ class TermKey(NamedTuple):
         return self.selector.matches(labels)
 
 
-class TermGroup:
-    """The pods that carry a term. `per_domain[domain]` = how many run in that domain of the term's topology key.
+class TermGroup(DomainCounts):
+    """The pods that carry a term, per domain of the term's topology key."""
 
-    Domains are the numbers of `column`; `per_domain` may be shorter than its list of values, the rest being zero.
-    `pods` is the sum: pods on nodes without the topology label do not count, since the term means nothing there.
-    """
-
-    __slots__ = ("column", "key", "per_domain", "pods")
+    __slots__ = ("__weakref__", "key")
 
     def __init__(self, key: TermKey, column: LabelColumn) -> None:
+        super().__init__(column)
         self.key = key
-        self.column = column
-        self.pods = 0
-        self.per_domain: Ints = np.zeros(len(column.values) + 1, dtype=np.int64)
-
-    def add(self, row: int, delta: int) -> None:
-        """Count a pod on a node in or out."""
-        domain = self.column.ids.item(row)
-        if domain < 0:
-            return
-        self.pods += delta
-        if domain >= len(self.per_domain):
-            self.per_domain = grow(self.per_domain, 2 * domain + 1, 0)
-        self.per_domain[domain] += delta
-
-    def domains(self) -> Ints:
-        """Pods per domain, with one more entry, zero, for nodes without the topology label."""
-        wanted = len(self.column.values) + 1
-        if len(self.per_domain) < wanted:
-            self.per_domain = grow(self.per_domain, 2 * wanted, 0)
-        return np.append(self.per_domain[: wanted - 1], 0)
 
 
 def _bump(rows: dict[int, int], row: int, delta: int) -> None:
@@ -101,54 +155,99 @@ def _bump(rows: dict[int, int], row: int, delta: int) -> None:
         rows.pop(row, None)
 
 
+class Held(NamedTuple):
+    """How much a `PodCounts` remembers."""
+
+    groups: int
+    tallies: int
+    terms: int
+
+
 class PodCounts:
     """All label groups, counters and term groups of a snapshot.
 
     `term_epoch` changes whenever a term comes up for the first time or goes away with its last pod.
     """
 
-    __slots__ = ("_capacity", "_column", "_counters", "_groups", "_terms", "term_epoch")
+    __slots__ = ("_capacity", "_column", "_counters", "_dead", "_groups", "_tallies", "_terms", "term_epoch")
 
     def __init__(self, capacity: int, column: Callable[[str], LabelColumn]) -> None:
         self._capacity = capacity
         self._column = column
-        self._groups: dict[Hashable, LabelGroup] = {}
-        self._counters: dict[Hashable, PodCounter] = {}
-        self._terms: dict[str, dict[TermKey, TermGroup]] = {}
+        self._groups: WeakValueDictionary[Hashable, LabelGroup] = WeakValueDictionary()
+        self._tallies: dict[Hashable, Tally] = {}
+        self._counters: dict[Hashable, ref[PodCounter]] = {}
+        self._dead: list[tuple[Hashable, ref[PodCounter]]] = []
+        """Counters that nobody holds any more; their tallies are dropped when no counting is going on."""
+        self._terms: dict[str, WeakValueDictionary[TermKey, TermGroup]] = {}
         self.term_epoch = 0
+
+    @property
+    def held(self) -> Held:
+        """How much is remembered."""
+        self._sweep()
+        return Held(len(self._groups), len(self._tallies), sum(len(by_key) for by_key in self._terms.values()))
 
     def grow(self, capacity: int) -> None:
         """Make room for more rows."""
         self._capacity = capacity
-        for counter in self._counters.values():
-            counter.per_row = grow(counter.per_row, capacity, 0)
+        for tally in self._tallies.values():
+            tally.per_row = grow(tally.per_row, capacity, 0)
 
     def group(self, namespace: str, labels: Mapping[str, str]) -> LabelGroup:
         """The label group of a pod, made if it is new."""
         key = (namespace, tuple(sorted(labels.items())))
         group = self._groups.get(key)
         if group is None:
+            self._sweep()
             group = self._groups[key] = LabelGroup(namespace, labels)
-            group.counters = [c for c in self._counters.values() if c.matches(namespace, labels)]
+            group.tallies = [tally for tally in self._tallies.values() if tally.matches(namespace, labels)]
         return group
 
     def counter(
         self, key: Hashable, matches: Callable[[str, Mapping[str, str]], bool], *, live_only: bool
     ) -> PodCounter:
         """The counter for a question, made and filled if it is new. Equal keys must mean equal questions."""
-        counter = self._counters.get(key)
+        known = self._counters.get(key)
+        counter = known() if known is not None else None
         if counter is None:
-            counter = self._counters[key] = PodCounter(matches, live_only, self._capacity)
-            for group in self._groups.values():
-                if matches(group.namespace, group.labels):
-                    group.counters.append(counter)
-                    for row, count in (group.live_rows if live_only else group.rows).items():
-                        counter.per_row[row] += count
+            tally = self._tallies.get(key)
+            if tally is None:
+                self._sweep()
+                tally = self._tallies[key] = self._filled(matches, live_only)
+            counter = PodCounter(tally)
+            self._counters[key] = ref(counter, partial(self._died, key))
         return counter
+
+    def _filled(self, matches: Callable[[str, Mapping[str, str]], bool], live_only: bool) -> Tally:
+        tally = Tally(matches, live_only, self._capacity)
+        for group in self._groups.values():
+            if matches(group.namespace, group.labels):
+                group.tallies.append(tally)
+                for row, count in (group.live_rows if live_only else group.rows).items():
+                    tally.per_row[row] += count
+        return tally
+
+    def _died(self, key: Hashable, counter: ref[PodCounter]) -> None:
+        # May be called at any moment, even while pods are being counted.
+        self._dead.append((key, counter))
+
+    def _sweep(self) -> None:
+        """Drop the tallies whose counters nobody holds."""
+        while self._dead:
+            key, counter = self._dead.pop()
+            if self._counters.get(key) is not counter:
+                continue
+            del self._counters[key]
+            tally = self._tallies.pop(key)
+            for group in self._groups.values():
+                group.tallies = [one for one in group.tallies if one is not tally]
 
     def term(self, key: TermKey) -> TermGroup:
         """The group of a term, made if it is new."""
-        by_key = self._terms.setdefault(key.kind, {})
+        by_key = self._terms.get(key.kind)
+        if by_key is None:
+            by_key = self._terms[key.kind] = WeakValueDictionary()
         term = by_key.get(key)
         if term is None:
             term = by_key[key] = TermGroup(key, self._column(key.topology_key))
@@ -156,16 +255,17 @@ class PodCounts:
 
     def terms(self, kind: str) -> list[TermGroup]:
         """The term groups of a kind that at least one pod in some domain carries."""
-        return [group for group in self._terms.get(kind, {}).values() if group.pods]
+        by_key = self._terms.get(kind)
+        return [group for group in by_key.values() if group.pods] if by_key is not None else []
 
     def add(self, group: LabelGroup, terms: tuple[TermGroup, ...], row: int, delta: int, *, live: bool) -> None:
         """Count a pod in (`delta` 1) or out (-1). `live`: it counts for counters that leave terminating pods out."""
         _bump(group.rows, row, delta)
         if live:
             _bump(group.live_rows, row, delta)
-        for counter in group.counters:
-            if live or not counter.live_only:
-                counter.per_row[row] += delta
+        for tally in group.tallies:
+            if live or not tally.live_only:
+                tally.add(row, delta)
         for term in terms:
             before = term.pods
             term.add(row, delta)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 Ids = NDArray[np.int32]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-Rows = NDArray[np.intp] | slice
+IntRows = NDArray[np.intp]
+Rows = IntRows | slice
 """Rows to look at: an index array, or a slice for all of them."""
 
 T = TypeVar("T", bound=Hashable)
@@ -30,29 +31,59 @@ def grow(array: NDArray[Any], capacity: int, fill: int) -> NDArray[Any]:
 
 
 class EncodedColumn(Generic[T]):
-    """One value per row, stored as its number in `values`; -1 where there is none."""
+    """One value per row, stored as its number in `values`; -1 where there is none.
 
-    __slots__ = ("_index", "ids", "values")
+    A value that no row has any more gives its number to the next new value, so that nodes may come and go for ever.
+    """
+
+    __slots__ = ("_free", "_index", "_rows", "_uses", "ids", "values")
 
     def __init__(self, capacity: int) -> None:
         self.ids: Ids = np.full(capacity, -1, dtype=np.int32)
         self.values: list[T] = []
         self._index: dict[T, int] = {}
+        self._uses: list[int] = []
+        """Rows per number."""
+        self._free: list[int] = []
+        self._rows: dict[int, IntRows] = {}
+        """What `rows_of` found; dropped with every change of a row's value."""
 
     def set(self, row: int, value: T | None) -> None:
         """Store a row's value; None takes it away."""
-        self.ids[row] = -1 if value is None else self.intern(value)
+        before = self.ids.item(row)
+        self.ids[row] = -1 if value is None else self._intern(value)
+        if before >= 0:
+            self._uses[before] -= 1
+            if not self._uses[before]:
+                del self._index[self.values[before]]
+                self._free.append(before)
+        if self._rows:
+            self._rows.clear()
 
-    def intern(self, value: T) -> int:
-        """The number of a value, made if it is new."""
+    def rows_of(self, number: int) -> IntRows:
+        """The rows that hold a value, by its number; shared, not to be changed."""
+        rows = self._rows.get(number)
+        if rows is None:
+            rows = self._rows[number] = np.flatnonzero(self.ids == number)
+        return rows
+
+    def _intern(self, value: T) -> int:
+        """The number of a value, made if it is new, with one more row that has it."""
         number = self._index.get(value)
         if number is None:
-            number = self._index[value] = len(self.values)
-            self.values.append(value)
+            if self._free:
+                number = self._free.pop()
+                self.values[number] = value
+            else:
+                number = len(self.values)
+                self.values.append(value)
+                self._uses.append(0)
+            self._index[value] = number
+        self._uses[number] += 1
         return number
 
     def number(self, value: T) -> int | None:
-        """The number of a value, None if no row ever had it."""
+        """The number of a value, None if no row has it."""
         return self._index.get(value)
 
     def get(self, row: int) -> T | None:

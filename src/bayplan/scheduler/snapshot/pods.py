@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bayplan.scheduler.snapshot.resources import ResourceTable, Vector, accounted, has_status_resources
+from bayplan.scheduler.snapshot.resources import ResourceTable, Vector, accounted, is_resized
 from bayplan.scheduler.snapshot.shape import PodShape
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class PodInfo:
         self.row = -1
         self.host_ports = shape.host_ports
         self.requests: Vector
-        if has_status_resources(pod.status):
+        if is_resized(pod.spec, pod.status):
             self.requests, self.nonzero_cpu, self.nonzero_memory = accounted(pod.spec, pod.status, resources)
         else:
             self.requests = shape.requests

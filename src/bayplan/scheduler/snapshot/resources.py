@@ -119,11 +119,20 @@ def _statuses(status: PodStatus) -> dict[str, ContainerStatus]:
     return {item.name: item for item in found if item.resources is not None}
 
 
-def has_status_resources(status: PodStatus) -> bool:
-    """Whether kubelet reported resources, which then count besides the spec (in-place resize)."""
-    return status.resources is not None or any(
-        item.resources is not None for item in (*status.container_statuses, *status.init_container_statuses)
-    )
+def is_resized(spec: PodSpec, status: PodStatus) -> bool:
+    """Whether kubelet reported other resources than the spec asks for, which then count besides it (in-place resize)."""
+    if status.resources is not None:
+        return True
+    wanted: dict[str, Mapping[str, str | int | float]] | None = None
+    for item in (*status.container_statuses, *status.init_container_statuses):
+        if item.resources is None:
+            continue
+        if wanted is None:
+            wanted = {one.name: one.resources.requests for one in (*spec.containers, *spec.init_containers)}
+        requests = wanted.get(item.name)
+        if item.resources.requests != requests or (item.allocated_resources and item.allocated_resources != requests):
+            return True
+    return False
 
 
 def pod_requests(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -76,6 +77,7 @@ class PodShape:
     """
 
     __slots__ = (
+        "__weakref__",
         "cache",
         "claims",
         "group",
@@ -214,18 +216,21 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ShapeTable:
-    """Finds the shape of a pod: first by the exact spec (one encoding, one look-up), then by what matters of it."""
+    """Finds the shape of a pod: first by the exact spec (one encoding, one look-up), then by what matters of it.
+
+    A shape lives as long as a pod, a cached evaluation or a remembered spec refers to it.
+    """
 
     __slots__ = ("_by_facts", "_by_spec", "_counts", "_resources")
 
-    LIMIT: Final = 50_000
-    """Exact specs remembered; beyond it the memory is dropped and fills again."""
+    LIMIT: Final = 8192
+    """Exact specs remembered; the oldest goes first."""
 
     def __init__(self, resources: ResourceTable, counts: PodCounts) -> None:
         self._resources = resources
         self._counts = counts
         self._by_spec: dict[Hashable, PodShape] = {}
-        self._by_facts: dict[Hashable, PodShape] = {}
+        self._by_facts: WeakValueDictionary[Hashable, PodShape] = WeakValueDictionary()
 
     def shape(self, pod: Pod, *, pending: bool = False) -> PodShape:
         """The shape of a pod, compiled if it is the first of its kind.
@@ -250,13 +255,13 @@ class ShapeTable:
         exact = (place, _encode(spec))
         shape = self._by_spec.get(exact)
         if shape is None:
-            shape = self._by_relevance(place, pod)
+            shape = self._by_relevance(place, pod, pending=pending)
             if len(self._by_spec) >= self.LIMIT:
-                self._by_spec.clear()
+                del self._by_spec[next(iter(self._by_spec))]
             self._by_spec[exact] = shape
         return shape
 
-    def _by_relevance(self, place: Hashable, pod: Pod) -> PodShape:
+    def _by_relevance(self, place: Hashable, pod: Pod, *, pending: bool) -> PodShape:
         spec = pod.spec
         volumes = tuple(volume for volume in spec.volumes if is_relevant_volume(volume))
         reduced = msgspec.structs.replace(
@@ -268,5 +273,7 @@ class ShapeTable:
         if shape is None:
             if len(self._by_facts) >= self.LIMIT:
                 self._by_facts.clear()
+            if not pending:
+                pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(spec, node_name=""))
             shape = self._by_facts[key] = PodShape(key, pod, self._resources, self._counts)
         return shape

@@ -71,8 +71,6 @@ class Snapshot:
         self.features: EncodedColumn[frozenset[str]] = EncodedColumn(capacity)
         self.facts: list[NodeFacts | None] = []
         self.pods_on: list[dict[str, PodInfo]] = []
-        self.row_versions: list[int] = []
-        """Changes whenever the pods on a row do."""
         self.pods: dict[str, PodInfo] = {}
         self.row_of: dict[str, int] = {}
         self.ports: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
@@ -192,7 +190,6 @@ class Snapshot:
             self.nodes.append(None)
             self.facts.append(None)
             self.pods_on.append({})
-            self.row_versions.append(0)
         self.row_of[name] = row
         self.alive[row] = True
         self.names.set(row, name)
@@ -272,6 +269,14 @@ class Snapshot:
             self._orphans.setdefault(node_name, {})[info.key] = info
         else:
             self._place(info, row)
+
+    def renew(self, info: PodInfo, pod: Pod) -> None:
+        """Take over a new state of a pod that takes on its node what it took before."""
+        info.pod = pod
+        if info.start_time != pod.status.start_time:
+            info.start_time = pod.status.start_time
+            if info.row >= 0:
+                self._record(info.row)
 
     def remove_pod(self, key: str) -> PodInfo | None:
         """Count a pod no more; None if it was not counted."""
@@ -381,7 +386,6 @@ class Snapshot:
         self._record(row)
 
     def _record(self, row: int) -> None:
-        self.row_versions[row] += 1
         log = self._log
         log.append(row)
         if len(log) >= _MAX_LOG:

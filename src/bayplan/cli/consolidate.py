@@ -1,0 +1,74 @@
+"""`bayplan consolidate`: which nodes can go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bayplan.cli.cluster_input import cluster_option, read_cluster
+from bayplan.cli.output import Failure, output_option, print_data, save_page
+
+
+@click.command()
+@cluster_option
+@click.option("-l", "--selector", default="", help="Look at nodes with these labels only.")
+@click.option("--keep", type=click.IntRange(0), default=1, show_default=True, help="Nodes that have to remain.")
+@click.option("--max", "most", type=click.IntRange(1), help="Remove no more nodes than this.")
+@click.option("--allow-bare-pods", is_flag=True, help="Remove nodes with pods that nobody makes again.")
+@click.option("--allow-local-storage", is_flag=True, help="Remove nodes with pods that keep data there.")
+@click.option("--allow-system-pods", is_flag=True, help="Move pods of kube-system that no disruption budget covers.")
+@click.option("--allow-control-plane", is_flag=True, help="Remove nodes of the control plane.")
+@click.option(
+    "--scheduler-config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="KubeSchedulerConfiguration to judge by.",
+)
+@click.option("--moves", is_flag=True, help="Show where every pod goes.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a report to this file.")
+@output_option
+def command(
+    cluster: str,
+    selector: str,
+    keep: int,
+    most: int | None,
+    allow_bare_pods: bool,
+    allow_local_storage: bool,
+    allow_system_pods: bool,
+    allow_control_plane: bool,
+    scheduler_config: Path | None,
+    moves: bool,
+    html: Path | None,
+    output: str,
+) -> None:
+    """Say which nodes can go, in which order, and where everything on them moves.
+
+    Pods move where the scheduler would put them; disruption budgets, owners, local storage and the annotation safe-to-evict are respected. Exit code 0 if a
+    node can go, 1 if none can.
+    """
+    from bayplan.cli.progress import Progress
+    from bayplan.simulation.consolidate import consolidate
+    from bayplan.simulation.consolidate_rules import Rules
+    from bayplan.simulation.copies_planner import QuestionError
+
+    copy = read_cluster(cluster)
+    rules = Rules(allow_bare_pods, allow_local_storage, allow_system_pods, allow_control_plane)
+    try:
+        with Progress("nodes", len(copy.of("Node"))) as progress:
+            answer = consolidate(
+                copy, rules=rules, selector=selector, keep=keep, most=most, config=scheduler_config, told=progress.tell
+            )
+    except QuestionError as error:
+        raise Failure(str(error)) from error
+    if html is not None:
+        from bayplan.simulation.report import consolidation_page
+
+        save_page(html, consolidation_page(copy, answer))
+    if output:
+        print_data(answer.to_dict(), output)
+    else:
+        from bayplan.simulation.tables import print_consolidation
+
+        print_consolidation(answer, moves=moves)
+    if not answer.steps:
+        raise SystemExit(1)

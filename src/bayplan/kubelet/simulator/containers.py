@@ -1,0 +1,158 @@
+"""What becomes of the containers of a simulated pod: how long they run, how they end and when they are ready, as annotations say.
+
+    bayplan.dev/start-seconds        from binding until containers are made (images pulled, volumes there)
+    bayplan.dev/pull-seconds         added to that for each image
+    bayplan.dev/init-seconds         how long each init container takes
+    bayplan.dev/run-seconds          after which containers end; bayplan.dev/exit-code: with which code, `1@20%`: in a fifth of all cases
+    bayplan.dev/oom-seconds          after which they are killed for want of memory
+    bayplan.dev/ready                `false` while the readiness probe is to fail; bayplan.dev/ready-seconds: after which it succeeds
+    bayplan.dev/live                 `false` while the liveness probe is to fail: the container is killed as its probe says
+    bayplan.dev/probes               `follow`: initial delays of startup and readiness probes count
+
+Each may be followed by `.NAME` for one container. Durations are numbers or distributions (`durations`). A container whose memory-usage annotation is more than its
+limit is killed too. Without annotations a container that may end (restartPolicy Never or OnFailure) ends after a while with code 0, unless it sleeps: `sleep 30`
+runs for 30 seconds, the pause image and `sleep infinity` for ever. What cannot be read counts as not there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bayplan.api.quantity import value
+from bayplan.api.simulated_usage import ANNOTATIONS, container_usage
+from bayplan.api.types import core_v1
+from bayplan.kubelet.simulator.durations import chance, draw
+from bayplan.kubelet.simulator.settings import SimulatorSettings
+
+PREFIX = "bayplan.dev/"
+START, PULL, INIT = f"{PREFIX}start-seconds", f"{PREFIX}pull-seconds", f"{PREFIX}init-seconds"
+RUN, EXIT_CODE, OOM = f"{PREFIX}run-seconds", f"{PREFIX}exit-code", f"{PREFIX}oom-seconds"
+READY, READY_AFTER = f"{PREFIX}ready", f"{PREFIX}ready-seconds"
+LIVE, PROBES = f"{PREFIX}live", f"{PREFIX}probes"
+_KILLED = 137
+_OOM_SECONDS = 5.0
+"""How long a container lives that uses more memory than it may."""
+_PERIOD, _FAILURES = 10.0, 3
+"""Defaults of probes: seconds between two, and failures after which the container is killed."""
+_SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)\b")
+_ENDLESS = re.compile(r"sleep\s+inf|pause|tail\s+-f|while\s+(?:true|:)")
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a container ends by itself."""
+
+    seconds: float
+    """After its start."""
+    code: int = 0
+    reason: str = ""
+    """"" for what follows from the code."""
+
+
+def setting(pod: core_v1.Pod, annotation: str, container: str = "") -> str | None:
+    """What an annotation says of one container, or of all; None if nothing."""
+    annotations = pod.metadata.annotations
+    if not annotations:
+        return None
+    own = annotations.get(f"{annotation}.{container}") if container else None
+    return annotations.get(annotation) if own is None else own
+
+
+def duration(pod: core_v1.Pod, annotation: str, container: str = "", attempt: int = 0) -> float | None:
+    """Seconds that an annotation says; None if it says nothing, or nothing that can be read."""
+    text = setting(pod, annotation, container)
+    if text is None:
+        return None
+    try:
+        return draw(text, chance(pod.metadata.uid, annotation, container, str(attempt)))
+    except ValueError:
+        return None
+
+
+def start_seconds(pod: core_v1.Pod, settings: SimulatorSettings, jitter: Callable[[float, float], float]) -> float:
+    """How long it takes until the containers of a bound pod are made. A plain number is jittered by half of it."""
+    text = setting(pod, START)
+    plain = text is None or text.replace(".", "", 1).isdigit()
+    drawn = duration(pod, START)
+    base = settings.start_seconds if drawn is None else drawn
+    pulls = sum(duration(pod, PULL, one.name) or 0.0 for one in (*pod.spec.init_containers, *pod.spec.containers))
+    return (jitter(base, 0.5) if plain else base) + pulls
+
+
+def run_seconds(
+    pod: core_v1.Pod, container: core_v1.Container, settings: SimulatorSettings, attempt: int = 0
+) -> float | None:
+    """How long a container runs; None for ever."""
+    annotated = setting(pod, RUN, container.name)
+    if annotated is not None:
+        found = duration(pod, RUN, container.name, attempt)
+        return settings.run_seconds if found is None else found
+    if (container.restart_policy or pod.spec.restart_policy) in ("", "Always"):
+        return None
+    text = " ".join((*container.command, *container.args))
+    if _ENDLESS.search(text) or (not text and "pause" in container.image):
+        return None
+    match = _SLEEP.search(text)
+    return float(match[1]) if match else settings.run_seconds
+
+
+def exit_code(pod: core_v1.Pod, container: str, attempt: int = 0) -> int:
+    """The code with which a container ends; `3@20%` in a fifth of all cases."""
+    text = setting(pod, EXIT_CODE, container) or "0"
+    code, at, part = text.partition("@")
+    try:
+        number = int(float(code))
+        likely = float(part.strip().removesuffix("%")) / 100 if at else 1.0
+    except ValueError:
+        return 0
+    return number if chance(pod.metadata.uid, EXIT_CODE, container, str(attempt)) < likely else 0
+
+
+def ending(
+    pod: core_v1.Pod, container: core_v1.Container, settings: SimulatorSettings, attempt: int = 0
+) -> Ending | None:
+    """How a running container ends, whatever comes first; None if it does not. `attempt`: how often it was started before."""
+    name, found = container.name, []
+    if (seconds := run_seconds(pod, container, settings, attempt)) is not None:
+        found.append(Ending(seconds, exit_code(pod, name, attempt)))
+    if (seconds := duration(pod, OOM, name, attempt)) is not None:
+        found.append(Ending(seconds, _KILLED, "OOMKilled"))
+    elif uses_too_much(pod, container):
+        found.append(Ending(_OOM_SECONDS, _KILLED, "OOMKilled"))
+    if (setting(pod, LIVE, name) or "").lower() == "false" and (probe := container.liveness_probe) is not None:
+        patience = (probe.period_seconds or _PERIOD) * (probe.failure_threshold or _FAILURES)
+        found.append(Ending(probe.initial_delay_seconds + patience, _KILLED, "Error"))
+    return min(found, key=lambda one: one.seconds, default=None)
+
+
+def uses_too_much(pod: core_v1.Pod, container: core_v1.Container) -> bool:
+    """Whether a container uses more memory, at least some of the time, than its limit."""
+    limit = container.resources.limits.get("memory")
+    if limit is None or not any(name.startswith(ANNOTATIONS["memory"]) for name in pod.metadata.annotations):
+        return False
+    usage = container_usage(pod, lambda: 1.0).get(container.name)
+    return usage is not None and usage["memory"].value() > value(limit)
+
+
+def ready_after(pod: core_v1.Pod, container: core_v1.Container, attempt: int = 0) -> float:
+    """Seconds after its start in which a container is not ready yet."""
+    annotated = duration(pod, READY_AFTER, container.name, attempt)
+    if annotated is not None:
+        return annotated
+    if setting(pod, PROBES, container.name) != "follow":
+        return 0.0
+    probes = (container.startup_probe, container.readiness_probe)
+    return float(sum(one.initial_delay_seconds for one in probes if one is not None))
+
+
+def may_be_ready(pod: core_v1.Pod, container: str) -> bool:
+    """Whether the readiness probe of a container is not made to fail."""
+    return (setting(pod, READY, container) or "true").lower() != "false"
+
+
+def is_plain(pod: core_v1.Pod) -> bool:
+    """A cheap look that finds most pods of servers: nothing ever happens to them by itself."""
+    annotations = pod.metadata.annotations
+    return pod.spec.restart_policy in ("", "Always") and not any(name.startswith(PREFIX) for name in annotations)

@@ -1,0 +1,126 @@
+"""Moving the pods of a planner's cluster about: place with some nodes closed, and take back what was done.
+
+A closed node is what `kubectl cordon` makes of it, without the price of a changed node: it still counts as a domain of
+topologies, but no pod goes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bayplan.scheduler.decision import Decision
+from bayplan.scheduler.evaluation import NO_NODE
+from bayplan.scheduler.library import Planner
+from bayplan.scheduler.snapshot.pods import PodInfo
+
+
+@dataclass(slots=True)
+class Moves:
+    """Changes of pods, undone last first unless they are kept."""
+
+    planner: Planner
+    closed: frozenset[int] = frozenset()
+    """Rows that take no pod."""
+    _undo: list[tuple[str, PodInfo, str]] = field(default_factory=list)
+    """("put" or "taken", pod, node)"""
+    reserved: bool = False
+    """Plugins have reserved things for pods, which `undo` cannot give back."""
+
+    def take(self, key: str) -> PodInfo | None:
+        """Take a pod (`namespace/name`) from its node; None if it is nowhere."""
+        info = self.planner.snapshot.pods.get(key)
+        if info is None:
+            return None
+        self._undo.append(("taken", info, info.node_name))
+        self.planner.snapshot.remove_pod(key)
+        return info
+
+    def place(self, info: PodInfo) -> Decision:
+        """Put a pod where the scheduler wants it, closed nodes left out; nobody is preempted. Raises SchedulerError."""
+        planner = self.planner
+        cycle = planner.cycle_for(info)
+        decision = cycle.opened(info)
+        if decision.gate is not None or decision.skipped or not decision.node_count:
+            return decision
+        evaluation, codes = cycle.judged(info)
+        decision.rejection = evaluation.rejection
+        if decision.rejection is not None:
+            return decision
+        codes = codes.copy()
+        if self.closed:
+            codes[np.fromiter(self.closed, dtype=np.intp)] = NO_NODE
+        decision.codes = codes
+        feasible = np.flatnonzero(codes == 0)
+        if len(feasible) == 1:
+            decision.row = int(feasible[0])
+        elif len(feasible):
+            decision.row = cycle.best_row(evaluation, codes)
+        if decision.node is not None:
+            self.reserved = self.reserved or bool(cycle.profile.way(info.shape).reserve)
+            self._undo.append(("put", info, decision.node))
+            planner.settle(cycle, info, decision)
+        return decision
+
+    def undo(self) -> None:
+        """Make everything as it was."""
+        snapshot = self.planner.snapshot
+        for what, info, node_name in reversed(self._undo):
+            if what == "put":
+                snapshot.remove_pod(info.key)
+            else:
+                snapshot.place(info, node_name)
+        self._undo.clear()
+
+    def keep(self) -> None:
+        """Leave everything as it is now."""
+        self._undo.clear()
+
+
+@contextmanager
+def moving(planner: Planner, closed: frozenset[int] = frozenset()) -> Iterator[Moves]:
+    """Changes that are undone at the end, unless `keep` is called."""
+    moves = Moves(planner, closed)
+    try:
+        yield moves
+    finally:
+        moves.undo()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUse:
+    """What the pods on a node ask for, and what it offers."""
+
+    node: str
+    pods: int
+    pod_limit: int
+    requested: dict[str, int]
+    """Resource -> amount; cpu in thousandths, all else in whole units."""
+    allocatable: dict[str, int]
+
+    def share(self, resource: str) -> float:
+        """The part of a resource that is asked for; 0 if the node has none of it."""
+        offered = self.allocatable.get(resource, 0)
+        return self.requested.get(resource, 0) / offered if offered else 0.0
+
+    @property
+    def fullness(self) -> float:
+        """The larger of the shares of cpu and memory."""
+        return max(self.share("cpu"), self.share("memory"))
+
+
+def use_of_nodes(planner: Planner) -> list[NodeUse]:
+    """How full the nodes are, by name."""
+    snapshot = planner.snapshot
+    names = snapshot.resources.names
+    found = []
+    for name, row in sorted(snapshot.row_of.items()):
+        offered = snapshot.allocatable[:, row].tolist()
+        asked = snapshot.requested[:, row].tolist()
+        amounts = {resource: offered[column] for column, resource in enumerate(names) if offered[column]}
+        taken = {resource: asked[column] for column, resource in enumerate(names) if asked[column]}
+        found.append(NodeUse(name, int(snapshot.pod_count[row]), int(snapshot.pod_limit[row]), taken, amounts))
+    return found

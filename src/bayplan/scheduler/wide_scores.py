@@ -1,0 +1,223 @@
+"""Scores that depend on more than the row: normalised over the feasible nodes, or counting pods elsewhere.
+
+What is kept, and what makes it void: the raw score per row (the plugin says which rows moved), the extremes among the
+rows that take part, and the weighted final score per row. If an extreme moves, all rows are scaled again; if not, only
+those whose raw score moved. Everything starts over with a new structure of the cluster, with the plugin's word
+(`rescore` gives None), and when many verdicts changed at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from bayplan.scheduler.framework.extension_points import (
+    EVERY_ROW,
+    FEW_ROWS,
+    Moved,
+    PreScorePlugin,
+    ScaledScorePlugin,
+    Scope,
+    ScorePlugin,
+)
+from bayplan.scheduler.framework.meter import Meter, timed_plugin
+from bayplan.scheduler.framework.state import CycleState, PodShape
+from bayplan.scheduler.framework.verdicts import Codes, Skip
+from bayplan.scheduler.snapshot.labels import Bools, Ints
+
+_BEYOND: Final = np.iinfo(np.int64).max
+"""Beyond every raw score: stands for the rows that take no part when the least of them is looked for."""
+
+
+def pre_score(
+    plugin: ScorePlugin, state: CycleState, shape: PodShape, feasible: Ints, meter: Meter | None
+) -> Skip | None:
+    """Run the plugin's PreScore, if it has one."""
+    if not isinstance(plugin, PreScorePlugin):
+        return None
+    with timed_plugin(meter, plugin.name, "PreScore"):
+        return plugin.pre_score(state, shape, feasible)
+
+
+class WideScores:
+    """The scores of one plugin that are asked for all feasible rows again whenever anything changed.
+
+    `final`: normalised and weighted, per row; means nothing on rows that are not feasible. `skip`: PreScore's
+    word that the plugin has nothing to say at the moment, if it has none; `final` is zero then.
+    """
+
+    def __init__(self, plugin: ScorePlugin, weight: int, raw: Ints | None, meter: Meter | None) -> None:
+        self.plugin = plugin
+        self.weight = weight
+        self.meter = meter
+        self.skip: Skip | None = None
+        self.final: Ints = np.zeros(0, dtype=np.int64)
+        self._shared = False
+        self.given = raw
+        """Raw scores that depend on nodes only, known already; None if PreScore and Score are to be asked."""
+
+    def start(self, state: CycleState, shape: PodShape, codes: Codes) -> None:
+        """Work everything out. Raises PluginError."""
+        feasible = np.flatnonzero(codes == 0)
+        self.final = np.zeros(len(codes), dtype=np.int64)
+        self._shared = False
+        self.skip = self._pre_score(state, shape, feasible)
+        if self.skip is not None:
+            return
+        plugin = self.plugin
+        if self.given is not None:
+            scores: Ints = self.given[feasible]
+        else:
+            with timed_plugin(self.meter, plugin.name, "Score"):
+                scores = plugin.score(state, shape, feasible)
+        self.final[feasible] = plugin.normalize(state, shape, feasible, scores) * self.weight
+
+    def catch_up(self, state: CycleState, shape: PodShape, codes: Codes, rows: list[int]) -> Moved:
+        """Pods came or went on some rows, or their verdict changed. Returns the rows whose final score may be new."""
+        self.start(state, shape, codes)
+        return EVERY_ROW
+
+    def share(self) -> None:
+        """`final` is referred to from outside: leave it as it is and change a copy from now on."""
+        self._shared = True
+
+    def _pre_score(self, state: CycleState, shape: PodShape, feasible: Ints) -> Skip | None:
+        if self.given is not None:
+            return None
+        return pre_score(self.plugin, state, shape, feasible, self.meter)
+
+
+class KeptScores(WideScores):
+    """The scores of a plugin that scales by extremes, kept up to date row by row."""
+
+    def __init__(self, plugin: ScaledScorePlugin, weight: int, raw: Ints | None, meter: Meter | None) -> None:
+        super().__init__(plugin, weight, raw, meter)
+        self.scaled = plugin
+        self._raw: Ints = np.zeros(0, dtype=np.int64)
+        self._low: Ints | None = None
+        self._high: Ints | None = None
+        """The raw scores of rows that take part, `_BEYOND` or its opposite in place of the others; None if all do."""
+        self._counted: Bools | None = None
+        self._lowest = self._highest = 0
+        self._level: int | None = None
+        """The final score, if it is the same on all rows that are counted."""
+
+    def start(self, state: CycleState, shape: PodShape, codes: Codes) -> None:
+        self._shared = False
+        self._level = None
+        self.skip = self._pre_score(state, shape, np.flatnonzero(codes == 0))
+        if self.skip is not None:
+            self.final = np.zeros(len(codes), dtype=np.int64)
+            return
+        self._counted = self.scaled.counted(state, shape)
+        if self._counted is not None and self._counted.all():
+            self._counted = None
+        self._take_all(state, shape, codes)
+
+    def catch_up(self, state: CycleState, shape: PodShape, codes: Codes, rows: list[int]) -> Moved:
+        if self.meter is None:
+            return self._catch_up(state, shape, codes, rows)
+        with timed_plugin(self.meter, self.plugin.name, "Score"):
+            return self._catch_up(state, shape, codes, rows)
+
+    def _catch_up(self, state: CycleState, shape: PodShape, codes: Codes, rows: list[int]) -> Moved:
+        moved: Moved | None = None
+        if self.skip is None:
+            moved = self._rescore(state, shape, codes, rows)
+        if moved is None:
+            self.start(state, shape, codes)
+            return EVERY_ROW
+        if isinstance(moved, slice) or len(moved) > FEW_ROWS:
+            return EVERY_ROW if self._take_all(state, shape, codes) else []
+        for row in moved:
+            self._raw[row] = self.plugin.score_row(state, shape, row)
+        self._put_in(codes, rows)
+        self._put_in(codes, moved)
+        if self._find_extremes():
+            return EVERY_ROW if self._scale_all(state, shape) else []
+        if moved and self._level is None:
+            self._scale_few(state, shape, moved)
+        return moved
+
+    def _rescore(self, state: CycleState, shape: PodShape, codes: Codes, rows: list[int]) -> Moved | None:
+        scope = self.plugin.score_scope
+        if scope is Scope.CLUSTER:
+            return self.scaled.rescore(state, shape, codes, rows)
+        return rows if scope is Scope.ROW else []
+
+    def _take_all(self, state: CycleState, shape: PodShape, codes: Codes) -> bool:
+        """Ask for all raw scores, find out who takes part, and scale; tells whether a final score may be new."""
+        if self.given is not None:
+            self._raw = self.given
+        else:
+            with timed_plugin(self.meter, self.plugin.name, "Score"):
+                self._raw = self.plugin.score(state, shape, slice(0, len(codes)))
+        part = codes == 0
+        if self._counted is not None:
+            part &= self._counted
+        self._low = self._high = None
+        if not part.all():
+            self._low = np.where(part, self._raw, _BEYOND)
+            self._high = np.where(part, self._raw, -_BEYOND)
+        self._find_extremes()
+        return self._scale_all(state, shape)
+
+    def _put_in(self, codes: Codes, rows: list[int]) -> None:
+        """Let the extremes take in what is said of some rows now."""
+        low, high = self._low, self._high
+        for row in rows:
+            takes_part = codes.item(row) == 0 and (self._counted is None or self._counted.item(row))
+            if low is None or high is None:
+                if takes_part:
+                    continue
+                self._low, self._high = low, high = self._raw.copy(), self._raw.copy()
+            low[row] = self._raw[row] if takes_part else _BEYOND
+            high[row] = self._raw[row] if takes_part else -_BEYOND
+
+    def _find_extremes(self) -> bool:
+        """Find the least and the greatest raw score of those that take part; tells whether one is new."""
+        low = self._raw if self._low is None else self._low
+        high = self._raw if self._high is None else self._high
+        lowest, highest = int(low.min()), int(high.max())
+        if lowest > highest:
+            lowest = highest = 0
+        if lowest == self._lowest and highest == self._highest:
+            return False
+        self._lowest, self._highest = lowest, highest
+        return True
+
+    def _scale_all(self, state: CycleState, shape: PodShape) -> bool:
+        """All final scores; tells whether one may be new."""
+        lowest, highest, counted = self._lowest, self._highest, self._counted
+        if lowest == highest:
+            level = self.scaled.scale_one(state, shape, lowest, lowest, highest) * self.weight
+            if level == self._level:
+                return False
+            self._level = level
+            final: Ints = np.full(len(self._raw), level, dtype=np.int64)
+        else:
+            self._level = None
+            final = self.scaled.scale(state, shape, self._raw, lowest, highest)
+            if self.weight != 1:
+                final = final * self.weight
+        self.final = final if counted is None else np.where(counted, final, 0)
+        self._shared = False
+        return True
+
+    def _scale_few(self, state: CycleState, shape: PodShape, rows: list[int]) -> None:
+        """The final scores of some rows, while the extremes stay."""
+        if self._shared:
+            self._shared = False
+            self.final = self.final.copy()
+        for row in rows:
+            if self._counted is None or self._counted.item(row):
+                score = self.scaled.scale_one(state, shape, self._raw.item(row), self._lowest, self._highest)
+                self.final[row] = score * self.weight
+
+
+def wide_scores(plugin: ScorePlugin, weight: int, raw: Ints | None, meter: Meter | None) -> WideScores:
+    """The keeper of a plugin's scores. `raw`: those that depend on nodes only, if they are known."""
+    if isinstance(plugin, ScaledScorePlugin):
+        return KeptScores(plugin, weight, raw, meter)
+    return WideScores(plugin, weight, raw, meter)

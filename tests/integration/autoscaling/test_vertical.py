@@ -1,0 +1,102 @@
+"""Vertical autoscaling on a live cluster: recommended, applied in place, applied by eviction, and refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from bayplan.api.types import apps_v1, core_v1
+from bayplan.cluster.settings import CLUSTER_CONTROLLERS, ClusterSettings
+from bayplan.controllers.vpa_annotations import MODE, RECOMMENDATION
+from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.testing.builders import deployment
+from bayplan.testing.cluster import LiveCluster, running_cluster
+
+FAST = replace(CLUSTER_CONTROLLERS, vertical_interval=0.1)
+USAGE = {"bayplan.dev/cpu-usage": "400m", "bayplan.dev/memory-usage": "64Mi"}
+MOST = "bayplan.dev/vertical-max"
+CAPS = {"bayplan.dev/vertical-min": "cpu=300m", MOST: "cpu=300m", "bayplan.dev/vertical-resources": "cpu"}
+
+
+def live(test: Callable[[LiveCluster], Awaitable[None]]) -> None:
+    async def run() -> None:
+        nodes = SimulatorSettings(nodes=2, start_seconds=0.01, stop_seconds=0.01, resize_seconds=0.01)
+        async with running_cluster(settings=ClusterSettings(nodes=nodes, controller=FAST)) as cluster:
+            await test(cluster)
+
+    asyncio.run(run())
+
+
+async def deploy(cluster: LiveCluster, mode: str, replicas: int = 2, **annotations: str) -> None:
+    wanted = {MODE: mode, **CAPS, **annotations}
+    web = deployment("web", replicas, cpu="100m", meta={"annotations": wanted}, pod_meta={"annotations": USAGE})
+    await cluster.client.create(web)
+    await cluster.rolled_out("web", replicas)
+
+
+async def recommendation(cluster: LiveCluster) -> dict[str, Any] | None:
+    found = await cluster.client.get(apps_v1.Deployment, "web", "default")
+    text = found.metadata.annotations.get(RECOMMENDATION)
+    return json.loads(text)["containerRecommendations"][0] if text else None
+
+
+async def requests(cluster: LiveCluster) -> list[Any]:
+    return [pod.spec.containers[0].resources.requests["cpu"] for pod in await cluster.ready_pods(app="web")]
+
+
+async def all_request(cluster: LiveCluster, cpu: str, count: int = 2) -> bool:
+    return await requests(cluster) == [cpu] * count
+
+
+async def told(cluster: LiveCluster, reason: str) -> list[core_v1.Event]:
+    return [one for one in (await cluster.client.list(core_v1.Event, "default")).items if one.reason == reason]
+
+
+def test_off_only_recommends() -> None:
+    async def scenario(cluster: LiveCluster) -> None:
+        await deploy(cluster, "Off", **{MOST: "cpu=2"})
+        found = await cluster.eventually(lambda: recommendation(cluster))
+        assert found is not None
+        assert found["containerName"] == "main"
+        assert 460 <= int(found["target"]["cpu"].removesuffix("m")) <= 500
+        assert set(found["target"]) == {"cpu"}
+        assert await all_request(cluster, "100m")
+
+    live(scenario)
+
+
+def test_in_place_pods_keep_running_and_get_what_they_need() -> None:
+    async def scenario(cluster: LiveCluster) -> None:
+        await deploy(cluster, "InPlaceOrRecreate")
+        before = {pod.metadata.uid for pod in await cluster.pods(app="web")}
+        await cluster.eventually(lambda: all_request(cluster, "300m"))
+        assert {pod.metadata.uid for pod in await cluster.pods(app="web")} == before
+        assert await cluster.eventually(lambda: told(cluster, "InPlaceResizedByVPA"))
+        await cluster.client.patch(apps_v1.Deployment, "web", "default", {"spec": {"replicas": 3}})
+        await cluster.eventually(lambda: all_request(cluster, "300m", 3))
+
+    live(scenario)
+
+
+def test_recreated_pods_come_back_with_what_they_need() -> None:
+    async def scenario(cluster: LiveCluster) -> None:
+        await deploy(cluster, "Recreate")
+        before = {pod.metadata.uid for pod in await cluster.pods(app="web")}
+        await cluster.eventually(lambda: all_request(cluster, "300m"), 20.0)
+        assert not before & {pod.metadata.uid for pod in await cluster.pods(app="web")}
+        assert len(await cluster.eventually(lambda: told(cluster, "EvictedByVPA"))) == 2
+
+    live(scenario)
+
+
+def test_an_annotation_that_cannot_be_understood_is_told() -> None:
+    async def scenario(cluster: LiveCluster) -> None:
+        await deploy(cluster, "InPlaceOrRecreate", **{MOST: "cpu=lots"})
+        [one] = await cluster.eventually(lambda: told(cluster, "InvalidVerticalAutoscaling"))
+        assert one.message.startswith(f"annotation {MOST}: ")
+        assert await recommendation(cluster) is None
+
+    live(scenario)

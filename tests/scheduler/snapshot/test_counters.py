@@ -1,0 +1,70 @@
+"""Counts are remembered for as long as somebody refers to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bayplan.scheduler import Planner
+from bayplan.scheduler.cycle import Cycle
+from bayplan.scheduler.snapshot.counters import PodCounts
+from bayplan.scheduler.snapshot.labels import EncodedColumn
+from bayplan.scheduler.snapshot.shape import ShapeTable
+from tests.scheduler.objects import affinity_term, node, pod, spread
+
+
+def a_job_pod(number: int) -> dict[str, Any]:
+    """A pod that is like no other: its labels, and the terms that select them, are its own."""
+    labels = {"job": f"job-{number}"}
+    term = affinity_term("zone", labels)
+    affinity = {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": term}]},
+    }
+    return pod(
+        f"p{number}",
+        labels=labels,
+        affinity=affinity,
+        topologySpreadConstraints=[spread("kubernetes.io/hostname", labels)],
+    )
+
+
+def test_memory_stays_flat_while_workloads_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ShapeTable, "LIMIT", 10)
+    monkeypatch.setattr(Cycle, "CACHED_SHAPES", 5)
+    monkeypatch.setattr("bayplan.scheduler.profile.WAYS_KEPT", 10)
+    planner = Planner([node(f"n{index}", labels={"zone": f"z{index}"}) for index in range(4)])
+    for number in range(200):
+        decision = planner.schedule(a_job_pod(number))
+        assert decision.scheduled
+        planner.remove(f"default/p{number}")
+    held = planner.snapshot.counts.held
+    assert max(held.groups, held.terms / 2) <= 25
+    assert held.tallies <= 5 * 3
+
+
+def test_running_pods_are_counted_however_long_nobody_asked() -> None:
+    planner = Planner([node("a", labels={"zone": "x"}), node("b", labels={"zone": "y"})])
+    planner.add("Pod", pod("first", on="a", labels={"app": "web"}))
+    term = affinity_term("zone", {"app": "web"})
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    for _ in range(2):
+        assert planner.decide(pod("later", affinity=apart)).node == "b"
+        for cycle in planner._cycles.values():
+            cycle._evaluations.clear()
+            cycle._latest = None
+
+
+def test_a_counter_that_is_asked_for_again_has_missed_nothing() -> None:
+    counts = PodCounts(4, lambda key: EncodedColumn(4))
+    group = counts.group("default", {"app": "web"})
+    counter = counts.counter("web", lambda namespace, labels: True, live_only=False)
+    counts.add(group, (), 1, 1, live=True)
+    del counter
+    counts.add(group, (), 1, 1, live=True)
+    assert counts.counter("web", lambda namespace, labels: True, live_only=False).per_row.tolist() == [0, 2, 0, 0]
+    assert counts.held.tallies == 0
+    counts.add(group, (), 2, 1, live=True)
+    again = counts.counter("web", lambda namespace, labels: True, live_only=False)
+    assert again.per_row.tolist() == [0, 2, 1, 0]

@@ -1,0 +1,82 @@
+"""Anonymized copies: nothing that identifies is left, and the scheduler decides the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from bayplan.api.codec import encode
+from bayplan.api.types import apps_v1, core_v1, meta_v1
+from bayplan.scheduler import evaluate
+from bayplan.simulation.anonymize import Anonymizer, anonymized
+from bayplan.simulation.copies import ClusterCopy, to_bytes
+from bayplan.testing.builders import node, owner, pod
+from tests.simulation.objects import copy_of, owned, random_cluster, running, set_of
+
+
+def feasible(copy: ClusterCopy, asked: core_v1.Pod) -> tuple[set[str], list[str]]:
+    decision = evaluate([one for one in copy.flat() if one is not asked], asked)
+    fits = {name for name, code in zip(decision.names, decision.codes.tolist(), strict=False) if code == 0 and name}
+    return fits, decision.best if decision.scheduled else []
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_decisions_are_the_same_under_the_new_names(seed: int) -> None:
+    copy, asked = random_cluster(seed)
+    copy.objects.setdefault("Pod", []).append(asked)
+    names = Anonymizer(copy)
+    other = names.result()
+    fits, best = feasible(copy, asked)
+    assert feasible(other, other.of("Pod")[-1]) == (
+        {names.name(one) for one in fits},
+        [names.name(one) for one in best],
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_name_of_the_owner_is_left(seed: int) -> None:
+    copy, asked = random_cluster(seed)
+    copy.objects.setdefault("Pod", []).append(asked)
+    text = b"\n".join(encode(one) for one in anonymized(copy).flat())
+    for secret in (b"acme", b"shop", b"mail", b"node-uid"):
+        assert secret not in text
+
+
+def test_what_every_cluster_has_keeps_its_name() -> None:
+    one = node("a", meta={"labels": {"topology.kubernetes.io/zone": "eu-1", "kubernetes.io/arch": "arm64"}})
+    other = anonymized(copy_of(one, running("p", "a", namespace="kube-system")))
+    assert other.of("Node")[0].metadata.labels == one.metadata.labels
+    assert other.of("Pod")[0].metadata.namespace == "kube-system"
+
+
+def test_owners_are_still_owners() -> None:
+    replicas = set_of("acme-web")
+    other = anonymized(copy_of(node("a"), replicas, owned(replicas, "acme-web-1", "a")))
+    reference = other.of("Pod")[0].metadata.owner_references[0]
+    found = other.of("ReplicaSet")[0].metadata
+    assert (reference.name, reference.uid) == (found.name, found.uid)
+    assert found.uid != "uid-rs-acme-web"
+    assert other.of("Pod")[0].metadata.labels == other.of("ReplicaSet")[0].spec.selector.match_labels
+
+
+def test_pods_and_claims_of_a_stateful_set_stay_called_after_it() -> None:
+    claim = core_v1.PersistentVolumeClaim(metadata=meta_v1.ObjectMeta(name="acme-data"))
+    made = apps_v1.StatefulSet(metadata=meta_v1.ObjectMeta(name="acme-db", namespace="default", uid="u"))
+    made.spec.volume_claim_templates = (claim,)
+    bound = core_v1.PersistentVolumeClaim(metadata=meta_v1.ObjectMeta(name="acme-data-acme-db-3", namespace="default"))
+    member = running("acme-db-3", "a", meta={"owners": (owner(made, "StatefulSet"),)})
+    other = anonymized(copy_of(node("a"), made, member, bound))
+    name = other.of("StatefulSet")[0].metadata.name
+    template = other.of("StatefulSet")[0].spec.volume_claim_templates[0].metadata.name
+    assert other.of("Pod")[0].metadata.name == f"{name}-3"
+    assert other.of("PersistentVolumeClaim")[0].metadata.name == f"{template}-{name}-3"
+
+
+def test_equal_copies_are_anonymized_equally() -> None:
+    assert to_bytes(anonymized(random_cluster(5)[0])) == to_bytes(anonymized(random_cluster(5)[0]))
+
+
+def test_addresses_and_free_texts_are_left_out() -> None:
+    one = pod("p", status=core_v1.PodStatus(message="from acme", pod_ip="10.1.2.3", host_ip="10.9.9.9"))
+    text = encode(anonymized(copy_of(one)).of("Pod")[0])
+    assert b"acme" not in text
+    assert b"10." not in text

@@ -1,0 +1,156 @@
+"""The smallest changes that place a pod; each proposal is tried, so each test needs only look at what is proposed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from bayplan.api.types import core_v1
+from bayplan.scheduler import evaluate
+from bayplan.simulation.copies import ClusterCopy
+from bayplan.simulation.fixes import Fixes, fixes_for
+from bayplan.testing.builders import container, node, pod, selector, taint
+from tests.simulation.objects import copy_of, owned, running, set_of
+
+
+def asked(**spec: Any) -> core_v1.Pod:
+    return pod("asked", **spec)
+
+
+def answer(one: core_v1.Pod, *others: Any, **options: Any) -> Fixes:
+    copy = copy_of(*others, one)
+    return fixes_for(copy, copy.of("Pod")[-1], **options)
+
+
+def kinds(found: Fixes) -> list[tuple[str, ...]]:
+    return [tuple(change.kind for change in fix.changes) for fix in found.fixes]
+
+
+def texts(found: Fixes, kind: str) -> list[str]:
+    return [change.text for fix in found.fixes for change in fix.changes if change.kind == kind]
+
+
+def test_a_request_is_lowered_no_more_than_needed() -> None:
+    found = answer(asked(cpu="3"), node("a", cpu="2"), node("b", cpu="2"), running("p", "a", cpu="500m"))
+    assert texts(found, "lower-request") == ["lower the cpu request of container main from 3 to 2"]
+    assert found.fixes[0].node == "b"
+
+
+def test_a_taint_is_tolerated() -> None:
+    found = answer(asked(), node("a", taints=(taint("only", "NoSchedule", "gpu"),)))
+    assert texts(found, "add-toleration") == ["tolerate the taint only=gpu:NoSchedule (1 node has it)"]
+
+
+def test_a_cordoned_node_is_opened_first() -> None:
+    found = answer(asked(), node("a", unschedulable=True))
+    assert kinds(found)[0] == ("uncordon-node",)
+    assert found.fixes[0].changes[0].detail["command"] == "kubectl uncordon a"
+
+
+def test_one_label_on_a_node_or_one_entry_of_the_selector_less() -> None:
+    found = answer(asked(node_selector={"disk": "ssd"}), node("a"))
+    assert texts(found, "drop-node-selector") == ["drop disk=ssd from the node selector"]
+    assert texts(found, "label-node") == ["label node a disk=ssd"]
+
+
+def test_required_affinity_may_be_met_by_a_label() -> None:
+    wanted = core_v1.NodeSelectorRequirement(key="disk", operator="In", values=("ssd", "nvme"))
+    required = core_v1.NodeSelector(node_selector_terms=(core_v1.NodeSelectorTerm(match_expressions=(wanted,)),))
+    affinity = core_v1.NodeAffinity(required_during_scheduling_ignored_during_execution=required)
+    found = answer(asked(affinity=core_v1.Affinity(node_affinity=affinity)), node("a"))
+    assert texts(found, "label-node") == ["label node a disk=ssd"]
+    assert texts(found, "drop-node-affinity") == ["drop the required node affinity disk In ssd,nvme"]
+
+
+def test_the_skew_is_raised_no_more_than_needed() -> None:
+    constraint = core_v1.TopologySpreadConstraint(
+        max_skew=1,
+        topology_key="kubernetes.io/hostname",
+        when_unsatisfiable="DoNotSchedule",
+        label_selector=selector({"app": "x"}),
+    )
+    one = asked(meta={"labels": {"app": "x"}}, cpu="1", topology_spread_constraints=(constraint,))
+    there = [running(f"p{number}", "a", meta={"labels": {"app": "x"}}) for number in range(2)]
+    found = answer(one, node("a"), node("b", cpu="500m"), *there)
+    assert texts(found, "raise-max-skew") == ["raise maxSkew over kubernetes.io/hostname from 1 to 3"]
+
+
+def test_anti_affinity_is_given_up_or_the_others_are_evicted() -> None:
+    term = core_v1.PodAffinityTerm(label_selector=selector({"app": "x"}), topology_key="kubernetes.io/hostname")
+    apart = core_v1.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(term,))
+    one = asked(affinity=core_v1.Affinity(pod_anti_affinity=apart))
+    web = set_of("x")
+    found = answer(one, node("a"), web, owned(web, "x-1", "a"))
+    assert texts(found, "drop-pod-anti-affinity")
+    assert texts(found, "evict") == ["evict default/x-1 from a"]
+
+
+def test_the_fewest_pods_are_evicted() -> None:
+    there = [running(f"p{number}", "a", cpu="1") for number in range(4)]
+    found = answer(asked(cpu="2"), node("a", cpu="4"), *there)
+    evictions = [change for fix in found.fixes for change in fix.changes if change.kind == "evict"]
+    assert [len(change.detail["pods"]) for change in evictions] == [2]
+
+
+def test_daemons_are_not_evicted() -> None:
+    agents = set_of("agent")
+    daemon = owned(agents, "agent-a", "a", cpu="3")
+    reference = replace(daemon.metadata.owner_references[0], kind="DaemonSet")
+    daemon = replace(daemon, metadata=replace(daemon.metadata, owner_references=(reference,)))
+    assert texts(answer(asked(cpu="2"), node("a", cpu="4"), daemon), "evict") == []
+
+
+def test_a_host_port_is_given_up() -> None:
+    port = core_v1.ContainerPort(container_port=80, host_port=80)
+    taken = running("p", "a", containers=(container(ports=(port,)),))
+    found = answer(asked(containers=(container(ports=(port,)),)), node("a"), taken)
+    assert texts(found, "drop-host-port") == ["drop host port 80/TCP of container main"]
+
+
+def test_a_node_is_added_and_a_larger_one_if_none_is_large_enough() -> None:
+    full = running("p", "a", cpu="4")
+    assert texts(answer(asked(cpu="4"), node("a", cpu="4"), full), "add-node") == [
+        "add a node like a (cpu 4, memory 8Gi)"
+    ]
+    assert texts(answer(asked(cpu="7"), node("a", cpu="4")), "add-node") == [
+        "add a node 2 times as large as usual (cpu 8, memory 16Gi)"
+    ]
+    found = answer(asked(cpu="7"), node("a", cpu="4"), amounts={"cpu": "9"})
+    assert texts(found, "add-node") == ["add a node (cpu 9, memory 8Gi)"]
+
+
+def test_a_gate_is_removed() -> None:
+    one = asked(scheduling_gates=(core_v1.PodSchedulingGate(name="wait"),))
+    assert kinds(answer(one, node("a"))) == [("remove-gates",)]
+
+
+def test_pairs_are_tried_when_no_single_change_helps() -> None:
+    one = asked(cpu="3", node_selector={"disk": "ssd"})
+    found = answer(one, node("a", cpu="2", taints=(taint("only", "NoSchedule"),), meta={"labels": {"disk": "ssd"}}))
+    assert found.fixes
+    assert all(len(fix.changes) == 2 for fix in found.fixes)
+    assert ("lower-request", "add-toleration") in {tuple(sorted(kind, reverse=True)) for kind in kinds(found)}
+
+
+def test_a_pod_that_fits_needs_no_fix() -> None:
+    found = answer(asked(), node("a"))
+    assert (found.placed, found.fixes) == (True, [])
+
+
+def test_nothing_helps_where_there_is_nothing() -> None:
+    found = answer(asked(node_selector={"x": "y"}), node("a", unschedulable=True, cpu="0", pods="0"), shape="a")
+    assert not found.placed
+    assert not found.fixes
+
+
+def test_the_copy_and_the_planner_are_left_as_they_were() -> None:
+    one = asked(cpu="3", node_selector={"disk": "ssd"})
+    copy = copy_of(node("a", cpu="2"), running("p", "a", cpu="1"), one)
+    before = evaluate(_others(copy), copy.of("Pod")[-1]).to_dict()
+    fixes_for(copy, copy.of("Pod")[-1])
+    assert evaluate(_others(copy), copy.of("Pod")[-1]).to_dict() == before
+
+
+def _others(copy: ClusterCopy) -> list[Any]:
+    return [item for item in copy.flat() if item is not copy.of("Pod")[-1]]

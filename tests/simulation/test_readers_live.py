@@ -1,0 +1,140 @@
+"""Copies of live clusters: complete with all rights, as far as they go with few."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from bayplan.api.errors import ApiError, failure
+from bayplan.api.types import core_v1, meta_v1, rbac_v1
+from bayplan.client import Client
+from bayplan.simulation.copies import COPIED, CopyError
+from bayplan.simulation.readers_live import kind_named, read_live
+from bayplan.testing.builders import container, deployment, namespace, pod
+from bayplan.testing.cluster import LiveCluster, running_cluster
+
+TAKEN = "2026-01-02T03:04:05Z"
+
+
+def test_everything_that_bears_on_placement_is_copied_and_nothing_secret() -> None:
+    async def main() -> None:
+        async with running_cluster(nodes=2) as cluster:
+            hidden = container(cpu="100m", env=(core_v1.EnvVar(name="A", value="hush"),))
+            await cluster.client.create(deployment("web", 3, pod_spec={"containers": (hidden,)}))
+            await cluster.rolled_out("web", 3)
+            secret = core_v1.Secret(metadata=meta_v1.ObjectMeta(name="s", namespace="default"))
+            await cluster.client.create(secret)
+            seen: list[str] = []
+            copy = await read_live(cluster.client, taken_at=TAKEN, progress=lambda kind, done, of: seen.append(kind))
+            counts = copy.counts()
+            assert (counts["Node"], counts["Deployment"], counts["ReplicaSet"], counts["Pod"]) == (2, 1, 1, 3)
+            assert "Secret" not in counts
+            assert not copy.left_out
+            assert copy.server_version.startswith("v1.36")
+            assert copy.of("Pod")[0].spec.containers[0].env == ()
+            assert set(seen) <= set(COPIED)
+
+    asyncio.run(main())
+
+
+def test_a_further_kind_is_copied_whole() -> None:
+    async def main() -> None:
+        async with running_cluster(nodes=0) as cluster:
+            made = core_v1.ConfigMap(metadata=meta_v1.ObjectMeta(name="m", namespace="default"), data={"a": "b"})
+            await cluster.client.create(made)
+            copy = await read_live(cluster.client, taken_at=TAKEN, include=["ConfigMap"])
+            assert {"a": "b"} in [one.data for one in copy.of("ConfigMap")]
+            assert all(not one.metadata.managed_fields for one in copy.of("ConfigMap"))
+
+    asyncio.run(main())
+
+
+async def allow(cluster: LiveCluster, role: str, space: str, resources: tuple[str, ...]) -> None:
+    """Let the user `reader` list some resources, in one namespace or (for "") in the whole cluster."""
+    rule = rbac_v1.PolicyRule(verbs=("get", "list"), api_groups=("",), resources=resources)
+    subject = rbac_v1.Subject(kind="User", name="reader", api_group="rbac.authorization.k8s.io")
+    metadata = meta_v1.ObjectMeta(name=role, namespace=space)
+    kind = "Role" if space else "ClusterRole"
+    reference = rbac_v1.RoleRef(kind=kind, name=role, api_group="rbac.authorization.k8s.io")
+    if space:
+        await cluster.client.create(rbac_v1.Role(metadata=metadata, rules=(rule,)))
+        await cluster.client.create(rbac_v1.RoleBinding(metadata=metadata, subjects=(subject,), role_ref=reference))
+    else:
+        await cluster.client.create(rbac_v1.ClusterRole(metadata=metadata, rules=(rule,)))
+        await cluster.client.create(
+            rbac_v1.ClusterRoleBinding(metadata=metadata, subjects=(subject,), role_ref=reference)
+        )
+
+
+def test_what_may_not_be_read_is_left_out_and_named() -> None:
+    async def main() -> None:
+        async with running_cluster(nodes=1) as cluster:
+            await cluster.client.create(namespace("other"))
+            await cluster.eventually(lambda: cluster.client.get(core_v1.ServiceAccount, "default", "other"))
+            for space in ("default", "other"):
+                await cluster.client.create(pod("p", namespace=space))
+            await allow(cluster, "everywhere", "", ("nodes", "namespaces"))
+            await allow(cluster, "here", "default", ("pods",))
+            copy = await read_live(cluster.cluster.client("reader", ()), taken_at=TAKEN)
+            assert [(one.metadata.namespace, one.metadata.name) for one in copy.of("Pod")] == [("default", "p")]
+            missing = {one.what for one in copy.left_out}
+            assert "Pod in namespace other" in missing
+            assert "PersistentVolume" in missing
+            assert "Pod" not in missing
+
+    asyncio.run(main())
+
+
+def test_whoever_may_read_neither_nodes_nor_pods_is_told_what_to_ask_for() -> None:
+    async def main() -> None:
+        async with running_cluster(nodes=0) as cluster:
+            with pytest.raises(CopyError, match="ask for get and list on both"):
+                await read_live(cluster.cluster.client("nobody", ()), taken_at=TAKEN)
+
+    asyncio.run(main())
+
+
+class Forgetful:
+    """A transport whose first continue token has expired when it is used."""
+
+    def __init__(self, sound: Any) -> None:
+        self.sound = sound
+        self.expired = 0
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes = b"",
+        content_type: str = "application/json",
+    ) -> bytes:
+        if "continue" in query and not self.expired:
+            self.expired += 1
+            raise ApiError(failure(410, "Expired", "the token is too old", details=False).status)
+        answer: bytes = await self.sound.request(method, path, {**query, "limit": "2"}, body, content_type)
+        return answer
+
+
+def test_a_list_that_expires_between_pages_is_begun_anew() -> None:
+    async def main() -> None:
+        async with running_cluster(nodes=5) as cluster:
+            transport = Forgetful(cluster.client.transport)
+            copy = await read_live(Client(transport), taken_at=TAKEN)  # type: ignore[arg-type]
+            assert transport.expired == 1
+            assert len({one.metadata.name for one in copy.of("Node")}) == len(copy.of("Node")) == 5
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["Deployment", "deployments", "deploy", "deployments.apps"])
+def test_kinds_are_named_as_for_kubectl(name: str) -> None:
+    assert kind_named(name).kind == "Deployment"
+
+
+def test_an_unknown_kind_names_the_nearest_one() -> None:
+    with pytest.raises(CopyError, match="did you mean Deployment"):
+        kind_named("Deploymint")
