@@ -90,11 +90,12 @@ def judge(objects: dict[str, list[Any]], pod: Any, config: Path | None) -> Decis
     """The decision about a pod as if it had no node yet."""
     from bayplan.api.strategies.base import clone
     from bayplan.scheduler import Planner
+    from bayplan.scheduler.library import over_http
 
     pending = clone(pod)
     pending.spec.node_name = ""
     rest = {kind: [one for one in found if one is not pod] for kind, found in objects.items()}
-    planner = Planner(_flat(rest), str(config) if config else None)
+    planner = Planner(_flat(rest), str(config) if config else None, ask=over_http)
     return planner.decide(pending, explain=True)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bayplan.api.kinds import Kind
     from bayplan.cluster.settings import ClusterSettings
     from bayplan.kubelet.simulator.groups import NodeGroupSettings
+    from bayplan.kubelet.simulator.stages import Stage
 
     Contents = Sequence[tuple[Kind, Any]]
 
@@ -44,6 +45,13 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     "source",
     metavar="FILE|DIR|-",
     help="Begin with what a copy of a cluster has (bayplan snapshot), or manifests, dumps, kubectl get -o yaml|json.",
+)
+@click.option(
+    "--stages",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    metavar="FILE|DIR",
+    help="Stages (kwok.x-k8s.io/v1alpha1) that say what happens to pods on simulated nodes; may be repeated.",
 )
 @click.option(
     "--node-group",
@@ -151,6 +159,7 @@ class UpOptions:
 
     nodes: int | None
     source: str | None
+    stages: tuple[Path, ...]
     node_group: tuple[str, ...]
     store: str | None
     data_dir: Path | None
@@ -180,7 +189,9 @@ class UpOptions:
             directory=directory / "pki" if directory else None,
             bind_address=self.bind,
             port=self.port,
-            nodes=SimulatorSettings(nodes=self._own_nodes, groups=self._groups(), adopts=self.source is not None),
+            nodes=SimulatorSettings(
+                nodes=self._own_nodes, groups=self._groups(), stages=self._stages(), adopts=self.source is not None
+            ),
             scheduler_config=self.scheduler_config,
             api=api,
             tokens=tokens,
@@ -204,6 +215,18 @@ class UpOptions:
         if self.nodes is not None:
             return self.nodes
         return 3 if self.source is None else 0
+
+    def _stages(self) -> tuple[Stage, ...]:
+        """What happens to pods. Raises UsageError."""
+        from bayplan.kubelet.simulator.stages import StageError, read_stages
+
+        try:
+            stages, left_out = read_stages(self.stages)
+        except StageError as error:
+            raise click.UsageError(f"--stages: {error}") from error
+        if left_out:
+            click.echo(f"stages that are not about pods are left out: {', '.join(left_out)}", err=True)
+        return stages
 
     @property
     def directory(self) -> Path | None:

@@ -1,9 +1,10 @@
 """Which nodes can go, in which order, and where everything that runs on them moves.
 
-Nodes are tried from the emptiest to the fullest: if the scheduler finds other nodes for all pods that have to move, the
-node goes. What was found is then played through once more as it would be carried out: all nodes that are to go are
-cordoned, then drained one after the other; a node for which that fails stays. Nobody is preempted, and what belongs to
-a node (daemons, mirror pods) goes with it.
+Which nodes could go is guessed from the room that there is, the emptiest first; then it is tried as it would be carried
+out: all of them are cordoned, then drained one after the other, and the scheduler places every pod that has to move. A
+node for which that fails is opened again and stays. So it goes on until no further node can go, and then once more from
+the start, so that every pod moves once only. Nobody is preempted, and what belongs to a node (daemons, mirror pods) goes
+with it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.api.selectors import SelectorError, parse_labels
 from bayplan.scheduler.errors import SchedulerError
-from bayplan.scheduler.planner_moves import NodeUse, moving, use_of_nodes
+from bayplan.scheduler.planner_moves import NodeUse, emptied_by_room, moving, use_of_nodes
 from bayplan.simulation.consolidate_rules import Budgets, Fate, Rules, judge, node_blocker
 from bayplan.simulation.copies_planner import QuestionError, fresh, planner_of
 
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from bayplan.scheduler.library import Planner
     from bayplan.simulation.copies import ClusterCopy
 
-PATIENCE: Final = 100
-"""Nodes in a row whose pods fit nowhere else, after which fuller ones are not tried."""
+_ROUNDS: Final = 6
+"""How often nodes are looked for; each round finds fewer."""
 
 Told = Callable[[int], object]
 
@@ -74,7 +75,9 @@ class Consolidation:
     steps: list[Step] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
     untried: list[str] = field(default_factory=list)
-    """Nodes fuller than those whose pods already fitted nowhere."""
+    """Nodes for whose pods there is plainly no room elsewhere, or that need not go because enough others do."""
+    limited: bool = False
+    """As many nodes go as were allowed to."""
     before: list[NodeUse] = field(default_factory=list)
     after: list[NodeUse] = field(default_factory=list)
     """The nodes that remain."""
@@ -118,8 +121,7 @@ def consolidate(
     """Find nodes that can go: those that `selector` selects, at most `most` of them, so that at least `keep` nodes remain. Raises QuestionError."""
     finder = _Finder(copy, rules or Rules(), config)
     try:
-        chosen = finder.find(finder.candidates(_selected(copy, selector)), keep, most, told)
-        return finder.played_through(chosen)
+        return finder.find(finder.candidates(_selected(copy, selector)), keep, most, told)
     except SchedulerError as error:
         raise QuestionError(str(error)) from error
 
@@ -152,7 +154,10 @@ class _Finder:
         self.config = config
         self.budgets = Budgets(copy.of("PodDisruptionBudget"), copy.of("Pod"))
         self.kept: dict[str, tuple[str, ...]] = {}
-        self.untried: list[str] = []
+        self.names: list[str] = []
+        """All nodes that are looked at."""
+        self._movable: dict[str, core_v1.Pod] = {}
+        """All pods that have to move if their node goes."""
         self._pods: dict[str, list[core_v1.Pod]] = {}
         self._fresh: dict[str, core_v1.Pod] = {}
         for pod in copy.of("Pod"):
@@ -164,6 +169,7 @@ class _Finder:
         found = {}
         for node in nodes:
             name = node.metadata.name
+            self.names.append(name)
             reasons = [blocker] if (blocker := node_blocker(node, self.rules)) else []
             moving_, left = [], []
             for pod in self._pods.get(name, ()):
@@ -178,40 +184,83 @@ class _Finder:
                 self.kept[name] = tuple(reasons)
             else:
                 moving_.sort(key=lambda pod: (-(pod.spec.priority or 0), _key(pod)))
+                self._movable.update((_key(pod), pod) for pod in moving_)
                 found[name] = _Candidate(name, tuple(moving_), tuple(left))
         return found
 
-    def find(
-        self, candidates: dict[str, _Candidate], keep: int, most: int | None, told: Told | None
-    ) -> list[_Candidate]:
-        """The nodes that can go one after the other, from the emptiest to the fullest."""
+    def find(self, candidates: dict[str, _Candidate], keep: int, most: int | None, told: Told | None) -> Consolidation:
+        """Rounds of guess and trial, until a round empties no further node; then everything once more from the start."""
         planner = planner_of(self.copy, self.config)
-        uses = {use.node: use for use in use_of_nodes(planner)}
-        order = sorted(candidates.values(), key=lambda one: (uses[one.node].fullness, len(one.moving), one.node))
-        limit = len(uses) - keep if most is None else min(most, len(uses) - keep)
-        chosen: list[_Candidate] = []
-        closed: set[int] = set()
-        received: dict[str, dict[str, core_v1.Pod]] = {}
-        failures = 0
-        for number, one in enumerate(order):
-            if len(chosen) >= limit or failures >= PATIENCE:
-                self.untried = [other.node for other in order[number:]]
+        before = use_of_nodes(planner)
+        limit = len(before) - keep if most is None else min(most, len(before) - keep)
+        gone: list[_Candidate] = []
+        left = dict(candidates)
+        for _ in range(_ROUNDS):
+            chosen = self._guess(planner, left, limit - len(gone), gone)
+            emptied, _ = self._drained(planner, chosen, gone, told)
+            gone += emptied
+            for one in chosen:
+                del left[one.node]
+            if not emptied or len(gone) >= limit:
                 break
-            closed.add(planner.snapshot.row_of[one.node])
-            more = received.get(one.node, {})
-            moved, why = self._moved(planner, (*one.moving, *more.values()), frozenset(closed))
+        return self._carried_out(gone, limit, before, told)
+
+    def _guess(
+        self, planner: Planner, left: dict[str, _Candidate], most: int, gone: Sequence[_Candidate]
+    ) -> list[_Candidate]:
+        """Nodes that may go by the room that there is, from the emptiest to the fullest."""
+        snapshot = planner.snapshot
+        uses = {use.node: use for use in use_of_nodes(planner) if use.node in left}
+        order = sorted(left.values(), key=lambda one: (uses[one.node].fullness, len(one.moving), one.node))
+        there = self._there(planner, left)
+        listed = [(one.node, [_key(pod) for pod in there[one.node]]) for one in order]
+        closed = frozenset(snapshot.row_of[one.node] for one in gone)
+        return [left[name] for name in emptied_by_room(planner, listed, most, closed)]
+
+    def _there(self, planner: Planner, nodes: Iterable[str]) -> dict[str, list[core_v1.Pod]]:
+        """The pods that have to move from nodes, as things are in the planner, those that came there included."""
+        found: dict[str, list[core_v1.Pod]] = {name: [] for name in nodes}
+        for key, pod in self._movable.items():
+            info = planner.snapshot.pods.get(key)
+            if info is not None and info.node_name in found:
+                found[info.node_name].append(pod)
+        return found
+
+    def _drained(
+        self, planner: Planner, chosen: Sequence[_Candidate], gone: Sequence[_Candidate], told: Told | None
+    ) -> tuple[list[_Candidate], list[Step]]:
+        """Cordon all chosen nodes, then drain one after the other. One for which that fails is opened again and stays."""
+        rows = planner.snapshot.row_of
+        closed = {rows[one.node] for one in (*gone, *chosen)}
+        there = self._there(planner, [one.node for one in chosen])
+        emptied: list[_Candidate] = []
+        steps: list[Step] = []
+        for one in chosen:
+            moved, why = self._moved(planner, there[one.node], frozenset(closed))
             if why:
-                closed.discard(planner.snapshot.row_of[one.node])
+                closed.discard(rows[one.node])
                 self.kept[one.node] = (why,)
-                failures += 1
-            else:
-                failures = 0
-                chosen.append(one)
-                for pod, to in moved:
-                    received.setdefault(to, {})[_key(pod)] = pod
+                continue
+            emptied.append(one)
+            moves = tuple(Move(_key(pod), to, self._budgets_of(pod)) for pod, to in moved)
+            steps.append(Step(one.node, moves, one.left_behind))
             if told is not None:
-                told(number + 1)
-        return chosen
+                told(len(gone) + len(emptied))
+        return emptied, steps
+
+    def _carried_out(
+        self, gone: Sequence[_Candidate], limit: int, before: list[NodeUse], told: Told | None
+    ) -> Consolidation:
+        """What is done in the end: all nodes cordoned at first, every pod moved once."""
+        planner = planner_of(self.copy, self.config)
+        emptied, steps = self._drained(planner, gone, (), told)
+        removed = {one.node for one in emptied}
+        answer = Consolidation(steps, before=before)
+        answer.after = [use for use in use_of_nodes(planner) if use.node not in removed]
+        answer.kept = [Kept(node, why) for node, why in sorted(self.kept.items())]
+        answer.untried = sorted(name for name in self.names if name not in removed and name not in self.kept)
+        answer.limited = len(removed) >= limit
+        return answer
 
     def _moved(
         self, planner: Planner, pods: Sequence[core_v1.Pod], closed: frozenset[int]
@@ -236,33 +285,6 @@ class _Finder:
         if found is None:
             found = self._fresh[key] = fresh(pod)
         return found
-
-    def played_through(self, chosen: Sequence[_Candidate]) -> Consolidation:
-        """Cordon all chosen nodes, then drain one after the other; those for which that fails stay."""
-        left = list(chosen)
-        while True:
-            answer, failed = self._play(left)
-            if failed is None:
-                answer.kept = [Kept(node, why) for node, why in sorted(self.kept.items())]
-                answer.untried = sorted(self.untried)
-                return answer
-            node, why = failed
-            self.kept[node] = (why,)
-            left = [one for one in left if one.node != node]
-
-    def _play(self, chosen: Sequence[_Candidate]) -> tuple[Consolidation, tuple[str, str] | None]:
-        planner = planner_of(self.copy, self.config)
-        answer = Consolidation(before=use_of_nodes(planner))
-        closed = frozenset(planner.snapshot.row_of[one.node] for one in chosen)
-        for one in chosen:
-            moved, why = self._moved(planner, one.moving, closed)
-            if why:
-                return answer, (one.node, why)
-            moves = tuple(Move(_key(pod), to, self._budgets_of(pod)) for pod, to in moved)
-            answer.steps.append(Step(one.node, moves, one.left_behind))
-        removed = answer.removed
-        answer.after = [use for use in use_of_nodes(planner) if use.node not in removed]
-        return answer, None
 
     def _budgets_of(self, pod: core_v1.Pod) -> tuple[str, ...]:
         return tuple(one.metadata.name for one in self.budgets.of(pod))

@@ -16,6 +16,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from bayplan.api.codec import DecodeError
+from bayplan.api.defaults.pods import qos_class
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import clone
@@ -197,7 +198,10 @@ def _revision(
 
 
 def _rest(objects: Objects, now: float) -> None:
-    """No cron job makes up for the time since the copy was taken."""
+    """Pods have what the API server says of every pod; no cron job makes up for the time since the copy was taken."""
+    for pod in objects.get("Pod", []):
+        pod.status.phase = pod.status.phase or "Pending"
+        pod.status.qos_class = pod.status.qos_class or qos_class(pod.spec)
     for one in objects.get("CronJob", []):
         one.status.last_schedule_time = rfc3339(now)
 

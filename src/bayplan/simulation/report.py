@@ -214,12 +214,8 @@ def consolidation_page(copy: ClusterCopy, answer: Consolidation) -> str:
         rows_kept = [(one.node, "; ".join(one.why)) for one in answer.kept]
         parts.append(section("What keeps the others", table(("Node", "Because"), rows_kept)))
     if answer.untried:
-        parts.append(
-            section(
-                "Not tried",
-                f"<p>{len(answer.untried):,} nodes are fuller than those whose pods fitted nowhere else.</p>",
-            )
-        )
+        why = "as many go as may" if answer.limited else "there is no room for their pods elsewhere"
+        parts.append(section("The rest", f"<p>{len(answer.untried):,} further nodes stay: {why}.</p>"))
     return page("Which nodes can go", _about(copy), parts)
 
 

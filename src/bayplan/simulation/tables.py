@@ -135,7 +135,8 @@ def _print_kept(answer: Consolidation, out: Console) -> None:
         if len(answer.kept) > _ROWS:
             out.print(f"  and {len(answer.kept) - _ROWS} more that stay; -o json has all")
     if answer.untried:
-        out.print(f"{len(answer.untried)} fuller nodes were not tried")
+        why = "as many go as may" if answer.limited else "there is no room for their pods elsewhere"
+        out.print(f"{len(answer.untried)} further nodes stay: {why}")
 
 
 def print_fixes(answer: Fixes) -> None:

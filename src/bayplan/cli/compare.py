@@ -1,0 +1,90 @@
+"""`bayplan compare`: two scheduler configurations on the same workload."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bayplan.cli.output import Failure, output_option, print_data
+from bayplan.cli.workload_input import read_workload, workload_options
+
+if TYPE_CHECKING:
+    from bayplan.simulation.compare import Prices
+
+
+@click.command()
+@workload_options
+@click.option(
+    "--scheduler-config",
+    "configs",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    required=True,
+    help="KubeSchedulerConfiguration; given twice. Given once it is compared with the defaults.",
+)
+@click.option("--seeds", type=click.IntRange(1), default=5, show_default=True, help="Runs of each.")
+@click.option(
+    "--prices",
+    "price_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="YAML: label selectors of nodes with a price per hour each, and `default`.",
+)
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a report to this file.")
+@output_option
+def command(
+    trace: str | None,
+    nodes: str | None,
+    cluster: str | None,
+    stretch: float,
+    configs: tuple[Path, ...],
+    seeds: int,
+    price_file: Path | None,
+    html: Path | None,
+    output: str,
+) -> None:
+    """Place the same workload by two scheduler configurations, with the same seeds, and compare: waits, preemptions, utilisation,
+    fragmentation, evenness, cost, each with its 95 % confidence interval.
+
+    The workload is a TRACE, or with --cluster alone the pods of that cluster, placed anew on its empty nodes.
+    """
+    from bayplan.cli.progress import Progress
+    from bayplan.scheduler.errors import SchedulerError
+    from bayplan.simulation.compare import compare
+
+    if len(configs) > 2:
+        raise click.UsageError("give --scheduler-config once or twice")
+    files = [str(path) for path in configs]
+    first, second = (None, files[0]) if len(files) == 1 else (files[0], files[1])
+    names = (first or "the defaults", second)
+    workload = read_workload(trace, nodes, cluster, stretch)
+    try:
+        with Progress("runs", 2 * seeds) as progress:
+            result = compare(workload, first, second, seeds=seeds, prices=_prices(price_file), told=progress.tell)
+    except SchedulerError as error:
+        raise Failure(str(error)) from error
+    if html is not None:
+        from bayplan.simulation.replay_report import comparison_page
+        from bayplan.simulation.report import write_page
+
+        write_page(html, comparison_page(names, result))
+    if output:
+        print_data({"a": names[0], "b": names[1], **result.to_dict()}, output)
+    else:
+        from bayplan.simulation.replay_tables import print_comparison
+
+        print_comparison(names, result)
+
+
+def _prices(path: Path | None) -> Prices | None:
+    from bayplan.simulation.compare import PriceError, Prices
+
+    if path is None:
+        return None
+    import yaml
+
+    try:
+        return Prices.of(yaml.safe_load(path.read_text()))
+    except (PriceError, yaml.YAMLError) as error:
+        raise Failure(f"{path}: {error}") from error

@@ -1,0 +1,62 @@
+"""`bayplan replay`: a workload over time, placed by the scheduler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bayplan.cli.output import Failure, output_option, print_data
+from bayplan.cli.workload_input import read_workload, workload_options
+
+
+@click.command()
+@workload_options
+@click.option("--seed", type=int, help="Choose among equally good nodes by this seed; else the first by name.")
+@click.option(
+    "--scheduler-config",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="KubeSchedulerConfiguration to place by.",
+)
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a report to this file.")
+@output_option
+def command(
+    trace: str,
+    nodes: str | None,
+    cluster: str | None,
+    stretch: float,
+    seed: int | None,
+    scheduler_config: Path | None,
+    html: Path | None,
+    output: str,
+) -> None:
+    """Place a workload over time and say how long pods waited, how full the nodes were, and how much of what was free could be used.
+
+    TRACE is a table of pods (CSV, see docs/what-if.md) or a recording (bayplan record). Exit code 0 if every pod was placed,
+    1 if not.
+    """
+    from bayplan.cli.progress import Progress
+    from bayplan.scheduler.errors import SchedulerError
+    from bayplan.simulation.replay import replay
+
+    workload = read_workload(trace, nodes, cluster, stretch)
+    try:
+        with Progress("pods placed", len(workload.arrivals)) as progress:
+            result = replay(
+                workload, str(scheduler_config) if scheduler_config is not None else None, seed=seed, told=progress.tell
+            )
+    except SchedulerError as error:
+        raise Failure(str(error)) from error
+    if html is not None:
+        from bayplan.simulation.replay_report import replay_page
+        from bayplan.simulation.report import write_page
+
+        write_page(html, replay_page(trace, result))
+    if output:
+        print_data(result.to_dict(), output)
+    else:
+        from bayplan.simulation.replay_tables import print_replay
+
+        print_replay(result)
+    if result.never:
+        raise SystemExit(1)

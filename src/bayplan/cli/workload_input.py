@@ -1,0 +1,64 @@
+"""The workload over time that `replay` and `compare` play: a trace, a recording, or the pods of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from bayplan.cli.cluster_input import HELP, read_cluster
+from bayplan.cli.output import Failure
+
+if TYPE_CHECKING:
+    from bayplan.simulation.replay import Workload
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def workload_options(function: F) -> F:
+    """The argument TRACE and the options that go with it."""
+    for decorate in (
+        click.option(
+            "--stretch", type=float, default=1.0, show_default=True, help="Let pods last so many times longer."
+        ),
+        click.option("--cluster", metavar="FILE|DIR|-", help=f"Take the nodes of this cluster. {HELP}"),
+        click.option("--nodes", metavar="FILE", help="Table of nodes (CSV)."),
+        click.argument("trace", required=False, default=None),
+    ):
+        function = decorate(function)
+    return function
+
+
+def read_workload(trace: str | None, nodes: str | None, cluster: str | None, stretch: float) -> Workload:
+    """What is meant. Raises UsageError, Failure."""
+    from bayplan.simulation.compare import workload_of_copy
+    from bayplan.simulation.recording import is_recording, read_recording
+    from bayplan.simulation.replay import stretched
+    from bayplan.simulation.replay_traces import TraceError, read_nodes, read_pods, workload_on
+
+    if nodes is not None and cluster is not None:
+        raise click.UsageError("take nodes from --nodes or from --cluster, not from both")
+    if stretch <= 0:
+        raise click.UsageError("--stretch has to be more than 0")
+    try:
+        if trace is None:
+            if cluster is None:
+                raise click.UsageError("name a TRACE, or a cluster with --cluster")
+            return workload_of_copy(read_cluster(cluster))
+        path = Path(trace)
+        if is_recording(path):
+            workload = read_recording(path)
+            if nodes is not None:
+                workload = workload_on(read_nodes(Path(nodes)), workload.arrivals)
+        elif nodes is not None:
+            workload = workload_on(read_nodes(Path(nodes)), read_pods(path))
+        elif cluster is not None:
+            copy = read_cluster(cluster)
+            workload = workload_on(copy.of("Node"), read_pods(path))
+        else:
+            raise click.UsageError("a table of pods needs nodes: --nodes FILE or --cluster FILE")
+    except TraceError as error:
+        raise Failure(str(error)) from error
+    return stretched(workload, stretch)

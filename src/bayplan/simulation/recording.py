@@ -1,0 +1,151 @@
+"""A recorded workload: which pods came to a live cluster and went, over time. gzip'd JSON lines:
+
+    {"format":"bayplan.dev/recording","version":1,"began":"2026-01-02T03:04:05Z"}
+    {"at":0,"node":{"metadata":{"name":"n1"},...}}
+    {"at":0,"come":{"metadata":{"name":"web-1","namespace":"shop"},...}}
+    {"at":317.25,"gone":"shop/web-1"}
+
+`at` is in seconds. Pods are kept as copies keep them (without what goes on inside their containers). A recording that broke off
+in the middle is good up to there.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bayplan.api.codec import DecodeError, decode, encode
+from bayplan.api.types.core_v1 import Node, Pod
+from bayplan.client import Client
+from bayplan.informers import InformerFactory
+from bayplan.simulation.copies_planner import fresh
+from bayplan.simulation.copies_thin import thin
+from bayplan.simulation.replay import Arrival, Workload
+from bayplan.simulation.replay_traces import TraceError
+from bayplan.support.clock import Clock
+from bayplan.support.randomness import Randomness
+from bayplan.support.timestamps import rfc3339
+
+FORMAT: Final = "bayplan.dev/recording"
+VERSION: Final = 1
+_GZIP: Final = 31
+"""What zlib calls a window for gzip's form."""
+_CHUNK: Final = 1 << 16
+_ENDED: Final = ("Succeeded", "Failed")
+
+Sink = Callable[[bytes], object]
+"""Takes one line at a time."""
+
+
+class Recorder:
+    """Follows nodes and pods of a cluster. `run` records until cancelled."""
+
+    def __init__(self, client: Client, sink: Sink, *, clock: Clock, randomness: Randomness) -> None:
+        self._informers = InformerFactory(client, clock, randomness)
+        self._nodes = self._informers.informer(Node)
+        self._pods = self._informers.informer(Pod)
+        self._sink = sink
+        self._clock = clock
+        self._began = 0.0
+        self._there: set[str] = set()
+        self.pods = 0
+        """Pods that have come so far."""
+
+    async def run(self) -> None:
+        """Record. Raises what the client raises if the cluster cannot be read at all."""
+        self._began = self._clock.monotonic()
+        self._write({"format": FORMAT, "version": VERSION, "began": rfc3339(self._clock.now())})
+        self._nodes.on_change(add=self._node)
+        self._pods.on_change(add=self._pod, update=lambda old, new: self._pod(new), delete=self._gone)
+        self._informers.start()
+        try:
+            await self._clock.sleep(float("inf"))
+        finally:
+            await self._informers.stop()
+
+    def _write(self, record: dict[str, Any]) -> None:
+        self._sink(encode(record) + b"\n")
+
+    def _at(self) -> float:
+        return round(self._clock.monotonic() - self._began, 3)
+
+    def _node(self, node: Node) -> None:
+        self._write({"at": self._at(), "node": thin(node)})
+
+    def _pod(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        if pod.status.phase in _ENDED:
+            self._gone(pod)
+        elif uid not in self._there:
+            self._there.add(uid)
+            self.pods += 1
+            self._write({"at": self._at(), "come": fresh(thin(pod))})
+
+    def _gone(self, pod: Pod) -> None:
+        if pod.metadata.uid in self._there:
+            self._there.discard(pod.metadata.uid)
+            self._write({"at": self._at(), "gone": f"{pod.metadata.namespace}/{pod.metadata.name}"})
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a file says that it is one."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(2)
+        return start == b"\x1f\x8b" and next(_lines(path), b"").startswith(b'{"format":"%b"' % FORMAT.encode())
+    except (OSError, TraceError):
+        return False
+
+
+def read_recording(path: Path) -> Workload:
+    """The workload that was recorded. Raises TraceError."""
+    nodes: dict[str, Node] = {}
+    came: dict[str, tuple[float, Pod]] = {}
+    arrivals: list[Arrival] = []
+    for number, line in enumerate(_lines(path), 1):
+        where = f"{path}: line {number}"
+        try:
+            record = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+            if number == 1:
+                _check(record, path)
+            elif "node" in record:
+                node = decode(Node, bytes(record["node"]))
+                nodes[node.metadata.name] = node
+            elif "come" in record:
+                pod = decode(Pod, bytes(record["come"]))
+                came[f"{pod.metadata.namespace}/{pod.metadata.name}"] = (_at(record), pod)
+            elif "gone" in record:
+                found = came.pop(msgspec.json.decode(record["gone"], type=str), None)
+                if found is not None:
+                    arrivals.append(Arrival(found[0], found[1], ends=_at(record)))
+        except (msgspec.DecodeError, DecodeError, KeyError) as error:
+            raise TraceError(f"{where}: {error}") from error
+    arrivals.extend(Arrival(at, pod) for at, pod in came.values())
+    return Workload(tuple(nodes.values()), tuple(sorted(arrivals, key=lambda one: one.at)))
+
+
+def _at(record: dict[str, msgspec.Raw]) -> float:
+    return msgspec.json.decode(record["at"], type=float)
+
+
+def _check(record: dict[str, msgspec.Raw], path: Path) -> None:
+    version = msgspec.json.decode(record["version"], type=int)
+    if version > VERSION:
+        raise TraceError(f"{path}: the recording has version {version}, this bayplan reads up to {VERSION}; update it")
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """All whole lines."""
+    inflate = zlib.decompressobj(wbits=_GZIP)
+    rest = b""
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                *lines, rest = (rest + inflate.decompress(chunk)).split(b"\n")
+                yield from lines
+    except (OSError, zlib.error) as error:
+        raise TraceError(f"{path}: {getattr(error, 'strerror', None) or error}") from error

@@ -1,0 +1,66 @@
+"""Replays and comparisons as pages of HTML."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from bayplan.simulation import plots
+from bayplan.simulation.compare import Comparison
+from bayplan.simulation.replay import Replay
+from bayplan.simulation.replay_tables import days, shown
+from bayplan.simulation.report import figures, page, section, table
+
+
+def replay_page(name: str, result: Replay) -> str:
+    """How a workload went."""
+    cards = [
+        (f"{result.placed:,}", f"of {result.pods:,} pods placed", "bad" if result.never else "good"),
+        (plots.hours(result.wait_at(0.99)), "waited 99 of 100 at most", ""),
+        (f"{result.preemptions:,}", "preemptions", ""),
+        (f"{result.mean_fragmentation():.0%}", "fragmentation in the mean", ""),
+        (f"{result.nodes_used:,.1f}", f"of {result.nodes:,} nodes had pods in the mean", ""),
+    ]
+    parts = [figures(cards), *_over_time([("", result)])]
+    if result.waits:
+        parts.append(section("How long pods waited", plots.histogram(result.waits, x_format=plots.hours)))
+    if result.never:
+        reasons = Counter(reason for _, reason in result.never)
+        rows = [(count, reason) for reason, count in reasons.most_common()]
+        parts.append(section("Why pods were never placed", table(("Pods", "Reason"), rows, frozenset({0}))))
+    return page(f"{name} replayed", f"{result.pods:,} pods on {result.nodes:,} nodes in {days(result.seconds)}", parts)
+
+
+def comparison_page(names: tuple[str, str], result: Comparison) -> str:
+    """Both configurations side by side."""
+    rows = [
+        (one.name, shown(one, one.first), shown(one, one.second), shown(one, one.difference), one.better or "-")
+        for one in result.lines
+    ]
+    about = f"{result.pods:,} pods on {result.nodes:,} nodes, {result.seeds} seeds. A: {names[0]}. B: {names[1]}."
+    measures = section("Measures", table(("Measure", "A", "B", "B - A", "Better"), rows, frozenset({1, 2, 3})))
+    curves = _over_time([("A ", result.first[0]), ("B ", result.second[0])])
+    return page("Two scheduler configurations", about, [measures, *curves])
+
+
+def _over_time(runs: Sequence[tuple[str, Replay]]) -> list[str]:
+    pending = [
+        plots.Series(f"{name}pending", tuple((one.at, float(one.pending)) for one in run.moments)) for name, run in runs
+    ]
+    running = [
+        plots.Series(f"{name}running", tuple((one.at, float(one.running)) for one in run.moments)) for name, run in runs
+    ]
+    use = [
+        plots.Series(f"{name}{resource}", tuple((one.at, one.used.get(resource, 0.0)) for one in run.moments))
+        for name, run in runs
+        for resource in ("cpu", "memory")
+    ]
+    broken = [plots.Series(f"{name}fragmentation", tuple(run.fragmentation)) for name, run in runs]
+    return [
+        section("Pods over time", plots.step_lines([*pending, *running])),
+        section("Share of the nodes' resources that is asked for", plots.step_lines(use, y_format=plots.percent)),
+        section(
+            "Share of what is free that no pod of the usual shape can use",
+            plots.step_lines(broken, y_format=plots.percent, highest=1.0),
+        ),
+    ]

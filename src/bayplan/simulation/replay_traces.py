@@ -1,0 +1,131 @@
+"""Workloads over time from files: tables of nodes and pods (CSV).
+
+The columns are those of the traces that Alibaba published with its GPU scheduling studies ("openb"), which are also a good form
+for one's own: pods have `name`, `cpu_milli`, `memory_mib` and `creation_time`, and `deletion_time` or `duration` (seconds);
+`num_gpu`, `gpu_milli` (thousandths of each), `gpu_spec` (models, with `|` between them), `qos`, `priority` and
+`namespace` may be there. Nodes have `sn` or `name`, `cpu_milli`, `memory_mib`; `gpu`, `model`, `zone`, `pods` may be there.
+
+Shares of GPUs are one extended resource in thousandths: what a pod asks for counts against the sum over a node's GPUs. Which of
+them it gets is not modelled, as kube-scheduler knows nothing of it either.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from bayplan.api.types import core_v1, meta_v1
+from bayplan.api.types.core_v1 import Node, Pod
+from bayplan.simulation.replay import Arrival, Workload
+
+GPU: Final = "alibabacloud.com/gpu-milli"
+"""Extended resource: thousandths of GPUs."""
+MODEL: Final = "alibabacloud.com/gpu-card-model"
+"""Label: the model of a node's GPUs."""
+_ZONE: Final = "topology.kubernetes.io/zone"
+_HOST: Final = "kubernetes.io/hostname"
+
+Row = Mapping[str, str]
+
+
+class TraceError(Exception):
+    """A file is no trace: it names file, line and column."""
+
+
+def read_nodes(path: Path) -> tuple[Node, ...]:
+    """The nodes of a table. Raises TraceError."""
+    return tuple(_node(row, where) for where, row in _rows(path, (("sn", "name"), ("cpu_milli",), ("memory_mib",))))
+
+
+def read_pods(path: Path) -> tuple[Arrival, ...]:
+    """The pods of a table. Raises TraceError."""
+    wanted = (("name",), ("cpu_milli",), ("memory_mib",), ("creation_time",), ("deletion_time", "duration"))
+    return tuple(_arrival(row, where) for where, row in _rows(path, wanted))
+
+
+def workload_on(nodes: Iterable[Node], arrivals: Iterable[Arrival]) -> Workload:
+    """Pods that come to nodes."""
+    return Workload(tuple(nodes), tuple(arrivals))
+
+
+def _rows(path: Path, wanted: tuple[tuple[str, ...], ...]) -> Iterator[tuple[str, Row]]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            columns = reader.fieldnames or ()
+            for names in wanted:
+                if not any(name in columns for name in names):
+                    raise TraceError(f"{path}: there is no column {' or '.join(names)}; there are {', '.join(columns)}")
+            for row in reader:
+                yield f"{path}: line {reader.line_num}", row
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise TraceError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _number(row: Row, column: str, where: str) -> float:
+    text = row.get(column) or "0"
+    try:
+        return float(text)
+    except ValueError:
+        raise TraceError(f"{where}: {column}: {text!r} is no number") from None
+
+
+def _node(row: Row, where: str) -> Node:
+    name = row.get("sn") or row.get("name") or ""
+    labels = {_HOST: name}
+    if row.get("model"):
+        labels[MODEL] = row["model"]
+    if row.get("zone"):
+        labels[_ZONE] = row["zone"]
+    amounts: dict[str, str | int | float] = {
+        "cpu": f"{_number(row, 'cpu_milli', where):.0f}m",
+        "memory": f"{_number(row, 'memory_mib', where):.0f}Mi",
+        "pods": row.get("pods") or "110",
+    }
+    gpus = _number(row, "gpu", where)
+    if gpus:
+        amounts[GPU] = f"{1000 * gpus:.0f}"
+    return Node(
+        metadata=meta_v1.ObjectMeta(name=name, uid=name, labels=labels),
+        status=core_v1.NodeStatus(capacity=amounts, allocatable=amounts),
+    )
+
+
+def _arrival(row: Row, where: str) -> Arrival:
+    at = _number(row, "creation_time", where)
+    if row.get("duration"):
+        return Arrival(at, _pod(row, where), lasts=_number(row, "duration", where))
+    ends = row.get("deletion_time")
+    return Arrival(at, _pod(row, where), ends=_number(row, "deletion_time", where) if ends else None)
+
+
+def _pod(row: Row, where: str) -> Pod:
+    amounts: dict[str, str | int | float] = {
+        "cpu": f"{_number(row, 'cpu_milli', where):.0f}m",
+        "memory": f"{_number(row, 'memory_mib', where):.0f}Mi",
+    }
+    share = _number(row, "num_gpu", where) * _number(row, "gpu_milli", where)
+    if share:
+        amounts[GPU] = f"{share:.0f}"
+    models = tuple(model for model in (row.get("gpu_spec") or "").split("|") if model)
+    container = core_v1.Container(name="main", resources=core_v1.ResourceRequirements(requests=amounts))
+    name, namespace = row["name"], row.get("namespace") or "default"
+    return Pod(
+        metadata=meta_v1.ObjectMeta(name=name, namespace=namespace, uid=f"{namespace}/{name}"),
+        spec=core_v1.PodSpec(
+            containers=(container,),
+            affinity=_on_models(models) if models and share else None,
+            priority=int(_number(row, "priority", where)),
+        ),
+    )
+
+
+def _on_models(models: tuple[str, ...]) -> core_v1.Affinity:
+    expression = core_v1.NodeSelectorRequirement(key=MODEL, operator="In", values=models)
+    term = core_v1.NodeSelectorTerm(match_expressions=(expression,))
+    required = core_v1.NodeSelector(node_selector_terms=(term,))
+    return core_v1.Affinity(
+        node_affinity=core_v1.NodeAffinity(required_during_scheduling_ignored_during_execution=required)
+    )
