@@ -20,7 +20,8 @@ install: $(STAMP) ## Make the environment in .venv
 test: install ## Run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-faults: install ## Controllers under 1,000 seeds of faults, in virtual time
+faults: install ## Clusters and controllers under 1,000 seeds of faults each, in virtual time
+	$(BIN)/bayplan faults --seeds 1000 -j 2
 	$(BIN)/python -m tests.controllers.faults 1000
 
 check: install ## Lint, types, import rules, dead code, generated files

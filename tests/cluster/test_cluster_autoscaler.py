@@ -25,6 +25,7 @@ from bayplan.controllers.cluster_autoscaler_rules import (
     utilization,
     why_not,
 )
+from bayplan.controllers.cluster_autoscaler_status import status_of
 from bayplan.kubelet.simulator.groups import parse_group, template_node
 from bayplan.support.timestamps import parse_rfc3339
 from bayplan.testing.builders import CREATED, container, metadata, node, owner, pod, pod_status, replica_set
@@ -199,6 +200,17 @@ class TestFewerNodes:
         assert self.find(seen, budget)[1]["a"].startswith("NotEnoughPdb")
         allowing = msgspec.structs.replace(budget, status=policy_v1.PodDisruptionBudgetStatus(disruptions_allowed=1))
         assert self.find(seen, allowing)[0] == ["a"]
+
+
+def test_the_status_counts_nodes_and_candidates() -> None:
+    groups = {one.name: one for one in (SMALL, LARGE)}
+    seen = view(member("a"), member("b"), node("other"))
+    found = status_of(seen, lambda one: groups.get(one.metadata.labels.get(GROUP_LABEL, "")), {"a"}, ("large",))
+    small, large = found["nodeGroups"]
+    assert found["clusterWide"]["health"]["nodeCounts"]["registered"] == {"total": 3, "ready": 3, "notStarted": 0}
+    assert (small["name"], small["health"]["cloudProviderTarget"], small["health"]["maxSize"]) == ("small", 2, 10)
+    assert small["scaleDown"] == {"status": "CandidatesPresent", "candidates": 1}
+    assert (small["scaleUp"]["status"], large["scaleUp"]["status"]) == ("NoActivity", "InProgress")
 
 
 LOCAL = (core_v1.Volume(name="scratch", empty_dir=core_v1.EmptyDirVolumeSource()),)

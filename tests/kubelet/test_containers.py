@@ -77,10 +77,10 @@ class TestDurations:
 
     @pytest.mark.parametrize("text", ["", "soon", "1..", "normal(1)", "exponential(1,2)", "uniform(1,2)", "1x"])
     def test_what_cannot_be_read(self, text: str) -> None:
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match=r"is no duration|takes"):
             draw(text, 0.5)
         if "(" not in text and ".." not in text:
-            with pytest.raises(ValueError):
+            with pytest.raises(ValueError, match=r"is no duration|takes"):
                 parse_seconds(text)
 
     def test_a_pod_has_one_fate_and_others_have_others(self) -> None:

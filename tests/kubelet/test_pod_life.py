@@ -8,7 +8,8 @@ import pytest
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.simulator.containers import run_seconds
-from bayplan.kubelet.simulator.pods import Step, back_off, missing_images, next_step
+from bayplan.kubelet.simulator.pods import Step, missing_images, next_step
+from bayplan.kubelet.simulator.restarts import back_off
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 from bayplan.testing.builders import CREATED, changed, container, pod

@@ -177,3 +177,29 @@ def test_assuming_twice_is_an_error() -> None:
     assert outcome is not None
     with pytest.raises(ValueError, match="already counted on node a"):
         setup.core.cache.assume(outcome.queued.pod, "a")
+
+
+def test_a_deleted_pod_wakes_those_whom_its_node_can_take_now() -> None:
+    setup = Setup()
+    setup.see("Node", node("a", cpu="2"))
+    setup.see("Node", node("b", cpu="1"))
+    on_a = setup.see("Pod", pod("on-a", cpu="1500m", on="a"))
+    on_b = setup.see("Pod", pod("on-b", cpu="800m", on="b"))
+    setup.see("Pod", pod("waits", cpu="1800m"))
+    assert setup.core.schedule_one() is not None
+    setup.gone("Pod", on_b)
+    assert setup.core.queue.sizes()["unschedulable"] == 1
+    setup.gone("Pod", on_a)
+    assert setup.core.queue.sizes()["unschedulable"] == 0
+
+
+def test_a_deleted_pod_wakes_those_who_can_evict_what_is_left() -> None:
+    setup = Setup()
+    setup.see("Node", node("a", cpu="2"))
+    setup.see("Pod", pod("low", cpu="1", on="a"))
+    high = setup.see("Pod", pod("high", cpu="1", on="a", priority=100))
+    setup.see("Pod", pod("waits", cpu="1500m", priority=10))
+    assert setup.core.schedule_one() is not None
+    assert setup.core.queue.sizes()["unschedulable"] == 1
+    setup.gone("Pod", high)
+    assert setup.core.queue.sizes()["unschedulable"] == 0

@@ -16,8 +16,10 @@ import yaml
 from aiohttp import web
 
 from bayplan.apiserver.certificates import make_authority, sign
+from bayplan.scheduler import Planner, evaluate, place
 from bayplan.scheduler.core import Outcome
 from bayplan.scheduler.errors import SettingsError
+from bayplan.scheduler.extender_blocking import BlockingDoor
 from bayplan.scheduler.extender_http import HttpDoor
 from bayplan.scheduler.extenders import Answer, Call, Extender, ExtenderError, TlsSettings, bind_call
 from bayplan.scheduler.settings import load
@@ -219,6 +221,30 @@ def test_ignorable_extenders_come_last() -> None:
     assert [item.url_prefix for item in settings.extenders] == ["http://b", "http://a"]
 
 
+def _without(*names: str) -> Handler:
+    return lambda question: {"NodeNames": [name for name in question["NodeNames"] if name not in names]}
+
+
+def test_evaluate_and_place_ask_extenders() -> None:
+    helper = Helper(filter=_without("a"), prioritize=lambda question: [{"Host": "c", "Score": 10}])
+    config = {
+        "extenders": [extender(filterVerb="filter", prioritizeVerb="prioritize", weight=1, nodeCacheCapable=True)]
+    }
+    nodes = [node(name) for name in "abc"]
+    decision = evaluate(nodes, pod("p"), config, ask=helper.answer)
+    assert (decision.node, decision.to_dict()["nodes"]["a"]["filter"].get("ok")) == ("c", None)
+    run = place(nodes, [pod("p"), pod("q")], config, ask=helper.answer)
+    assert [attempt.decision.node for attempt in run.attempts] == ["c", "c"]
+    assert Planner(nodes, config).schedule(pod("p")).node == "a"
+
+
+def test_an_extender_that_cannot_be_asked_is_an_error_of_the_decision() -> None:
+    config = {"extenders": [{"urlPrefix": "http://127.0.0.1:1", "filterVerb": "filter", "nodeCacheCapable": True}]}
+    decision = evaluate([node("a"), node("b")], pod("p"), config)
+    assert decision.node is None
+    assert 'Post "http://127.0.0.1:1/filter"' in decision.message
+
+
 class Server:
     """A real extender on this machine."""
 
@@ -252,9 +278,24 @@ async def _slow(request: web.Request) -> web.Response:
     return web.Response()
 
 
-def test_what_goes_wrong_on_the_way_is_said() -> None:
+class ThreadedDoor:
+    """The blocking door, where it does not block the server of the test."""
+
+    async def __call__(self, call: Call) -> Answer:
+        return await asyncio.to_thread(BlockingDoor(), call)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+Doors = type[HttpDoor] | type[ThreadedDoor]
+both_doors = pytest.mark.parametrize("make", [HttpDoor, ThreadedDoor])
+
+
+@both_doors
+def test_what_goes_wrong_on_the_way_is_said(make: Doors) -> None:
     async def main() -> None:
-        door = HttpDoor()
+        door = make()
         async with Server({"unwell": _unwell, "slow": _slow}) as server:
             with pytest.raises(ExtenderError, match=f"failed unwell with extender at URL {server.url}unwell, code 500"):
                 await door(Call(Extender(server.url), "unwell", b"{}"))
@@ -271,7 +312,8 @@ async def _well(request: web.Request) -> web.Response:
     return web.json_response({"NodeNames": []})
 
 
-def test_an_extender_behind_tls_is_verified_and_may_want_to_know_who_asks(tmp_path: Path) -> None:
+@both_doors
+def test_an_extender_behind_tls_is_verified_and_may_want_to_know_who_asks(tmp_path: Path, make: Doors) -> None:
     now = time.time()
     authority, stranger = make_authority(now), make_authority(now)
     served = sign(authority, now, "extender", hosts=("127.0.0.1",))
@@ -284,7 +326,7 @@ def test_an_extender_behind_tls_is_verified_and_may_want_to_know_who_asks(tmp_pa
     context.load_verify_locations(cadata=authority.certificate.decode())
 
     async def ask(url: str, tls: TlsSettings) -> Answer:
-        door = HttpDoor()
+        door = make()
         try:
             return await door(Call(Extender(url, enable_https=True, tls=tls), "well", b"{}"))
         finally:

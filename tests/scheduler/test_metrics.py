@@ -19,6 +19,7 @@ class Measured(Setup):
         self.metrics = SchedulerMetrics(self.registry, core.queue, sizes, self.clock)
         core.measure(self.metrics)
         core.queue.incoming = self.metrics.incoming
+        core.queue.hinted = self.metrics.hinted
 
     def attempt(self) -> None:
         outcome = self.core.schedule_one()
@@ -99,3 +100,34 @@ def test_attempts_and_waits_are_timed_by_result() -> None:
     assert setup.values("scheduler_pod_scheduling_attempts_sum") == {(): 20}
     assert setup.values("scheduler_permit_wait_duration_seconds_sum") == {("Success",): 0.5}
     assert setup.values("scheduler_scheduling_algorithm_duration_seconds_count") == {(): 2}
+
+
+def test_hints_are_timed_once_for_all_pods_of_a_shape() -> None:
+    setup = Measured()
+    setup.see("Node", node("a", cpu="1"))
+    for number in range(5):
+        setup.see("Pod", pod(f"big-{number}", cpu="2"))
+    for _ in range(5):
+        setup.attempt()
+    setup.see("Node", node("small", cpu="1"))
+    setup.see("Node", node("large", cpu="4"))
+    found = setup.values("scheduler_queueing_hint_execution_duration_seconds_count")
+    assert found[("NodeResourcesFit", "NodeAdd", "QueueSkip")] == 1
+    assert found[("NodeResourcesFit", "NodeAdd", "Queue")] == 1
+
+
+def test_pods_that_only_time_brought_back_are_counted_once_bound() -> None:
+    setup = Measured()
+    setup.metrics.bound(1, 0.5)
+    setup.metrics.bound(2, 300.5, flushed=True)
+    assert setup.values("scheduler_pod_scheduled_after_flush_total") == {(): 1}
+
+
+def test_what_the_scheduler_does_besides_is_counted_by_its_result() -> None:
+    setup = Measured()
+    setup.metrics.handled("NodeAdd", 0.001)
+    setup.metrics.evicted("success", 0.02)
+    setup.metrics.claim_created("failure")
+    assert setup.values("scheduler_event_handling_duration_seconds_count") == {("NodeAdd",): 1}
+    assert setup.values("scheduler_preemption_goroutines_execution_total") == {("success",): 1}
+    assert setup.values("scheduler_resourceclaim_creates_total") == {("failure",): 1}

@@ -18,8 +18,17 @@ HINTS = {
     "Fit": (EventHint("Node", Action.ADD), EventHint("Pod", Action.DELETE)),
     "Affinity": (EventHint("Node", Action.NODE_LABEL),),
     "Picky": (EventHint("Node", Action.ADD, lambda pod, old, new: new == "helpful"),),
+    "Alike": (EventHint("Node", Action.ADD, lambda pod, old, new: _look(pod, new), per_shape=True),),
     "Gates": (EventHint("Pod", Action.POD_GATES),),
 }
+
+
+LOOKS: list[str] = []
+
+
+def _look(pod: PodInfo, new: Any) -> bool:
+    LOOKS.append(pod.key)
+    return bool(new == "helpful")
 
 
 class Clock:
@@ -189,3 +198,18 @@ def test_events_nobody_waits_for_cost_nothing_however_many_pods_wait() -> None:
         assert setup.queue.pop() is None
     assert asked == []
     assert setup.queue.sizes()["unschedulable"] == 20_000
+
+
+def test_one_look_serves_all_pods_of_a_shape() -> None:
+    setup = Setup()
+    LOOKS.clear()
+    for number in range(100):
+        setup.queue.add(setup.pod(f"p{number}", labels={"app": "web" if number < 60 else "db"}))
+    for _ in range(100):
+        queued = setup.queue.pop()
+        assert queued is not None
+        setup.queue.reject(queued.pod.key, ["Alike"])
+    assert setup.queue.move(NODE_ADDED, None, "useless") == 0
+    assert len(LOOKS) == 2
+    assert setup.queue.move(NODE_ADDED, None, "helpful") == 100
+    assert setup.queue.move(NODE_ADDED, None, "helpful") == 0

@@ -3,6 +3,8 @@
     bayplan.dev/cpu-usage: 300m              of the whole pod, shared by its containers as they request, evenly if they do not
     bayplan.dev/cpu-usage: 50%               of what each container requests
     bayplan.dev/memory-usage: 100Mi..300Mi   anything between; also with percentages
+    bayplan.dev/cpu-usage: 50m@0s 400m@2m    changing over time, counted from the start of the pod, straight between the points
+    bayplan.dev/cpu-usage: wave(50m,400m,1h) up and down, once in that time
     bayplan.dev/cpu-usage.NAME: 20m          of one container
 
 Without an annotation a container uses a tenth of what it requests. A value that cannot be read counts as no annotation.
@@ -10,16 +12,22 @@ Without an annotation a container uses a tenth of what it requests. A value that
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 from bayplan.api.quantity import Format, Quantity, parse
 from bayplan.api.types import core_v1
+from bayplan.support.timestamps import parse_rfc3339
 
 SIMULATED_NODE = "bayplan.dev/simulated"
 """Annotation of nodes that somebody simulates: only their pods have usage that follows from annotations."""
 ANNOTATIONS = {"cpu": "bayplan.dev/cpu-usage", "memory": "bayplan.dev/memory-usage"}
+_WAVE = re.compile(r"wave\(([^,]+),([^,]+),([^,]+)\)")
+_TIME = re.compile(r"(\d+(?:\.\d+)?)(s|m|h)")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 _UNITS = {"cpu": (9, Format.DECIMAL_SI), "memory": (0, Format.BINARY_SI)}
 """Digits behind the point (nanocores, bytes) and how a quantity of the resource is written."""
 
@@ -35,15 +43,16 @@ class _Value(NamedTuple):
 _IDLE = _Value(True, Fraction(1, 10))
 
 
-def container_usage(pod: core_v1.Pod, chance: Callable[[], float]) -> dict[str, dict[str, Quantity]]:
-    """Container -> resource -> usage, of containers that run. `chance` gives numbers in [0, 1), asked for only where a range stands."""
+def container_usage(pod: core_v1.Pod, chance: Callable[[], float], now: float = 0.0) -> dict[str, dict[str, Quantity]]:
+    """Container -> resource -> usage, of containers that run. `chance` gives numbers in [0, 1), asked for only where a range stands; `now`: unix seconds."""
+    age = max(now - parse_rfc3339(pod.status.start_time), 0.0) if pod.status.start_time else 0.0
     sidecars = tuple(one for one in pod.spec.init_containers if one.restart_policy == "Always")
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
     running = {one.name for one in statuses if one.state.running is not None}
     containers = [one for one in (*pod.spec.containers, *sidecars) if one.name in running]
     found: dict[str, dict[str, Quantity]] = {one.name: {} for one in containers}
     for resource in ANNOTATIONS:
-        for name, amount in _usage_of(pod, containers, resource, chance).items():
+        for name, amount in _usage_of(pod, containers, resource, chance, age).items():
             found[name][resource] = _rounded(amount, resource)
     return found
 
@@ -57,15 +66,15 @@ def total_usage(containers: dict[str, dict[str, Quantity]]) -> dict[str, Quantit
 
 
 def _usage_of(
-    pod: core_v1.Pod, containers: Sequence[core_v1.Container], resource: str, chance: Callable[[], float]
+    pod: core_v1.Pod, containers: Sequence[core_v1.Container], resource: str, chance: Callable[[], float], age: float
 ) -> dict[str, Fraction]:
     annotations, key = pod.metadata.annotations, ANNOTATIONS[resource]
     requests = {one.name: _amount(str(one.resources.requests.get(resource, "0"))) for one in containers}
-    whole = _value(annotations.get(key, ""), chance) or _IDLE
+    whole = _value(annotations.get(key, ""), chance, age) or _IDLE
     total = sum(requests.values(), Fraction(0))
     found = {}
     for name, request in requests.items():
-        own = _value(annotations.get(f"{key}.{name}", ""), chance)
+        own = _value(annotations.get(f"{key}.{name}", ""), chance, age)
         if own is not None:
             found[name] = own.amount * request if own.of_request else own.amount
         elif whole.of_request:
@@ -75,19 +84,52 @@ def _usage_of(
     return found
 
 
-def _value(text: str, chance: Callable[[], float]) -> _Value | None:
-    """What an annotation says; None if it says nothing, or mixes a part of the request with an amount."""
-    low, between, high = text.partition("..")
+def _value(text: str, chance: Callable[[], float], age: float) -> _Value | None:
+    """What an annotation says at an age of the pod (seconds); None if it says nothing, or mixes a part of the request with an amount."""
     try:
-        first = _bound(low)
-        if not between:
-            return first
-        second = _bound(high)
-    except ValueError:
+        if match := _WAVE.fullmatch(text.strip()):
+            part = (1 - math.cos(2 * math.pi * age / _time(match[3]))) / 2
+            return _between(_bound(match[1]), _bound(match[2]), part)
+        if "@" in text:
+            return _at([_point(one) for one in text.split()], age)
+        low, between, high = text.partition("..")
+        return _between(_bound(low), _bound(high), chance()) if between else _bound(low)
+    except (ValueError, ZeroDivisionError):
         return None
+
+
+def _between(first: _Value, second: _Value, part: float) -> _Value:
+    """Raises ValueError."""
     if first.of_request != second.of_request:
-        return None
-    return _Value(first.of_request, first.amount + (second.amount - first.amount) * Fraction(chance()))
+        raise ValueError("a part of the request and an amount have nothing between")
+    return _Value(first.of_request, first.amount + (second.amount - first.amount) * Fraction(part))
+
+
+def _at(points: list[tuple[float, _Value]], age: float) -> _Value:
+    """The value at an age: that of the first point before it, of the last one after it. Raises ValueError."""
+    before = points[0]
+    for point in points:
+        if point[0] > age:
+            span = point[0] - before[0]
+            return (
+                _between(before[1], point[1], (age - before[0]) / span) if span > 0 and age > before[0] else before[1]
+            )
+        before = point
+    return before[1]
+
+
+def _point(text: str) -> tuple[float, _Value]:
+    """Raises ValueError."""
+    value, _, moment = text.partition("@")
+    return _time(moment), _bound(value)
+
+
+def _time(text: str) -> float:
+    """Seconds. Raises ValueError."""
+    parts = _TIME.findall(text.strip())
+    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
+        raise ValueError(f"{text!r} is no time such as 30s or 1h30m")
+    return sum(float(number) * _SECONDS[unit] for number, unit in parts)
 
 
 def _bound(text: str) -> _Value:

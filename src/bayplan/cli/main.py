@@ -16,6 +16,7 @@ VERBS = {
     "simulate": "Say what happens to a cluster if something is done to it",
     "capacity": "Say how many more of a pod fit, and what limits them",
     "consolidate": "Say which nodes can go, and where everything moves",
+    "faults": "Let a workload live through faults, and check that all holds",
     "compare": "Compare two scheduler configurations on one workload",
     "replay": "Place a workload over time: waits, utilisation, fragmentation",
     "record": "Write down which pods come to a cluster and go",

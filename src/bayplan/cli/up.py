@@ -54,6 +54,13 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     help="Stages (kwok.x-k8s.io/v1alpha1) that say what happens to pods on simulated nodes; may be repeated.",
 )
 @click.option(
+    "--pod-events",
+    type=click.Choice(("none", "warnings", "all")),
+    default="warnings",
+    show_default=True,
+    help="What simulated nodes tell about their pods as events.",
+)
+@click.option(
     "--node-group",
     multiple=True,
     metavar="GROUP",
@@ -160,6 +167,7 @@ class UpOptions:
     nodes: int | None
     source: str | None
     stages: tuple[Path, ...]
+    pod_events: str
     node_group: tuple[str, ...]
     store: str | None
     data_dir: Path | None
@@ -190,7 +198,11 @@ class UpOptions:
             bind_address=self.bind,
             port=self.port,
             nodes=SimulatorSettings(
-                nodes=self._own_nodes, groups=self._groups(), stages=self._stages(), adopts=self.source is not None
+                nodes=self._own_nodes,
+                groups=self._groups(),
+                stages=self._stages(),
+                events=self.pod_events,
+                adopts=self.source is not None,
             ),
             scheduler_config=self.scheduler_config,
             api=api,

@@ -72,6 +72,15 @@ class Components:
         """Start a component that is not running."""
         self._running[name] = self._tasks.spawn(name, self._makers[name](), actor=name)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that can be started, in the order in which they should be."""
+        return tuple(self._makers)
+
+    def is_running(self, name: str) -> bool:
+        """Whether a component was started and has not ended."""
+        return name in self._running and not self._running[name].done()
+
     async def stop(self, name: str) -> None:
         """End a component as a crash would: at once, wherever it is. Raises what it raised if it had ended by itself."""
         task = self._running.pop(name)

@@ -32,14 +32,13 @@ from bayplan.controllers.cluster_autoscaler_rules import (
     needs_moving,
     why_not,
 )
+from bayplan.controllers.cluster_autoscaler_status import NAME, NAMESPACE, StatusWriter, status_of
 from bayplan.informers import Informer
 from bayplan.support.timestamps import parse_rfc3339
 
 logger = logging.getLogger(__name__)
 
-_STATUS = core_v1.ObjectReference(
-    kind="ConfigMap", api_version="v1", namespace="kube-system", name="cluster-autoscaler-status"
-)
+_STATUS = core_v1.ObjectReference(kind="ConfigMap", api_version="v1", namespace=NAMESPACE, name=NAME)
 """What events about groups are about, as upstream."""
 _UNSEEN_PATIENCE = 30.0
 """Seconds in which a node that was made must show."""
@@ -78,6 +77,7 @@ class ClusterAutoscalerController(Controller):
         self.budgets = self.informer(policy_v1.PodDisruptionBudget)
         self._others: dict[str, Informer[Any]] = {name: self.informer(cls) for name, cls in self._kinds.items()}
         self._groups = {one.name: one for one in self.provider.groups}
+        self._status = StatusWriter(self.client)
         self._made: dict[str, float] = {}
         """Nodes that were made and do not show yet -> monotonic time when that was."""
         self._unneeded: dict[str, float] = {}
@@ -121,6 +121,8 @@ class ClusterAutoscalerController(Controller):
         if plan.best is None and self.context.settings.autoscaler_scale_down:
             pods = {name: (*held, *plan.expected.get(name, ())) for name, held in view.pods.items()}
             await self._shrink(replace(view, pods=pods), moment)
+        growing = () if plan.best is None else (plan.best.group.name,)
+        await self._status.write(status_of(view, self.group_of, self._unneeded, growing), self.clock.now())
 
     def _view(self) -> View:
         settings, now = self.context.settings, self.clock.now()

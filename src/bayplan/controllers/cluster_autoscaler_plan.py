@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from bayplan.controllers.cluster_autoscaler_rules import (
     bound,
     from_template,
     least_waste,
+    likeness,
     needs_moving,
     obstacle,
     unbound,
@@ -66,10 +67,10 @@ def growth(view: View, unavailable: Mapping[str, str]) -> Growth:
     if not view.pending:
         return Growth()
     ordered = sorted(view.pending, key=lambda pod: (-(pod.spec.priority or 0), pod.metadata.creation_timestamp or ""))
-    sandbox, waiting = view.copy(), []
+    placing, waiting = _Placing(view.copy()), []
     expected: dict[str, list[core_v1.Pod]] = {}
     for pod in ordered:
-        if where := sandbox.place(pod):
+        if where := placing.place(pod):
             expected.setdefault(where, []).append(bound(pod, where))
         else:
             waiting.append(pod)
@@ -94,24 +95,56 @@ def growth(view: View, unavailable: Mapping[str, str]) -> Growth:
     return found
 
 
+class _Placing:
+    """A sandbox that remembers which kinds of pods found no place: while no node comes, their likes find none either."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._hopeless: dict[Hashable, tuple[str, ...] | None] = {}
+        """Kind of pod -> why it cannot be on the newest node, once somebody has asked."""
+
+    def add_node(self, node: core_v1.Node) -> None:
+        """A node comes."""
+        self._hopeless.clear()
+        self._sandbox.add_node(node)
+
+    def place(self, pod: core_v1.Pod) -> str:
+        """See Sandbox."""
+        kind = likeness(pod)
+        if kind in self._hopeless:
+            return ""
+        where = self._sandbox.place(pod)
+        if not where:
+            self._hopeless[kind] = None
+        return where
+
+    def refusal(self, pod: core_v1.Pod, node: str) -> tuple[str, ...]:
+        """See Sandbox."""
+        kind = likeness(pod)
+        known = self._hopeless.get(kind)
+        if known is None:
+            known = self._hopeless[kind] = self._sandbox.refusal(pod, node)
+        return known
+
+
 def _estimate(
     view: View, group: NodeGroup, waiting: Sequence[core_v1.Pod], room: int, refused: dict[str, list[str]]
 ) -> Option | None:
     """How many nodes of a group the waiting pods take, and which pods then have a place. Pods that do not fit an empty node are told why."""
-    sandbox, made, empty, newest, placed = view.copy(), 0, False, "", []
+    placing, made, empty, newest, placed = _Placing(view.copy()), 0, False, "", []
     for pod in waiting:
-        where = sandbox.place(pod)
+        where = placing.place(pod)
         if not where and not empty and made < room:
             made, empty = made + 1, True
             node = from_template(group, made)
             newest = node.metadata.name
-            sandbox.add_node(node)
-            where = sandbox.place(pod)
+            placing.add_node(node)
+            where = placing.place(pod)
         if where:
             placed.append(pod)
             empty = empty and where != newest
         elif empty:
-            refused[pod.metadata.uid] += sandbox.refusal(pod, newest)
+            refused[pod.metadata.uid] += placing.refusal(pod, newest)
         else:
             refused[pod.metadata.uid].append(_AT_MAXIMUM)
     nodes = made - 1 if empty else made

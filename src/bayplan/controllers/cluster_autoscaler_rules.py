@@ -11,12 +11,13 @@ Source of the behaviour, of annotations, taints, reasons and messages: the Kuber
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 
+from bayplan.api.codec import encode
 from bayplan.api.quantity import milli_value, value
 from bayplan.api.selectors import compile_selector
 from bayplan.api.types import core_v1, policy_v1
@@ -180,6 +181,15 @@ def bound(pod: core_v1.Pod, node: str) -> core_v1.Pod:
     """A pod on a node."""
     copied: core_v1.Pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
     return copied
+
+
+def likeness(pod: core_v1.Pod) -> Hashable:
+    """Equal for pods that the scheduler treats alike: those that one owner makes of one template."""
+    owner = controller_of(pod)
+    if owner is None:
+        return pod.metadata.uid
+    labels = tuple(sorted(pod.metadata.labels.items()))
+    return pod.metadata.namespace, owner.uid, labels, encode(pod.spec)
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,15 +198,19 @@ def _volume_binding(tree: Tree, path: str, errors: Errors) -> arguments.VolumeBi
 
 
 def _dynamic_resources(tree: Tree, path: str, errors: Errors) -> arguments.DynamicResourcesArgs:
-    if extender_settings.duration(tree.get("filterTimeout"), f"{path}.filterTimeout") < 0:
-        errors.append(invalid(f"{path}.filterTimeout", tree["filterTimeout"], "must be zero or positive"))
+    defaults = arguments.DynamicResourcesArgs()
+    binding, search = defaults.binding_timeout_seconds, defaults.filter_timeout_seconds
+    value = tree.get("filterTimeout")
+    if value is not None:
+        search = extender_settings.duration(value, f"{path}.filterTimeout")
+        if search < 0:
+            errors.append(invalid(f"{path}.filterTimeout", value, "must be zero or positive"))
     value = tree.get("bindingTimeout")
-    if value is None:
-        return arguments.DynamicResourcesArgs()
-    seconds = extender_settings.duration(value, f"{path}.bindingTimeout")
-    if seconds < 1:
-        errors.append(invalid(f"{path}.bindingTimeout", value, "must be at least 1 second"))
-    return arguments.DynamicResourcesArgs(seconds)
+    if value is not None:
+        binding = extender_settings.duration(value, f"{path}.bindingTimeout")
+        if binding < 1:
+            errors.append(invalid(f"{path}.bindingTimeout", value, "must be at least 1 second"))
+    return arguments.DynamicResourcesArgs(binding, search)
 
 
 READERS: Final[dict[str, Callable[[Tree, str, Errors], object]]] = {

@@ -77,6 +77,8 @@ class ClientActions(Actions):
         self._changes = changes
         self.slots = asyncio.Semaphore(BINDINGS_AT_ONCE)
         """Bindings that may be written at once."""
+        self.created: Callable[[str], None] | None = None
+        """Told `success` or `failure` for every object that plugins create; None if nobody wants to know."""
 
     async def bind(self, pod: PodInfo, node_name: str) -> None:
         async with self.slots:
@@ -101,8 +103,15 @@ class ClientActions(Actions):
             return await self._client.get(cls, name, namespace)
 
     async def create(self, obj: Any) -> Any:
-        async with _as_action_error():
-            return await self._client.create(obj)
+        status = "failure"
+        try:
+            async with _as_action_error():
+                created = await self._client.create(obj)
+            status = "success"
+        finally:
+            if self.created is not None:
+                self.created(status)
+        return created
 
     async def delete(self, obj: Any) -> None:
         metadata = obj.metadata

@@ -7,27 +7,24 @@ deployment costs the look at one row.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from bayplan.scheduler.decision import NOMINATED_NODE, ONLY_FEASIBLE_NODE, Decision
-from bayplan.scheduler.evaluation import NO_NODE, Evaluation
-from bayplan.scheduler.framework.extension_points import EVERY_ROW, Moved
+from bayplan.scheduler.evaluation import Evaluation
+from bayplan.scheduler.failed_cycle import FailedCycle
 from bayplan.scheduler.framework.meter import SUCCESS, timed_plugin, timed_point
-from bayplan.scheduler.framework.post_filter import PostFilterContext, PostFilterOutcome
+from bayplan.scheduler.framework.post_filter import PostFilterOutcome
 from bayplan.scheduler.framework.state import CycleState
-from bayplan.scheduler.framework.trial import Trial
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
 from bayplan.scheduler.nominator import Nominator, Promises
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder, Ranking
-from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 from bayplan.scheduler.snapshot.snapshot import Snapshot
+from bayplan.scheduler.totals import NO_NODE
 
 if TYPE_CHECKING:
     from bayplan.api.types.resource_v1 import ResourceClaim
@@ -207,13 +204,11 @@ class Cycle:
         """Choose the best node, unless only one comes into question; scores go into the decision if `full`."""
         if codes is evaluation.codes:
             evaluation.score(self._order)
-            ranking = evaluation.ranking
-            if full:
-                decision.total, scorings = evaluation.totals(), evaluation.scorings()
+            ranking = evaluation.totals.ranking
+            scorings = evaluation.totals.scorings() if full else []
         else:
             scorings, total = evaluation.score_feasible(codes, self._order)
             ranking = Ranking(total, self._order)
-            decision.total = total
         if decision.row < 0:
             decision.row = self.chosen(ranking)
         if full:
@@ -313,104 +308,3 @@ class Cycle:
             decision.post_filter = PostFilterOutcome(
                 Status.UNSCHEDULABLE, tuple(reasons), deallocates=tuple(deallocates), withdraws=withdraws
             )
-
-
-class FailedCycle(PostFilterContext):
-    """A cycle that found no node, as PostFilter plugins see it."""
-
-    def __init__(self, cycle: Cycle, pod: PodInfo, evaluation: Evaluation, codes: Codes) -> None:
-        self.cycle = cycle
-        self.pod = pod
-        self.evaluation = evaluation
-        self.codes = codes
-        self.rejected_early = evaluation.rejection is not None
-        self.rejected_by = evaluation.rejection[0] if evaluation.rejection is not None else ""
-        self.state = evaluation.state
-
-    @contextmanager
-    def trial(self, row: int, removed: Sequence[PodInfo]) -> Iterator[Trial]:
-        snapshot = self.cycle.snapshot
-        rivals = self.cycle.rivals(self.pod, row)
-        aside = self.evaluation.trial(row)
-        if aside is not None:
-            for pod in removed:
-                aside.take_away(pod)
-            yield _TrialAside(aside, rivals) if rivals else aside
-            return
-        with snapshot.supposing((), removed, row):
-            trial = _Trial(self.evaluation, row, rivals)
-            yield trial
-            for pod in trial.back:
-                snapshot.suppose(pod, row, -1)
-        self.evaluation.look_again(row)
-
-    def nominated_to(self, row: int) -> list[PodInfo]:
-        pods = self.cycle.nominator.on(self.cycle.snapshot.name(row))
-        return [pod for pod in pods if pod.key != self.pod.key]
-
-    def pick(self, count: int) -> int:
-        return self.cycle.choice.index(count)
-
-    def is_wide(self) -> bool:
-        return self.evaluation.has_wide_filters
-
-    def nominated_since(self, position: int) -> tuple[Moved, int]:
-        nominator = self.cycle.nominator
-        if position == nominator.position:
-            return [], position
-        rows = Promises(nominator, self.cycle.snapshot, self.pod.priority).rows_since(position)
-        return (EVERY_ROW if rows is None else rows), nominator.position
-
-    def own_row(self) -> int | None:
-        return self.cycle.snapshot.row_of.get(self.cycle.nominator.node_of(self.pod.key))
-
-    def ranks(self) -> Ints:
-        return self.cycle.order().rank_of
-
-
-class _TrialAside(Trial):
-    """A trial aside of the snapshot, for a node that is promised to other pods."""
-
-    def __init__(self, trial: Trial, rivals: list[PodInfo]) -> None:
-        self.trial = trial
-        self.rivals = rivals
-
-    def put_back(self, pod: PodInfo) -> None:
-        self.trial.put_back(pod)
-
-    def take_away(self, pod: PodInfo) -> None:
-        self.trial.take_away(pod)
-
-    def verdict(self) -> int:
-        for pod in self.rivals:
-            self.trial.put_back(pod)
-        code = self.trial.verdict()
-        for pod in self.rivals:
-            self.trial.take_away(pod)
-        return code or self.trial.verdict()
-
-
-class _Trial(Trial):
-    """Works on the snapshot itself, within `supposing`."""
-
-    def __init__(self, evaluation: Evaluation, row: int, rivals: list[PodInfo]) -> None:
-        self.evaluation = evaluation
-        self.row = row
-        self.rivals = rivals
-        self.back: list[PodInfo] = []
-
-    def put_back(self, pod: PodInfo) -> None:
-        self.evaluation.snapshot.suppose(pod, self.row, 1)
-        self.back.append(pod)
-
-    def take_away(self, pod: PodInfo) -> None:
-        self.evaluation.snapshot.suppose(pod, self.row, -1)
-        self.back.remove(pod)
-
-    def verdict(self) -> int:
-        if self.rivals:
-            with self.evaluation.snapshot.supposing(self.rivals, (), self.row):
-                code = self.evaluation.ask_now(self.row)
-            if code:
-                return code
-        return self.evaluation.ask_now(self.row)

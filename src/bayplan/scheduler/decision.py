@@ -26,14 +26,13 @@ ONLY_FEASIBLE_NODE = "onlyFeasibleNode"
 NOMINATED_NODE = "nominatedNodeName"
 
 EMPTY_CODES: Codes = np.zeros(0, dtype=np.int32)
-EMPTY_TOTAL: Ints = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(slots=True)
 class Decision:
     """One scheduling attempt.
 
-    `node` is the chosen node, None if there is none. `codes`, `total` and `scores` are per row of `names`; `codes` is
+    `node` is the chosen node, None if there is none. `codes` and `scores` are per row of `names`; `codes` is
     0 for feasible rows, -1 for rows without a node. Scores are there only where nodes were scored.
     """
 
@@ -49,7 +48,6 @@ class Decision:
     narrowed: frozenset[str] | None = None
     narrowed_by: tuple[str, ...] = ()
     codes: Codes = field(default_factory=lambda: EMPTY_CODES)
-    total: Ints = field(default_factory=lambda: EMPTY_TOTAL)
     scores: dict[str, Ints] = field(default_factory=dict)
     weights: dict[str, int] = field(default_factory=dict)
     row: int = -1
@@ -85,13 +83,21 @@ class Decision:
         return self.row >= 0
 
     @property
+    def total(self) -> Ints:
+        """The sum of the scores per row, -1 where not feasible; worked out anew with every call."""
+        total = np.zeros(len(self.codes), dtype=np.int64)
+        for scores in self.scores.values():
+            total += scores
+        return np.where(self.codes == 0, total, -1)
+
+    @property
     def best(self) -> list[str]:
         """The feasible nodes with the highest total, by name."""
-        if len(self.total):
-            highest = self.total.max()
-            rows = np.flatnonzero(self.total == highest) if highest >= 0 else np.zeros(0, dtype=np.intp)
-        else:
+        if self.decided_by or not len(self.codes) or self.row < 0:
             rows = np.array([self.row] if self.row >= 0 else [], dtype=np.intp)
+        else:
+            total = self.total
+            rows = np.flatnonzero(total == total.max())
         return sorted(self.names[row] for row in rows)
 
     @property
@@ -231,7 +237,7 @@ class Decision:
 
     def _nodes(self) -> dict[str, Any]:
         nodes: dict[str, Any] = {}
-        codes = self.codes.tolist()
+        codes, total = self.codes.tolist(), self.total
         for row in sorted(range(len(codes)), key=lambda row: self.names[row]):
             code = codes[row]
             if code > 0:
@@ -240,7 +246,7 @@ class Decision:
                 entry: dict[str, Any] = {"filter": {"ok": True}}
                 if self.scores:
                     entry["scores"] = {name: int(scores[row]) for name, scores in sorted(self.scores.items())}
-                    entry["total"] = int(self.total[row])
+                    entry["total"] = int(total[row])
                 nodes[self.names[row]] = entry
         return nodes
 
@@ -278,10 +284,11 @@ class Decision:
         if len(feasible) and self.rejection is None:
             lines.append(f"  {len(feasible):>6} feasible")
         if self.scores and len(feasible):
-            ranked = sorted((int(row) for row in feasible), key=lambda row: (-int(self.total[row]), self.names[row]))
+            total = self.total
+            ranked = sorted((int(row) for row in feasible), key=lambda row: (-int(total[row]), self.names[row]))
             for row in ranked[:top]:
                 parts = ", ".join(f"{name} {int(values[row])}" for name, values in self.scores.items() if values[row])
-                lines.append(f"         {int(self.total[row]):>5}  {self.names[row]}  ({parts})")
+                lines.append(f"         {int(total[row]):>5}  {self.names[row]}  ({parts})")
         return "\n".join(lines)
 
     def _groups(self) -> list[Group]:

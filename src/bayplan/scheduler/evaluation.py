@@ -21,28 +21,22 @@ from typing import Final
 
 import numpy as np
 
-from bayplan.scheduler.framework.extension_points import FEW_ROWS, FilterPlugin, Scope, ScorePlugin
+from bayplan.scheduler.framework.extension_points import FEW_ROWS, FilterPlugin, Scope
 from bayplan.scheduler.framework.meter import SUCCESS, timed_plugin, timed_point
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
 from bayplan.scheduler.framework.trial import Trial
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.nominator import Promises
 from bayplan.scheduler.profile import Profile
-from bayplan.scheduler.ranking import NameOrder, Ranking
+from bayplan.scheduler.ranking import NameOrder
 from bayplan.scheduler.snapshot.labels import Ints
-from bayplan.scheduler.wide_scores import WideScores, pre_score, wide_scores
-
-NO_NODE: Final = -1
-"""The verdict of rows that are not nodes, and the total of rows that are not feasible."""
+from bayplan.scheduler.totals import NO_NODE, Scoring, Totals
 
 NOT_ASKED: Final = -2
 """In the answers of a sparse plugin: an earlier plugin refuses the row, so this one was not asked."""
 
 _FEW: Final = 8
 """Catch up row by row while at most one in `_FEW` rows changed."""
-
-_OUT: Final = -(1 << 52)
-"""The total of rows that are not feasible while totals are added up: no score makes up for it."""
 
 
 @dataclass(slots=True)
@@ -54,22 +48,11 @@ class Filtering:
     codes: Codes
 
 
-@dataclass(slots=True)
-class Scoring:
-    """One active score plugin. `final` is normalised and weighted, valid on feasible rows."""
-
-    plugin: ScorePlugin
-    weight: int
-    final: Ints
-    fixed: bool
-    """Depends on nodes only: never asked again while the structure stays."""
-
-
 class Evaluation:
     """The answers about one shape under one profile.
 
     `codes[row]`: 0 feasible, -1 no node, else a reason of the profile's table. `feasible_count`: how many rows are
-    feasible. `ranking`: the best rows; valid after `score()`. With `promises`, a node must have room for the pods that
+    feasible. `totals`: the scores; valid after `score()`. With `promises`, a node must have room for the pods that
     it is promised to as well; what they are changes verdicts as pods on the node do.
     """
 
@@ -83,20 +66,12 @@ class Evaluation:
         self.narrowed_by: tuple[str, ...] = ()
         self.codes: Codes = np.zeros(0, dtype=np.int32)
         self.feasible_count = 0
-        self.ranking = Ranking(np.zeros(0, dtype=np.int64), NameOrder(()))
+        self.totals = Totals(profile, shape)
         self._filterings: list[Filtering] = []
         self._telling: list[Filtering] = []
         self._wide_filters: list[FilterPlugin] = []
         self._behind: dict[int, None] = {}
         """Rows on which pods changed since the filters' own arrays were last brought up to date."""
-        self._settled: list[Scoring] = []
-        self._settled_total: Ints | None = None
-        """Per row, the sum of the scores that depend on that row alone; None before the first time."""
-        self._base: Ints = np.zeros(0, dtype=np.int64)
-        """The same, `_OUT` where not feasible."""
-        self._totals: Ints = self._base
-        """`_base` and the wide scores; the very same array if there are none."""
-        self._wide: list[WideScores] = []
         self._touched: dict[int, None] = {}
         """Rows on which pods or the verdict changed since scores were last brought up to date."""
         self._many_touched = False
@@ -142,7 +117,9 @@ class Evaluation:
         self._position = snapshot.position
         if self.rejection is not None:
             return
-        self._own()
+        if self._shared:
+            self._shared = False
+            self.codes = self.codes.copy()
         if len(rows) > 1:
             rows = list(dict.fromkeys(rows))
         if self._wide_filters:
@@ -166,8 +143,7 @@ class Evaluation:
     def share(self) -> None:
         """The arrays are referred to from outside: leave them as they are and change copies from now on."""
         self._shared = True
-        for wide in self._wide:
-            wide.share()
+        self.totals.share()
 
     def feasible(self) -> Ints:
         """The rows that can run the pod."""
@@ -182,7 +158,7 @@ class Evaluation:
         self._position = snapshot.position
         self._promised = self._promises.position if self._promises is not None else 0
         self._shared = False
-        self._settled_total = None
+        self.totals.forget()
         self._touched.clear()
         self._behind.clear()
         self._many_touched = False
@@ -390,141 +366,18 @@ class Evaluation:
 
     def score(self, order: NameOrder) -> None:
         """Bring scores, totals and the ranking up to date. Raises PluginError."""
-        if self._settled_total is not None and not self._touched and not self._many_touched:
+        if self.totals.is_known and not self._touched and not self._many_touched:
             return
-        done = False
         try:
-            if self._settled_total is None:
-                self._settle(order)
-            else:
-                self._score_touched(self._settled_total, order)
-            done = True
+            self.totals.catch_up(self.state, self.codes, list(self._touched), self._many_touched, order)
         finally:
             self._touched.clear()
             self._many_touched = False
-            if not done:
-                self._settled_total = None
-
-    def scorings(self) -> list[Scoring]:
-        """The scores per plugin, as of the last `score()`."""
-        return [*self._settled, *_said(self._wide)]
-
-    def totals(self) -> Ints:
-        """The totals as of the last `score()`, -1 where not feasible; a copy."""
-        return np.maximum(self._totals, NO_NODE)
 
     def score_feasible(self, codes: Codes, order: NameOrder) -> tuple[list[Scoring], Ints]:
-        """Scores and totals if exactly the rows with code 0 were feasible; `self` has to have a feasible row."""
+        """Scores and totals if exactly the rows with code 0 were feasible. Raises PluginError."""
         self.score(order)
-        state = self.state.for_scores()
-        wide = [wide_scores(item.plugin, item.weight, item.given, item.meter) for item in self._wide]
-        assert self._settled_total is not None
-        totals = self._settled_total.copy()
-        for item in wide:
-            item.start(state, self.shape, codes)
-            totals += item.final
-        totals[codes != 0] = NO_NODE
-        return [*self._settled, *_said(wide)], totals
-
-    def _settle(self, order: NameOrder) -> None:
-        """Divide the score plugins into those with one answer per row and those that look at all feasible nodes."""
-        state, shape, snapshot = self.state, self.shape, self.snapshot
-        alive = snapshot.alive[: snapshot.size]
-        feasible = self.feasible()
-        self._settled, self._wide = [], []
-        settled_total = np.zeros(snapshot.size, dtype=np.int64)
-        for plugin in self.profile.score:
-            weight = self.profile.weights[plugin.name]
-            if plugin.score_scope is Scope.CLUSTER:
-                self._widen(plugin, weight, None)
-                continue
-            if pre_score(plugin, state, shape, feasible, self.profile.meter) is not None:
-                continue
-            with timed_plugin(self.profile.meter, plugin.name, "Score"):
-                scores = plugin.score(state, shape, snapshot.all_rows)
-            if plugin.normalizes:
-                level = scores[alive]
-                if not plugin.equal_stays_equal or (level != level[:1]).any():
-                    self._widen(plugin, weight, scores if plugin.score_scope is Scope.NODE else None)
-                    continue
-                scores = plugin.normalize(state, shape, snapshot.all_rows, np.full_like(scores, level[0]))
-            final = scores * weight
-            settled_total += final
-            self._settled.append(Scoring(plugin, weight, final, plugin.score_scope is Scope.NODE))
-        self._settled_total = settled_total
-        self._add_up(settled_total, order)
-
-    def _widen(self, plugin: ScorePlugin, weight: int, raw: Ints | None) -> None:
-        """Keep a plugin's scores from now on, unless it has nothing to say for good."""
-        wide = wide_scores(plugin, weight, raw, self.profile.meter)
-        wide.start(self.state, self.shape, self.codes)
-        if wide.skip is None or not wide.skip.lasting:
-            self._wide.append(wide)
-
-    def _score_touched(self, settled_total: Ints, order: NameOrder) -> None:
-        """Scores, totals and ranking after changes on a few rows; the sums anew if many rows moved."""
-        codes, base = self.codes, self._base
-        rows = list(self._touched)
-        for row in rows:
-            self._score_row(row, settled_total)
-        if self._many_touched:
-            for wide in self._wide:
-                wide.start(self.state, self.shape, codes)
-            self._add_up(settled_total, order)
-            return
-        moved: list[int] | None = rows
-        for wide in self._wide:
-            more = wide.catch_up(self.state, self.shape, codes, rows)
-            if isinstance(more, slice):
-                moved = None
-            elif moved is not None and more:
-                moved = moved + more
-        if moved is None:
-            for row in rows:
-                base[row] = settled_total.item(row) if codes.item(row) == 0 else _OUT
-            self._add_wide(order)
-            return
-        totals = self._totals
-        for row in moved:
-            before = totals.item(row)
-            total = settled_total.item(row) if codes.item(row) == 0 else _OUT
-            base[row] = total
-            if self._wide:
-                for wide in self._wide:
-                    total += wide.final.item(row)
-                totals[row] = total
-            self.ranking.update(row, before, total)
-
-    def _add_up(self, settled_total: Ints, order: NameOrder) -> None:
-        """All totals, and the ranking, from the scores."""
-        self._base = np.where(self.codes == 0, settled_total, _OUT)
-        self._add_wide(order)
-
-    def _add_wide(self, order: NameOrder) -> None:
-        totals = self._base
-        for wide in self._wide:
-            totals = totals + wide.final
-        self._totals = totals
-        self.ranking.start(totals, order)
-
-    def _score_row(self, row: int, settled_total: Ints) -> None:
-        total = settled_total.item(row)
-        for item in self._settled:
-            if not item.fixed:
-                score = item.plugin.score_row(self.state, self.shape, row) * item.weight
-                total += score - item.final.item(row)
-                item.final[row] = score
-        settled_total[row] = total
-
-    def _own(self) -> None:
-        if not self._shared:
-            return
-        self._shared = False
-        self.codes = self.codes.copy()
-        self._settled = [
-            item if item.fixed else Scoring(item.plugin, item.weight, item.final.copy(), False)
-            for item in self._settled
-        ]
+        return self.totals.among(self.state, codes)
 
 
 class _JointTrial(Trial):
@@ -548,7 +401,3 @@ class _JointTrial(Trial):
             if code:
                 return code
         return 0
-
-
-def _said(wide: list[WideScores]) -> list[Scoring]:
-    return [Scoring(item.plugin, item.weight, item.final, False) for item in wide if item.skip is None]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bayplan.scheduler.cycle import Cycle, FailedCycle
+from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import NOMINATED_NODE, ONLY_FEASIBLE_NODE, Decision
 from bayplan.scheduler.evaluation import Evaluation
 from bayplan.scheduler.extenders import (
@@ -27,6 +27,7 @@ from bayplan.scheduler.extenders import (
     read_preempt,
     read_prioritize,
 )
+from bayplan.scheduler.failed_cycle import FailedCycle
 from bayplan.scheduler.framework.post_filter import Candidate, PostFilterOutcome
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
 from bayplan.scheduler.ranking import Ranking
@@ -141,7 +142,6 @@ class ExtendedCycle:
             answers = yield calls
             for call, answer in zip(calls, answers, strict=True):
                 self._add_scores(call, answer, total)
-        decision.total = total
         decision.row = self.cycle.chosen(Ranking(total, self.cycle.order()))
 
     def _add_scores(self, call: Call, answer: Answer, total: Ints) -> None:

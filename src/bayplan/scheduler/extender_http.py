@@ -71,17 +71,11 @@ class HttpDoor:
                 server_hostname=(tls.server_name or None) if tls is not None else None,
                 allow_redirects=False,
             ) as response:
-                if response.status != 200:
-                    raise ExtenderError(f"failed {call.verb} with extender at URL {call.url}, code {response.status}")
-                return msgspec.json.decode(await response.read())
+                return read_answer(call, response.status, await response.read())
         except TimeoutError as error:
-            raise ExtenderError(
-                f'Post "{call.url}": context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
-            ) from error
+            raise too_late(call) from error
         except (aiohttp.ClientError, OSError) as error:
             raise ExtenderError(f'Post "{call.url}": {error}') from error
-        except msgspec.DecodeError as error:
-            raise ExtenderError(f"the answer of {call.url} is not JSON: {error}") from error
 
     def _context(self, extender: Extender) -> ssl.SSLContext | None:
         key = extender.url_prefix
@@ -94,3 +88,20 @@ class HttpDoor:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+def read_answer(call: Call, status: int, body: bytes) -> Answer:
+    """The JSON of an answer. Raises ExtenderError."""
+    if status != 200:
+        raise ExtenderError(f"failed {call.verb} with extender at URL {call.url}, code {status}")
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise ExtenderError(f"the answer of {call.url} is not JSON: {error}") from error
+
+
+def too_late(call: Call) -> ExtenderError:
+    """The extender did not answer in time."""
+    return ExtenderError(
+        f'Post "{call.url}": context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
+    )

@@ -98,6 +98,9 @@ Answer = Any
 Door = Callable[[Call], Awaitable[Answer]]
 """Carries a call to its extender. Raises ExtenderError."""
 
+Ask = Callable[[Call], Answer]
+"""Carries a call to its extender and waits for the answer, for those who have no event loop. Raises ExtenderError."""
+
 
 @dataclass(frozen=True, slots=True)
 class Filtered:

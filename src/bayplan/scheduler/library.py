@@ -19,6 +19,8 @@ from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.cycle import Choice, Cycle, FirstByName
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.errors import SchedulerError
+from bayplan.scheduler.extended_cycle import ExtendedCycle
+from bayplan.scheduler.extenders import Answer, Ask, Call, ExtenderError
 from bayplan.scheduler.gang_cycle import GangCycle, minimum_of_gang
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.passage import Passage
@@ -91,11 +93,15 @@ def _by_kind(objects: Objects) -> Iterable[tuple[str, Any]]:
 class Planner:
     """A cluster in memory: put objects in, ask for decisions, place pods.
 
-    Nothing is written anywhere. `choice` decides among equally good nodes; by default the first by name.
+    Nothing is written anywhere. `choice` decides among equally good nodes; by default the first by name. `ask` carries
+    calls to the extenders of the configuration; without it they are left out.
     """
 
-    def __init__(self, objects: Objects = (), config: Config = None, choice: Choice | None = None) -> None:
+    def __init__(
+        self, objects: Objects = (), config: Config = None, choice: Choice | None = None, ask: Ask | None = None
+    ) -> None:
         self.settings = load(config)
+        self._ask = ask
         self.snapshot = Snapshot()
         self.nominator = Nominator()
         self._choice = choice or FirstByName()
@@ -138,13 +144,21 @@ class Planner:
     def decide(self, pod: Any, *, full: bool = True, explain: bool = False) -> Decision:
         """What would happen to a pod; nothing is changed."""
         info = pod if isinstance(pod, PodInfo) else self.pod(pod)
-        return self.cycle_for(info).decide(info, full=full, explain=explain)
+        return self._decided(self.cycle_for(info), info, full, explain)
+
+    def _decided(self, cycle: Cycle, info: PodInfo, full: bool, explain: bool) -> Decision:
+        """The decision about a pod, with what extenders say to it."""
+        if self._ask is not None and self.settings.extenders:
+            extenders = [item for item in self.settings.extenders if item.is_interested(info.shape.spec)]
+            if extenders:
+                return asked(ExtendedCycle(cycle, extenders, info), self._ask)
+        return cycle.decide(info, full=full, explain=explain)
 
     def schedule(self, pod: Any, *, full: bool = False) -> Decision:
         """Decide, and count the pod on its node if one was found."""
         info = pod if isinstance(pod, PodInfo) else self.pod(pod)
         cycle = self.cycle_for(info)
-        decision = cycle.decide(info, full=full)
+        decision = self._decided(cycle, info, full, False)
         if decision.row >= 0:
             self.settle(cycle, info, decision)
         return decision
@@ -220,9 +234,39 @@ class Run:
         return {"attempts": [attempt.to_dict() for attempt in self.attempts]}
 
 
-def evaluate(objects: Objects, pod: Any, config: Config = None) -> Decision:
-    """What kube-scheduler would do with a pod in a cluster, node by node. Raises SettingsError, DecodeError."""
-    planner = Planner(objects, config)
+def asked(cycle: ExtendedCycle, ask: Ask) -> Decision:
+    """A decision with extenders, each question waited for."""
+    steps, answers = cycle.decide(), list[Answer]()
+    try:
+        calls = next(steps)
+        while True:
+            answers = [_answer(call, ask) for call in calls]
+            calls = steps.send(answers)
+    except StopIteration as finished:
+        decision: Decision = finished.value
+    return decision
+
+
+def over_http(call: Call) -> Answer:
+    """Ask an extender where its configuration says that it is. Raises ExtenderError."""
+    from bayplan.scheduler.extender_blocking import BlockingDoor
+
+    return BlockingDoor()(call)
+
+
+def _answer(call: Call, ask: Ask) -> Answer:
+    try:
+        return ask(call)
+    except ExtenderError as error:
+        return error
+
+
+def evaluate(objects: Objects, pod: Any, config: Config = None, *, ask: Ask | None = None) -> Decision:
+    """What kube-scheduler would do with a pod in a cluster, node by node. Raises SettingsError, DecodeError.
+
+    Extenders of the configuration are asked over HTTP, or through `ask`.
+    """
+    planner = Planner(objects, config, ask=ask or over_http)
     return planner.decide(pod, explain=True)
 
 
@@ -233,17 +277,19 @@ def place(
     *,
     requeue: str = "immediate",
     start_time: str = "2000-01-01T00:00:00Z",
+    ask: Ask | None = None,
 ) -> Run:
     """Schedule a queue of pods, one after the other, by priority and then position.
 
     The pods of a gang are tried together, when the first of them has its turn, and all or none are placed. Of equally
     good nodes the first by name is taken; a placed pod runs at once. `requeue`: whether a pod that
     preempted others is tried again next (`immediate`) or after all others (`deferred`). `start_time`: RFC 3339; a pod
-    placed in the n-th attempt started n seconds after it. Raises SettingsError, DecodeError, ValueError.
+    placed in the n-th attempt started n seconds after it. Extenders of the configuration are asked over HTTP, or through
+    `ask`; about the pods of a gang they are not. Raises SettingsError, DecodeError, ValueError.
     """
     if requeue not in ("immediate", "deferred"):
         raise ValueError(f"requeue: {requeue!r} is neither 'immediate' nor 'deferred'")
-    planner = Planner(objects, config)
+    planner = Planner(objects, config, ask=ask or over_http)
     waiting = [(typed("Pod", pod), 1) for pod in queue]
     for pod, _ in waiting:
         if pod.status.nominated_node_name or pod.spec.scheduling_group is not None:
@@ -312,7 +358,7 @@ def _attempt(planner: Planner, pod: Pod, run: Run, number: int, started: datetim
         cleared.discard(info.key)
         info = planner.pod(_nominated(pod, ""))
     cycle = planner.cycle_for(info)
-    decision = cycle.decide(info, explain=True)
+    decision = planner.decide(info, explain=True)
     run.attempts.append(Attempt(info.key, number, decision))
     outcome = decision.post_filter
     if decision.row >= 0:

@@ -67,6 +67,7 @@ class SchedulerMetrics(Meter):
         )
         self._count_attempts(registry)
         self._time_plugins(registry)
+        self._watch_the_queue(registry)
 
     def _count_attempts(self, registry: Registry) -> None:
         self._attempts = registry.counter(
@@ -132,6 +133,41 @@ class SchedulerMetrics(Meter):
             buckets=_ATTEMPT_BUCKETS,
         )
 
+    def _watch_the_queue(self, registry: Registry) -> None:
+        self._events = registry.histogram(
+            "scheduler_event_handling_duration_seconds",
+            "Event handling latency in seconds.",
+            ("event",),
+            buckets=exponential_buckets(0.0001, 2, 12),
+        )
+        self._hints = registry.histogram(
+            "scheduler_queueing_hint_execution_duration_seconds",
+            "Duration for running a queueing hint function of a plugin.",
+            ("plugin", "event", "hint"),
+            buckets=exponential_buckets(0.00001, 1.5, 20),
+        )
+        self._after_flush = registry.counter(
+            "scheduler_pod_scheduled_after_flush_total",
+            "Number of pods that were successfully scheduled after being flushed from unschedulablePods due to "
+            "timeout. This metric helps detect potential queueing hint misconfigurations or event handling issues.",
+        ).labels()
+        self._evictions = registry.histogram(
+            "scheduler_preemption_goroutines_duration_seconds",
+            "Duration in seconds for running goroutines for the preemption.",
+            ("result",),
+            buckets=exponential_buckets(0.01, 2, 20),
+        )
+        self._eviction_runs = registry.counter(
+            "scheduler_preemption_goroutines_execution_total",
+            "Number of preemption goroutines executed.",
+            ("result",),
+        )
+        self._claim_creates = registry.counter(
+            "scheduler_resourceclaim_creates_total",
+            "Number of ResourceClaims creation requests within scheduler",
+            ("status",),
+        )
+
     # Attempts
 
     def decided(self, decision: Decision, seconds: float) -> None:
@@ -154,14 +190,36 @@ class SchedulerMetrics(Meter):
         self._attempts.labels(result, profile).inc()
         self._durations.labels(result, profile).observe(seconds)
 
-    def bound(self, attempts: int, seconds: float) -> None:
-        """A pod was bound, after so many attempts and so long after it was first seen."""
+    def bound(self, attempts: int, seconds: float, *, flushed: bool = False) -> None:
+        """A pod was bound, after so many attempts and so long after it was first seen.
+
+        `flushed`: no event had brought it back for its last attempt, only the time that it had waited.
+        """
+        if flushed:
+            self._after_flush.inc()
         self._end_to_end.labels(str(attempts) if attempts < _MANY_ATTEMPTS else "15+").observe(seconds)
         self._attempts_needed.observe(attempts)
 
     def incoming(self, queue: str, event: str) -> None:
         """A pod came to a queue because of an event."""
         self._incoming.labels(queue, event).inc()
+
+    def handled(self, event: str, seconds: float) -> None:
+        """An event from the cluster was taken in."""
+        self._events.labels(event).observe(seconds)
+
+    def hinted(self, plugin: str, event: str, may_help: bool, seconds: float) -> None:
+        """A plugin's hints have said whether an event may help pods that wait."""
+        self._hints.labels(plugin, event, "Queue" if may_help else "QueueSkip").observe(seconds)
+
+    def evicted(self, result: str, seconds: float) -> None:
+        """The victims of one pod have been evicted (`success`), or some could not be (`error`)."""
+        self._evictions.labels(result).observe(seconds)
+        self._eviction_runs.labels(result).inc()
+
+    def claim_created(self, status: str) -> None:
+        """A resource claim was created for a pod (`success`), or could not be (`failure`)."""
+        self._claim_creates.labels(status).inc()
 
     def waited_on_permit(self, result: str, seconds: float) -> None:
         """A pod has waited for its Permit plugins."""

@@ -6,16 +6,17 @@ topologies, but no pod goes there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from bayplan.scheduler.decision import Decision
-from bayplan.scheduler.evaluation import NO_NODE
 from bayplan.scheduler.library import Planner
+from bayplan.scheduler.snapshot.labels import Bools, Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
+from bayplan.scheduler.totals import NO_NODE
 
 
 @dataclass(slots=True)
@@ -88,6 +89,74 @@ def moving(planner: Planner, closed: frozenset[int] = frozenset()) -> Iterator[M
         yield moves
     finally:
         moves.undo()
+
+
+def emptied_by_room(
+    planner: Planner, nodes: Sequence[tuple[str, Sequence[str]]], most: int, closed: frozenset[int] = frozenset()
+) -> list[str]:
+    """A guess at which nodes can be emptied into the others, judged by resources, pod limits and taints alone.
+
+    `nodes`: (name, `namespace/name` of the pods that have to move), in the order in which they should go. Each pod takes
+    the place furthest back in that order; nodes that are not listed are furthest back of all. Nodes that had to take
+    pods do not go. The scheduler has the last word on all this.
+    """
+    snapshot = planner.snapshot
+    size = snapshot.size
+    free = snapshot.allocatable[:, :size] - snapshot.requested[:, :size]
+    slots = snapshot.pod_limit[:size] - snapshot.pod_count[:size]
+    taints = snapshot.taints.ids[:size]
+    open_ = snapshot.alive[:size] & ~snapshot.unschedulable[:size]
+    open_[list(closed)] = False
+    untainted = np.array([not snapshot.taints.get(row) for row in range(size)], dtype=np.bool_)
+    rank = np.full(size, len(nodes), dtype=np.int64)
+    rows = [snapshot.row_of[name] for name, _ in nodes]
+    rank[rows] = np.arange(len(nodes))
+    taken: set[int] = set()
+    emptied: list[str] = []
+    for (name, keys), row in zip(nodes, rows, strict=True):
+        if len(emptied) >= most:
+            break
+        if row in taken:
+            continue
+        usable = open_ & (untainted | (taints == taints[row]))
+        usable[row] = False
+        targets = _fitting(free, slots, usable, rank, [snapshot.pods[key] for key in keys])
+        if targets is None:
+            continue
+        for info, target in targets:
+            for column, amount in info.requests:
+                free[column, target] -= amount
+            slots[target] -= 1
+            taken.add(target)
+        open_[row] = False
+        emptied.append(name)
+    return emptied
+
+
+def _fitting(
+    free: Ints, slots: Ints, usable: Bools, rank: Ints, pods: Sequence[PodInfo]
+) -> list[tuple[PodInfo, int]] | None:
+    """Rows for all pods, none of them overfilled; None if there are no such rows. The arrays are left as they are."""
+    extra: dict[int, dict[int, int]] = {}
+    counts: dict[int, int] = {}
+    found: list[tuple[PodInfo, int]] = []
+    for info in pods:
+        fits = usable & (slots > 0)
+        for column, amount in info.requests:
+            fits &= free[column] >= amount
+        for row, used in extra.items():
+            fits[row] &= slots[row] > counts[row] and all(
+                free[column, row] - used.get(column, 0) >= amount for column, amount in info.requests
+            )
+        if not fits.any():
+            return None
+        target = int(np.where(fits, rank, -1).argmax())
+        used = extra.setdefault(target, {})
+        for column, amount in info.requests:
+            used[column] = used.get(column, 0) + amount
+        counts[target] = counts.get(target, 0) + 1
+        found.append((info, target))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ Four places for a pod:
 - *unschedulable*: was rejected; waits for an event that its rejecting plugins say may help, or five minutes;
 - *gated*: a pre-enqueue plugin keeps it out; waits for a change of the pod or a hinted event.
 
-Waiting pods are indexed by the plugins that rejected them, and events by the plugins that care, so that an event which
-no rejecting plugin cares for costs nothing, however many pods wait.
+Waiting pods are indexed by the plugins that rejected them and by their shape, and events by the plugins that care: an
+event which no rejecting plugin cares for costs nothing, and most others one look per shape, however many pods wait.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 
 from bayplan.scheduler.framework.events import ClusterEvent, EventHint
 from bayplan.scheduler.snapshot.pods import PodInfo
+from bayplan.scheduler.snapshot.shape import PodShape
 
 INITIAL_BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 10.0
@@ -59,10 +60,16 @@ class QueuedPod:
     """Tells whether a heap entry is still about this state of the pod."""
     missed: list[tuple[ClusterEvent, Any, Any]] | None = field(default=None)
     """Events while it was being scheduled; they may undo the rejection."""
+    waits_as: PodShape | None = None
+    """The shape under which it is among the waiting."""
+    flushed: bool = False
+    """It came back from the unschedulable pods because it had waited long enough, and not because of an event."""
 
 
 Incoming = Callable[[str, str], None]
 """(place, event)"""
+Hinted = Callable[[str, str, bool, float], None]
+"""(plugin, event, whether it may help, seconds that the look took)"""
 Gate = Callable[[PodInfo], str | None]
 """The name of the plugin that keeps a pod out; None if it may enter."""
 
@@ -81,6 +88,8 @@ class SchedulingQueue:
     ) -> None:
         self.incoming: Incoming | None = None
         """Told when a pod comes to a place because of an event; None if nobody wants to know."""
+        self.hinted: Hinted | None = None
+        """Told what a plugin's hints said; None if nobody wants to know."""
         self._clock = clock
         self._sort_key = sort_key
         self._hints = {plugin: tuple(found) for plugin, found in hints.items()}
@@ -91,7 +100,8 @@ class SchedulingQueue:
         self._active: list[tuple[tuple[float, ...], int, int, str]] = []
         self._backoff: list[tuple[float, int, str]] = []
         self._flush: list[tuple[float, int, str]] = []
-        self._waiting: dict[str, dict[str, None]] = {}
+        self._waiting: dict[str, dict[PodShape, dict[str, None]]] = {}
+        """Plugin -> shape -> keys of the pods that the plugin rejected."""
         self._in_flight: dict[str, QueuedPod] = {}
         self._counts = {ACTIVE: 0, BACKOFF: 0, UNSCHEDULABLE: 0, GATED: 0, IN_FLIGHT: 0}
         self._stamps = itertools.count(1)
@@ -100,7 +110,8 @@ class SchedulingQueue:
         """How many unschedulable pods of a scheduler a plugin has rejected."""
         return sum(
             (self._pods[key].pod.pod.spec.scheduler_name or scheduler_name) == scheduler_name
-            for key in self._waiting.get(plugin, ())
+            for keys in self._waiting.get(plugin, {}).values()
+            for key in keys
         )
 
     def __len__(self) -> int:
@@ -251,20 +262,40 @@ class SchedulingQueue:
         now = self._clock.monotonic()
         moved = 0
         asked: set[str] = {without}
-        for plugin, keys in list(self._waiting.items()):
+        for plugin, shapes in list(self._waiting.items()):
             hints = self._interested(plugin, event)
             if hints is None:
                 continue
-            for key in list(keys):
-                queued = self._pods[key]
-                if key in asked or not (hints == () or any(h.may_help(event, queued.pod, old, new) for h in hints)):
-                    continue
-                asked.add(key)
-                self._leave(queued)
-                self._requeue(queued, now)
-                self._tell(queued, event.label)
-                moved += 1
+            for keys in list(shapes.values()):
+                for key in self._helped(plugin, hints, list(keys), event, old, new):
+                    if key in asked:
+                        continue
+                    asked.add(key)
+                    queued = self._pods[key]
+                    self._leave(queued)
+                    self._requeue(queued, now)
+                    self._tell(queued, event.label)
+                    moved += 1
         return moved
+
+    def _helped(
+        self, plugin: str, hints: tuple[EventHint, ...], keys: list[str], event: ClusterEvent, old: Any, new: Any
+    ) -> list[str]:
+        """Those of some pods of one shape that an event may help."""
+        if all(hint.per_shape or hint.hint is None for hint in hints):
+            return keys if self._may_help(plugin, hints, self._pods[keys[0]], event, old, new) else []
+        return [key for key in keys if self._may_help(plugin, hints, self._pods[key], event, old, new)]
+
+    def _may_help(
+        self, plugin: str, hints: tuple[EventHint, ...], queued: QueuedPod, event: ClusterEvent, old: Any, new: Any
+    ) -> bool:
+        if not hints:
+            return True
+        started = self._clock.monotonic() if self.hinted is not None else 0.0
+        answer = any(hint.may_help(event, queued.pod, old, new) for hint in hints)
+        if self.hinted is not None:
+            self.hinted(plugin, event.label, answer, self._clock.monotonic() - started)
+        return answer
 
     def _interested(self, plugin: str, event: ClusterEvent) -> tuple[EventHint, ...] | None:
         """A plugin's hints about an event: () any event helps, None this one never does."""
@@ -277,7 +308,7 @@ class SchedulingQueue:
     def _helps(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> bool:
         for plugin in queued.rejected_by:
             hints = self._interested(plugin, event)
-            if hints is not None and (hints == () or any(h.may_help(event, queued.pod, old, new) for h in hints)):
+            if hints is not None and self._may_help(plugin, hints, queued, event, old, new):
                 return True
         return False
 
@@ -297,7 +328,7 @@ class SchedulingQueue:
             return
         self._move(queued, GATED, now)
         queued.rejected_by = frozenset((plugin,))
-        self._waiting.setdefault(plugin, {})[queued.pod.key] = None
+        self._wait_for(queued)
 
     def _requeue(self, queued: QueuedPod, now: float) -> None:
         """To back-off if that is not over, else on to the active queue."""
@@ -314,8 +345,7 @@ class SchedulingQueue:
 
     def _put_unschedulable(self, queued: QueuedPod, now: float) -> None:
         self._move(queued, UNSCHEDULABLE, now)
-        for plugin in queued.rejected_by:
-            self._waiting.setdefault(plugin, {})[queued.pod.key] = None
+        self._wait_for(queued)
         heapq.heappush(self._flush, (now + FLUSH_AFTER, queued.stamp, queued.pod.key))
 
     def _move(self, queued: QueuedPod, place: str, now: float) -> None:
@@ -329,15 +359,29 @@ class SchedulingQueue:
         self._counts[queued.place] -= 1
         key = queued.pod.key
         if queued.place in (UNSCHEDULABLE, GATED):
-            for plugin in queued.rejected_by:
-                waiting = self._waiting.get(plugin)
-                if waiting is not None:
-                    waiting.pop(key, None)
-                    if not waiting:
-                        del self._waiting[plugin]
+            self._wait_no_more(queued)
         elif queued.place == IN_FLIGHT:
             self._in_flight.pop(key, None)
         queued.stamp = 0
+
+    def _wait_for(self, queued: QueuedPod) -> None:
+        """Put a pod among those that wait for what helps the plugins that rejected it."""
+        shape = queued.waits_as = queued.pod.shape
+        for plugin in queued.rejected_by:
+            self._waiting.setdefault(plugin, {}).setdefault(shape, {})[queued.pod.key] = None
+
+    def _wait_no_more(self, queued: QueuedPod) -> None:
+        shape, queued.waits_as = queued.waits_as, None
+        if shape is None:
+            return
+        for plugin in queued.rejected_by:
+            shapes = self._waiting[plugin]
+            keys = shapes[shape]
+            del keys[queued.pod.key]
+            if not keys:
+                del shapes[shape]
+                if not shapes:
+                    del self._waiting[plugin]
 
     def _advance(self) -> None:
         """Let back-offs and waits that are over end."""
@@ -350,5 +394,6 @@ class SchedulingQueue:
                 if queued is None or queued.stamp != stamp or queued.place != place:
                     continue
                 self._leave(queued)
+                queued.flushed = place == UNSCHEDULABLE
                 self._enter(queued, now)
                 self._tell(queued, event)

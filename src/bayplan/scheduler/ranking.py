@@ -59,7 +59,7 @@ class Ranking:
     def update(self, row: int, before: int, total: int) -> None:
         """One row's total changed."""
         highest = self.highest
-        if before == total or (before < highest and total < highest):
+        if before == total or (before < highest and total < highest) or (before < 0 and total < 0):
             return
         rank = self._order.rank_of.item(row)
         if total > highest:

@@ -12,6 +12,7 @@ from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder
+from bayplan.informers.cache import ObjectCache
 from bayplan.scheduler.gang_cycle import GroupResult
 from bayplan.scheduler.settings import DEFAULT_SCHEDULER_NAME
 from bayplan.support.clock import Clock
@@ -38,8 +39,12 @@ def shortened(message: str) -> str:
 class Reporter:
     """Writes for all profiles of one scheduler."""
 
-    def __init__(self, client: Client, clock: Clock, recorders: dict[str, EventRecorder]) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, recorders: dict[str, EventRecorder], pods: ObjectCache[core_v1.Pod]
+    ) -> None:
+        """pods: as the API shows them. What is in the queue may be older, and would be told again what it was told before."""
         self._client = client
+        self._pods = pods
         self._clock = clock
         self._recorders = recorders
 
@@ -56,6 +61,8 @@ class Reporter:
     async def not_scheduled(self, pod: core_v1.Pod, reason: str, message: str, nominated: str | None) -> None:
         """The pod found no place. `nominated`: its node from now on, empty for none, None to leave it as it is."""
         self.event(pod, "Warning", "FailedScheduling", message, "Scheduling")
+        known = self._pods.get(pod.metadata.namespace, pod.metadata.name)
+        pod = known if known is not None and known.metadata.uid == pod.metadata.uid else pod
         condition = self._condition(pod, reason, message)
         status: dict[str, Any] = {"conditions": [condition]} if condition is not None else {}
         if nominated is not None and nominated != pod.status.nominated_node_name:

@@ -67,7 +67,7 @@ class SchedulerService:
         self.core = SchedulerCore(scheduler_settings.load(config), clock, randomness)
         self.informers = InformerFactory(client, clock, randomness)
         self.recorders = {name: EventRecorder(client, name, clock, randomness) for name in self.core.cycles}
-        self.reporter = Reporter(client, clock, self.recorders)
+        self.reporter = Reporter(client, clock, self.recorders, self.informers.informer(core_v1.Pod).cache)
         self.changes = Changes(clock)
         self.actions = ClientActions(client, self.changes)
         snapshot = self.core.snapshot
@@ -79,6 +79,8 @@ class SchedulerService:
         self.metrics = SchedulerMetrics(metrics, self.core.queue, sizes, clock)
         self.core.measure(self.metrics)
         self.core.queue.incoming = self.metrics.incoming
+        self.core.queue.hinted = self.metrics.hinted
+        self.actions.created = self.metrics.claim_created
         self._http = HttpDoor()
         self._door: Door = door or self._http
         self._held: list[tuple[str, Any, Any]] | None = None
@@ -141,11 +143,16 @@ class SchedulerService:
             return
         cls = next(row.type for row in self.client.kinds if row.kind == kind and row.is_stored)
 
+        added, changed, deleted = f"{kind}Add", f"{kind}Update", f"{kind}Delete"
+
         def handle(old: Any, new: Any) -> None:
             if self._held is not None:
                 self._held.append((kind, old, new))
                 return
+            started = self.clock.monotonic()
             self.core.handle(kind, old, new)
+            event = added if old is None else changed if new is not None else deleted
+            self.metrics.handled(event, self.clock.monotonic() - started)
             self._work.set()
             self.changes.tell()
 
@@ -283,7 +290,7 @@ class SchedulerService:
         queued, now = outcome.queued, self.clock.monotonic()
         self.core.bound(queued.pod)
         self.metrics.attempt("scheduled", outcome.decision.profile, now - started)
-        self.metrics.bound(queued.attempts, now - queued.first_seen)
+        self.metrics.bound(queued.attempts, now - queued.first_seen, flushed=queued.flushed)
         self.reporter.scheduled(queued.pod.pod, node)
 
     async def _binding_failed(self, outcome: Outcome, failure: Failure, started: float) -> None:
@@ -299,7 +306,8 @@ class SchedulerService:
         decision, pod = outcome.decision, outcome.queued.pod.pod
         result = "error" if decision.error else "unschedulable"
         self.metrics.attempt(result, decision.profile, self.clock.monotonic() - started)
-        await asyncio.gather(*(self._evict(key, pod, decision.nominated_node) for key in decision.victims))
+        if decision.victims:
+            await self._evict_all(decision.victims, pod, decision.nominated_node)
         await asyncio.gather(*(self.reporter.nominate(other.pod, "") for other in outcome.cleared))
         for claim in decision.post_filter.deallocates if decision.post_filter is not None else ():
             await self._deallocate(claim)
@@ -317,14 +325,23 @@ class SchedulerService:
         except ActionError as error:
             logger.info("deallocating claim %s/%s: %s", claim.metadata.namespace, claim.metadata.name, error)
 
-    async def _evict(self, key: str, pod: core_v1.Pod, node: str) -> None:
-        """Make room. A victim that still waits to be bound is not deleted, but refused its node."""
+    async def _evict_all(self, keys: tuple[str, ...], pod: core_v1.Pod, node: str) -> None:
+        started = self.clock.monotonic()
+        gone = await asyncio.gather(*(self._evict(key, pod, node) for key in keys))
+        self.metrics.evicted("success" if all(gone) else "error", self.clock.monotonic() - started)
+
+    async def _evict(self, key: str, pod: core_v1.Pod, node: str) -> bool:
+        """Make room; False if the server would not.
+
+        A victim that still waits to be bound is not deleted, but refused its node.
+        """
         victim = self.informers.informer(core_v1.Pod).cache.by_key(key)
         if victim is None:
-            return
+            return True
         waiting = self.core.waiting.get(victim.metadata.uid)
         if waiting is not None:
             waiting.reject("DefaultPreemption", "preempted")
         elif not await self.reporter.evict(victim, pod):
-            return
+            return False
         self.reporter.preempted(victim, pod, node)
+        return True

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 _ROUNDS: Final = 6
 """How often nodes are looked for; each round finds fewer."""
 
+_ALONE: Final = 50
+"""Nodes that are tried although the guess sees no room for their pods."""
+
 Told = Callable[[int], object]
 
 
@@ -203,6 +206,7 @@ class _Finder:
                 del left[one.node]
             if not emptied or len(gone) >= limit:
                 break
+        gone += self._tried_alone(planner, left, limit - len(gone), gone)
         return self._carried_out(gone, limit, before, told)
 
     def _guess(
@@ -216,6 +220,18 @@ class _Finder:
         listed = [(one.node, [_key(pod) for pod in there[one.node]]) for one in order]
         closed = frozenset(snapshot.row_of[one.node] for one in gone)
         return [left[name] for name in emptied_by_room(planner, listed, most, closed)]
+
+    def _tried_alone(
+        self, planner: Planner, left: dict[str, _Candidate], most: int, gone: Sequence[_Candidate]
+    ) -> list[_Candidate]:
+        """The emptiest of the nodes for which the guess saw no room, one by one: it may be wrong, and the scheduler says why not."""
+        fullness = {use.node: use.fullness for use in use_of_nodes(planner)}
+        emptied: list[_Candidate] = []
+        for one in sorted(left.values(), key=lambda one: (fullness[one.node], len(one.moving), one.node))[:_ALONE]:
+            if len(emptied) >= most:
+                break
+            emptied += self._drained(planner, (one,), (*gone, *emptied), None)[0]
+        return emptied
 
     def _there(self, planner: Planner, nodes: Iterable[str]) -> dict[str, list[core_v1.Pod]]:
         """The pods that have to move from nodes, as things are in the planner, those that came there included."""

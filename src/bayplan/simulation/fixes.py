@@ -20,17 +20,9 @@ from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.simulation.consolidate_rules import CONTROL_PLANE, MIRROR
 from bayplan.simulation.copies_planner import NodeShape, QuestionError, fresh, node_shape, planner_of
-from bayplan.simulation.fixes_changes import (
-    Candidate,
-    Change,
-    Range,
-    Supposed,
-    amount_of,
-    amount_text,
-    candidates,
-    labelled,
-    with_terms,
-)
+from bayplan.simulation.fixes_base import Candidate, Change, Range, Supposed
+from bayplan.simulation.fixes_changes import amount_of, amount_text, candidates
+from bayplan.simulation.fixes_selectors import labelled, with_terms
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,7 @@ need not insist on, 50 and more for what costs other pods or money.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -20,52 +19,12 @@ from bayplan.api.quantity import Format, Quantity, parse
 from bayplan.api.types import core_v1
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.planner_room import limits_of
-from bayplan.simulation.copies_planner import NodeShape
+from bayplan.simulation.fixes_base import Apply, Candidate, Change, Range, of_spec, replace_node
+from bayplan.simulation.fixes_selectors import affinity_expressions, selector_entries
 
 _CONDITION_TAINTS: Final = "node.kubernetes.io/"
 _MOST_SKEW: Final = 50
 _TRIED_NODES: Final = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Supposed:
-    """A state of affairs: the pod as it would be, and what is different in its cluster."""
-
-    pod: core_v1.Pod
-    nodes: Mapping[str, core_v1.Node] = field(default_factory=dict)
-    """Nodes that are other than in the copy."""
-    evicted: tuple[str, ...] = ()
-    added: NodeShape | None = None
-
-
-Apply = Callable[[Supposed], Supposed]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One thing to do."""
-
-    kind: str
-    text: str
-    size: int
-    detail: dict[str, Any]
-    apply: Apply = field(repr=False, compare=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"kind": self.kind, "text": self.text, "size": self.size, **self.detail}
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A change of more or less: from `weakest` to `strongest`, both included. What one strength can do, a greater one can."""
-
-    weakest: int
-    strongest: int
-    at: Callable[[int], Change]
-
-
-Candidate = Change | Range
 
 
 def candidates(pod: core_v1.Pod, decision: Decision, nodes: Mapping[str, core_v1.Node]) -> Iterator[Candidate]:
@@ -83,32 +42,18 @@ def candidates(pod: core_v1.Pod, decision: Decision, nodes: Mapping[str, core_v1
         yield from _tolerations(refused["TaintToleration"], nodes)
     if "NodeUnschedulable" in refused:
         yield from (_uncordoned(nodes[name]) for name in refused["NodeUnschedulable"][:_TRIED_NODES] if name in nodes)
-    yield from _selector_entries(pod)
-    yield from _affinity_expressions(pod)
+    yield from selector_entries(pod)
+    yield from affinity_expressions(pod)
     yield from _pod_terms(pod)
     yield from _spread(pod)
     yield from _ports(pod)
     yield from _volumes(pod)
 
 
-def _spec(change: Callable[[core_v1.PodSpec], core_v1.PodSpec]) -> Apply:
-    return lambda state: replace_pod(state, replace(state.pod, spec=change(state.pod.spec)))
-
-
-def replace_pod(state: Supposed, pod: core_v1.Pod) -> Supposed:
-    """The same with another pod."""
-    return Supposed(pod, state.nodes, state.evicted, state.added)
-
-
-def replace_node(state: Supposed, node: core_v1.Node) -> Supposed:
-    """The same with another node."""
-    return Supposed(state.pod, {**state.nodes, node.metadata.name: node}, state.evicted, state.added)
-
-
 def _without_gates(pod: core_v1.Pod) -> Change:
     names = [gate.name for gate in pod.spec.scheduling_gates]
     text = f"remove scheduling gate {', '.join(names)}"
-    return Change("remove-gates", text, 10, {"gates": names}, _spec(lambda spec: replace(spec, scheduling_gates=())))
+    return Change("remove-gates", text, 10, {"gates": names}, of_spec(lambda spec: replace(spec, scheduling_gates=())))
 
 
 # Requests
@@ -164,7 +109,7 @@ def _lower(pod: core_v1.Pod, index: int, resource: str, asked: int) -> Range:
             text,
             20 + round(40 * part),
             detail,
-            _spec(lambda spec: _with_request(spec, index, resource, new)),
+            of_spec(lambda spec: _with_request(spec, index, resource, new)),
         )
 
     return Range(1 if asked % step == 0 else 0, asked // step, at)
@@ -200,7 +145,7 @@ def _tolerations(refused: list[str], nodes: Mapping[str, core_v1.Node]) -> Itera
             f"tolerate the taint {shown} ({count} {'node has' if count == 1 else 'nodes have'} it)",
             25,
             {"key": key, "value": value, "effect": effect},
-            _spec(partial(_tolerating, toleration)),
+            of_spec(partial(_tolerating, toleration)),
         )
 
 
@@ -210,103 +155,6 @@ def _uncordoned(node: core_v1.Node) -> Change:
     open_ = replace(node, spec=replace(node.spec, unschedulable=False, taints=keep))
     detail = {"node": name, "command": f"kubectl uncordon {name}"}
     return Change("uncordon-node", f"uncordon node {name}", 15, detail, partial(replace_node, node=open_))
-
-
-# Node selector and affinity
-
-
-def _selector_entries(pod: core_v1.Pod) -> Iterator[Change]:
-    for key, value in pod.spec.node_selector.items():
-        yield Change(
-            "drop-node-selector",
-            f"drop {key}={value} from the node selector",
-            30,
-            {"key": key, "value": value},
-            _spec(partial(_without_entry, key)),
-        )
-
-
-def required_terms(spec: core_v1.PodSpec) -> tuple[core_v1.NodeSelectorTerm, ...]:
-    """The required terms of node affinity; a node has to match one of them."""
-    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-    return required.node_selector_terms if required is not None else ()
-
-
-def with_terms(spec: core_v1.PodSpec, terms: tuple[core_v1.NodeSelectorTerm, ...]) -> core_v1.PodSpec:
-    """A spec that requires other nodes; none: any."""
-    if spec.affinity is None or spec.affinity.node_affinity is None:
-        return spec
-    required = core_v1.NodeSelector(node_selector_terms=terms) if terms else None
-    node_affinity = replace(spec.affinity.node_affinity, required_during_scheduling_ignored_during_execution=required)
-    return replace(spec, affinity=replace(spec.affinity, node_affinity=node_affinity))
-
-
-def _affinity_expressions(pod: core_v1.Pod) -> Iterator[Change]:
-    terms = required_terms(pod.spec)
-    for number, term in enumerate(terms):
-        for index, one in enumerate(term.match_expressions):
-            left = tuple(other for position, other in enumerate(term.match_expressions) if position != index)
-            shorter = replace(term, match_expressions=left)
-            empty = not left and not term.match_fields
-            changed = () if empty else (*terms[:number], shorter, *terms[number + 1 :])
-            shown = f"{one.key} {one.operator} {','.join(one.values)}".strip()
-            yield Change(
-                "drop-node-affinity",
-                f"drop the required node affinity {shown}",
-                32,
-                {"key": one.key, "operator": one.operator, "values": list(one.values)},
-                _spec(partial(with_terms, terms=changed)),
-            )
-
-
-def labelled(pod: core_v1.Pod, nodes: Mapping[str, core_v1.Node], names: list[str]) -> Iterator[Change]:
-    """A label on a node that would fit but for one label. `names`: nodes that fit once selector and affinity are dropped."""
-    found = 0
-    for name in names:
-        missing = _missing_labels(pod.spec, nodes[name].metadata.labels) if name in nodes else None
-        if missing is None or len(missing) != 1 or found >= _TRIED_NODES:
-            continue
-        found += 1
-        (key, value), node = next(iter(missing.items())), nodes[name]
-        changed = replace(node, metadata=replace(node.metadata, labels={**node.metadata.labels, key: value}))
-        command = f"kubectl label node {name} {key}={value}" + (" --overwrite" if key in node.metadata.labels else "")
-        detail = {"node": name, "key": key, "value": value, "command": command}
-        yield Change(
-            "label-node",
-            f"label node {name} {key}={value}",
-            35,
-            detail,
-            partial(replace_node, node=changed),
-        )
-
-
-def _missing_labels(spec: core_v1.PodSpec, labels: Mapping[str, str]) -> dict[str, str] | None:
-    """The labels that a node would need for selector and required affinity; None if labels alone cannot do it."""
-    missing = {key: value for key, value in spec.node_selector.items() if labels.get(key) != value}
-    terms = required_terms(spec)
-    best: dict[str, str] | None = {} if not terms else None
-    for term in terms:
-        needed = _needed(term, labels)
-        if needed is not None and (best is None or len(needed) < len(best)):
-            best = needed
-    return None if best is None else {**missing, **best}
-
-
-def _needed(term: core_v1.NodeSelectorTerm, labels: Mapping[str, str]) -> dict[str, str] | None:
-    if term.match_fields:
-        return None
-    needed: dict[str, str] = {}
-    for one in term.match_expressions:
-        if one.operator == "In":
-            if labels.get(one.key) not in one.values and one.values:
-                needed[one.key] = one.values[0]
-        elif one.operator == "Exists":
-            if one.key not in labels:
-                needed[one.key] = "true"
-        else:
-            return None
-    return needed
 
 
 # What other pods have to do with it
@@ -323,7 +171,7 @@ def _pod_terms(pod: core_v1.Pod) -> Iterator[Change]:
                 f"drop the required pod {kind} to {_selected(term)} within {term.topology_key}, or only prefer it",
                 40,
                 {"topologyKey": term.topology_key, "index": index},
-                _spec(partial(_without_term, name=name, index=index)),
+                of_spec(partial(_without_term, name=name, index=index)),
             )
 
 
@@ -373,7 +221,7 @@ def _constraint(index: int, **fields: Any) -> Apply:
         constraints[index] = replace(constraints[index], **fields)
         return replace(spec, topology_spread_constraints=tuple(constraints))
 
-    return _spec(change)
+    return of_spec(change)
 
 
 def _ports(pod: core_v1.Pod) -> Iterator[Change]:
@@ -385,7 +233,7 @@ def _ports(pod: core_v1.Pod) -> Iterator[Change]:
                     f"drop host port {port.host_port}/{port.protocol or 'TCP'} of container {container.name}",
                     45,
                     {"container": container.name, "hostPort": port.host_port},
-                    _spec(partial(_without_port, index=index, number=number)),
+                    of_spec(partial(_without_port, index=index, number=number)),
                 )
 
 
@@ -406,16 +254,12 @@ def _volumes(pod: core_v1.Pod) -> Iterator[Change]:
                 f"do without volume {volume.name} (claim {claim})",
                 70,
                 {"volume": volume.name, "claim": claim},
-                _spec(partial(_without_volume, volume.name)),
+                of_spec(partial(_without_volume, volume.name)),
             )
 
 
 def _tolerating(toleration: core_v1.Toleration, spec: core_v1.PodSpec) -> core_v1.PodSpec:
     return replace(spec, tolerations=(*spec.tolerations, toleration))
-
-
-def _without_entry(key: str, spec: core_v1.PodSpec) -> core_v1.PodSpec:
-    return replace(spec, node_selector={name: value for name, value in spec.node_selector.items() if name != key})
 
 
 def _without_volume(name: str, spec: core_v1.PodSpec) -> core_v1.PodSpec:

@@ -214,8 +214,13 @@ def consolidation_page(copy: ClusterCopy, answer: Consolidation) -> str:
         rows_kept = [(one.node, "; ".join(one.why)) for one in answer.kept]
         parts.append(section("What keeps the others", table(("Node", "Because"), rows_kept)))
     if answer.untried:
-        why = "as many go as may" if answer.limited else "there is no room for their pods elsewhere"
-        parts.append(section("The rest", f"<p>{len(answer.untried):,} further nodes stay: {why}.</p>"))
+        why = "as many go as may" if answer.limited else "needed for what runs there and moves there"
+        parts.append(
+            section(
+                "The rest",
+                f"<p>{len(answer.untried):,} further {'node stays' if len(answer.untried) == 1 else 'nodes stay'}: {why}.</p>",
+            )
+        )
     return page("Which nodes can go", _about(copy), parts)
 
 

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from bayplan.scheduler.planner_room import Limit
 
 _ROWS: Final = 12
+_WIDE: Final = 200
 
 
 def console() -> Console:
-    """Where tables go."""
-    return Console(soft_wrap=True, highlight=False)
+    """Where tables go; without a terminal they are wide enough not to be wrapped."""
+    found = Console(soft_wrap=True, highlight=False)
+    return found if found.is_terminal else Console(soft_wrap=True, highlight=False, width=_WIDE)
 
 
 def print_capacity(answer: Capacity | MixCapacity) -> None:
@@ -135,8 +137,8 @@ def _print_kept(answer: Consolidation, out: Console) -> None:
         if len(answer.kept) > _ROWS:
             out.print(f"  and {len(answer.kept) - _ROWS} more that stay; -o json has all")
     if answer.untried:
-        why = "as many go as may" if answer.limited else "there is no room for their pods elsewhere"
-        out.print(f"{len(answer.untried)} further nodes stay: {why}")
+        why = "as many go as may" if answer.limited else "needed for what runs there and moves there"
+        out.print(f"{len(answer.untried)} further {'node stays' if len(answer.untried) == 1 else 'nodes stay'}: {why}")
 
 
 def print_fixes(answer: Fixes) -> None:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+import yaml
+
 from bayplan.api.types import apps_v1, core_v1, policy_v1
 from bayplan.cluster.settings import CLUSTER_CONTROLLERS, ClusterSettings
 from bayplan.kubelet.simulator.groups import GROUP_LABEL, parse_groups
@@ -65,6 +67,8 @@ def test_nodes_come_with_demand_and_go_with_it() -> None:
         assert "marked the node as toBeDeleted/unschedulable" in {one.message for one in marked}
         await scale(cluster, 3)
         await cluster.eventually(lambda: cluster.available("web", 3), 20.0)
+        status = await cluster.client.get(core_v1.ConfigMap, "cluster-autoscaler-status", "kube-system")
+        assert yaml.safe_load(status.data["status"])["nodeGroups"][0]["name"] == "small"
 
     live(scenario, SMALL)
 

@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+from bayplan.api.quantity import value as memory
 from bayplan.api.types import apps_v1, core_v1
 from bayplan.cluster.settings import CLUSTER_CONTROLLERS, ClusterSettings
 from bayplan.controllers.vpa_annotations import MODE, RECOMMENDATION
 from bayplan.kubelet.simulator.settings import SimulatorSettings
-from bayplan.testing.builders import deployment
+from bayplan.testing.builders import container, deployment
 from bayplan.testing.cluster import LiveCluster, running_cluster
 
 FAST = replace(CLUSTER_CONTROLLERS, vertical_interval=0.1)
@@ -98,5 +99,28 @@ def test_an_annotation_that_cannot_be_understood_is_told() -> None:
         [one] = await cluster.eventually(lambda: told(cluster, "InvalidVerticalAutoscaling"))
         assert one.message.startswith(f"annotation {MOST}: ")
         assert await recommendation(cluster) is None
+
+    live(scenario)
+
+
+def test_who_is_killed_for_want_of_memory_is_recommended_more() -> None:
+    async def scenario(cluster: LiveCluster) -> None:
+        kept = {"cpu": "100m", "memory": "300Mi"}
+        resources = core_v1.ResourceRequirements(requests=kept, limits={"memory": "300Mi"})
+        killed = {**USAGE, "bayplan.dev/oom-seconds": "0.2"}
+        web = deployment(
+            "web",
+            1,
+            meta={"annotations": {MODE: "Off"}},
+            pod_meta={"annotations": killed},
+            pod_spec={"containers": (container(resources=resources),)},
+        )
+        await cluster.client.create(web)
+
+        async def enough() -> bool:
+            found = await recommendation(cluster)
+            return found is not None and memory(found["target"]["memory"]) >= 400 * 2**20 * 1.15
+
+        await cluster.eventually(enough, 20.0)
 
     live(scenario)

@@ -8,6 +8,7 @@ import pytest
 
 from bayplan.api.types.resource_v1 import ResourceClaim
 from bayplan.scheduler.core import Outcome
+from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.library import typed
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.running import World, play
@@ -430,3 +431,42 @@ def test_allocation_and_user_are_written_before_the_pod_is_bound() -> None:
         await world.refused("q", "2 cannot allocate all claims")
 
     play(story)
+
+
+class SlowWatch(Meter):
+    """A second passes with every look at the watch."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> float:
+        self.seconds += 1.0
+        return self.seconds
+
+    def point(self, point: str, status: str, profile: str, seconds: float) -> None:
+        """Not of interest."""
+
+    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        """Not of interest."""
+
+
+@pytest.mark.parametrize(("limit", "expected"), [("5s", False), ("1h", True), ("0s", True)])
+def test_the_search_for_devices_ends_when_its_time_on_a_node_is_over(limit: str, expected: bool) -> None:
+    profile = {
+        "schedulerName": "default-scheduler",
+        "pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": limit}}],
+    }
+    setup = Setup({"profiles": [profile]})
+    setup.core.measure(SlowWatch())
+    devices = [device(f"gpu-{index}") for index in range(12)]
+    for kind, tree in (
+        ("Node", node("a")),
+        ("DeviceClass", device_class()),
+        ("ResourceSlice", slice_of("a", *devices)),
+        ("ResourceClaim", claim("c", exactly(count=10))),
+        ("Pod", user("p", "c")),
+    ):
+        setup.see(kind, tree)
+    decision = attempt(setup).decision
+    assert decision.scheduled is expected
+    assert ("1 timed out trying to allocate devices" in decision.message) is not expected

@@ -42,23 +42,23 @@ async def handle(call: Call) -> Response:
 
 async def _pod_metrics(call: Call, select: Callable[[Entry], bool] | None) -> list[Entry]:
     nodes = _simulated_nodes(call)
-    chance, result = call.context.randomness.random, []
+    chance, now, result = call.context.randomness.random, call.context.clock.now(), []
     async for entry, pod in _running_pods(call, call.path.namespace, select):
-        if pod.spec.node_name in nodes and (usage := container_usage(pod, chance)):
+        if pod.spec.node_name in nodes and (usage := container_usage(pod, chance, now)):
             containers = [{"name": name, "usage": _wire(amounts)} for name, amounts in usage.items()]
             result.append(_entry(call, entry, {"containers": containers}))
     return result
 
 
 async def _node_metrics(call: Call, select: Callable[[Entry], bool] | None) -> list[Entry]:
-    chance = call.context.randomness.random
+    chance, now = call.context.randomness.random, call.context.clock.now()
     nodes = {name: entry for name, entry in _simulated_nodes(call).items() if select is None or select(entry)}
     totals = {name: total_usage({}) for name in nodes}
     if nodes:
         async for _, pod in _running_pods(call, "", None):
             name = pod.spec.node_name
             if name in totals:
-                totals[name] = total_usage({"": totals[name], **container_usage(pod, chance)})
+                totals[name] = total_usage({"": totals[name], **container_usage(pod, chance, now)})
     return [_entry(call, entry, {"usage": _wire(totals[name])}) for name, entry in nodes.items()]
 
 

@@ -1,6 +1,8 @@
 """Simulated nodes: leases, node status and the life of pods, played by one service for thousands of nodes.
 
-`pods.next_step` is the pure heart: from a pod and the time to its next status. `service.NodeSimulator` watches, waits and writes.
+`pods.next_step` is the pure heart: from a pod and the time to its next status; `containers` says what becomes of each container, `initialization` of init
+containers, `resize` of resources that change while a pod runs. `stages` replaces all that by what a user describes. `groups` are nodes that come and go.
+`service.NodeSimulator` watches, waits and writes.
 """
 
 from bayplan.kubelet.simulator.service import NodeSimulator

@@ -18,7 +18,7 @@ MANAGED_ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
 """Annotation of nodes whose kubelet leaves attaching volumes to the controllers, as it does unless told otherwise."""
 SILENT = "bayplan.dev/silent"
 """Annotation of nodes that have lost contact: while it says `true`, the node renews no lease and its pods do not move."""
-_HEALTHY = (
+HEALTHY = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
@@ -88,7 +88,7 @@ def node_status(
             last_heartbeat_time=stamp,
             last_transition_time=stamp,
         )
-        for kind, status, reason, message in _HEALTHY
+        for kind, status, reason, message in HEALTHY
     )
     return core_v1.NodeStatus(
         capacity=offered,
@@ -121,3 +121,13 @@ def make_lease(node: core_v1.Node, now: float) -> coordination_v1.Lease:
         metadata=meta_v1.ObjectMeta(name=name, namespace=LEASE_NAMESPACE, owner_references=(owner,)),
         spec=coordination_v1.LeaseSpec(holder_identity=name, lease_duration_seconds=40, renew_time=rfc3339_micro(now)),
     )
+
+
+def is_silent(node: core_v1.Node) -> bool:
+    """Whether a node is to be without contact."""
+    return node.metadata.annotations.get(SILENT, "").lower() == "true"
+
+
+def is_lost(node: core_v1.Node) -> bool:
+    """Whether somebody gave the node up for want of a heartbeat."""
+    return any(one.type == "Ready" and one.status == "Unknown" for one in node.status.conditions)

@@ -18,16 +18,14 @@ import msgspec
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.simulator.containers import (
-    EXIT_CODE,
-    INIT,
     Ending,
-    duration,
     ending,
-    exit_code,
     is_plain,
     may_be_ready,
     ready_after,
 )
+from bayplan.kubelet.simulator.initialization import Progress, initialize
+from bayplan.kubelet.simulator.restarts import CRASH_LOOP, Moved, back_at, restart, run_again, running_since
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.kubelet.simulator.statuses import (
     CONDITIONS,
@@ -39,12 +37,7 @@ from bayplan.kubelet.simulator.statuses import (
 )
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
-_FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 300.0
-"""Seconds before containers that ended for the second time start again, and the most that it gets by doubling."""
-_STEADY = 600.0
-"""Seconds of running after which there is no back-off."""
 _MISSING_IMAGE = re.compile(r"non-?existent|invalid|:404$")
-_BACK_OFF = "CrashLoopBackOff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +50,6 @@ class Step:
     """The containers have stopped: the pod goes away for good."""
     wait: float | None = None
     """Seconds until the next step; None if nothing happens until the pod changes."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Moved:
-    """A container after what was due, and seconds until its next event."""
-
-    status: core_v1.ContainerStatus
-    wait: float | None = None
 
 
 def missing_images(pod: core_v1.Pod) -> list[str]:
@@ -86,7 +71,10 @@ def next_step(
     if pod.status.phase == "Pending":
         if missing_images(pod):
             return Step(_pull_failed(pod, now))
-        return _initialize(pod, now, settings, pod_ip)
+        progress = initialize(pod, now)
+        return (
+            _run(pod, now, settings, pod_ip, progress.statuses) if progress.done else _initializing(pod, now, progress)
+        )
     if is_plain(pod) and _is_settled(pod):
         return Step()
     return _live(pod, now, settings)
@@ -127,78 +115,18 @@ def _pull_failed(pod: core_v1.Pod, now: float) -> core_v1.PodStatus | None:
     return with_status(pod, container_statuses=statuses)
 
 
-# Init containers
-
-
-def _initialize(pod: core_v1.Pod, now: float, settings: SimulatorSettings, pod_ip: str) -> Step:
-    """Init containers run one after the other; sidecars among them are started in passing. Then everything else starts."""
-    statuses = {one.name: one for one in pod.status.init_container_statuses}
-    moved: list[core_v1.ContainerStatus] = []
-    wait: float | None = None
-    for index, container in enumerate(pod.spec.init_containers):
-        status = (
-            statuses.get(container.name)
-            or statuses_of((container,), waiting("PodInitializing"), ready=False, started=False)[0]
-        )
-        if container.restart_policy == "Always":
-            moved.append(status if status.state.running else _started(container, now, ready=True))
-            continue
-        step = _initializing(pod, container, status, now)
-        moved.append(step.status)
-        ended = step.status.state.terminated
-        if ended is None or ended.exit_code:
-            rest = pod.spec.init_containers[index + 1 :]
-            moved += [
-                statuses.get(one.name) or statuses_of((one,), waiting("PodInitializing"), ready=False, started=False)[0]
-                for one in rest
-            ]
-            wait = step.wait
-            break
-    else:
-        return _run(pod, now, settings, pod_ip, tuple(moved))
-    failed = ended is not None
-    status_ = with_status(
+def _initializing(pod: core_v1.Pod, now: float, progress: Progress) -> Step:
+    """Init containers are not done yet, or one of them has failed the pod."""
+    failed = progress.failed
+    reason = "PodFailed" if failed else "ContainersNotReady"
+    conditions = conditions_of(pod, now, False, initialized=False, reason=reason, started=not failed)
+    status = with_status(
         pod,
         phase="Failed" if failed else "Pending",
-        init_container_statuses=tuple(moved),
-        conditions=conditions_of(
-            pod,
-            now,
-            False,
-            initialized=False,
-            reason="PodFailed" if failed else "ContainersNotReady",
-            started=not failed,
-        ),
+        init_container_statuses=progress.statuses,
+        conditions=conditions,
     )
-    return Step(status_ if status_ != pod.status else None, wait=wait)
-
-
-def _initializing(
-    pod: core_v1.Pod, container: core_v1.Container, status: core_v1.ContainerStatus, now: float
-) -> _Moved:
-    """One init container: started, ended, or started again after it failed."""
-    state = status.state
-    if state.terminated is not None:
-        return _Moved(status)
-    seconds = duration(pod, INIT, container.name, status.restart_count) or 0.0
-    if state.waiting is not None and state.waiting.reason == _BACK_OFF:
-        back = _back_at(status)
-        if back > now:
-            return _Moved(status, back - now)
-        status = _again(status, now)
-    elif state.running is None:
-        status = _started(container, now, ready=False)
-    running = status.state.running
-    begun = parse_rfc3339(running.started_at) if running is not None and running.started_at else now
-    left = begun + seconds - now
-    if left > 0:
-        return _Moved(status, left)
-    named = f"{EXIT_CODE}.{container.name}" in pod.metadata.annotations  # one for all is about the containers that run
-    code = exit_code(pod, container.name, status.restart_count) if named else 0
-    last = terminated(code, rfc3339(begun), now)
-    if code and pod.spec.restart_policy != "Never":
-        return _ended(pod, msgspec.structs.replace(status, ready=False), last, now)
-    return _Moved(msgspec.structs.replace(status, state=last, ready=not code, started=False))
+    return Step(status if status != pod.status else None, wait=progress.wait)
 
 
 def _run(
@@ -281,19 +209,19 @@ def _moved(
     now: float,
     settings: SimulatorSettings,
     fresh: bool,
-) -> _Moved:
+) -> Moved:
     """What is due for one container (or sidecar; None for init containers, which are done)."""
     if container is None:
-        return _Moved(status)
+        return Moved(status)
     state = status.state
-    if state.waiting is not None and state.waiting.reason == _BACK_OFF:
-        back = _back_at(status)
+    if state.waiting is not None and state.waiting.reason == CRASH_LOOP:
+        back = back_at(status)
         if back > now:
-            return _Moved(status, back - now)
-        status = _again(status, now)
+            return Moved(status, back - now)
+        status = run_again(status, now)
     elif state.running is None:
-        return _Moved(status)
-    begun = _since(status, pod)
+        return Moved(status)
+    begun = running_since(status, pod)
     plan = ending(pod, container, settings, status.restart_count)
     waits = []
     if plan is not None:
@@ -307,42 +235,29 @@ def _moved(
     ready = unready <= 0 and may_be_ready(pod, container.name)
     if (status.image, status.ready) != (container.image, ready):
         status = msgspec.structs.replace(status, image=container.image, ready=ready)
-    return _Moved(status, min(waits, default=None))
+    return Moved(status, min(waits, default=None))
 
 
 def _after_end(
     pod: core_v1.Pod, container: core_v1.Container, status: core_v1.ContainerStatus, plan: Ending, now: float
-) -> _Moved:
+) -> Moved:
     """A container that ended runs again, now or later, or stays where it is."""
     running = status.state.running
     last = terminated(plan.code, running.started_at if running is not None else None, now, plan.reason)
     policy = container.restart_policy or pod.spec.restart_policy
     if policy in ("", "Always") or (policy == "OnFailure" and plan.code):
-        step = _ended(pod, status, last, now)
+        step = restart(pod, status, last, now)
         if step.status.state.running is None:
             return step
         ready = not ready_after(pod, container, step.status.restart_count) and may_be_ready(pod, container.name)
-        return _Moved(msgspec.structs.replace(step.status, ready=ready), 0.001)
-    return _Moved(msgspec.structs.replace(status, state=last, ready=False, started=False))
-
-
-def _ended(pod: core_v1.Pod, status: core_v1.ContainerStatus, last: core_v1.ContainerState, now: float) -> _Moved:
-    """A container that must run ended: the first time it runs again at once, later after a back-off."""
-    ended = last.terminated
-    started = parse_rfc3339(ended.started_at) if ended is not None and ended.started_at else now
-    pause = back_off(status.restart_count, now - started)
-    status = msgspec.structs.replace(status, last_state=last)
-    if not pause:
-        return _Moved(_again(status, now))
-    name = f"{pod.metadata.name}_{pod.metadata.namespace}({pod.metadata.uid})"
-    text = f"back-off {_duration(pause)} restarting failed container={status.name} pod={name}"
-    return _Moved(msgspec.structs.replace(status, state=waiting(_BACK_OFF, text), ready=False, started=False), pause)
+        return Moved(msgspec.structs.replace(step.status, ready=ready), 0.001)
+    return Moved(msgspec.structs.replace(status, state=last, ready=False, started=False))
 
 
 def _finished(
     pod: core_v1.Pod,
-    main: Sequence[_Moved],
-    beside: Sequence[_Moved],
+    main: Sequence[Moved],
+    beside: Sequence[Moved],
     sidecars: dict[str, core_v1.Container],
     now: float,
 ) -> core_v1.PodStatus:
@@ -350,7 +265,7 @@ def _finished(
     failed = any(one.status.state.terminated is not None and one.status.state.terminated.exit_code for one in main)
     stopped = tuple(
         msgspec.structs.replace(
-            one.status, state=terminated(0, rfc3339(_since(one.status, pod)), now), ready=False, started=False
+            one.status, state=terminated(0, rfc3339(running_since(one.status, pod)), now), ready=False, started=False
         )
         if one.status.name in sidecars and one.status.state.running is not None
         else one.status
@@ -375,50 +290,6 @@ def _is_settled(pod: core_v1.Pod) -> bool:
         and all(one.ready for one in status.container_statuses)
         and sum(one.type in CONDITIONS and one.status == "True" for one in status.conditions) == len(CONDITIONS)
     )
-
-
-def _since(status: core_v1.ContainerStatus, pod: core_v1.Pod) -> float:
-    """Unix time when a container began to run."""
-    running = status.state.running
-    text = running.started_at if running is not None else None
-    return parse_rfc3339(text or pod.status.start_time or "1970-01-01T00:00:00Z")
-
-
-def _started(container: core_v1.Container, now: float, *, ready: bool) -> core_v1.ContainerStatus:
-    running = core_v1.ContainerState(running=core_v1.ContainerStateRunning(started_at=rfc3339(now)))
-    return statuses_of((container,), running, ready=ready, started=True)[0]
-
-
-def _again(status: core_v1.ContainerStatus, now: float) -> core_v1.ContainerStatus:
-    """The container runs once more."""
-    running = core_v1.ContainerState(running=core_v1.ContainerStateRunning(started_at=rfc3339(now)))
-    again: core_v1.ContainerStatus = msgspec.structs.replace(
-        status, state=running, restart_count=status.restart_count + 1, started=True
-    )
-    return again
-
-
-def back_off(restarts: int, ran: float) -> float:
-    """Seconds before containers that have been started again so often, and ran for so long (seconds), start once more: 0, 10, 20, 40, ... 300."""
-    if not restarts or ran >= _STEADY:
-        return 0.0
-    return min(_FIRST_BACK_OFF * 2.0 ** min(restarts - 1, 10), _LONGEST_BACK_OFF)
-
-
-def _duration(seconds: float) -> str:
-    """As Go writes it."""
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
-
-
-def _back_at(status: core_v1.ContainerStatus) -> float:
-    """Unix time when a container that waits in back-off starts again."""
-    ended = status.last_state.terminated
-    if ended is None:
-        return 0.0
-    finished = parse_rfc3339(ended.finished_at) if ended.finished_at else 0.0
-    ran = finished - parse_rfc3339(ended.started_at) if ended.started_at else 0.0
-    return finished + back_off(status.restart_count, ran)
 
 
 # The end

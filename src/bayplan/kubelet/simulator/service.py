@@ -16,17 +16,20 @@ from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
+from bayplan.client.events import EventRecorder
 from bayplan.informers import InformerFactory
 from bayplan.informers.cache import key_of
 from bayplan.kubelet.simulator import resize
 from bayplan.kubelet.simulator.addresses import Addresses
 from bayplan.kubelet.simulator.containers import start_seconds
+from bayplan.kubelet.simulator.events import Told, stopping, told
 from bayplan.kubelet.simulator.groups import GROUP_LABEL, NodeGroupSettings, make_group_node, seconds_to_ready
 from bayplan.kubelet.simulator.nodes import (
     LEASE_NAMESPACE,
-    SILENT,
     SIMULATED,
     hosts_of,
+    is_lost,
+    is_silent,
     make_lease,
     make_node,
     node_name,
@@ -35,6 +38,8 @@ from bayplan.kubelet.simulator.nodes import (
 )
 from bayplan.kubelet.simulator.pods import next_step
 from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.kubelet.simulator.stage_player import StagePlayer
+from bayplan.kubelet.simulator.stages import StageError
 from bayplan.kubelet.simulator.statuses import with_status
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
@@ -77,6 +82,10 @@ class NodeSimulator:
         """Networks that nodes have."""
         self._due: dict[str, float] = {}
         """Uid of a pod -> unix time of its next step, however often the pod changes meanwhile."""
+        self._stopping: set[str] = set()
+        """Uids of pods of which it was told that they are being stopped."""
+        self.recorder = EventRecorder(client, "kubelet", clock, randomness)
+        self._player = self._stage_player() if settings.stages else None
         self._deferred: dict[str, dict[str, None]] = {}
         """Node -> keys of its pods that wait for room to be resized, in the order in which they came."""
 
@@ -90,12 +99,25 @@ class NodeSimulator:
                 self.pods.on_change(add=self._touch, update=self._changed, delete=self._gone)
                 self.nodes.on_change(add=self._node_added, update=self._node_changed, delete=self._node_gone)
                 tasks.spawn("leases", self._keep_leases())
+                tasks.spawn("events", self.recorder.run())
                 for number_ in range(_WORKERS):
                     tasks.spawn(f"worker {number_}", self._work())
                 await asyncio.Event().wait()
             finally:
                 self.queue.shut_down()
                 await self.informers.stop()
+
+    def _stage_player(self) -> StagePlayer:
+        """Who leads pods through the stages of the settings."""
+        return StagePlayer(
+            self.client,
+            self.settings.stages,
+            clock=self.clock,
+            randomness=self.randomness,
+            recorder=self.recorder,
+            host_ip=self._host_ip,
+            pod_ip=lambda pod: self._of_node(pod.spec.node_name).take(pod.metadata.uid, pod.status.pod_ip),
+        )
 
     # Nodes
 
@@ -112,7 +134,7 @@ class NodeSimulator:
     def is_silent(self, name: str) -> bool:
         """Whether a node is to be without contact."""
         node = self.nodes.cache.get("", name)
-        return node is not None and _is_silent(node)
+        return node is not None and is_silent(node)
 
     def _node_added(self, node: core_v1.Node) -> None:
         """A node that somebody made for us to play reports itself, when its time has come."""
@@ -132,23 +154,23 @@ class NodeSimulator:
         """A node that is back, or was taken for lost though it lives, reports itself."""
         if old.status.allocatable != new.status.allocatable:
             self._retry_deferred(new.metadata.name, "")
-        back = _is_silent(old) and not _is_silent(new)
-        if _is_silent(new) and not _is_silent(old):
+        back = is_silent(old) and not is_silent(new)
+        if is_silent(new) and not is_silent(old):
             self.queue.add(_LAST_SIGN + new.metadata.name)
-        elif back or (_is_lost(new) and not _is_silent(new)):
+        elif back or (is_lost(new) and not is_silent(new)):
             self.queue.add(_NODE + new.metadata.name)
 
     async def _return(self, name: str) -> None:
         """A node reports that it is well, and its pods go on."""
         node = self.nodes.cache.get("", name)
-        if node is None or _is_silent(node) or not self.plays(name):
+        if node is None or is_silent(node) or not self.plays(name):
             return
         now = self.clock.now()
         if (left := seconds_to_ready(node, now)) > 0:
             self.queue.add_after(_NODE + name, left)
             return
         await self._renew(name, now)
-        if _is_lost(node) or not any(one.type == "Ready" for one in node.status.conditions):
+        if is_lost(node) or not any(one.type == "Ready" for one in node.status.conditions):
             await self._revive(node, self._index[name], now)
         for pod in self.pods.cache.by_index("node", name):
             self._touch(pod)
@@ -197,7 +219,7 @@ class NodeSimulator:
                     node = await self.client.update_status(status)
             else:
                 node = known
-                if not _is_silent(node):
+                if not is_silent(node):
                     await self._revive(node, index, now)
             if self.leases.cache.get(LEASE_NAMESPACE, name) is None:
                 await self.client.create(make_lease(node, now))
@@ -272,6 +294,9 @@ class NodeSimulator:
 
     def _gone(self, pod: core_v1.Pod) -> None:
         self._due.pop(pod.metadata.uid, None)
+        self._stopping.discard(pod.metadata.uid)
+        if self._player is not None:
+            self._player.forget(pod)
         if deferred := self._deferred.get(pod.spec.node_name):
             deferred.pop(key_of(pod), None)
             self._retry_deferred(pod.spec.node_name, key_of(pod))
@@ -306,7 +331,7 @@ class NodeSimulator:
                 elif error.code != 404:
                     logger.warning("%s: %s", key, error)
                     self.queue.add_rate_limited(key)
-            except (TransportError, LookupError) as error:
+            except (TransportError, LookupError, StageError) as error:
                 logger.warning("%s: %s", key, error)
                 self.queue.add_rate_limited(key)
             finally:
@@ -315,6 +340,11 @@ class NodeSimulator:
     async def _advance(self, key: str) -> None:
         pod = self.pods.cache.by_key(key)
         if pod is None or not pod.spec.node_name or self.is_silent(pod.spec.node_name):
+            return
+        if self._player is not None:
+            wait = await self._player.advance(pod)
+            if wait is not None:
+                self.queue.add_after(key, wait)
             return
         name = pod.spec.node_name
         address = "" if pod.spec.host_network else self._of_node(name).take(pod.metadata.uid, pod.status.pod_ip)
@@ -329,6 +359,9 @@ class NodeSimulator:
         if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp and resize.is_concerned(pod):
             pod, wait = self._resized(pod, now)
         step = next_step(pod, now, self.settings, self._host_ip(name), address, start)
+        if pod.metadata.deletion_timestamp and uid not in self._stopping:
+            self._stopping.add(uid)
+            self._tell(pod, stopping(pod, self.settings.events))
         if step.status is None and pod is not before:
             step = replace(step, status=with_status(pod))
         if wait is not None and (step.wait is None or wait < step.wait):
@@ -340,12 +373,18 @@ class NodeSimulator:
             changed = clone(pod)
             changed.status = step.status
             await self.client.update_status(changed)
+            if not step.delete:
+                self._tell(before, told(before, step.status, self.settings.events))
         if step.delete:
             await self.client.delete(
                 core_v1.Pod, pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0, uid=pod.metadata.uid
             )
         elif step.wait is not None:
             self.queue.add_after(key, step.wait)
+
+    def _tell(self, pod: core_v1.Pod, events: Iterable[Told]) -> None:
+        for event in events:
+            self.recorder.event(pod, *event)
 
     def _resized(self, pod: core_v1.Pod, now: float) -> tuple[core_v1.Pod, float | None]:
         """A running pod after the next step of its resize, and seconds until the one after that."""
@@ -380,15 +419,6 @@ class NodeSimulator:
         node = self.nodes.cache.get("", name)
         addresses = node.status.addresses if node is not None else ()
         return next((one.address for one in addresses if one.type == "InternalIP"), "")
-
-
-def _is_silent(node: core_v1.Node) -> bool:
-    return node.metadata.annotations.get(SILENT, "").lower() == "true"
-
-
-def _is_lost(node: core_v1.Node) -> bool:
-    """Whether somebody gave the node up for want of a heartbeat."""
-    return any(one.type == "Ready" and one.status == "Unknown" for one in node.status.conditions)
 
 
 def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

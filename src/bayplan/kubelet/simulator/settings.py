@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bayplan.kubelet.simulator.groups import NodeGroupSettings
+    from bayplan.kubelet.simulator.stages import Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,10 @@ class SimulatorSettings:
     """Further nodes that come and go with demand."""
     adopts: bool = False
     """Whether nodes that others made for the simulator are played even if there are none of its own."""
+    stages: tuple[Stage, ...] = ()
+    """What happens to pods, as users describe it; without any it is what `pods` says."""
+    events: str = "warnings"
+    """What is told about pods as events: `none`, `warnings`, or `all` that a kubelet tells."""
     start_seconds: float = 0.2
     """From the moment a pod is bound until its containers run (jittered by half of it)."""
     run_seconds: float = 2.0

@@ -94,6 +94,8 @@ class NodeConditionArgs:
 
 @dataclass(frozen=True, slots=True)
 class DynamicResourcesArgs:
-    """DynamicResources: how long devices may take to get ready for a pod (seconds)."""
+    """DynamicResources: how long devices may take to get ready for a pod, and how long the search for devices may take
+    on one node (seconds; 0: as long as it likes)."""
 
     binding_timeout_seconds: float = 600.0
+    filter_timeout_seconds: float = 10.0

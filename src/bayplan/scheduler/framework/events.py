@@ -54,11 +54,15 @@ Hint = Callable[[PodInfo, Any, Any], bool]
 
 @dataclass(frozen=True, slots=True)
 class EventHint:
-    """One kind of event that may help, and a closer look at it; without `hint` it always may."""
+    """One kind of event that may help, and a closer look at it; without `hint` it always may.
+
+    `per_shape`: the hint looks at nothing of the waiting pod but its shape, so that one answer serves all pods alike.
+    """
 
     resource: str
     actions: Action
     hint: Hint | None = None
+    per_shape: bool = False
 
     def may_help(self, event: ClusterEvent, pod: PodInfo, old: Any, new: Any) -> bool:
         """Whether the event may help the pod."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.verdicts import ReasonTable
 from bayplan.scheduler.framework.waiting import WaitingPods
 from bayplan.scheduler.snapshot.pods import PodInfo
@@ -18,6 +19,8 @@ class Handle(Protocol):
     reasons: ReasonTable
     waiting: WaitingPods
     """Pods that Permit plugins hold back; plugins approve or refuse them here."""
+    meter: Meter | None
+    """Tells the time to plugins that limit their own; None where there is no time (and no limit), as in the library."""
 
 
 class CycleState:

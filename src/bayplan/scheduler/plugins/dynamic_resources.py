@@ -6,7 +6,7 @@ devices; PreBind writes it, and the pod among the claim's users, before the pod 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +34,7 @@ from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodSh
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, PluginError, Reject, Skip, Status
 from bayplan.scheduler.snapshot.allocation import (
     AllocationError,
+    AllocationTimeout,
     Allocator,
     Solution,
     label,
@@ -183,6 +184,14 @@ class DynamicResources(
             known = claims.allocators[missing] = (self._allocator(wanted), needs)
         return known[0]
 
+    def _stopwatch(self) -> Callable[[], bool] | None:
+        """Tells when the search on a node has taken too long; None if it may take as long as it likes."""
+        meter, seconds = self.handle.meter, self.args.filter_timeout_seconds
+        if meter is None or not seconds:
+            return None
+        end = meter.now() + seconds
+        return lambda: meter.now() >= end
+
     def _request_problem(self, claim: ResourceClaim) -> str | None:
         classes = self.snapshot.catalog.device_classes
         for request in claim.spec.devices.requests:
@@ -221,7 +230,9 @@ class DynamicResources(
         allocator = self._allocator_on(claims, pod, row)
         if allocator is not None:
             try:
-                solution = allocator.allocate(node)
+                solution = allocator.allocate(node, self._stopwatch())
+            except AllocationTimeout:
+                return self.reasons.code(Status.UNRESOLVABLE, self.name, "timed out trying to allocate devices")
             except AllocationError as error:
                 raise PluginError(self.name, str(error)) from error
             if solution is None:
@@ -255,6 +266,8 @@ class DynamicResources(
     # Score: the better the alternatives that a node can offer, the better the node
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
+        if state.data.get(self.name) is None:
+            return np.zeros(self.snapshot.select(rows), dtype=np.int64)
         answers = [self.score_row(state, pod, row) for row in self.snapshot.rows_of(rows)]
         return np.array(answers, dtype=np.int64)
 

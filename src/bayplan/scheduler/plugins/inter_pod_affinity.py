@@ -343,8 +343,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
 
     def events(self) -> tuple[EventHint, ...]:
         return (
-            EventHint("Pod", Action.ADD | Action.POD_LABEL | Action.DELETE, self._pod_matters),
-            EventHint("Node", Action.ADD | Action.NODE_LABEL, self._node_matters),
+            EventHint("Pod", Action.ADD | Action.POD_LABEL | Action.DELETE, self._pod_matters, per_shape=True),
+            EventHint("Node", Action.ADD | Action.NODE_LABEL, self._node_matters, per_shape=True),
         )
 
     def _pod_matters(self, pod: PodInfo, old: Any, new: Any) -> bool:

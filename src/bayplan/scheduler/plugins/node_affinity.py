@@ -101,7 +101,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScorePlu
         return preferred_terms((item.weight, item.preference) for item in preferred)
 
     def events(self) -> tuple[EventHint, ...]:
-        return (EventHint("Node", Action.ADD | Action.NODE_LABEL, self._node_matches),)
+        return (EventHint("Node", Action.ADD | Action.NODE_LABEL, self._node_matches, per_shape=True),)
 
     def _node_matches(self, pod: PodInfo, old: Any, new: Any) -> bool:
         matcher = NodeAffinityMatcher.of_pod(pod.pod.spec)

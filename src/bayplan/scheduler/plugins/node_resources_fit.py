@@ -248,15 +248,32 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def events(self) -> tuple[EventHint, ...]:
         return (
-            EventHint("Pod", Action.DELETE | Action.POD_SCALE_DOWN, self._frees_room),
-            EventHint("Node", Action.ADD | Action.NODE_ALLOCATABLE, self._node_could_fit),
-            EventHint("DeviceClass", Action.ADD | Action.UPDATE, _offers_a_resource),
+            EventHint("Pod", Action.DELETE, self._frees_room, per_shape=True),
+            EventHint("Pod", Action.POD_SCALE_DOWN, _is_itself_or_placed),
+            EventHint("Node", Action.ADD | Action.NODE_ALLOCATABLE, self._node_could_fit, per_shape=True),
+            EventHint("DeviceClass", Action.ADD | Action.UPDATE, _offers_a_resource, per_shape=True),
         )
 
     def _frees_room(self, pod: PodInfo, old: Any, new: Any) -> bool:
-        if new is None:
+        """The node that a pod left has room now, or would have without the pods of lower priority there.
+
+        kube-scheduler does not look at the node: it tries all pods again whenever one is deleted.
+        """
+        snapshot = self.snapshot
+        row = snapshot.row_of.get(old.spec.node_name)
+        if row is None:
             return bool(old.spec.node_name)
-        return bool(new.metadata.uid == pod.uid or new.spec.node_name)
+        removable = [other for other in snapshot.pods_on[row].values() if other.priority < pod.priority]
+        if snapshot.pod_count.item(row) - len(removable) >= snapshot.pod_limit.item(row):
+            return False
+        names = snapshot.resources.names
+        for column, amount in pod.shape.requests:
+            if "/" in names[column]:
+                continue  # May be ignored, or come from devices.
+            free = snapshot.allocatable.item(column, row) - snapshot.requested.item(column, row)
+            if amount > free and amount > free + sum(dict(other.requests).get(column, 0) for other in removable):
+                return False
+        return True
 
     def _node_could_fit(self, pod: PodInfo, old: Any, new: Any) -> bool:
         facts = node_facts(new, self.snapshot.resources)
@@ -286,6 +303,11 @@ def utilization_curve(shape: tuple[ShapePoint, ...]) -> Ints:
         steps = abs(rise) // (right - left)
         curve.append(low + (steps if rise >= 0 else -steps))
     return np.array(curve, dtype=np.int64)
+
+
+def _is_itself_or_placed(pod: PodInfo, old: Any, new: Any) -> bool:
+    """A pod that takes less now is the waiting one, or leaves more of its node."""
+    return bool(new.metadata.uid == pod.uid or new.spec.node_name)
 
 
 def _offers_a_resource(pod: PodInfo, old: Any, new: Any) -> bool:

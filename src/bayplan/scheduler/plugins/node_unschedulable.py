@@ -27,6 +27,8 @@ class NodeUnschedulable(FilterPlugin):
 
     def events(self) -> tuple[EventHint, ...]:
         return (
-            EventHint("Node", Action.ADD | Action.NODE_TAINT, lambda pod, old, new: not new.spec.unschedulable),
+            EventHint(
+                "Node", Action.ADD | Action.NODE_TAINT, lambda pod, old, new: not new.spec.unschedulable, per_shape=True
+            ),
             EventHint("Pod", Action.POD_TOLERATIONS),
         )

@@ -303,8 +303,13 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
     def events(self) -> tuple[EventHint, ...]:
         pod_events = Action.ADD | Action.POD_LABEL | Action.DELETE
         return (
-            EventHint("Pod", pod_events, self._pod_matters),
-            EventHint("Node", Action.ADD | Action.DELETE | Action.NODE_LABEL | Action.NODE_TAINT, self._node_matters),
+            EventHint("Pod", pod_events, self._pod_matters, per_shape=True),
+            EventHint(
+                "Node",
+                Action.ADD | Action.DELETE | Action.NODE_LABEL | Action.NODE_TAINT,
+                self._node_matters,
+                per_shape=True,
+            ),
         )
 
     def _pod_matters(self, pod: PodInfo, old: Any, new: Any) -> bool:

@@ -49,7 +49,7 @@ class TaintToleration(FilterPlugin, ScaledScorePlugin):
 
     def events(self) -> tuple[EventHint, ...]:
         return (
-            EventHint("Node", Action.ADD | Action.NODE_TAINT, _node_is_tolerated),
+            EventHint("Node", Action.ADD | Action.NODE_TAINT, _node_is_tolerated, per_shape=True),
             EventHint("Pod", Action.POD_TOLERATIONS),
         )
 

@@ -46,6 +46,10 @@ class AllocationError(Exception):
     """A claim or class is wrong, so that no node can help."""
 
 
+class AllocationTimeout(Exception):
+    """The search on a node took longer than it may."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """One thing asked for: a request, or one of its alternatives (then `name` is `request/alternative`)."""
@@ -98,6 +102,8 @@ class _Search:
     taken: set[DeviceId] = field(default_factory=set)
     consumed: dict[DeviceId, dict[str, Quantity]] = field(default_factory=dict)
     left: dict[tuple[str, str], dict[str, dict[str, Quantity]]] = field(default_factory=dict)
+    is_over: Callable[[], bool] | None = None
+    """Whether the time for the search is over; None if there is no limit."""
 
 
 class Allocator:
@@ -117,14 +123,17 @@ class Allocator:
         self._needs_devices = any(wishes for claim in self.wishes for wishes in claim)
         self._matches = matches
 
-    def allocate(self, node: Node) -> Solution | None:
-        """A solution on a node, None if there is none. Raises AllocationError."""
+    def allocate(self, node: Node, is_over: Callable[[], bool] | None = None) -> Solution | None:
+        """A solution on a node, None if there is none.
+
+        Raises AllocationError, and AllocationTimeout as soon as `is_over` says so, which is asked before each device.
+        """
         inventory = self.inventory
         pools = inventory.offers.for_node(node)
         if not pools and self._needs_devices:
             return None
         usable = [offer for pool, offers in pools if not pool.is_invalid for offer in offers]
-        search = _Search(pools, [[] for _ in self.claims], usable)
+        search = _Search(pools, [[] for _ in self.claims], usable, is_over=is_over)
         for pool, _ in search.node_pools:
             left = inventory.counters_left(pool)
             if left:
@@ -233,7 +242,9 @@ class Allocator:
         return answer
 
     def _choose(self, search: _Search, claim: int, wish: Wish, offer: Offer) -> Choice | None:
-        """Take a device if nothing speaks against it."""
+        """Take a device if nothing speaks against it. Raises AllocationTimeout."""
+        if search.is_over is not None and search.is_over():
+            raise AllocationTimeout
         device, usage = offer.device, self.inventory.usage
         choice = Choice(wish, offer)
         if not wish.admin_access:

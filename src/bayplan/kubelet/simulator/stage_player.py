@@ -1,0 +1,127 @@
+"""Leads pods through stages: chooses, waits, writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from bayplan.api.codec import encode
+from bayplan.api.types import core_v1
+from bayplan.client import Client
+from bayplan.client.client import MERGE_PATCH
+from bayplan.client.events import EventRecorder
+from bayplan.kubelet.simulator.nodes import HEALTHY
+from bayplan.kubelet.simulator.stages import Action, Delete, Event, Finalizers, Stage, body_of, choose, delay
+from bayplan.kubelet.simulator.templates import Function
+from bayplan.support.clock import Clock
+from bayplan.support.randomness import Randomness
+from bayplan.support.timestamps import rfc3339
+
+_NODE_PORT = 10250
+
+
+class StagePlayer:
+    """Plays the stages of pods. `host_ip` gives the address of a node, `pod_ip` that of a pod."""
+
+    def __init__(
+        self,
+        client: Client,
+        stages: Sequence[Stage],
+        *,
+        clock: Clock,
+        randomness: Randomness,
+        recorder: EventRecorder,
+        host_ip: Callable[[str], str],
+        pod_ip: Callable[[core_v1.Pod], str],
+    ) -> None:
+        self._client = client
+        self._stages = stages
+        self._clock = clock
+        self._randomness = randomness
+        self._recorder = recorder
+        self._host_ip = host_ip
+        self._pod_ip = pod_ip
+        self._started = rfc3339(clock.now())
+        self._chosen: dict[str, tuple[Stage, float]] = {}
+        """Uid of a pod -> stage that comes next, and unix time when."""
+
+    def forget(self, pod: core_v1.Pod) -> None:
+        """A pod is gone."""
+        self._chosen.pop(pod.metadata.uid, None)
+
+    async def advance(self, pod: core_v1.Pod) -> float | None:
+        """Carry out what is due for a pod. Seconds until there is something to do; None if nothing is until the pod changes.
+
+        Raises StageError, ApiError, TransportError.
+        """
+        now, uid = self._clock.now(), pod.metadata.uid
+        data = msgspec.json.decode(encode(pod))
+        chosen = self._chosen.get(uid)
+        if chosen is None or not chosen[0].fits(data):
+            stage = choose(self._stages, data, self._randomness.random())
+            if stage is None:
+                self._chosen.pop(uid, None)
+                return None
+            chosen = self._chosen[uid] = (stage, now + delay(stage, data, now, self._randomness.random()))
+        stage, due = chosen
+        if due > now:
+            return due - now
+        del self._chosen[uid]
+        functions = self._functions(pod, now)
+        for action in stage.actions:
+            await self._act(pod, action, data, functions)
+        return None
+
+    async def _act(self, pod: core_v1.Pod, action: Action, data: Any, functions: Mapping[str, Function]) -> None:
+        metadata = pod.metadata
+        if isinstance(action, Event):
+            self._recorder.event(pod, action.type, action.reason, action.message)
+        elif isinstance(action, Delete):
+            await self._client.delete(
+                core_v1.Pod, metadata.name, metadata.namespace, grace_period_seconds=0, uid=metadata.uid
+            )
+        elif isinstance(action, Finalizers):
+            after = action.apply(metadata.finalizers)
+            if after != list(metadata.finalizers):
+                guard = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
+                patch = {"metadata": {**guard, "finalizers": after}}
+                await self._client.patch(core_v1.Pod, metadata.name, metadata.namespace, patch, patch_type=MERGE_PATCH)
+        else:
+            body = body_of(action, data, functions)
+            await self._client.patch(
+                core_v1.Pod,
+                metadata.name,
+                metadata.namespace,
+                body,
+                patch_type=action.content_type,
+                subresource=action.subresource,
+            )
+
+    def _functions(self, pod: core_v1.Pod, now: float) -> dict[str, Function]:
+        """What templates may ask about the moment, the pod and its node."""
+        stamp, node = rfc3339(now), pod.spec.node_name
+        address = self._host_ip(node) if pod.spec.host_network else self._pod_ip(pod)
+
+        def pod_ip(*_: Any) -> str:
+            return address
+
+        return {
+            "Now": lambda: stamp,
+            "StartTime": lambda: self._started,
+            "NodeName": lambda: node,
+            "NodePort": lambda: _NODE_PORT,
+            "NodeIP": lambda: self._host_ip(node),
+            "NodeIPs": lambda: [self._host_ip(node)],
+            "NodeIPWith": self._host_ip,
+            "NodeIPsWith": lambda name: [self._host_ip(name)],
+            "PodIP": pod_ip,
+            "PodIPs": lambda: [address],
+            "PodIPWith": pod_ip,
+            "PodIPsWith": lambda *_: [address],
+            "NodeConditions": lambda: [
+                {"type": kind, "status": status, "reason": reason, "message": message}
+                for kind, status, reason, message in HEALTHY
+            ],
+        }

@@ -1,0 +1,353 @@
+"""Stages of kwok (`kwok.x-k8s.io/v1alpha1`): what happens to pods on simulated nodes, as users describe it.
+
+    stages whose selector matches ─▶ one of them, by weight ─▶ its delay ─▶ event, finalizers, patches of the status, or deletion
+
+With stages of kind Pod they alone decide about pods on simulated nodes, instead of `pods`. Stages of nodes are left out: nodes are played as ever. What cannot be
+carried out (CEL, server-side apply, impersonation, template functions that are not known) is refused when a stage is read, with its name and field.
+
+Source of the behaviour: kwok's lifecycle package and its default stages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bayplan.client.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from bayplan.kubelet.simulator import stage_paths
+from bayplan.kubelet.simulator.durations import parse_seconds
+from bayplan.kubelet.simulator.stage_paths import PathError, parse_path
+from bayplan.kubelet.simulator.template_parser import TemplateError
+from bayplan.kubelet.simulator.templates import Function, Template
+
+_GROUP = "kwok.x-k8s.io/"
+CONTEXT = (
+    "Now",
+    "StartTime",
+    "NodeName",
+    "NodePort",
+    "NodeIP",
+    "NodeIPs",
+    "NodeIPWith",
+    "NodeIPsWith",
+    "PodIP",
+    "PodIPs",
+    "PodIPWith",
+    "PodIPsWith",
+    "NodeConditions",
+)
+"""Functions of templates that depend on the moment and the pod."""
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_PATCHES = {"json": JSON_PATCH, "merge": MERGE_PATCH, "strategic": STRATEGIC_PATCH}
+
+
+class StageError(ValueError):
+    """A stage cannot be read or carried out; the message names stage and field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One demand of a selector."""
+
+    path: stage_paths.Path
+    operator: str
+    values: tuple[str, ...]
+
+    def holds(self, data: Any) -> bool:
+        """Whether plain data meets it."""
+        found = [_text(one) for one in self.path.values(data)]
+        if self.operator in ("In", "NotIn"):
+            return any(one in self.values for one in found) == (self.operator == "In")
+        return bool(found) == (self.operator == "Exists")
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number that stands in the stage or, if it is there, in the object."""
+
+    fixed: float | None
+    path: stage_paths.Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A change of the object: what a template makes, below `root`, written to a subresource."""
+
+    template: Template
+    root: str
+    subresource: str
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something to tell."""
+
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finalizers:
+    """A change of the finalizers."""
+
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    empty: bool = False
+
+    def apply(self, before: Sequence[str]) -> list[str]:
+        """The finalizers after it."""
+        kept = [] if self.empty else [one for one in before if one not in self.remove]
+        return kept + [one for one in self.add if one not in kept]
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The object goes."""
+
+
+Action = Patch | Event | Finalizers | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stage, read."""
+
+    name: str
+    matches: tuple[Match, ...]
+    weight: Amount
+    delay: Amount
+    jitter: Amount
+    actions: tuple[Action, ...]
+
+    def fits(self, data: Any) -> bool:
+        """Whether an object (plain data) is where the stage begins."""
+        return all(one.holds(data) for one in self.matches)
+
+
+def read_stages(paths: Iterable[Path]) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
+    """The stages of pods in files or directories, and names of stages that are left out. Raises StageError."""
+    stages: list[Stage] = []
+    left_out: list[str] = []
+    for path in paths:
+        files = sorted(one for one in path.rglob("*.y*ml")) if path.is_dir() else [path]
+        for file in files:
+            try:
+                documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+            except (OSError, yaml.YAMLError) as error:
+                raise StageError(f"{file}: {error}") from error
+            for document in documents:
+                if not isinstance(document, dict) or not str(document.get("apiVersion", "")).startswith(_GROUP):
+                    continue
+                if document.get("kind") != "Stage":
+                    continue
+                stage = read_stage(document)
+                if stage is None:
+                    left_out.append(str(document["metadata"]["name"]))
+                else:
+                    stages.append(stage)
+    return tuple(stages), tuple(left_out)
+
+
+def read_stage(document: Mapping[str, Any]) -> Stage | None:
+    """A stage of pods; None for one of other objects. Raises StageError."""
+    name = str((document.get("metadata") or {}).get("name", ""))
+    spec = document.get("spec") or {}
+    if (spec.get("resourceRef") or {}).get("kind") != "Pod":
+        return None
+    try:
+        return _Reader(name).read(spec)
+    except (PathError, TemplateError) as error:
+        raise StageError(f"stage {name}: {error}") from error
+
+
+class _Reader:
+    """Reads one stage."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def _refuse(self, field: str, why: str) -> StageError:
+        return StageError(f"stage {self._name}: spec.{field}: {why}")
+
+    def read(self, spec: Mapping[str, Any]) -> Stage:
+        delay = spec.get("delay") or {}
+        actions = [*self._next(spec.get("next") or {}), *self._steps(spec.get("steps") or ())]
+        return Stage(
+            self._name,
+            self._selector(spec.get("selector")),
+            self._amount(spec, "weight", "weightFrom", "", 1.0, 0.0),
+            self._amount(delay, "durationMilliseconds", "durationFrom", "delay.", 1000.0, 0.0),
+            self._amount(delay, "jitterDurationMilliseconds", "jitterDurationFrom", "delay.", 1000.0, None),
+            tuple(actions),
+        )
+
+    def _amount(
+        self, given: Mapping[str, Any], fixed: str, source: str, where: str, unit: float, default: float | None
+    ) -> Amount:
+        number = given.get(fixed)
+        value = default if number is None else float(number) / unit
+        expression = given.get(source)
+        return Amount(value, None if expression is None else self._expression(expression, where + source))
+
+    def _expression(self, given: Mapping[str, Any], where: str) -> stage_paths.Path:
+        if "cel" in given:
+            raise self._refuse(f"{where}.cel", "CEL is not supported; use expressionFrom with a jq path")
+        text = given.get("expressionFrom") or (given.get("jq") or {}).get("expression")
+        if not text:
+            raise self._refuse(where, "expected expressionFrom")
+        return parse_path(str(text))
+
+    def _selector(self, given: Mapping[str, Any] | None) -> tuple[Match, ...]:
+        """A stage without a selector matches nothing, which is never meant."""
+        if given is None:
+            raise self._refuse("selector", "is required")
+        found = []
+        for field, member in (("matchLabels", "labels"), ("matchAnnotations", "annotations")):
+            for key, value in (given.get(field) or {}).items():
+                path = stage_paths.Path(("metadata", member, str(key)))
+                found.append(Match(path, "In", (str(value),)))
+        for index, one in enumerate(given.get("matchExpressions") or ()):
+            where = f"selector.matchExpressions[{index}]"
+            if "cel" in one:
+                raise self._refuse(f"{where}.cel", "CEL is not supported; use key, operator and values")
+            source = one.get("jq") or one
+            operator = str(source.get("operator", ""))
+            if operator not in _OPERATORS:
+                raise self._refuse(f"{where}.operator", f"{operator!r} is not one of {', '.join(_OPERATORS)}")
+            path = parse_path(str(source.get("key") or source.get("expression") or ""))
+            found.append(Match(path, operator, tuple(_text(value) for value in source.get("values") or ())))
+        return tuple(found)
+
+    def _next(self, given: Mapping[str, Any]) -> list[Action]:
+        actions: list[Action] = []
+        if given.get("event"):
+            actions.append(self._event(given["event"]))
+        if given.get("finalizers"):
+            actions.append(self._finalizers(given["finalizers"]))
+        if given.get("delete"):
+            return [*actions, Delete()]
+        if given.get("statusTemplate"):
+            patch = {"template": given["statusTemplate"], "root": "status", "subresource": "status"}
+            actions.append(self._patch(patch, "next.statusTemplate"))
+        for index, one in enumerate(given.get("patches") or ()):
+            actions.append(self._patch(one, f"next.patches[{index}]"))
+        return actions
+
+    def _steps(self, given: Sequence[Mapping[str, Any]]) -> list[Action]:
+        actions: list[Action] = []
+        for index, one in enumerate(given):
+            where = f"steps[{index}]"
+            if "apply" in one:
+                raise self._refuse(f"{where}.apply", "is not supported; use patch")
+            if one.get("event"):
+                actions.append(self._event(one["event"]))
+            if one.get("finalizers"):
+                actions.append(self._finalizers(one["finalizers"]))
+            if one.get("patch"):
+                actions.append(self._patch(one["patch"], f"{where}.patch"))
+            if one.get("delete"):
+                actions.append(Delete())
+        return actions
+
+    def _event(self, given: Mapping[str, Any]) -> Event:
+        return Event(str(given.get("type") or "Normal"), str(given.get("reason", "")), str(given.get("message", "")))
+
+    def _finalizers(self, given: Mapping[str, Any]) -> Finalizers:
+        def values(field: str) -> tuple[str, ...]:
+            return tuple(str(one["value"]) for one in given.get(field) or ())
+
+        return Finalizers(values("add"), values("remove"), bool(given.get("empty")))
+
+    def _patch(self, given: Mapping[str, Any], where: str) -> Patch:
+        if given.get("impersonation"):
+            raise self._refuse(f"{where}.impersonation", "is not supported")
+        kind = str(given.get("type") or "strategic")
+        if kind not in _PATCHES:
+            raise self._refuse(f"{where}.type", f"{kind!r} is not one of {', '.join(_PATCHES)}")
+        template = Template(str(given.get("template", "")), CONTEXT)
+        return Patch(template, str(given.get("root", "")), str(given.get("subresource", "")), _PATCHES[kind])
+
+
+def choose(stages: Sequence[Stage], data: Any, chance: float) -> Stage | None:
+    """One of the stages that fit an object, by weight; evenly if none has any. `chance`: a number in [0, 1)."""
+    fitting = [one for one in stages if one.fits(data)]
+    if len(fitting) <= 1:
+        return fitting[0] if fitting else None
+    weights = [max(_number(one.weight, data), 0.0) for one in fitting]
+    if not sum(weights):
+        weights = [1.0] * len(fitting)
+    left = chance * sum(weights)
+    for stage, weight in zip(fitting, weights, strict=True):
+        left -= weight
+        if left < 0:
+            return stage
+    return fitting[-1]
+
+
+def delay(stage: Stage, data: Any, now: float, chance: float) -> float:
+    """Seconds until a stage takes effect: its duration, or anything between that and the jitter; the jitter if that is less."""
+    duration = _seconds(stage.delay, data, now) or 0.0
+    jitter = _seconds(stage.jitter, data, now)
+    if jitter is None:
+        return max(duration, 0.0)
+    return max(jitter if jitter < duration else duration + (jitter - duration) * chance, 0.0)
+
+
+def body_of(patch: Patch, data: Any, functions: Mapping[str, Function]) -> Any:
+    """What a patch writes. Raises StageError."""
+    try:
+        text = patch.template.render(data, functions)
+        found = yaml.load(text, Loader=_Loader)
+    except TemplateError as error:
+        raise StageError(str(error)) from error
+    except yaml.YAMLError as error:
+        raise StageError(f"the template makes no YAML: {error}") from error
+    if patch.content_type == JSON_PATCH:
+        return found or []
+    return {patch.root: found or {}} if patch.root else found or {}
+
+
+class _Loader(yaml.SafeLoader):
+    """Times stay text, as in JSON."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    key: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for key, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _number(amount: Amount, data: Any) -> float:
+    for value in amount.path.values(data) if amount.path is not None else ():
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            continue
+    return amount.fixed or 0.0
+
+
+def _seconds(amount: Amount, data: Any, now: float) -> float | None:
+    """A duration, or the time until a moment, from the object; what the stage says if the object says nothing that can be read."""
+    for value in amount.path.values(data) if amount.path is not None else ():
+        try:
+            return parse_seconds(str(value))
+        except ValueError:
+            pass
+        try:
+            return datetime.fromisoformat(str(value).replace("Z", "+00:00")).timestamp() - now
+        except ValueError:
+            continue
+    return amount.fixed

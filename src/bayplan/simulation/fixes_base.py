@@ -1,0 +1,68 @@
+"""What a change is: a function from one supposed state of affairs to another. Nothing is written anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
+
+from bayplan.api.types import core_v1
+from bayplan.simulation.copies_planner import NodeShape
+
+
+@dataclass(frozen=True, slots=True)
+class Supposed:
+    """A state of affairs: the pod as it would be, and what is different in its cluster."""
+
+    pod: core_v1.Pod
+    nodes: Mapping[str, core_v1.Node] = field(default_factory=dict)
+    """Nodes that are other than in the copy."""
+    evicted: tuple[str, ...] = ()
+    added: NodeShape | None = None
+
+
+Apply = Callable[[Supposed], Supposed]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing to do."""
+
+    kind: str
+    text: str
+    size: int
+    detail: dict[str, Any]
+    apply: Apply = field(repr=False, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"kind": self.kind, "text": self.text, "size": self.size, **self.detail}
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A change of more or less: from `weakest` to `strongest`, both included. What one strength can do, a greater one can."""
+
+    weakest: int
+    strongest: int
+    at: Callable[[int], Change]
+
+
+Candidate = Change | Range
+
+
+def of_spec(change: Callable[[core_v1.PodSpec], core_v1.PodSpec]) -> Apply:
+    """A change of the pod's spec."""
+    return lambda state: replace_pod(state, replace(state.pod, spec=change(state.pod.spec)))
+
+
+def replace_pod(state: Supposed, pod: core_v1.Pod) -> Supposed:
+    """The same with another pod."""
+    return Supposed(pod, state.nodes, state.evicted, state.added)
+
+
+def replace_node(state: Supposed, node: core_v1.Node) -> Supposed:
+    """The same with another node."""
+    return Supposed(state.pod, {**state.nodes, node.metadata.name: node}, state.evicted, state.added)

@@ -1,0 +1,63 @@
+"""What simulated kubelets tell about pods."""
+
+from __future__ import annotations
+
+from bayplan.api.types import core_v1
+from bayplan.kubelet.simulator.events import ALL, NONE, WARNINGS, Told, stopping, told
+from bayplan.kubelet.simulator.pods import next_step
+from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.support.timestamps import parse_rfc3339
+from bayplan.testing.builders import CREATED, changed, container, pod
+
+SETTINGS = SimulatorSettings(nodes=1)
+NOW = parse_rfc3339(CREATED)
+
+
+def story(one: core_v1.Pod, *moments: float, choice: str = ALL) -> tuple[core_v1.Pod, list[Told]]:
+    """The pod after a look at each of these moments, and what was told."""
+    found: list[Told] = []
+    for moment in moments:
+        status = next_step(one, NOW + moment, SETTINGS, "172.18.0.1", "10.128.0.2", 0.0).status
+        if status is not None:
+            found += told(one, status, choice)
+            one = changed(one, status=status)
+    return one, found
+
+
+def bound(image: str = "app:1", **annotations: str) -> core_v1.Pod:
+    named = {f"bayplan.dev/{name}": value for name, value in annotations.items()}
+    probe = core_v1.Probe(period_seconds=1, failure_threshold=1)
+    meta = {"generation": 1, "uid": "u", "annotations": named}
+    main = container(image=image, liveness_probe=probe)
+    return pod("web", meta=meta, node_name="n", restart_policy="Always", containers=(main,))
+
+
+def reasons(found: list[Told]) -> list[str]:
+    return [one.reason for one in found]
+
+
+def test_a_start_is_told_if_it_is_asked_for() -> None:
+    running, found = story(bound(), 0, 0, 5)
+    assert reasons(found) == ["Pulled", "Created", "Started"]
+    assert found[1].message == "Created container: main"
+    assert story(bound(), 0, 0, choice=WARNINGS)[1] == []
+    assert reasons(stopping(running, ALL)) == ["Killing"]
+    assert stopping(running, WARNINGS) == []
+
+
+def test_a_crash_loop_is_told_once_per_round() -> None:
+    _, found = story(bound(**{"run-seconds": "1", "exit-code": "1"}), 0, 0, 1, 2, 3, choice=WARNINGS)
+    assert found == [Told("Warning", "BackOff", "Back-off restarting failed container main in pod web_default(u)")]
+    assert story(bound(**{"run-seconds": "1", "exit-code": "1"}), 0, 0, 1, 2, choice=NONE)[1] == []
+
+
+def test_images_that_are_not_there_and_kills_are_told() -> None:
+    assert reasons(story(bound("nonexistent"), 0, 0, choice=WARNINGS)[1]) == ["Failed", "Failed"]
+    assert reasons(story(bound(**{"oom-seconds": "1"}), 0, 0, 1, choice=WARNINGS)[1]) == ["OOMKilling"]
+    assert reasons(story(bound(live="false"), 0, 0, 1, choice=WARNINGS)[1]) == ["Unhealthy"]
+
+
+def test_lost_readiness_is_told() -> None:
+    one, _ = story(bound(), 0, 0)
+    one.metadata.annotations = {"bayplan.dev/ready": "false"}
+    assert reasons(story(one, 1, choice=WARNINGS)[1]) == ["Unhealthy"]
