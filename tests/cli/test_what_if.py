@@ -187,3 +187,22 @@ def test_a_running_pod_is_asked_about_as_if_it_were_new(tmp_path: Path) -> None:
     file = tmp_path / "c"
     file.write_bytes(to_bytes(copy_of(node("a"), running("p", "a", cpu="1"))))
     assert json.loads(run("capacity", "--cluster", str(file), "--like", "default/p", "-o", "json").output)["fits"] == 3
+
+
+@pytest.mark.parametrize(
+    "arguments", [("explain", "p"), ("explain", "p", "--fix"), ("capacity", "--like", "default/p")]
+)
+def test_a_pod_of_another_scheduler_says_what_to_configure(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    file = tmp_path / "c"
+    file.write_bytes(to_bytes(copy_of(node("a"), pod("p", scheduler_name="mine"))))
+    result = run(*arguments, "--cluster", str(file))
+    assert (result.exit_code, "no profile has schedulerName 'mine'" in result.output) == (1, True)
+
+
+@pytest.mark.parametrize("arguments", [("capacity", "--cpu", "1"), ("consolidate",), ("explain", "p", "--fix")])
+def test_a_cluster_without_nodes_is_answered_about(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    file, page = tmp_path / "c", tmp_path / "page.html"
+    file.write_bytes(to_bytes(copy_of(pod("p", cpu="1"))))
+    result = run(*arguments, "--cluster", str(file), "--html", str(page))
+    assert result.exit_code == (0 if "--fix" in arguments else 1), result.output
+    assert page.exists()

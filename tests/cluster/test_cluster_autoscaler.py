@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
-from bayplan.api.types import core_v1, meta_v1, policy_v1
+from bayplan.api.types import apps_v1, core_v1, meta_v1, policy_v1
 from bayplan.cluster.autoscaling import sandbox_maker
 from bayplan.controllers.cluster_autoscaler_plan import Limits, View, growth, removable
 from bayplan.controllers.cluster_autoscaler_rules import (
@@ -18,6 +19,7 @@ from bayplan.controllers.cluster_autoscaler_rules import (
     Drain,
     NodeGroup,
     Option,
+    daemon_pod,
     is_pending,
     least_waste,
     obstacle,
@@ -28,7 +30,7 @@ from bayplan.controllers.cluster_autoscaler_rules import (
 from bayplan.controllers.cluster_autoscaler_status import status_of
 from bayplan.kubelet.simulator.groups import parse_group, template_node
 from bayplan.support.timestamps import parse_rfc3339
-from bayplan.testing.builders import CREATED, container, metadata, node, owner, pod, pod_status, replica_set
+from bayplan.testing.builders import CREATED, container, metadata, node, owner, pod, pod_status, replica_set, template
 
 NOW = parse_rfc3339(CREATED)
 OWNER = owner(replica_set("web", meta={"uid": "web"}), "ReplicaSet")
@@ -129,6 +131,20 @@ class TestMoreNodes:
         found = growth(view(member("a"), pods=full, pending=(waiting("high", "1", priority=1000),)), {})
         assert found.best is not None
 
+    def test_daemons_take_their_part_of_every_new_node(self) -> None:
+        agent = container("agent", cpu="600m")
+        labels = {"app": "agent"}
+        daemons = apps_v1.DaemonSet(
+            metadata=metadata("agent", "default", uid="agent"),
+            spec=apps_v1.DaemonSetSpec(template=template(labels, containers=(agent,))),
+        )
+        pods = tuple(waiting(f"p{index}") for index in range(2))
+        alone = growth(view(pending=pods, groups=(SMALL,)), {})
+        with_daemons = growth(replace(view(pending=pods, groups=(SMALL,)), daemons=[daemon_pod(daemons)]), {})
+        assert alone.best is not None
+        assert with_daemons.best is not None
+        assert (alone.best.nodes, with_daemons.best.nodes) == (1, 2)
+
     def test_of_equal_waste_the_option_with_more_pods_wins(self) -> None:
         one, two = Option(SMALL, 1, (waiting("a", "2"),)), Option(SMALL, 2, (waiting("a", "2"), waiting("b", "2")))
         assert least_waste((one, two)) is two
@@ -140,12 +156,16 @@ class TestMoreNodes:
             pytest.param({}, True, id="unschedulable"),
             pytest.param({"priority": -11}, False, id="expendable"),
             pytest.param({"node_name": "n"}, False, id="bound"),
+            pytest.param({"nominated": "n"}, False, id="others make room for it"),
             pytest.param({"meta": {"deleted": CREATED}}, False, id="on its way out"),
         ],
     )
     def test_which_pods_wait(self, fields: dict[str, Any], pending: bool) -> None:
         condition = core_v1.PodCondition(type="PodScheduled", status="False", reason="Unschedulable")
-        one = pod("p", status=core_v1.PodStatus(phase="Pending", conditions=(condition,)), **fields)
+        fields = dict(fields)
+        nominated = fields.pop("nominated", "")
+        status = core_v1.PodStatus(phase="Pending", conditions=(condition,), nominated_node_name=nominated)
+        one = pod("p", status=status, **fields)
         assert is_pending(one, -10) is pending
         assert not is_pending(msgspec.structs.replace(one, status=core_v1.PodStatus()), -10)
 

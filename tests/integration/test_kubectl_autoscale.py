@@ -45,8 +45,8 @@ def autoscaling_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Li
 
 
 @pytest.fixture
-def kubectl(autoscaling_cluster: LiveCluster, binary: str) -> Kubectl:
-    namespace = re.sub(r"[^a-z0-9]+", "-", Path(binary).name)
+def kubectl(autoscaling_cluster: LiveCluster, binary: str, request: pytest.FixtureRequest) -> Kubectl:
+    namespace = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_").lower())[-60:].strip("-")
     Kubectl(autoscaling_cluster, binary, "default")("create", "namespace", namespace)
     return Kubectl(autoscaling_cluster, binary, namespace)
 
@@ -75,6 +75,27 @@ def test_autoscale_get_and_describe(kubectl: Kubectl, tmp_path: Path) -> None:
     )
     assert re.search(found, text)
     assert re.search(r"Normal\s+SuccessfulRescale\s+\S+.*horizontal-pod-autoscaler\s+New size: 3; reason: cpu", text)
+
+
+def test_a_running_pod_is_resized(kubectl: Kubectl) -> None:
+    if "1.28" in kubectl.binary:
+        pytest.skip("kubectl 1.28 does not know the subresource")
+    kubectl(
+        "run",
+        "sized",
+        "--image=app:1",
+        '--overrides={"spec":{"containers":[{"name":"sized","image":"app:1","resources":{"requests":{"cpu":"100m"}}}]}}',
+    )
+    kubectl("wait", "pod/sized", "--for=condition=Ready", "--timeout=20s")
+    patch = '{"spec":{"containers":[{"name":"sized","resources":{"requests":{"cpu":"%s"}}}]}}'
+    kubectl("patch", "pod", "sized", "--subresource=resize", "--patch", patch % "200m")
+    path = "{.status.containerStatuses[0].resources.requests.cpu}"
+    kubectl("wait", "pod/sized", f"--for=jsonpath={path}=200m", "--timeout=20s")
+    kubectl("patch", "pod", "sized", "--subresource=resize", "--patch", patch % "900")
+    kubectl("wait", "pod/sized", "--for=condition=PodResizePending", "--timeout=20s")
+    assert re.search(r"PodResizePending\s+True", kubectl("describe", "pod", "sized"))
+    assert kubectl("get", "pod", "sized", "-o", f"jsonpath={path}") == "200m"
+    assert kubectl("get", "pod", "sized", "-o", "jsonpath={.status.containerStatuses[0].restartCount}") == "0"
 
 
 def test_node_groups_of_up_make_nodes_for_pods_that_wait(binary: str, tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.api.codec import encode
-from bayplan.api.types import apps_v1, core_v1, meta_v1
+from bayplan.api.codec import encode, from_tree
+from bayplan.api.types import apps_v1, core_v1, meta_v1, resource_v1
 from bayplan.scheduler import evaluate
 from bayplan.simulation.anonymize import Anonymizer, anonymized
 from bayplan.simulation.copies import ClusterCopy, to_bytes
@@ -80,3 +80,59 @@ def test_addresses_and_free_texts_are_left_out() -> None:
     text = encode(anonymized(copy_of(one)).of("Pod")[0])
     assert b"acme" not in text
     assert b"10." not in text
+
+
+def test_devices_are_still_found() -> None:
+    tree = {
+        "apiVersion": "resource.k8s.io/v1",
+        "metadata": {"name": "acme-slice"},
+        "spec": {
+            "driver": "gpu.acme.example",
+            "nodeName": "acme-node",
+            "pool": {"name": "acme-node", "generation": 1, "resourceSliceCount": 1},
+            "sharedCounters": [{"name": "acme-set", "counters": {"memory": {"value": "80Gi"}}}],
+            "devices": [
+                {
+                    "name": "acme-gpu",
+                    "attributes": {"model": {"string": "a100"}},
+                    "consumesCounters": [{"counterSet": "acme-set", "counters": {"memory": {"value": "40Gi"}}}],
+                }
+            ],
+        },
+    }
+    made = from_tree(resource_v1.ResourceSlice, tree)
+    status = {
+        "devices": {
+            "results": [{"request": "big/one", "driver": "gpu.acme.example", "pool": "acme-node", "device": "acme-gpu"}]
+        }
+    }
+    claim = from_tree(
+        resource_v1.ResourceClaim,
+        {
+            "metadata": {"name": "c", "namespace": "default"},
+            "spec": {
+                "devices": {
+                    "requests": [{"name": "big", "firstAvailable": [{"name": "one", "deviceClassName": "acme"}]}]
+                }
+            },
+            "status": {"allocation": status},
+        },
+    )
+    one = node("acme-node")
+    other = anonymized(copy_of(one, made, claim))
+    spec, kept = other.of("ResourceSlice")[0].spec, other.of("ResourceClaim")[0]
+    device = spec.devices[0]
+    result = kept.status.allocation.devices.results[0]
+    request = kept.spec.devices.requests[0]
+    assert spec.node_name == spec.pool.name == result.pool == other.of("Node")[0].metadata.name
+    assert (device.name, device.attributes["model"].string) == (result.device, "a100")
+    assert device.consumes_counters[0].counter_set == spec.shared_counters[0].name
+    assert result.request == f"{request.name}/{request.first_available[0].name}"
+    assert spec.driver == result.driver == "gpu.acme.example"
+
+
+def test_roles_that_somebody_made_up_are_renamed_and_the_control_plane_is_not() -> None:
+    labels = {"node-role.kubernetes.io/acme-db": "", "node-role.kubernetes.io/control-plane": ""}
+    found = anonymized(copy_of(node("a", meta={"labels": labels}))).of("Node")[0].metadata.labels
+    assert "node-role.kubernetes.io/control-plane" in found
+    assert not any("acme" in key for key in found)

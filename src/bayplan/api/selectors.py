@@ -110,11 +110,21 @@ class LabelSelector:
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
+    _pairs: Mapping[str, str] | None = field(init=False, repr=False, compare=False, default=None)
+    """Labels that have to be there, if that is all that is asked for: the usual selector, judged in one comparison."""
+
+    def __post_init__(self) -> None:
+        if all(item.operator in (EQUALS, IN) and len(item.values) == 1 for item in self.requirements):
+            pairs = {item.key: item.values[0] for item in self.requirements}
+            if len(pairs) == len(self.requirements):
+                object.__setattr__(self, "_pairs", pairs)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels satisfy every requirement."""
         if self.nothing:
             return False
+        if self._pairs is not None:
+            return self._pairs.items() <= labels.items()
         return all(requirement.matches(labels) for requirement in self.requirements)
 
     def is_everything(self) -> bool:

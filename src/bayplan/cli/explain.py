@@ -77,7 +77,12 @@ def command(
     if found is None:
         raise Failure(f"there is no pod {pod} in namespace {namespace}")
     node = found.spec.node_name
-    decision = judge(objects, found, scheduler_config)
+    from bayplan.scheduler.errors import SchedulerError
+
+    try:
+        decision = judge(objects, found, scheduler_config)
+    except SchedulerError as error:
+        raise Failure(str(error)) from error
     if output:
         print_data({"pod": f"{namespace}/{pod}", "node": node, **decision.to_dict()}, output)
     else:

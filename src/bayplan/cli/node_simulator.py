@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bayplan.cli import component
+
+if TYPE_CHECKING:
+    from bayplan.kubelet.simulator.stages import Stage
+
+
+def stages_of(paths: tuple[Path, ...]) -> tuple[Stage, ...]:
+    """What `--stages` says about pods. Raises UsageError."""
+    from bayplan.kubelet.simulator.stages import StageError, read_stages
+
+    try:
+        stages, left_out = read_stages(paths)
+    except StageError as error:
+        raise click.UsageError(f"--stages: {error}") from error
+    if left_out:
+        click.echo(f"stages that are not about pods are left out: {', '.join(left_out)}", err=True)
+    return stages
 
 
 @click.command()
@@ -18,15 +35,42 @@ from bayplan.cli import component
 @click.option("--cpu", default="4", show_default=True, help="CPU of each node.")
 @click.option("--memory", default="32Gi", show_default=True, help="Memory of each node.")
 @click.option("--pods", default="110", show_default=True, help="Pods that each node takes.")
+@click.option(
+    "--stages",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    metavar="FILE|DIR",
+    help="Stages (kwok.x-k8s.io/v1alpha1) that say what happens to pods; may be repeated.",
+)
+@click.option(
+    "--pod-events",
+    type=click.Choice(("none", "warnings", "all")),
+    default="warnings",
+    show_default=True,
+    help="What is told about pods as events.",
+)
 @component.component_options(0)
-def command(nodes: int, zones: int, name_prefix: str, cpu: str, memory: str, pods: str, **options: Any) -> None:
+def command(
+    nodes: int,
+    zones: int,
+    name_prefix: str,
+    cpu: str,
+    memory: str,
+    pods: str,
+    stages: tuple[Path, ...],
+    pod_events: str,
+    **options: Any,
+) -> None:
     """Play simulated nodes in any cluster, Bayplan's or a real one."""
+    read = stages_of(stages)
 
     def make(client: Any, clock: Any, randomness: Any, metrics: Any) -> Any:
         from bayplan.kubelet.simulator import NodeSimulator, SimulatorSettings
 
         capacity = {"cpu": cpu, "memory": memory, "ephemeral-storage": "100Gi", "pods": pods}
-        settings = SimulatorSettings(nodes=nodes, zones=zones, name_prefix=name_prefix, capacity=capacity)
+        settings = SimulatorSettings(
+            nodes=nodes, zones=zones, name_prefix=name_prefix, capacity=capacity, stages=read, events=pod_events
+        )
         return NodeSimulator(client, settings, clock=clock, randomness=randomness)
 
     component.run("node-simulator", make, **options)

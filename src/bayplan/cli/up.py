@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from bayplan.api.kinds import Kind
     from bayplan.cluster.settings import ClusterSettings
     from bayplan.kubelet.simulator.groups import NodeGroupSettings
-    from bayplan.kubelet.simulator.stages import Stage
 
     Contents = Sequence[tuple[Kind, Any]]
 
@@ -185,6 +184,7 @@ class UpOptions:
         """The cluster that they describe. Raises UsageError, Failure."""
         from bayplan.cli.controller_flags import parsed_settings
         from bayplan.cli.kube_flags import api_server_settings
+        from bayplan.cli.node_simulator import stages_of
         from bayplan.cluster.settings import CLUSTER_API, CLUSTER_CONTROLLERS, ClusterSettings
         from bayplan.kubelet.simulator.settings import SimulatorSettings
 
@@ -200,7 +200,7 @@ class UpOptions:
             nodes=SimulatorSettings(
                 nodes=self._own_nodes,
                 groups=self._groups(),
-                stages=self._stages(),
+                stages=stages_of(self.stages),
                 events=self.pod_events,
                 adopts=self.source is not None,
             ),
@@ -227,18 +227,6 @@ class UpOptions:
         if self.nodes is not None:
             return self.nodes
         return 3 if self.source is None else 0
-
-    def _stages(self) -> tuple[Stage, ...]:
-        """What happens to pods. Raises UsageError."""
-        from bayplan.kubelet.simulator.stages import StageError, read_stages
-
-        try:
-            stages, left_out = read_stages(self.stages)
-        except StageError as error:
-            raise click.UsageError(f"--stages: {error}") from error
-        if left_out:
-            click.echo(f"stages that are not about pods are left out: {', '.join(left_out)}", err=True)
-        return stages
 
     @property
     def directory(self) -> Path | None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from bayplan.api.errors import ApiError
-from bayplan.api.types import core_v1, policy_v1
+from bayplan.api.types import apps_v1, core_v1, policy_v1
 from bayplan.client.errors import ClientError
 from bayplan.controllers.base import Controller, ControllerContext
 from bayplan.controllers.cluster_autoscaler_plan import Growth, Limits, Removable, View, growth, removable
@@ -26,6 +26,8 @@ from bayplan.controllers.cluster_autoscaler_rules import (
     NodeGroupError,
     NodeProvider,
     as_if_ready,
+    bound,
+    daemon_pod,
     has_taint,
     is_pending,
     is_ready_node,
@@ -74,6 +76,7 @@ class ClusterAutoscalerController(Controller):
         self.nodes = self.informer(core_v1.Node)
         self.pods = self.informer(core_v1.Pod)
         self.pods.add_index("bound", lambda pod: (pod.spec.node_name,))
+        self.daemons = self.informer(apps_v1.DaemonSet)
         self.budgets = self.informer(policy_v1.PodDisruptionBudget)
         self._others: dict[str, Informer[Any]] = {name: self.informer(cls) for name, cls in self._kinds.items()}
         self._groups = {one.name: one for one in self.provider.groups}
@@ -151,7 +154,12 @@ class ClusterAutoscalerController(Controller):
             and parse_rfc3339(pod.metadata.creation_timestamp or "") <= oldest
         ]
         others = {kind: informer.cache for kind, informer in self._others.items()}
-        return View(nodes, pods, pending, tuple(self._groups.values()), sizes, others, self._sandbox)
+        for pod in self.pods.cache.by_index("bound", ""):
+            if pod.status.nominated_node_name in pods and not pod.metadata.deletion_timestamp:
+                pods[pod.status.nominated_node_name].append(bound(pod, pod.status.nominated_node_name))
+        daemons = [daemon_pod(one) for one in self.daemons.cache if not one.metadata.deletion_timestamp]
+        groups = tuple(self._groups.values())
+        return View(nodes, pods, pending, groups, sizes, others, self._sandbox, daemons)
 
     # More nodes
 

@@ -42,6 +42,8 @@ class View:
     others: Mapping[str, Iterable[Any]]
     """Further objects that bear on scheduling, by kind."""
     sandbox: MakeSandbox
+    daemons: Sequence[core_v1.Pod] = ()
+    """One pod of each DaemonSet, without node: such pods come to every new node that lets them in."""
 
     def copy(self) -> Sandbox:
         """A fresh sandbox."""
@@ -103,10 +105,14 @@ class _Placing:
         self._hopeless: dict[Hashable, tuple[str, ...] | None] = {}
         """Kind of pod -> why it cannot be on the newest node, once somebody has asked."""
 
-    def add_node(self, node: core_v1.Node) -> None:
-        """A node comes."""
+    def add_node(self, node: core_v1.Node, daemons: Iterable[core_v1.Pod]) -> None:
+        """A node comes, and with it the daemons that it lets in."""
         self._hopeless.clear()
         self._sandbox.add_node(node)
+        name = node.metadata.name
+        for daemon in daemons:
+            if not self._sandbox.refusal(daemon, name):
+                self._sandbox.add_pod(bound(daemon, name))
 
     def place(self, pod: core_v1.Pod) -> str:
         """See Sandbox."""
@@ -138,7 +144,7 @@ def _estimate(
             made, empty = made + 1, True
             node = from_template(group, made)
             newest = node.metadata.name
-            placing.add_node(node)
+            placing.add_node(node, view.daemons)
             where = placing.place(pod)
         if where:
             placed.append(pod)

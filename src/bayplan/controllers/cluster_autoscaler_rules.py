@@ -20,7 +20,7 @@ import msgspec
 from bayplan.api.codec import encode
 from bayplan.api.quantity import milli_value, value
 from bayplan.api.selectors import compile_selector
-from bayplan.api.types import core_v1, policy_v1
+from bayplan.api.types import apps_v1, core_v1, meta_v1, policy_v1
 from bayplan.controllers.base import condition_of, controller_of
 from bayplan.support.timestamps import parse_rfc3339
 
@@ -132,6 +132,8 @@ def is_pending(pod: core_v1.Pod, cutoff: int) -> bool:
     """Whether a pod waits for a node that is not there. Pods of a lower priority than the cutoff are not worth one."""
     if pod.spec.node_name or pod.metadata.deletion_timestamp or pod.status.phase not in ("", "Pending"):
         return False
+    if pod.status.nominated_node_name:
+        return False  # others are making room for it
     scheduled = condition_of(pod.status.conditions, "PodScheduled")
     unschedulable = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
     return unschedulable and (pod.spec.priority is None or pod.spec.priority >= cutoff)
@@ -178,9 +180,29 @@ def unbound(pod: core_v1.Pod) -> core_v1.Pod:
 
 
 def bound(pod: core_v1.Pod, node: str) -> core_v1.Pod:
-    """A pod on a node."""
-    copied: core_v1.Pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
+    """A pod on a node; a pod of a DaemonSet under a name of its own there."""
+    metadata, owner = pod.metadata, controller_of(pod)
+    if owner is not None and owner.kind == "DaemonSet":
+        metadata = msgspec.structs.replace(metadata, name=f"{owner.name}-{node}")
+    copied: core_v1.Pod = msgspec.structs.replace(
+        pod, metadata=metadata, spec=msgspec.structs.replace(pod.spec, node_name=node)
+    )
     return copied
+
+
+def daemon_pod(daemons: apps_v1.DaemonSet) -> core_v1.Pod:
+    """A pod as a DaemonSet makes them for a new node."""
+    template, metadata = daemons.spec.template, daemons.metadata
+    owner = meta_v1.OwnerReference(
+        api_version="apps/v1", kind="DaemonSet", name=metadata.name, uid=metadata.uid, controller=True
+    )
+    new = (core_v1.Toleration(key=key, operator="Exists", effect="NoSchedule") for key in _STARTUP_TAINTS)
+    return core_v1.Pod(
+        metadata=meta_v1.ObjectMeta(
+            name=metadata.name, namespace=metadata.namespace, labels=template.metadata.labels, owner_references=(owner,)
+        ),
+        spec=msgspec.structs.replace(template.spec, tolerations=(*template.spec.tolerations, *new)),
+    )
 
 
 def likeness(pod: core_v1.Pod) -> Hashable:

@@ -62,15 +62,31 @@ class PodGarbageCollector(Controller):
         self.nodes = self.informer(core_v1.Node)
         self._missing: dict[str, float] = {}
         """Name of a node that has pods and is not there -> since when (monotonic)."""
+        self._changed = True
+        """Whether there is anything that the last round did not see."""
+        self.pods.on_change(add=self._note, update=self._note_update, delete=self._note)
+        self.nodes.on_change(add=self._note, update=lambda old, new: self._note(new), delete=self._note)
+
+    def _note(self, obj: core_v1.Pod | core_v1.Node) -> None:
+        self._changed = True
+
+    def _note_update(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
+        """Of a pod only its end, its deletion and its node matter."""
+        before, after = ((pod.status.phase, pod.metadata.deletion_timestamp, pod.spec.node_name) for pod in (old, new))
+        self._changed = self._changed or before != after
 
     async def run_background(self) -> None:
         """Look at all pods now and then."""
         while True:
             await self.clock.sleep(self.context.settings.orphaned_pod_period)
+            if not self._changed and not self._missing:
+                continue
+            self._changed = False
             try:
                 await self.collect()
             except ApiError as error:
                 logger.warning("pods were not collected: %s", error)
+                self._changed = True
 
     async def collect(self) -> None:
         """One round. Raises ApiError."""

@@ -36,7 +36,7 @@ _UNSURE_SECONDS = 5.0
 """Between two looks at the server while the cache does not show all that was written."""
 
 
-_MANY = 200
+_MANY = 20
 """Pods up to which an owner is looked at after every change."""
 _REST, _LONGEST_REST = 0.0001, 1.0
 """Seconds per pod that changes of the pods of a larger owner wait to be looked at together, and the most."""

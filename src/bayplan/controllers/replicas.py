@@ -55,8 +55,10 @@ def desired(owner: Any, selector: LabelSelector, pods: Sequence[core_v1.Pod], no
     difference = len(active) - (owner.spec.replicas or 0)
     if difference < 0:
         return Actions(create=min(-difference, BURST), claim=claimed, owned=active, terminating=terminating)
+    if not difference:
+        return Actions(claim=claimed, owned=active, terminating=terminating)
     per_node = Counter(pod.spec.node_name for pod in active)
-    ranked = sorted(active, key=lambda pod: deletion_rank(pod, per_node[pod.spec.node_name], now)) if difference else []
+    ranked = sorted(active, key=lambda pod: deletion_rank(pod, per_node[pod.spec.node_name], now))
     return Actions(delete=ranked[: min(difference, BURST)], claim=claimed, owned=active, terminating=terminating)
 
 

@@ -137,6 +137,9 @@ class Anonymizer:
 
     def _name_objects(self) -> None:
         """New names for all objects and UIDs, in the order of the old ones."""
+        for tree in self._trees.get("ResourceSlice", ()):
+            driver = (tree.get("spec") or {}).get("driver", "")
+            self._names[driver] = driver  # expressions that choose devices name it
         uids = {uid: None for tree in self._all() for uid in _uids(tree)}
         for number, uid in enumerate(uids, 1):
             self._give(uid, f"00000000-0000-4000-8000-{number:012x}")
@@ -210,8 +213,10 @@ class Anonymizer:
             return self.key(value)
         if field == "image" or (field == "names" and parent == "images"):
             return self.image(value, on_node=field == "names")
-        if field == "resourceName":
+        if field in ("resourceName", "extendedResourceName"):
             return self.resource(value)
+        if field == "request":
+            return "/".join(self.name(part) for part in value.split("/"))
         if field in ("driver", "provisioner", "attacher") or (field == "name" and parent == "drivers"):
             return value if is_kept_driver(value) else self.name(value)
         if field == "hostIP":

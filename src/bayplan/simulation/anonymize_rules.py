@@ -12,6 +12,7 @@ KEPT_NAMES: Final = frozenset(
 
 KEPT_FIELDS: Final = frozenset(
     [
+        "$patch",
         "accessModes",
         "action",
         "allocationMode",
@@ -96,7 +97,7 @@ KEPT_FIELDS: Final = frozenset(
 )
 """Fields whose texts are words of Kubernetes, versions or times."""
 
-KEPT_TREES: Final = frozenset({"attributes", "swap", "features", "runtimeHandlers", "sharedCounters"})
+KEPT_TREES: Final = frozenset({"attributes", "swap", "features", "runtimeHandlers"})
 """Fields that are kept whole: what devices are, which expressions compare literally, and what nodes can do."""
 
 DROPPED: Final = frozenset(
@@ -144,6 +145,9 @@ _HARMLESS: Final = re.compile(r"\d+(\.\d+)?(%|m|[kKMGTPE]i?)?|\d{4}-\d\d-\d\dT[\
 _KEPT_KEYS: Final = frozenset(
     {"controller-revision-hash", "controller-uid", "job-name", "pod-template-generation", "pod-template-hash"}
 )
+_CHOSEN_NAMES: Final = ("node-role.kubernetes.io", "node-restriction.kubernetes.io")
+"""Domains of Kubernetes under which users choose names."""
+_ROLES: Final = frozenset({"control-plane", "master", "worker", "node", "infra"})
 _KEPT_DOMAINS: Final = ("kubernetes.io", "k8s.io", "bayplan.dev")
 _KEPT_VALUES: Final = frozenset(
     {
@@ -182,7 +186,9 @@ def harmless(text: str) -> bool:
 
 def is_kept_key(key: str) -> bool:
     """Whether a key of a label or taint is one of Kubernetes' own."""
-    domain, slash, _ = key.partition("/")
+    domain, slash, name = key.partition("/")
+    if domain in _CHOSEN_NAMES:
+        return name in _ROLES
     return key in _KEPT_KEYS or not key or (bool(slash) and _under(domain, _KEPT_DOMAINS))
 
 

@@ -60,7 +60,7 @@ def fresh(pod: core_v1.Pod) -> core_v1.Pod:
 
 
 def unplaced(spec: core_v1.PodSpec) -> core_v1.PodSpec:
-    """A spec before the scheduler, and the admission of nodes' failures, have written into it."""
+    """A spec before a node was found for it, gates lifted."""
     return replace(spec, node_name="", scheduling_gates=())
 
 

@@ -189,13 +189,15 @@ class _Finder:
     def _larger_nodes(self) -> Iterator[Change]:
         """One node of the usual kind, but so many times as large."""
         offers = node_shape(self.copy).base.status.allocatable
-        for factor in _FACTORS:
+        for factor in _FACTORS if self.nodes else (1, *_FACTORS):
             amounts: dict[str, str] = {
                 name: amount_text(name, amount_of(name, offers[name]) * factor)
                 for name in ("cpu", "memory")
                 if name in offers
             }
-            yield self._added(node_shape(self.copy, "", amounts), f"{factor} times as large as usual", 88)
+            yield self._added(
+                node_shape(self.copy, "", amounts), f"{factor} times as large as usual" if factor > 1 else "", 88
+            )
 
     def _added(self, shape: NodeShape, what: str, size: int) -> Change:
         offers = shape.base.status.allocatable

@@ -130,12 +130,13 @@ def columns(
     parts = _grid(ticks, to_y, value_format)
     every = max(1, math.ceil(max(len(label) for label, _ in rows) * 7 / width))
     for number, (label, value) in enumerate(rows):
-        x, top = _LEFT + number * width, to_y(value)
+        mark = min(width - gap, 48.0)
+        x, top = _LEFT + number * width + (width - mark) / 2, to_y(value)
         title = escape(f"{label}: {value_format(value)}")
-        shape = _column(x + gap / 2, top, min(width - gap, 48.0), height - _BOTTOM)
+        shape = _column(x, top, mark, height - _BOTTOM)
         parts.append(f'<g class="mark"><title>{title}</title><path class="s1" d="{shape}"/></g>')
         if number % every == 0:
-            middle = x + gap / 2 + min(width - gap, 48.0) / 2
+            middle = x + mark / 2
             parts.append(f'<text x="{middle:.1f}" y="{height - 12}" text-anchor="middle">{escape(label)}</text>')
     parts.append(_base(height))
     if x_label:

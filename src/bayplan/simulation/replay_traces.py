@@ -36,13 +36,13 @@ class TraceError(Exception):
 
 def read_nodes(path: Path) -> tuple[Node, ...]:
     """The nodes of a table. Raises TraceError."""
-    return tuple(_node(row, where) for where, row in _rows(path, (("sn", "name"), ("cpu_milli",), ("memory_mib",))))
+    return tuple(node_of(row, where) for where, row in _rows(path, (("sn", "name"), ("cpu_milli",), ("memory_mib",))))
 
 
 def read_pods(path: Path) -> tuple[Arrival, ...]:
     """The pods of a table. Raises TraceError."""
     wanted = (("name",), ("cpu_milli",), ("memory_mib",), ("creation_time",), ("deletion_time", "duration"))
-    return tuple(_arrival(row, where) for where, row in _rows(path, wanted))
+    return tuple(arrival_of(row, where) for where, row in _rows(path, wanted))
 
 
 def workload_on(nodes: Iterable[Node], arrivals: Iterable[Arrival]) -> Workload:
@@ -72,7 +72,8 @@ def _number(row: Row, column: str, where: str) -> float:
         raise TraceError(f"{where}: {column}: {text!r} is no number") from None
 
 
-def _node(row: Row, where: str) -> Node:
+def node_of(row: Row, where: str = "") -> Node:
+    """A node from a row. Raises TraceError, whose message begins with `where`."""
     name = row.get("sn") or row.get("name") or ""
     labels = {_HOST: name}
     if row.get("model"):
@@ -93,7 +94,8 @@ def _node(row: Row, where: str) -> Node:
     )
 
 
-def _arrival(row: Row, where: str) -> Arrival:
+def arrival_of(row: Row, where: str = "") -> Arrival:
+    """A pod and when it comes, from a row. Raises TraceError, whose message begins with `where`."""
     at = _number(row, "creation_time", where)
     if row.get("duration"):
         return Arrival(at, _pod(row, where), lasts=_number(row, "duration", where))

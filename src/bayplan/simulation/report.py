@@ -150,9 +150,11 @@ def capacity_page(copy: ClusterCopy, answer: Capacity | MixCapacity) -> str:
     shown.append((f"{len(room.per_node):,}", f"of {room.node_count:,} nodes have room", ""))
     if answer.missing is not None:
         nodes = f"{answer.missing.nodes:,}" if answer.missing.nodes >= 0 else "no number"
-        shown.append((nodes, "of nodes to add for the rest", "bad"))
+        shown.append((nodes, "nodes to add for the rest", "bad"))
     asks = ", ".join(f"{name} {amount}" for name, amount in answer.requests.items()) or "nothing"
-    spread = [(str(pods), float(nodes)) for pods, nodes in sorted(answer.spread())]
+    counts = dict(answer.spread())
+    ends = (min(counts), max(counts) + 1) if counts else (0, 0)
+    spread = [(str(pods), float(counts.get(pods, 0))) for pods in range(*ends)]
     parts = [
         figures(shown),
         section("Nodes by the number of further pods that they take", plots.columns(spread, x_label="pods on a node")),

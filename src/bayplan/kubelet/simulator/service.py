@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-import msgspec
-
 from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1
@@ -37,6 +35,7 @@ from bayplan.kubelet.simulator.nodes import (
     pod_network,
 )
 from bayplan.kubelet.simulator.pods import next_step
+from bayplan.kubelet.simulator.resizing import Resizing
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.kubelet.simulator.stage_player import StagePlayer
 from bayplan.kubelet.simulator.stages import StageError
@@ -86,8 +85,7 @@ class NodeSimulator:
         """Uids of pods of which it was told that they are being stopped."""
         self.recorder = EventRecorder(client, "kubelet", clock, randomness)
         self._player = self._stage_player() if settings.stages else None
-        self._deferred: dict[str, dict[str, None]] = {}
-        """Node -> keys of its pods that wait for room to be resized, in the order in which they came."""
+        self._resizing = Resizing(self.nodes, self.pods, settings.resize_seconds)
 
     async def run(self) -> None:
         """Play until cancelled."""
@@ -153,7 +151,7 @@ class NodeSimulator:
     def _node_changed(self, old: core_v1.Node, new: core_v1.Node) -> None:
         """A node that is back, or was taken for lost though it lives, reports itself."""
         if old.status.allocatable != new.status.allocatable:
-            self._retry_deferred(new.metadata.name, "")
+            self._retry_resizes(new.metadata.name)
         back = is_silent(old) and not is_silent(new)
         if is_silent(new) and not is_silent(old):
             self.queue.add(_LAST_SIGN + new.metadata.name)
@@ -288,18 +286,20 @@ class NodeSimulator:
             self.queue.add(key_of(pod))
 
     def _changed(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
-        if self._deferred.get(new.spec.node_name):
-            self._retry_deferred(new.spec.node_name, key_of(new))
+        self._retry_resizes(new.spec.node_name, but=key_of(new))
         self._touch(new)
+
+    def _retry_resizes(self, node: str, but: str = "") -> None:
+        for key in self._resizing.waiting(node, but):
+            self.queue.add(key)
 
     def _gone(self, pod: core_v1.Pod) -> None:
         self._due.pop(pod.metadata.uid, None)
         self._stopping.discard(pod.metadata.uid)
         if self._player is not None:
             self._player.forget(pod)
-        if deferred := self._deferred.get(pod.spec.node_name):
-            deferred.pop(key_of(pod), None)
-            self._retry_deferred(pod.spec.node_name, key_of(pod))
+        self._resizing.forget(pod)
+        self._retry_resizes(pod.spec.node_name)
         if pod.spec.node_name in self._addresses:
             self._addresses[pod.spec.node_name].release(pod.metadata.uid)
         if pod.spec.node_name and self.nodes.cache.get("", pod.spec.node_name) is None:
@@ -357,7 +357,7 @@ class NodeSimulator:
         wait = None
         before = pod
         if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp and resize.is_concerned(pod):
-            pod, wait = self._resized(pod, now)
+            pod, wait = self._resizing.advance(pod, now)
         step = next_step(pod, now, self.settings, self._host_ip(name), address, start)
         if pod.metadata.deletion_timestamp and uid not in self._stopping:
             self._stopping.add(uid)
@@ -385,35 +385,6 @@ class NodeSimulator:
     def _tell(self, pod: core_v1.Pod, events: Iterable[Told]) -> None:
         for event in events:
             self.recorder.event(pod, *event)
-
-    def _resized(self, pod: core_v1.Pod, now: float) -> tuple[core_v1.Pod, float | None]:
-        """A running pod after the next step of its resize, and seconds until the one after that."""
-        key = key_of(pod)
-        found = resize.advance(pod, now, self.settings.resize_seconds, lambda: self._room(pod))
-        if any(one.type == resize.PENDING and one.reason == resize.DEFERRED for one in found.status.conditions):
-            self._deferred.setdefault(pod.spec.node_name, {})[key] = None
-        else:
-            self._deferred.get(pod.spec.node_name, {}).pop(key, None)
-        if found.status is pod.status:
-            return pod, found.wait
-        return msgspec.structs.replace(pod, status=found.status), found.wait
-
-    def _room(self, pod: core_v1.Pod) -> resize.Room:
-        """What there is for a pod on its node."""
-        node = self.nodes.cache.get("", pod.spec.node_name)
-        allocatable = node.status.allocatable if node is not None else {}
-        used = {"cpu": 0, "memory": 0}
-        for other in self.pods.cache.by_index("node", pod.spec.node_name):
-            if other.metadata.uid != pod.metadata.uid and other.status.phase not in ("Succeeded", "Failed"):
-                for name, amount in resize.promised(other).items():
-                    used[name] += amount
-        return resize.Room({name: resize.amount(name, allocatable.get(name, "0")) for name in used}, used)
-
-    def _retry_deferred(self, node_name: str, but: str) -> None:
-        """Ask again for those that did not find room on a node: something has changed there."""
-        for key in self._deferred.get(node_name, {}):
-            if key != but:
-                self.queue.add(key)
 
     def _host_ip(self, name: str) -> str:
         node = self.nodes.cache.get("", name)

@@ -62,7 +62,7 @@ class DomainCounts:
         self.pods += delta
         if domain >= len(self.per_domain):
             self.per_domain = grow(self.per_domain, 2 * domain + 1, 0)
-        self.per_domain[domain] += delta
+        self.per_domain[domain] = self.per_domain.item(domain) + delta
 
     def at(self, domain: int) -> int:
         """Pods in one domain."""
@@ -90,7 +90,7 @@ class Tally:
 
     def add(self, row: int, delta: int) -> None:
         """Count a pod on a node in or out."""
-        self.per_row[row] += delta
+        self.per_row[row] = self.per_row.item(row) + delta
         for counts in self.spread:
             counts.add(row, delta)
 

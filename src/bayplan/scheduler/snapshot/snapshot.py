@@ -19,7 +19,7 @@ from bayplan.scheduler.snapshot.gangs import Gangs
 from bayplan.scheduler.snapshot.labels import Bools, EncodedColumn, Ints, LabelColumn, Rows, grow
 from bayplan.scheduler.snapshot.nodes import NodeFacts, node_facts
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended
-from bayplan.scheduler.snapshot.resources import ResourceTable, Vector
+from bayplan.scheduler.snapshot.resources import ResourceTable
 from bayplan.scheduler.snapshot.shape import HostPort, ShapeTable
 from bayplan.scheduler.snapshot.taints import TaintKey
 
@@ -396,20 +396,18 @@ class Snapshot:
     def _count(self, info: PodInfo, row: int, delta: int, *, live: bool) -> None:
         shape = info.shape
         requested = self.requested
-        vector: Vector = info.requests
-        if delta > 0:
-            for column, amount in vector:
-                requested[column, row] += amount
-            self.nonzero_cpu[row] += info.nonzero_cpu
-            self.nonzero_memory[row] += info.nonzero_memory
-        else:
-            for column, amount in vector:
-                requested[column, row] -= amount
-            self.nonzero_cpu[row] -= info.nonzero_cpu
-            self.nonzero_memory[row] -= info.nonzero_memory
-        self.pod_count[row] += delta
-        for key in claim_keys(info):
-            self.claim_users[key] = self.claim_users.get(key, 0) + delta
+        for column, amount in info.requests:
+            requested[column, row] = requested.item(column, row) + delta * amount
+        self.nonzero_cpu[row] = self.nonzero_cpu.item(row) + delta * info.nonzero_cpu
+        self.nonzero_memory[row] = self.nonzero_memory.item(row) + delta * info.nonzero_memory
+        self.pod_count[row] = self.pod_count.item(row) + delta
+        if shape.volumes:
+            for key in claim_keys(info):
+                users = self.claim_users.get(key, 0) + delta
+                if users:
+                    self.claim_users[key] = users
+                else:
+                    self.claim_users.pop(key, None)
         self.counts.add(shape.group, shape.terms, row, delta, live=live)
 
     def _count_port(self, port: HostPort, row: int, delta: int) -> None:

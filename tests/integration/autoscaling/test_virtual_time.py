@@ -1,0 +1,75 @@
+"""Autoscaling over hours, in virtual time and with all settings as they are by default: it follows the load, and equal seeds give equal traces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bayplan.api.types import apps_v1, autoscaling_v2, core_v1
+from bayplan.kubelet.simulator.groups import GROUP_LABEL, parse_groups
+from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.simulation.virtual_cluster import VirtualCluster
+from bayplan.support import virtual_time
+from bayplan.testing.builders import deployment, metadata
+
+_HOUR = 3600.0
+_USAGE = {"bayplan.dev/cpu-usage": "10%@0s 100%@30m 10%@1h", "bayplan.dev/start-seconds": "lognormal(5,0.5)"}
+_GROUP = "name=web,min=1,max=6,cpu=2,memory=8Gi,provision=45s"
+
+
+@dataclass(slots=True)
+class Day:
+    """What was seen of a run."""
+
+    replicas: list[int] = field(default_factory=list)
+    nodes: list[int] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+
+
+def autoscaler() -> autoscaling_v2.HorizontalPodAutoscaler:
+    wanted = autoscaling_v2.MetricTarget(type="Utilization", average_utilization=50)
+    cpu = autoscaling_v2.MetricSpec(
+        type="Resource", resource=autoscaling_v2.ResourceMetricSource(name="cpu", target=wanted)
+    )
+    reference = autoscaling_v2.CrossVersionObjectReference(api_version="apps/v1", kind="Deployment", name="web")
+    spec = autoscaling_v2.HorizontalPodAutoscalerSpec(
+        min_replicas=2, max_replicas=10, metrics=(cpu,), scale_target_ref=reference
+    )
+    return autoscaling_v2.HorizontalPodAutoscaler(metadata=metadata("web", "default"), spec=spec)
+
+
+def play(seed: int, hours: int) -> Day:
+    """A deployment whose pods are busier and busier for half an hour and then less and less, on nodes that come and go."""
+    seen = Day()
+
+    async def main() -> None:
+        nodes = SimulatorSettings(nodes=0, groups=parse_groups([_GROUP]))
+        async with VirtualCluster(seed=seed, nodes=nodes, trace=seen.trace.append) as cluster:
+            web = deployment("web", 2, cpu="500m", pod_meta={"annotations": _USAGE})
+            await cluster.client.create(web)
+            await cluster.client.create(autoscaler())
+            for _ in range(hours * 4):
+                await cluster.advance(seconds=_HOUR / 4)
+                found = await cluster.client.get(apps_v1.Deployment, "web", "default")
+                seen.replicas.append(found.spec.replicas or 0)
+                listed = await cluster.client.list(core_v1.Node, label_selector=f"{GROUP_LABEL}=web")
+                seen.nodes.append(len(listed.items))
+
+    virtual_time.run(main())
+    return seen
+
+
+def test_replicas_and_nodes_follow_the_load_up_and_down() -> None:
+    seen = play(1, 3)
+    assert max(seen.replicas) > 2
+    assert max(seen.nodes) > 1
+    peak = seen.replicas.index(max(seen.replicas))
+    assert min(seen.replicas[peak:]) < max(seen.replicas), "it shrinks again"
+    peak = seen.nodes.index(max(seen.nodes))
+    assert min(seen.nodes[peak:]) < max(seen.nodes), "and nodes go"
+
+
+def test_equal_seeds_give_equal_traces() -> None:
+    first, again, other = play(7, 1), play(7, 1), play(8, 1)
+    assert first.trace == again.trace
+    assert len(first.trace) > 20
+    assert first.trace != other.trace
