@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks import api_server, controllers, end_to_end, library, overload, startup
+from benchmarks import api_server, controllers, end_to_end, library, overload, simulation, startup
 from benchmarks.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
@@ -22,6 +22,7 @@ BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
     "api-server": api_server.run,
     "overload": overload.run,
     "controllers": controllers.run,
+    "simulation": simulation.run,
     "up": end_to_end.run_up,
     "split": end_to_end.run_split,
 }

@@ -1,9 +1,119 @@
 """Bayplan: the Kubernetes control plane in Python, with scheduling at its heart.
 
+    import bayplan
+
+    cluster = bayplan.read("cluster.copy")
+    bayplan.simulate(cluster, bayplan.Drain(("node-1",)))
+
 Importing this package costs almost nothing: every part is imported when it is used.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 KUBERNETES_VERSION = "1.36.2"
 """The Kubernetes release whose API and behaviour this version implements."""
+
+if TYPE_CHECKING:
+    from bayplan.scheduler.library import Planner, evaluate, place
+    from bayplan.simulation.actions import (
+        AddNodes,
+        Apply,
+        Cordon,
+        DeleteNode,
+        Drain,
+        FailZone,
+        Scale,
+        Taint,
+        Upgrade,
+    )
+    from bayplan.simulation.copies import ClusterCopy
+    from bayplan.simulation.front import Answer, capacity, compare, consolidate, fix, read, replay, simulate
+    from bayplan.simulation.recording import read_recording
+    from bayplan.simulation.replay import Arrival, Workload
+    from bayplan.simulation.replay_traces import read_nodes, read_pods, workload_on
+    from bayplan.simulation.virtual_cluster import VirtualCluster
+    from bayplan.support.virtual_time import run
+
+_HOMES = {
+    "bayplan.scheduler.library": ("Planner", "evaluate", "place"),
+    "bayplan.simulation.actions": (
+        "AddNodes",
+        "Apply",
+        "Cordon",
+        "DeleteNode",
+        "Drain",
+        "FailZone",
+        "Scale",
+        "Taint",
+        "Upgrade",
+    ),
+    "bayplan.simulation.copies": ("ClusterCopy",),
+    "bayplan.simulation.front": (
+        "Answer",
+        "capacity",
+        "compare",
+        "consolidate",
+        "fix",
+        "read",
+        "replay",
+        "simulate",
+    ),
+    "bayplan.simulation.recording": ("read_recording",),
+    "bayplan.simulation.replay": ("Arrival", "Workload"),
+    "bayplan.simulation.replay_traces": ("read_nodes", "read_pods", "workload_on"),
+    "bayplan.simulation.virtual_cluster": ("VirtualCluster",),
+    "bayplan.support.virtual_time": ("run",),
+}
+"""Module -> what the package gives of it."""
+
+__all__ = [
+    "KUBERNETES_VERSION",
+    "AddNodes",
+    "Answer",
+    "Apply",
+    "Arrival",
+    "ClusterCopy",
+    "Cordon",
+    "DeleteNode",
+    "Drain",
+    "FailZone",
+    "Planner",
+    "Scale",
+    "Taint",
+    "Upgrade",
+    "VirtualCluster",
+    "Workload",
+    "__version__",
+    "capacity",
+    "compare",
+    "consolidate",
+    "evaluate",
+    "fix",
+    "place",
+    "read",
+    "read_nodes",
+    "read_pods",
+    "read_recording",
+    "replay",
+    "run",
+    "simulate",
+    "workload_on",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """What is asked for, from its home."""
+    for home, names in _HOMES.items():
+        if name in names:
+            from importlib import import_module
+
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'bayplan' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from bayplan.api.types import core_v1
 from bayplan.scheduler import Planner
@@ -12,8 +13,9 @@ from bayplan.scheduler.planner_moves import use_of_nodes
 from bayplan.simulation.consolidate import Consolidation, consolidate
 from bayplan.simulation.consolidate_rules import DISABLED, MIRROR, SAFE, Rules
 from bayplan.simulation.copies import ClusterCopy
+from bayplan.simulation.copies_planner import fresh
 from bayplan.testing.builders import node, owner
-from tests.simulation.objects import budget, copy_of, owned, running, set_of
+from tests.simulation.objects import budget, copy_of, owned, random_cluster, running, set_of
 
 
 def why(answer: Consolidation, name: str) -> str:
@@ -125,3 +127,23 @@ def test_no_node_is_over_committed_and_no_pod_is_lost(seed: int) -> None:
             assert f"default/{pod.metadata.name}" in targets
     assert all(use.share("cpu") <= 1 and use.pods <= 20 for use in answer.after)
     assert sum(use.pods for use in answer.after) == len(pods)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_cordoning_and_draining_as_planned_puts_every_pod_where_the_plan_says(seed: int) -> None:
+    copy, _ = random_cluster(seed)
+    web = set_of("web")
+    for pod in copy.of("Pod"):
+        pod.metadata.owner_references = (owner(web, "ReplicaSet"),)
+    answer = consolidate(copy)
+    cordoned = [
+        replace(one, spec=replace(one.spec, unschedulable=True)) if one.metadata.name in answer.removed else one
+        for one in copy.of("Node")
+    ]
+    planner = Planner([*cordoned, *copy.of("Pod")])
+    pods = {f"{pod.metadata.namespace}/{pod.metadata.name}": pod for pod in copy.of("Pod")}
+    for step in answer.steps:
+        for move in step.moves:
+            planner.remove(move.pod)
+        for move in step.moves:
+            assert planner.schedule(fresh(pods[move.pod])).node == move.to

@@ -85,3 +85,10 @@ def test_devices_of_the_first_beta_are_rebuilt() -> None:
 
 def test_counts_say_what_there_is() -> None:
     assert copy_of(node("a"), namespace("default"), running("p", "a")).counts() == {"Namespace": 1, "Node": 1, "Pod": 1}
+
+
+def test_kinds_that_are_not_known_here_are_left_out_and_named() -> None:
+    header = msgspec.json.encode({"format": FORMAT, "version": 1, "counts": {"Node": 1, "Wonder": 1}})
+    known = b'{"kind":"Node","apiVersion":"v1","metadata":{"name":"a"}}'
+    copy = from_bytes(b"\n".join((header, known, b'{"kind":"Wonder","apiVersion":"v9","metadata":{}}')), "new")
+    assert (copy.counts(), [one.what for one in copy.left_out]) == ({"Node": 1}, ["Wonder"])

@@ -183,3 +183,22 @@ def test_cron_jobs_do_not_make_up_for_the_time_since() -> None:
 def test_equal_copies_give_equal_clusters() -> None:
     copy = copy_of(node("a"), running("p", "a", namespace="shop"))
     assert [encode(obj) for _, obj in revived(copy, NOW)] == [encode(obj) for _, obj in revived(copy, NOW)]
+
+
+def test_a_lost_node_comes_back_as_it_was_when_its_silence_ends() -> None:
+    async def main() -> None:
+        lost = node("a", cpu="4", conditions={"Ready": "Unknown"})
+        lost.status.capacity = {**lost.status.capacity, "cpu": "5"}
+        async with begun_with(copy_of(lost)) as cluster:
+            patch = {"metadata": {"annotations": {SILENT: None}}}
+            await cluster.client.patch(core_v1.Node, "a", "", patch)
+            await cluster.eventually(lambda: _ready(cluster))
+            status = (await cluster.client.get(core_v1.Node, "a")).status
+            assert (status.capacity["cpu"], status.allocatable["cpu"]) == ("5", "4")
+
+    asyncio.run(main())
+
+
+async def _ready(cluster: LiveCluster) -> bool:
+    found = await cluster.client.get(core_v1.Node, "a")
+    return any(one.type == "Ready" and one.status == "True" for one in found.status.conditions)

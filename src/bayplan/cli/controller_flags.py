@@ -135,8 +135,14 @@ FLAGS: Mapping[str, Flag] = {
     "--scale-down-unneeded-time": Flag(
         "autoscaler_unneeded_time", DURATION, "Cluster autoscaler: how long a node is dispensable before it goes."
     ),
+    "--scale-down-unready-time": Flag(
+        "autoscaler_unready_time", DURATION, "Cluster autoscaler: how long a node is unready before it goes."
+    ),
     "--scale-down-delay-after-add": Flag(
         "autoscaler_delay_after_add", DURATION, "Cluster autoscaler: after a node was made, before others go."
+    ),
+    "--scale-down-delay-after-delete": Flag(
+        "autoscaler_delay_after_delete", DURATION, "Cluster autoscaler: after a node went, before others go."
     ),
     "--scale-down-delay-after-failure": Flag(
         "autoscaler_delay_after_failure", DURATION, "Cluster autoscaler: after a drain failed, before others begin."

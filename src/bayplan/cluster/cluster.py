@@ -105,6 +105,7 @@ class Cluster:
         try:
             await self._serve()
             await take_in(self.api, self._contents)
+            self._contents = ()
             await self._start_components()
         except BaseException:
             await self.stop()

@@ -29,9 +29,11 @@ from bayplan.controllers.cluster_autoscaler_rules import (
     bound,
     daemon_pod,
     has_taint,
+    is_coming,
     is_pending,
     is_ready_node,
     needs_moving,
+    obstacle,
     why_not,
 )
 from bayplan.controllers.cluster_autoscaler_status import NAME, NAMESPACE, StatusWriter, status_of
@@ -85,6 +87,8 @@ class ClusterAutoscalerController(Controller):
         """Nodes that were made and do not show yet -> monotonic time when that was."""
         self._unneeded: dict[str, float] = {}
         """Nodes that can go -> monotonic time since when."""
+        self._unwell: dict[str, float] = {}
+        """Nodes of groups that are not ready -> monotonic time since when."""
         self._draining: dict[str, float] = {}
         """Nodes that are being drained -> monotonic time at which that is given up."""
         self._paused: dict[str, float] = {}
@@ -133,7 +137,7 @@ class ClusterAutoscalerController(Controller):
         for node in self.nodes.cache:
             group, leaving = self.group_of(node), has_taint(node, TO_BE_DELETED)
             created = parse_rfc3339(node.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
-            coming = group is not None and now - created < settings.autoscaler_provision_time
+            coming = group is not None and is_coming(node) and now - created < settings.autoscaler_provision_time
             if group is not None and not leaving:
                 sizes[group.name] += 1
             if not leaving and (is_ready_node(node) or coming):
@@ -222,8 +226,29 @@ class ClusterAutoscalerController(Controller):
         empty = [one for one in due if not one.to_move][:_AT_ONCE]
         if not empty and not self._draining:
             empty = due[:1]
-        for one in empty:
+        for one in (*empty, *self._unready(view, rules, moment)):
             await self._start_drain(one, moment)
+
+    def _unready(self, view: View, rules: Drain, moment: float) -> list[Removable]:
+        """Nodes of groups that have been unwell for so long that they go, down to the minimum. Their pods need no place first: they do not run."""
+        now, sizes = self.clock.now(), dict(view.sizes)
+        unwell = {
+            node.metadata.name: node
+            for node in self.nodes.cache
+            if self.group_of(node) and node.metadata.name not in view.nodes and not has_taint(node, TO_BE_DELETED)
+        }
+        self._unwell = {name: self._unwell.get(name, moment) for name in unwell}
+        found = []
+        for name, node in unwell.items():
+            group = self.group_of(node)
+            if group is None or moment - self._unwell[name] < self.context.settings.autoscaler_unready_time:
+                continue
+            pods = [pod for pod in self.pods.cache.by_index("bound", name) if needs_moving(pod, now)]
+            held = any(obstacle(pod, self.budgets.cache, rules, now) for pod in pods)
+            if not held and sizes[group.name] > group.minimum:
+                sizes[group.name] -= 1
+                found.append(Removable(node, group, 0.0, tuple(pods), ()))
+        return found
 
     async def _mark_candidates(self, view: View) -> None:
         """Nodes that may go soon get a taint that new pods avoid if they can."""
@@ -296,6 +321,8 @@ class ClusterAutoscalerController(Controller):
             self.recorder.event(node, "Warning", "ScaleDownFailed", f"failed to delete node: {error}")
             raise
         self._draining.pop(name, None)
+        pause = self.clock.monotonic() + self.context.settings.autoscaler_delay_after_delete
+        self._no_removal_before = max(self._no_removal_before, pause)
         self.recorder.event(node, "Normal", "ScaleDown", "node removed by cluster autoscaler")
 
     async def _set_taint(self, node: core_v1.Node, key: str, effect: str, *, wanted: bool) -> bool:

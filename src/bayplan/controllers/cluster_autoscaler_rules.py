@@ -145,6 +145,12 @@ def is_ready_node(node: core_v1.Node) -> bool:
     return ready is not None and ready.status == "True"
 
 
+def is_coming(node: core_v1.Node) -> bool:
+    """Whether a node has not been ready yet, as far as one can see."""
+    ready = condition_of(node.status.conditions, "Ready")
+    return ready is None or ready.status == "False"
+
+
 def has_taint(node: core_v1.Node, key: str) -> bool:
     """Whether a node has a taint with this key."""
     return any(one.key == key for one in node.spec.taints)

@@ -69,8 +69,12 @@ class ControllerSettings:
     """Cluster autoscaler: part of cpu or memory that is requested, below which a node is hardly used."""
     autoscaler_unneeded_time: float = 600.0
     """Cluster autoscaler: how long a node must have been dispensable before it goes."""
+    autoscaler_unready_time: float = 1200.0
+    """Cluster autoscaler: how long a node must have been unready before it goes."""
     autoscaler_delay_after_add: float = 600.0
     """Cluster autoscaler: after a node was made, before others go."""
+    autoscaler_delay_after_delete: float = 0.0
+    """Cluster autoscaler: after a node went, before others go."""
     autoscaler_delay_after_failure: float = 180.0
     """Cluster autoscaler: after a drain that failed, before others begin."""
     autoscaler_eviction_time: float = 120.0

@@ -175,8 +175,10 @@ def from_bytes(data: bytes, where: str) -> ClusterCopy:
     left_out = [LeftOut(one.get("what", ""), one.get("why", "")) for one in header.left_out]
     copy = ClusterCopy({}, header.taken_at, header.server_version, header.source, header.anonymized, left_out)
     reader = LineReader()
+    read = 0
     for number, line in enumerate(lines[1:], 2):
         if line:
+            read += 1
             try:
                 kind, obj = reader.read(line)
             except DecodeError as error:
@@ -184,6 +186,11 @@ def from_bytes(data: bytes, where: str) -> ClusterCopy:
             if kind is not None:
                 copy.objects.setdefault(kind.kind, []).append(obj)
     missing = {kind: count for kind, count in header.counts.items() if len(copy.of(kind)) < count}
+    if missing and read >= sum(header.counts.values()):
+        copy.left_out += [
+            LeftOut(kind, "objects of this kind, or version of it, are not known here") for kind in missing
+        ]
+        return copy
     if missing:
         name, count = next(iter(missing.items()))
         raise CopyError(

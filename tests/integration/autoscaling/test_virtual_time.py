@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bayplan.api.types import apps_v1, autoscaling_v2, core_v1
+from bayplan.controllers.vpa_annotations import RECOMMENDATION
 from bayplan.kubelet.simulator.groups import GROUP_LABEL, parse_groups
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support import virtual_time
 from bayplan.testing.builders import deployment, metadata
+from tests.integration.conftest import EXAMPLES
 
 _HOUR = 3600.0
 _USAGE = {"bayplan.dev/cpu-usage": "10%@0s 100%@30m 10%@1h", "bayplan.dev/start-seconds": "lognormal(5,0.5)"}
@@ -66,6 +68,39 @@ def test_replicas_and_nodes_follow_the_load_up_and_down() -> None:
     assert min(seen.replicas[peak:]) < max(seen.replicas), "it shrinks again"
     peak = seen.nodes.index(max(seen.nodes))
     assert min(seen.nodes[peak:]) < max(seen.nodes), "and nodes go"
+
+
+def test_a_node_that_stays_away_is_removed_and_replaced_if_it_is_needed() -> None:
+    async def main() -> None:
+        nodes = SimulatorSettings(nodes=0, groups=parse_groups(["name=web,min=0,max=3,cpu=2,memory=8Gi"]))
+        async with VirtualCluster(seed=3, nodes=nodes) as cluster:
+            await cluster.client.create(deployment("web", 1, cpu="1500m"))
+            await cluster.advance(minutes=2)
+            [first] = (await cluster.client.list(core_v1.Node)).items
+            silent = {"metadata": {"annotations": {"bayplan.dev/silent": "true"}}}
+            await cluster.client.patch(core_v1.Node, first.metadata.name, "", silent)
+            await cluster.advance(minutes=40)
+            [second] = (await cluster.client.list(core_v1.Node)).items
+            assert second.metadata.name != first.metadata.name
+            found = await cluster.client.get(apps_v1.Deployment, "web", "default")
+            assert found.status.available_replicas == 1
+
+    virtual_time.run(main())
+
+
+def test_the_example_grows_with_its_load() -> None:
+    async def main() -> None:
+        nodes = SimulatorSettings(nodes=1, groups=parse_groups(["name=web,max=5,cpu=4,memory=16Gi"]))
+        async with VirtualCluster(seed=1, nodes=nodes) as cluster:
+            await cluster.apply(EXAMPLES / "autoscaling.yaml")
+            await cluster.advance(minutes=40)
+            found = await cluster.client.get(apps_v1.Deployment, "busy", "default")
+            assert (found.spec.replicas or 0) > 4
+            assert found.status.ready_replicas == found.spec.replicas
+            assert len((await cluster.client.list(core_v1.Node)).items) > 1
+            assert "containerRecommendations" in found.metadata.annotations[RECOMMENDATION]
+
+    virtual_time.run(main())
 
 
 def test_equal_seeds_give_equal_traces() -> None:

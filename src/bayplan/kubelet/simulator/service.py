@@ -244,7 +244,8 @@ class NodeSimulator:
         if not node.status.node_info.kubelet_version:
             changed.status.node_info = fresh.node_info
         changed.status.capacity = {**node.status.capacity, **fresh.capacity}
-        changed.status.allocatable = {**node.status.allocatable, **fresh.allocatable}
+        kept = {} if name in self._own else node.status.allocatable
+        changed.status.allocatable = {**node.status.allocatable, **fresh.allocatable, **kept}
         await self.client.update_status(changed)
 
     async def _keep_leases(self) -> None:

@@ -1,0 +1,82 @@
+"""`import bayplan`: what the package gives, and what that costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bayplan
+from bayplan.api.types import core_v1, meta_v1
+
+
+def test_everything_named_is_there() -> None:
+    for name in bayplan.__all__:
+        assert getattr(bayplan, name) is not None
+    assert dir(bayplan) == sorted(bayplan.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        bayplan.nonsense  # noqa: B018
+
+
+def test_importing_it_loads_nothing() -> None:
+    code = (
+        "import sys, bayplan; print([name for name in sys.modules if name.startswith('bayplan.') or name == 'numpy'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def cluster() -> bayplan.ClusterCopy:
+    amounts: dict[str, str | int | float] = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    nodes = [
+        core_v1.Node(
+            metadata=meta_v1.ObjectMeta(name=name, labels={"kubernetes.io/hostname": name}),
+            status=core_v1.NodeStatus(capacity=amounts, allocatable=amounts),
+        )
+        for name in ("a", "b")
+    ]
+    requests = core_v1.ResourceRequirements(requests={"cpu": "1"})
+    containers = (core_v1.Container(name="main", image="web", resources=requests),)
+    placed = core_v1.Pod(
+        metadata=meta_v1.ObjectMeta(name="web", namespace="default", uid="1"),
+        spec=core_v1.PodSpec(containers=containers, node_name="a"),
+        status=core_v1.PodStatus(phase="Running"),
+    )
+    huge = core_v1.ResourceRequirements(requests={"cpu": "5"})
+    pending = core_v1.Pod(
+        metadata=meta_v1.ObjectMeta(name="huge", namespace="default", uid="2"),
+        spec=core_v1.PodSpec(containers=(core_v1.Container(name="main", image="huge", resources=huge),)),
+    )
+    return bayplan.ClusterCopy({"Node": nodes, "Pod": [placed, pending]})
+
+
+def test_capacity_shows_itself(cluster: bayplan.ClusterCopy, tmp_path: Path) -> None:
+    answer = bayplan.capacity(cluster, requests={"cpu": "1"})
+    assert answer.result.room.total == 7
+    assert "7 more pods" in repr(answer)
+    assert answer._repr_html_().startswith("<iframe srcdoc=")
+    answer.save(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    assert bayplan.capacity(cluster, "default/web").result.room.total == 7
+    with pytest.raises(ValueError, match="either a pod"):
+        bayplan.capacity(cluster)
+
+
+def test_the_other_questions(cluster: bayplan.ClusterCopy) -> None:
+    assert "huge" in repr(bayplan.fix(cluster, "default/huge"))
+    assert [step.node for step in bayplan.consolidate(cluster).result.steps] in (["a"], ["b"])
+    moved = bayplan.simulate(cluster, bayplan.Drain(("a",)))
+    assert moved.result.good
+    assert "all went well" in repr(moved)
+
+
+def test_workloads(cluster: bayplan.ClusterCopy) -> None:
+    arrivals = [bayplan.Arrival(float(number), cluster.of("Pod")[0], lasts=5.0) for number in range(1)]
+    workload = bayplan.workload_on(cluster.of("Node"), arrivals)
+    assert bayplan.replay(workload).result.placed == 1
+    compared = bayplan.compare(workload, None, None, seeds=2)
+    assert compared.result.seeds == 2
+    assert "MEASURE" in repr(compared)
