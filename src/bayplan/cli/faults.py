@@ -30,7 +30,7 @@ def command(
     """Let a workload live through node crashes, lost zones, restarts, killed pods and an unreliable API, in virtual time, and check
     that nothing is ever bound twice, over-committed or lost, and that all is well in the end.
 
-    What goes wrong is said by PLAN (a YAML file, see docs/what-if.md) or else drawn from each seed. Exit code 0 if all held, 1 if
+    What goes wrong is said by PLAN (a YAML file, see docs/virtual-time.md) or else drawn from each seed. Exit code 0 if all held, 1 if
     not; the command that replays a failing seed is printed.
     """
     if trace is not None and seed is None:

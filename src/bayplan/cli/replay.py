@@ -32,7 +32,7 @@ def command(
 ) -> None:
     """Place a workload over time and say how long pods waited, how full the nodes were, and how much of what was free could be used.
 
-    TRACE is a table of pods (CSV, see docs/what-if.md) or a recording (bayplan record). Exit code 0 if every pod was placed,
+    TRACE is a table of pods (CSV, see docs/virtual-time.md) or a recording (bayplan record). Exit code 0 if every pod was placed,
     1 if not.
     """
     from bayplan.cli.progress import Progress
