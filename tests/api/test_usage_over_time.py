@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.api.simulated_usage import container_usage
+from bayplan.api.simulated_usage import breakpoints, container_usage
 from bayplan.api.types import core_v1
 from bayplan.support.timestamps import parse_rfc3339
 from bayplan.testing.builders import CREATED, pod
@@ -14,10 +14,8 @@ START = parse_rfc3339(CREATED)
 
 
 def used(text: str, age: float) -> str:
-    running = core_v1.ContainerState(running=core_v1.ContainerStateRunning())
-    status = core_v1.PodStatus(
-        start_time=CREATED, container_statuses=(core_v1.ContainerStatus(name="main", state=running),)
-    )
+    running = core_v1.ContainerState(running=core_v1.ContainerStateRunning(started_at=CREATED))
+    status = core_v1.PodStatus(container_statuses=(core_v1.ContainerStatus(name="main", state=running),))
     one = pod("web", cpu="1", status=status, meta={"annotations": {CPU: text}})
     return str(container_usage(one, lambda: 0.5, START + age)["main"]["cpu"])
 
@@ -40,3 +38,11 @@ def used(text: str, age: float) -> str:
 )
 def test_cpu_at_an_age(text: str, age: float, expected: str) -> None:
     assert used(text, age) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "ages"),
+    [("50m@0s 450m@40s", [0.0, 40.0]), ("wave(1,2,1h)", [0.0, 1800.0]), ("100m", []), ("1@soon", []), ("", [])],
+)
+def test_where_usage_bends(text: str, ages: list[float]) -> None:
+    assert breakpoints(pod("web", meta={"annotations": {CPU: text}}), "cpu", "main") == ages

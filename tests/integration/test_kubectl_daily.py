@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,8 +100,9 @@ def test_a_deployment_is_changed_by_set_and_restarted(kubectl: Kubectl) -> None:
     kubectl("set", "resources", "deployment/web", "--limits=cpu=200m")
     kubectl("rollout", "restart", "deployment/web")
     kubectl("rollout", "status", "deployment/web", "--timeout=20s")
-    container = "jsonpath={.items[0].spec.containers[0]"
-    assert kubectl("get", "pods", "-l", "app=web", "-o", f"{container}.env[0].value}}") == "B"
+    pods: Any = kubectl.json("get", "pods", "-l", "app=web")["items"]
+    staying = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    assert [pod["spec"]["containers"][0]["env"] for pod in staying] == [[{"name": "A", "value": "B"}]] * 2
     kubectl("rollout", "undo", "deployment/web", "--to-revision=1")
     kubectl("rollout", "status", "deployment/web", "--timeout=20s")
     assert kubectl("get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].env}") == ""

@@ -171,6 +171,18 @@ class TestEnds:
         assert plan.reason == "OOMKilled"
         assert ending(at(bound(small, **{"memory-usage": "90Mi"}), 0, 0), small, SETTINGS) is None
 
+    def test_a_leak_kills_when_the_limit_is_reached_and_begins_anew(self) -> None:
+        limits = core_v1.ResourceRequirements(limits={"memory": "100Mi"}, requests={"memory": "100Mi"})
+        leaking = bound(named("main", resources=limits), **{"memory-usage": "20Mi@0s 180Mi@160s"})
+        one = at(leaking, 0, 0)
+        assert wait(one, 0) == pytest.approx(80.0)
+        again = at(one, 81)
+        [status] = again.status.container_statuses
+        assert status.last_state.terminated is not None
+        assert status.last_state.terminated.reason == "OOMKilled"
+        assert status.restart_count == 1
+        assert wait(again, 81) == pytest.approx(80.0)
+
 
 class TestProbes:
     def test_a_container_is_ready_when_its_time_has_come(self) -> None:

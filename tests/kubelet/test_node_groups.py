@@ -8,6 +8,7 @@ from bayplan.kubelet.simulator.groups import (
     GROUP_LABEL,
     NodeGroupSettingError,
     free_network,
+    is_made,
     make_group_node,
     parse_group,
     parse_groups,
@@ -62,7 +63,8 @@ def test_a_node_is_ready_when_its_time_has_come() -> None:
     assert node.metadata.labels["kubernetes.io/hostname"] == "web-x"
     assert node.metadata.labels["topology.kubernetes.io/zone"] == "zone-b"
     assert node.status.allocatable["cpu"] == "8"
-    assert not node.status.conditions
+    assert [(one.type, one.status) for one in node.status.conditions] == [("Ready", "False")]
+    assert is_made(node)
     assert seconds_to_ready(node, 1010.0) == 20.0
     node.metadata.annotations = {}
     assert seconds_to_ready(node, 0.0) == 0.0

@@ -111,8 +111,8 @@ def test_back_off_doubles_up_to_ten_seconds() -> None:
     setup = Setup()
     assert [setup.queue.backoff(attempts) for attempts in range(1, 7)] == [1, 2, 4, 8, 10, 10]
     setup.add("pod")
-    setup.rejected("pod", "Fit")
-    setup.queue.move(NODE_ADDED, None, None)
+    assert setup.popped() == ["pod"]
+    setup.queue.reject("default/pod", (), error=True)
     assert setup.queue.sizes()["backoff"] == 1
     assert setup.queue.pop() is None
     wake = setup.queue.next_wake()
@@ -213,3 +213,52 @@ def test_one_look_serves_all_pods_of_a_shape() -> None:
     assert len(LOOKS) == 2
     assert setup.queue.move(NODE_ADDED, None, "helpful") == 100
     assert setup.queue.move(NODE_ADDED, None, "helpful") == 0
+
+
+def test_a_pod_in_back_off_is_tried_at_once_if_there_is_nothing_else_to_do() -> None:
+    setup = Setup()
+    setup.add("waits")
+    setup.rejected("waits", "Fit")
+    setup.queue.move(NODE_ADDED, None, None)
+    setup.add("fresh")
+    assert setup.popped() == ["fresh", "waits"]
+
+
+def test_pods_in_back_off_whose_like_was_rejected_since_sit_it_out() -> None:
+    setup = Setup()
+    for name in ("one", "two", "three"):
+        setup.add(name)
+    for name in ("one", "two", "three"):
+        setup.rejected(name, "Fit")
+    setup.queue.move(NODE_ADDED, None, None)
+    first = setup.queue.pop()
+    assert first is not None
+    setup.queue.reject(first.pod.key, ("Fit",))
+    assert setup.queue.pop() is None
+    setup.queue.move(NODE_ADDED, None, None)
+    again = setup.queue.pop()
+    assert again is not None
+    assert again.pod.key == first.pod.key
+    setup.clock.seconds += 10
+    assert len(setup.popped()) == 2
+
+
+def test_a_pod_for_which_room_is_being_made_is_not_tried_before_that_is_done() -> None:
+    setup = Setup()
+    setup.add("urgent")
+    setup.rejected("urgent", "Fit")
+    setup.queue.hold("default/urgent")
+    setup.queue.move(POD_DELETED, None, None)
+    assert setup.queue.pop() is None
+    setup.queue.release("default/urgent")
+    assert setup.popped() == ["urgent"]
+
+
+def test_releasing_a_pod_that_nothing_has_helped_leaves_it_waiting() -> None:
+    setup = Setup()
+    setup.add("urgent")
+    setup.rejected("urgent", "Fit")
+    setup.queue.hold("default/urgent")
+    setup.queue.release("default/urgent")
+    assert setup.queue.pop() is None
+    assert setup.queue.sizes()["unschedulable"] == 1

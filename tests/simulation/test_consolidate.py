@@ -147,3 +147,20 @@ def test_cordoning_and_draining_as_planned_puts_every_pod_where_the_plan_says(se
             planner.remove(move.pod)
         for move in step.moves:
             assert planner.schedule(fresh(pods[move.pod])).node == move.to
+
+
+def test_a_pod_under_two_budgets_cannot_be_evicted() -> None:
+    copy = two_nodes()
+    copy.objects["PodDisruptionBudget"] = [budget(name, 1, {"app": "web"}) for name in "bc"]
+    assert "more than one disruption budget" in why(consolidate(copy, keep=0), "a")
+
+
+def test_a_budget_that_no_controller_has_seen_yet_is_counted_here() -> None:
+    copy = two_nodes()
+    unseen = budget("b", 0, {"app": "web"})
+    unseen.status.expected_pods = unseen.status.observed_generation = 0
+    unseen.spec.max_unavailable = 0
+    copy.objects["PodDisruptionBudget"] = [unseen]
+    assert "allows no disruption" in why(consolidate(copy, keep=0), "a")
+    unseen.spec.max_unavailable = "100%"
+    assert why(consolidate(copy, keep=0), "a") == "pod default/web-1 fits nowhere else: no other node is left"

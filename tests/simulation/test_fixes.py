@@ -154,3 +154,9 @@ def test_the_copy_and_the_planner_are_left_as_they_were() -> None:
 
 def _others(copy: ClusterCopy) -> list[Any]:
     return [item for item in copy.flat() if item is not copy.of("Pod")[-1]]
+
+
+def test_what_the_pod_asks_for_as_a_whole_is_lowered_as_a_whole() -> None:
+    whole: dict[str, Any] = {"cpu": "9"}
+    found = answer(asked(cpu="1", resources=core_v1.ResourceRequirements(requests=whole)), node("a", cpu="4"))
+    assert texts(found, "lower-request") == ["lower the cpu request of the pod as a whole from 9 to 4"]

@@ -3,7 +3,7 @@
     bayplan.dev/cpu-usage: 300m              of the whole pod, shared by its containers as they request, evenly if they do not
     bayplan.dev/cpu-usage: 50%               of what each container requests
     bayplan.dev/memory-usage: 100Mi..300Mi   anything between; also with percentages
-    bayplan.dev/cpu-usage: 50m@0s 400m@2m    changing over time, counted from the start of the pod, straight between the points
+    bayplan.dev/cpu-usage: 50m@0s 400m@2m    changing over time, counted from the start of the container, straight between the points
     bayplan.dev/cpu-usage: wave(50m,400m,1h) up and down, once in that time
     bayplan.dev/cpu-usage.NAME: 20m          of one container
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -45,14 +45,13 @@ _IDLE = _Value(True, Fraction(1, 10))
 
 def container_usage(pod: core_v1.Pod, chance: Callable[[], float], now: float = 0.0) -> dict[str, dict[str, Quantity]]:
     """Container -> resource -> usage, of containers that run. `chance` gives numbers in [0, 1), asked for only where a range stands; `now`: unix seconds."""
-    age = max(now - parse_rfc3339(pod.status.start_time), 0.0) if pod.status.start_time else 0.0
     sidecars = tuple(one for one in pod.spec.init_containers if one.restart_policy == "Always")
     statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
-    running = {one.name for one in statuses if one.state.running is not None}
-    containers = [one for one in (*pod.spec.containers, *sidecars) if one.name in running]
+    ages = {one.name: _age(one.state.running, now) for one in statuses if one.state.running is not None}
+    containers = [one for one in (*pod.spec.containers, *sidecars) if one.name in ages]
     found: dict[str, dict[str, Quantity]] = {one.name: {} for one in containers}
     for resource in ANNOTATIONS:
-        for name, amount in _usage_of(pod, containers, resource, chance, age).items():
+        for name, amount in _usage_of(pod, containers, resource, chance, ages).items():
             found[name][resource] = _rounded(amount, resource)
     return found
 
@@ -66,15 +65,24 @@ def total_usage(containers: dict[str, dict[str, Quantity]]) -> dict[str, Quantit
 
 
 def _usage_of(
-    pod: core_v1.Pod, containers: Sequence[core_v1.Container], resource: str, chance: Callable[[], float], age: float
+    pod: core_v1.Pod,
+    containers: Sequence[core_v1.Container],
+    resource: str,
+    chance: Callable[[], float],
+    ages: Mapping[str, float],
 ) -> dict[str, Fraction]:
     annotations, key = pod.metadata.annotations, ANNOTATIONS[resource]
     requests = {one.name: _amount(str(one.resources.requests.get(resource, "0"))) for one in containers}
-    whole = _value(annotations.get(key, ""), chance, age) or _IDLE
+    wholes: dict[float, _Value] = {}
+    """Age -> what the pod uses; containers of one age share one draw."""
     total = sum(requests.values(), Fraction(0))
     found = {}
     for name, request in requests.items():
+        age = ages[name]
         own = _value(annotations.get(f"{key}.{name}", ""), chance, age)
+        if own is None and age not in wholes:
+            wholes[age] = _value(annotations.get(key, ""), chance, age) or _IDLE
+        whole = wholes.get(age, _IDLE)
         if own is not None:
             found[name] = own.amount * request if own.of_request else own.amount
         elif whole.of_request:
@@ -82,6 +90,23 @@ def _usage_of(
         else:
             found[name] = whole.amount * (request / total if total else Fraction(1, len(requests)))
     return found
+
+
+def _age(running: core_v1.ContainerStateRunning, now: float) -> float:
+    """Seconds since a container was started."""
+    return max(now - parse_rfc3339(running.started_at), 0.0) if running.started_at else 0.0
+
+
+def breakpoints(pod: core_v1.Pod, resource: str, container: str) -> list[float]:
+    """Ages (seconds) at which the usage of a container bends, in order; nothing if it does not change over time."""
+    annotations, key = pod.metadata.annotations, ANNOTATIONS[resource]
+    text = annotations.get(f"{key}.{container}", annotations.get(key, ""))
+    try:
+        if match := _WAVE.fullmatch(text.strip()):
+            return [0.0, _time(match[3]) / 2]
+        return sorted(_point(one)[0] for one in text.split()) if "@" in text else []
+    except ValueError:
+        return []
 
 
 def _value(text: str, chance: Callable[[], float], age: float) -> _Value | None:

@@ -28,8 +28,6 @@ class Moves:
     """Rows that take no pod."""
     _undo: list[tuple[str, PodInfo, str]] = field(default_factory=list)
     """("put" or "taken", pod, node)"""
-    reserved: bool = False
-    """Plugins have reserved things for pods, which `undo` cannot give back."""
 
     def take(self, key: str) -> PodInfo | None:
         """Take a pod (`namespace/name`) from its node; None if it is nowhere."""
@@ -61,7 +59,6 @@ class Moves:
         elif len(feasible):
             decision.row = cycle.best_row(evaluation, codes)
         if decision.node is not None:
-            self.reserved = self.reserved or bool(cycle.profile.way(info.shape).reserve)
             self._undo.append(("put", info, decision.node))
             planner.settle(cycle, info, decision)
         return decision

@@ -3,7 +3,8 @@
 Four places for a pod:
 
 - *active*: to be scheduled, in the order of the profile's queue sort (priority, then arrival);
-- *back-off*: was tried and may be tried again, but not before its back-off is over (1 s doubling to 10 s);
+- *back-off*: was tried and may be tried again when its back-off is over (1 s doubling to 10 s), or as soon as no pod is
+  active, unless an error had sent it there or a pod of its shape has been rejected since;
 - *unschedulable*: was rejected; waits for an event that its rejecting plugins say may help, or five minutes;
 - *gated*: a pre-enqueue plugin keeps it out; waits for a change of the pod or a hinted event.
 
@@ -27,6 +28,9 @@ INITIAL_BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 10.0
 FLUSH_AFTER: Final = 300.0
 """Seconds after which an unschedulable pod is tried again, whatever happened."""
+
+_MOST_HOPELESS: Final = 4096
+"""Shapes remembered as hopeless; forgetting one costs an attempt."""
 
 ACTIVE: Final = "active"
 BACKOFF: Final = "backoff"
@@ -62,6 +66,10 @@ class QueuedPod:
     """Events while it was being scheduled; they may undo the rejection."""
     waits_as: PodShape | None = None
     """The shape under which it is among the waiting."""
+    held: bool = False
+    """Room is being made for it: events that may help it count when that is done."""
+    helped: bool = False
+    """Such an event happened."""
     flushed: bool = False
     """It came back from the unschedulable pods because it had waited long enough, and not because of an event."""
 
@@ -99,6 +107,10 @@ class SchedulingQueue:
         self._pods: dict[str, QueuedPod] = {}
         self._active: list[tuple[tuple[float, ...], int, int, str]] = []
         self._backoff: list[tuple[float, int, str]] = []
+        self._early: list[tuple[int, tuple[float, ...], int, str]] = []
+        """Pods in back-off that may be tried as soon as no pod is active: by the second in which it ends, then in order."""
+        self._hopeless: set[PodShape] = set()
+        """Shapes of which a pod was rejected since the last event that might help them."""
         self._flush: list[tuple[float, int, str]] = []
         self._waiting: dict[str, dict[PodShape, dict[str, None]]] = {}
         """Plugin -> shape -> keys of the pods that the plugin rejected."""
@@ -172,6 +184,7 @@ class SchedulingQueue:
         elif queued.place == UNSCHEDULABLE and (
             not changes or any(self._helps(queued, event, old.pod, pod.pod) for event in changes)
         ):
+            self._hopeless.discard(pod.shape)
             self._leave(queued)
             self._requeue(queued, now)
             self._tell(queued, changes[0].label if changes else "PodUpdate")
@@ -192,7 +205,39 @@ class SchedulingQueue:
             if queued is None or queued.stamp != stamp or queued.place != ACTIVE:
                 continue
             return self._take(queued)
+        return self._pop_early()
+
+    def _pop_early(self) -> QueuedPod | None:
+        """A pod whose back-off is not over, since there is nothing else to do."""
+        while self._early:
+            _, _, stamp, key = heapq.heappop(self._early)
+            queued = self._pods.get(key)
+            if queued is None or queued.stamp != stamp or queued.place != BACKOFF:
+                continue
+            if queued.pod.shape in self._hopeless:
+                continue
+            if self._gate(queued.pod) is None:
+                return self._take(queued)
+            self._leave(queued)
+            self._enter(queued, self._clock.monotonic())
         return None
+
+    def hold(self, key: str) -> None:
+        """Room is being made for a pod: it is not tried again before `release`, whatever happens."""
+        queued = self._pods.get(key)
+        if queued is not None and queued.place == UNSCHEDULABLE:
+            queued.held = True
+
+    def release(self, key: str) -> None:
+        """All has been done to make room; what has happened meanwhile counts now."""
+        queued = self._pods.get(key)
+        if queued is None or not queued.held:
+            return
+        queued.held = False
+        if queued.helped and queued.place == UNSCHEDULABLE:
+            self._leave(queued)
+            self._requeue(queued, self._clock.monotonic())
+        queued.helped = False
 
     def take(self, key: str) -> QueuedPod | None:
         """A particular pod, wherever it waits; None if it is not here, gated, or in flight already."""
@@ -231,8 +276,11 @@ class SchedulingQueue:
         self._leave(queued)
         helped = any(self._helps(queued, event, old, new) for event, old, new in missed)
         if error or not queued.rejected_by or helped:
-            self._requeue(queued, now)
+            self._requeue(queued, now, early=not error)
         else:
+            if len(self._hopeless) >= _MOST_HOPELESS:
+                self._hopeless.clear()
+            self._hopeless.add(queued.pod.shape)
             self._put_unschedulable(queued, now)
         self._tell(queued, "ScheduleAttemptFailure")
 
@@ -272,6 +320,10 @@ class SchedulingQueue:
                         continue
                     asked.add(key)
                     queued = self._pods[key]
+                    self._hopeless.discard(queued.pod.shape)
+                    if queued.held:
+                        queued.helped = True
+                        continue
                     self._leave(queued)
                     self._requeue(queued, now)
                     self._tell(queued, event.label)
@@ -330,10 +382,13 @@ class SchedulingQueue:
         queued.rejected_by = frozenset((plugin,))
         self._wait_for(queued)
 
-    def _requeue(self, queued: QueuedPod, now: float) -> None:
-        """To back-off if that is not over, else on to the active queue."""
+    def _requeue(self, queued: QueuedPod, now: float, *, early: bool = True) -> None:
+        """To back-off if that is not over, else on to the active queue. `early`: it need not sit out its back-off."""
         if queued.ready_at > now:
             self._move(queued, BACKOFF, now)
+            if early:
+                entry = (int(queued.ready_at), queued.sort_key, queued.stamp, queued.pod.key)
+                heapq.heappush(self._early, entry)
             heapq.heappush(self._backoff, (queued.ready_at, queued.stamp, queued.pod.key))
         else:
             self._enter(queued, now)

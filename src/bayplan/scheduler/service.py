@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
+_SEEN_WITHIN_SECONDS = 5.0
+"""How long the news that a victim goes may take."""
 _TURN = 32
 """Decisions before the event loop gets its turn."""
 
@@ -182,6 +184,8 @@ class SchedulerService:
                     pod.pod, "Warning", "FailedScheduling", f"skip schedule deleting pod: {pod.key}", "Scheduling"
                 )
             elif outcome.decision.gate is None:
+                if outcome.decision.victims:
+                    self.core.queue.hold(outcome.queued.pod.key)
                 self._spawn(self._report(outcome, started))
             turn += 1
             if turn % _TURN == 0:
@@ -307,7 +311,11 @@ class SchedulerService:
         result = "error" if decision.error else "unschedulable"
         self.metrics.attempt(result, decision.profile, self.clock.monotonic() - started)
         if decision.victims:
-            await self._evict_all(decision.victims, pod, decision.nominated_node)
+            try:
+                await self._evict_all(decision.victims, pod, decision.nominated_node)
+            finally:
+                self.core.queue.release(outcome.queued.pod.key)
+                self._work.set()
         await asyncio.gather(*(self.reporter.nominate(other.pod, "") for other in outcome.cleared))
         for claim in decision.post_filter.deallocates if decision.post_filter is not None else ():
             await self._deallocate(claim)
@@ -329,6 +337,13 @@ class SchedulerService:
         started = self.clock.monotonic()
         gone = await asyncio.gather(*(self._evict(key, pod, node) for key in keys))
         self.metrics.evicted("success" if all(gone) else "error", self.clock.monotonic() - started)
+        if all(gone):
+            # Until the victims are seen to go, the pod would find that it has to make room once more.
+            await self.changes.wait_until(lambda: not any(map(self._stays, keys)), _SEEN_WITHIN_SECONDS)
+
+    def _stays(self, key: str) -> bool:
+        victim = self.informers.informer(core_v1.Pod).cache.by_key(key)
+        return victim is not None and bool(victim.spec.node_name) and victim.metadata.deletion_timestamp is None
 
     async def _evict(self, key: str, pod: core_v1.Pod, node: str) -> bool:
         """Make room; False if the server would not.

@@ -312,4 +312,7 @@ def _key(pod: core_v1.Pod) -> str:
 
 def _short(message: str) -> str:
     """The reasons of a message, without the count of nodes and what was said of preemption."""
-    return message.partition("nodes are available: ")[2].partition(". ")[0].rstrip(".") or message
+    _, found, reasons = message.partition("nodes are available:")
+    if not found:
+        return message
+    return reasons.partition(". ")[0].strip().rstrip(".") or "no other node is left"

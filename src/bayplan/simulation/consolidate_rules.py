@@ -70,6 +70,8 @@ def judge(pod: core_v1.Pod, budgets: Budgets, rules: Rules) -> Judgement:
     belongs = MIRROR in metadata.annotations or (owner is not None and owner.kind in ("DaemonSet", "Node"))
     if belongs or pod.status.phase in ("Succeeded", "Failed") or metadata.deletion_timestamp is not None:
         return Judgement(Fate.STAYS_BEHIND)
+    if len(budgets.of(pod)) > 1:
+        return Judgement(Fate.BLOCKS, "more than one disruption budget covers it, so that it cannot be evicted")
     budget = budgets.forbids(pod)
     if budget:
         return Judgement(Fate.BLOCKS, f"disruption budget {budget} allows no disruption")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -167,12 +168,7 @@ def node_shape(copy: ClusterCopy, like: str = "", amounts: Mapping[str, str] | N
     shape = NodeShape(base, zones)
     first = shape.node(1)
     daemons = tuple(_daemon_pod(one) for one in copy.of("DaemonSet") if fits(one.spec.template, first)[0])
-    return replace_daemons(shape, daemons)
-
-
-def replace_daemons(shape: NodeShape, daemons: tuple[core_v1.Pod, ...]) -> NodeShape:
-    """The shape with other daemons."""
-    return NodeShape(shape.base, shape.zones, daemons)
+    return dataclasses.replace(shape, daemons=daemons)
 
 
 def _lasting(taints: Sequence[core_v1.Taint]) -> tuple[core_v1.Taint, ...]:
@@ -208,15 +204,3 @@ def _look(node: core_v1.Node) -> tuple[bool, tuple[tuple[str, str], ...]]:
     """Whether a node keeps ordinary pods out, and what it offers."""
     closed = node.spec.unschedulable or any(one.effect != "PreferNoSchedule" for one in node.spec.taints)
     return closed, tuple(sorted((name, str(amount)) for name, amount in node.status.allocatable.items()))
-
-
-__all__ = [
-    "NodeShape",
-    "QuestionError",
-    "fresh",
-    "node_shape",
-    "planner_of",
-    "pod_named",
-    "pod_of_file",
-    "pod_of_requests",
-]

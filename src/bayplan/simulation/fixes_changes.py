@@ -24,6 +24,8 @@ from bayplan.simulation.fixes_selectors import affinity_expressions, selector_en
 
 _CONDITION_TAINTS: Final = "node.kubernetes.io/"
 _MOST_SKEW: Final = 50
+_WHOLE: Final = -1
+"""Stands for the pod where containers are counted from 0."""
 _TRIED_NODES: Final = 5
 
 
@@ -63,10 +65,14 @@ def _requests(pod: core_v1.Pod, reasons: list[str]) -> Iterator[Range]:
     for resource in sorted(
         {reason.removeprefix("Insufficient ") for reason in reasons if reason.startswith("Insufficient ")}
     ):
+        whole = pod.spec.resources.requests.get(resource) if pod.spec.resources is not None else None
+        if whole is not None and amount_of(resource, whole) > 0:
+            yield _lower("the pod as a whole", _WHOLE, resource, amount_of(resource, whole))
+            continue  # what containers ask for does not count then
         for index, container in enumerate(pod.spec.containers):
             asked = container.resources.requests.get(resource)
             if asked is not None and amount_of(resource, asked) > 0:
-                yield _lower(pod, index, resource, amount_of(resource, asked))
+                yield _lower(f"container {container.name}", index, resource, amount_of(resource, asked))
 
 
 def amount_of(resource: str, quantity: Any) -> int:
@@ -93,17 +99,16 @@ def amount_text(resource: str, amount: int) -> str:
     return str(amount)
 
 
-def _lower(pod: core_v1.Pod, index: int, resource: str, asked: int) -> Range:
+def _lower(whose: str, index: int, resource: str, asked: int) -> Range:
     """Strengths count the steps by which the request is lowered."""
     step = _step(resource, asked)
-    name = pod.spec.containers[index].name
 
     def at(strength: int) -> Change:
         left = max(asked // step - strength, 0) * step
         new = amount_text(resource, left)
         part = (asked - left) / asked
-        text = f"lower the {resource} request of container {name} from {amount_text(resource, asked)} to {new}"
-        detail = {"container": name, "resource": resource, "from": amount_text(resource, asked), "to": new}
+        text = f"lower the {resource} request of {whose} from {amount_text(resource, asked)} to {new}"
+        detail = {"of": whose, "resource": resource, "from": amount_text(resource, asked), "to": new}
         return Change(
             "lower-request",
             text,
@@ -117,6 +122,9 @@ def _lower(pod: core_v1.Pod, index: int, resource: str, asked: int) -> Range:
 
 def _with_request(spec: core_v1.PodSpec, index: int, resource: str, amount: str) -> core_v1.PodSpec:
     changed: dict[str, Any] = {resource: amount}
+    if index == _WHOLE:
+        assert spec.resources is not None
+        return replace(spec, resources=replace(spec.resources, requests={**spec.resources.requests, **changed}))
     containers = list(spec.containers)
     container = containers[index]
     requests = {**container.resources.requests, **changed}

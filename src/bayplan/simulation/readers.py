@@ -23,7 +23,6 @@ from bayplan.api.kinds import Kind
 from bayplan.cluster.manifests import ManifestError, documents
 from bayplan.simulation.copies import (
     COPIED,
-    KINDS,
     ClusterCopy,
     CopyError,
     LeftOut,
@@ -202,6 +201,3 @@ def _concatenated(text: str, where: str) -> Iterator[Any]:
             line = text.count("\n", 0, error.pos) + 1
             raise CopyError(f"{where}: line {line}: not valid JSON: {error.msg}") from error
         yield document
-
-
-__all__ = ["KINDS", "read"]

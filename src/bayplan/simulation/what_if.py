@@ -121,6 +121,7 @@ async def _simulate(
         async with Observer(cluster) as seen:
             for action in actions:
                 problems.extend(await action.run(cluster))
+            acted = cluster.clock.monotonic()
             settled = True
             if seconds is None:
                 await cluster.advance(seconds=max((action.takes for action in actions), default=0.0))
@@ -135,7 +136,7 @@ async def _simulate(
             (one for one in seen.workloads.values() if one.missing), key=lambda one: (-one.missing, one.name)
         )
         after = (await cluster.client.list(core_v1.Pod)).items
-        last = cluster.clock.monotonic() if seconds is not None else cluster.trace.last_change
+        last = cluster.clock.monotonic() if seconds is not None else max(acted, cluster.trace.last_change)
         return Outcome(
             actions=tuple(action.describe() for action in actions),
             problems=tuple(problems),

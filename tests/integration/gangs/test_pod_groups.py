@@ -10,7 +10,7 @@ import pytest
 
 from bayplan.api.codec import from_tree
 from bayplan.api.errors import ApiError
-from bayplan.api.kinds import POD_GROUP, WORKLOAD, optional_kinds
+from bayplan.api.kinds import POD_GROUP, STORAGE_VERSION_MIGRATION, WORKLOAD, optional_kinds
 from bayplan.api.types import core_v1
 from bayplan.api.types.scheduling_v1alpha2 import PodGroup, Workload
 from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
@@ -90,7 +90,7 @@ def test_groups_go_with_their_namespace() -> None:
     [
         ((), ()),
         (("scheduling.k8s.io/v1alpha2",), (POD_GROUP, WORKLOAD)),
-        (("api/all=true",), (POD_GROUP, WORKLOAD)),
+        (("api/all=true",), (POD_GROUP, WORKLOAD, STORAGE_VERSION_MIGRATION)),
         (("api/alpha=true", "scheduling.k8s.io/v1alpha2=false"), ()),
     ],
 )

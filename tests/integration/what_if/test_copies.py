@@ -35,6 +35,9 @@ def test_a_copy_is_started_copied_again_and_asked_about(tmp_path: Path) -> None:
         arguments = ("snapshot", "--kubeconfig", str(kubeconfig), "-o", str(second), "--format", "json")
         done = subprocess.run([BAYPLAN, *arguments], capture_output=True, text=True, timeout=30, check=True)
         assert json.loads(done.stdout)["counts"]["Pod"] == 3
+        asked = ("explain", "shop/p0", "--fix", "--kubeconfig", str(kubeconfig), "-o", "json")
+        done = subprocess.run([BAYPLAN, *asked], capture_output=True, text=True, timeout=30, check=True)
+        assert json.loads(done.stdout)["placedOn"] in ("a", "b")
     finally:
         stop(process)
     answer = subprocess.run(

@@ -21,10 +21,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bayplan.api.quantity import value
-from bayplan.api.simulated_usage import ANNOTATIONS, container_usage
+from bayplan.api.simulated_usage import ANNOTATIONS, breakpoints, container_usage
 from bayplan.api.types import core_v1
 from bayplan.kubelet.simulator.durations import chance, draw
 from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.support.timestamps import parse_rfc3339
 
 PREFIX = "bayplan.dev/"
 START, PULL, INIT = f"{PREFIX}start-seconds", f"{PREFIX}pull-seconds", f"{PREFIX}init-seconds"
@@ -117,23 +118,38 @@ def ending(
     name, found = container.name, []
     if (seconds := run_seconds(pod, container, settings, attempt)) is not None:
         found.append(Ending(seconds, exit_code(pod, name, attempt)))
-    if (seconds := duration(pod, OOM, name, attempt)) is not None:
+    if (seconds := duration(pod, OOM, name, attempt)) is not None or (
+        seconds := outgrows_after(pod, container)
+    ) is not None:
         found.append(Ending(seconds, _KILLED, "OOMKilled"))
-    elif uses_too_much(pod, container):
-        found.append(Ending(_OOM_SECONDS, _KILLED, "OOMKilled"))
     if (setting(pod, LIVE, name) or "").lower() == "false" and (probe := container.liveness_probe) is not None:
         patience = (probe.period_seconds or _PERIOD) * (probe.failure_threshold or _FAILURES)
         found.append(Ending(probe.initial_delay_seconds + patience, _KILLED, "Error"))
     return min(found, key=lambda one: one.seconds, default=None)
 
 
-def uses_too_much(pod: core_v1.Pod, container: core_v1.Container) -> bool:
-    """Whether a container uses more memory, at least some of the time, than its limit."""
+def outgrows_after(pod: core_v1.Pod, container: core_v1.Container) -> float | None:
+    """Seconds after its start when a container uses more memory, at least some of the time, than its limit; None if it never does."""
     limit = container.resources.limits.get("memory")
     if limit is None or not any(name.startswith(ANNOTATIONS["memory"]) for name in pod.metadata.annotations):
-        return False
-    usage = container_usage(pod, lambda: 1.0).get(container.name)
-    return usage is not None and usage["memory"].value() > value(limit)
+        return None
+    most, name = value(limit), container.name
+    began = next((one.state.running for one in pod.status.container_statuses if one.name == name), None)
+    start = parse_rfc3339(began.started_at) if began is not None and began.started_at else 0.0
+
+    def used(age: float) -> int:
+        usage = container_usage(pod, lambda: 1.0, start + age).get(name)
+        return usage["memory"].value() if usage is not None else 0
+
+    before, was = 0.0, used(0.0)
+    if was > most:
+        return _OOM_SECONDS
+    for age in breakpoints(pod, "memory", name):
+        now = used(age)
+        if now > most:
+            return before + (age - before) * (most - was) / (now - was)
+        before, was = age, now
+    return None
 
 
 def ready_after(pod: core_v1.Pod, container: core_v1.Container, attempt: int = 0) -> float:

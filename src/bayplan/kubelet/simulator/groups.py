@@ -25,6 +25,8 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _DEFAULTS = {"cpu": "4", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
 _FORM = "name=web,min=0,max=10,cpu=4,memory=16Gi[,label=key=value][,taint=key=value:Effect][,provision=SECONDS]"
 _ZONES = 3
+_NOT_READY = "KubeletNotReady"
+"""Reason of a node that has just registered, as a kubelet gives it: without a condition the node would count as fine."""
 
 
 class NodeGroupSettingError(ValueError):
@@ -169,8 +171,24 @@ def make_group_node(group: NodeGroupSettings, name: str, number: int, network: s
     node.metadata.annotations = {SIMULATED: "true", MANAGED_ATTACH: "true", READY_AT: ready_at}
     node.spec.provider_id = f"bayplan://{name}"
     node.spec.pod_cidr, node.spec.pod_cidrs = network, (network,)
-    node.status.conditions = ()
+    stamp = rfc3339(now)
+    node.status.conditions = (
+        core_v1.NodeCondition(
+            type="Ready",
+            status="False",
+            reason=_NOT_READY,
+            message="the machine is being made",
+            last_heartbeat_time=stamp,
+            last_transition_time=stamp,
+        ),
+    )
     return node
+
+
+def is_made(node: core_v1.Node) -> bool:
+    """Whether a node has not reported itself since it was created."""
+    ready = next((one for one in node.status.conditions if one.type == "Ready"), None)
+    return ready is None or (ready.status == "False" and ready.reason == _NOT_READY)
 
 
 def seconds_to_ready(node: core_v1.Node, now: float) -> float:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
+import msgspec
+
 from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1
@@ -19,9 +21,9 @@ from bayplan.informers import InformerFactory
 from bayplan.informers.cache import key_of
 from bayplan.kubelet.simulator import resize
 from bayplan.kubelet.simulator.addresses import Addresses
-from bayplan.kubelet.simulator.containers import start_seconds
+from bayplan.kubelet.simulator.containers import is_plain, start_seconds
 from bayplan.kubelet.simulator.events import Told, stopping, told
-from bayplan.kubelet.simulator.groups import GROUP_LABEL, NodeGroupSettings, make_group_node, seconds_to_ready
+from bayplan.kubelet.simulator.groups import GROUP_LABEL, NodeGroupSettings, is_made, make_group_node, seconds_to_ready
 from bayplan.kubelet.simulator.nodes import (
     LEASE_NAMESPACE,
     SIMULATED,
@@ -34,7 +36,7 @@ from bayplan.kubelet.simulator.nodes import (
     node_status,
     pod_network,
 )
-from bayplan.kubelet.simulator.pods import next_step
+from bayplan.kubelet.simulator.pods import Step, next_step
 from bayplan.kubelet.simulator.resizing import Resizing
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.kubelet.simulator.stage_player import StagePlayer
@@ -79,6 +81,8 @@ class NodeSimulator:
         self._addresses: dict[str, Addresses] = {}
         self._networks: set[str] = set()
         """Networks that nodes have."""
+        self._begun: dict[str, core_v1.PodStatus] = {}
+        """Uid of a pod that is about to start -> the status that it has until then, which is not worth writing."""
         self._due: dict[str, float] = {}
         """Uid of a pod -> unix time of its next step, however often the pod changes meanwhile."""
         self._stopping: set[str] = set()
@@ -168,7 +172,7 @@ class NodeSimulator:
             self.queue.add_after(_NODE + name, left)
             return
         await self._renew(name, now)
-        if is_lost(node) or not any(one.type == "Ready" for one in node.status.conditions):
+        if is_lost(node) or is_made(node):
             await self._revive(node, self._index[name], now)
         for pod in self.pods.cache.by_index("node", name):
             self._touch(pod)
@@ -296,6 +300,7 @@ class NodeSimulator:
 
     def _gone(self, pod: core_v1.Pod) -> None:
         self._due.pop(pod.metadata.uid, None)
+        self._begun.pop(pod.metadata.uid, None)
         self._stopping.discard(pod.metadata.uid)
         if self._player is not None:
             self._player.forget(pod)
@@ -359,7 +364,14 @@ class NodeSimulator:
         before = pod
         if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp and resize.is_concerned(pod):
             pod, wait = self._resizing.advance(pod, now)
+        begun = self._begun.pop(uid, None)
+        if begun is not None and not pod.status.start_time and not pod.metadata.deletion_timestamp:
+            pod = msgspec.structs.replace(pod, status=begun)
         step = next_step(pod, now, self.settings, self._host_ip(name), address, start)
+        if begun is None and self._is_unseen(pod, step):
+            assert step.status is not None, "a start has a status"
+            self._begun[uid] = step.status
+            step = replace(step, status=None)
         if pod.metadata.deletion_timestamp and uid not in self._stopping:
             self._stopping.add(uid)
             self._tell(pod, stopping(pod, self.settings.events))
@@ -382,6 +394,18 @@ class NodeSimulator:
             )
         elif step.wait is not None:
             self.queue.add_after(key, step.wait)
+
+    def _is_unseen(self, pod: core_v1.Pod, step: Step) -> bool:
+        """Whether a step only begins what will have ended before anybody looks."""
+        wait = step.wait
+        return (
+            not pod.status.start_time
+            and step.status is not None
+            and wait is not None
+            and wait < self.settings.unseen_seconds
+            and is_plain(pod)
+            and not self.settings.events
+        )
 
     def _tell(self, pod: core_v1.Pod, events: Iterable[Told]) -> None:
         for event in events:

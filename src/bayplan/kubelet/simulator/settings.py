@@ -36,6 +36,8 @@ class SimulatorSettings:
     """What is told about pods as events: `none`, `warnings`, or `all` that a kubelet tells."""
     start_seconds: float = 0.2
     """From the moment a pod is bound until its containers run (jittered by half of it)."""
+    unseen_seconds: float = 0.5
+    """A start that takes less is written once, when the pod runs: nobody would see what it was before. 0 writes every state."""
     run_seconds: float = 2.0
     """How long the containers of pods that end by themselves (restartPolicy Never or OnFailure) run, if nothing else says so."""
     stop_seconds: float = 0.5
