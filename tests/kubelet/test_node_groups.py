@@ -8,7 +8,7 @@ from bayplan.kubelet.simulator.groups import (
     GROUP_LABEL,
     NodeGroupSettingError,
     free_network,
-    is_made,
+    is_new,
     make_group_node,
     parse_group,
     parse_groups,
@@ -64,7 +64,7 @@ def test_a_node_is_ready_when_its_time_has_come() -> None:
     assert node.metadata.labels["topology.kubernetes.io/zone"] == "zone-b"
     assert node.status.allocatable["cpu"] == "8"
     assert [(one.type, one.status) for one in node.status.conditions] == [("Ready", "False")]
-    assert is_made(node)
+    assert is_new(node)
     assert seconds_to_ready(node, 1010.0) == 20.0
     node.metadata.annotations = {}
     assert seconds_to_ready(node, 0.0) == 0.0

@@ -71,7 +71,11 @@ def test_a_pod_that_waits_is_nominated_and_gives_way_without_being_deleted(
         assert await world.until(nominated) == "a"
         await create_urgent(world)
         assert await world.bound("urgent") == "a"
-        assert any("preempted" in item for item in await world.events("FailedScheduling"))
+
+        async def told() -> bool:
+            return any("preempted" in item for item in await world.events("FailedScheduling"))
+
+        assert await world.until(told)
         assert (await world.pod("low")).metadata.deletion_timestamp is None
         assert any(item.startswith("Preempted by pod ") for item in await world.events("Preempted"))
 
@@ -148,7 +152,7 @@ def test_a_nomination_is_taken_back_with_the_node(tmp_path: Path, monkeypatch: p
 
         assert await world.until(nominated) == "a"
         await create_urgent(world)
-        await world.refused("low", "preempted")
+        assert await world.bound("urgent") == "a"
 
         async def open_again() -> bool:
             return not await nominated()

@@ -185,7 +185,7 @@ def make_group_node(group: NodeGroupSettings, name: str, number: int, network: s
     return node
 
 
-def is_made(node: core_v1.Node) -> bool:
+def is_new(node: core_v1.Node) -> bool:
     """Whether a node has not reported itself since it was created."""
     ready = next((one for one in node.status.conditions if one.type == "Ready"), None)
     return ready is None or (ready.status == "False" and ready.reason == _NOT_READY)

@@ -23,7 +23,7 @@ from bayplan.kubelet.simulator import resize
 from bayplan.kubelet.simulator.addresses import Addresses
 from bayplan.kubelet.simulator.containers import is_plain, start_seconds
 from bayplan.kubelet.simulator.events import Told, stopping, told
-from bayplan.kubelet.simulator.groups import GROUP_LABEL, NodeGroupSettings, is_made, make_group_node, seconds_to_ready
+from bayplan.kubelet.simulator.groups import GROUP_LABEL, NodeGroupSettings, is_new, make_group_node, seconds_to_ready
 from bayplan.kubelet.simulator.nodes import (
     LEASE_NAMESPACE,
     SIMULATED,
@@ -172,7 +172,7 @@ class NodeSimulator:
             self.queue.add_after(_NODE + name, left)
             return
         await self._renew(name, now)
-        if is_lost(node) or is_made(node):
+        if is_lost(node) or is_new(node):
             await self._revive(node, self._index[name], now)
         for pod in self.pods.cache.by_index("node", name):
             self._touch(pod)
