@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import Figure
 from bayplan.api.types import apps_v1, core_v1
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support import virtual_time
+from benchmarks.figures import Figure
 
 _DEPLOYMENTS = 20
 

@@ -42,6 +42,7 @@ from bayplan.api.strategies.base import clone
 from bayplan.api.types import meta_v1
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.known_updates import entries_after
 from bayplan.apiserver.object_parts import METADATA, Part, parts_of
 from bayplan.apiserver.renewals import renewed
 from bayplan.apiserver.requests import bool_parameter
@@ -264,12 +265,27 @@ def track_update(
         if renewal is not None:
             metadata.managed_fields = renewal
             return
-    managers = _given(entries)
     try:
-        changes = _changes(call, old, obj, subresource, call.kind)
+        changes = _all_changes(call, old, obj, call.kind)
     except TypedError:
         metadata.managed_fields = ()
         return  # as for a new object
+    ownable = functools.partial(call.strategy.ownable, subresource)
+    if entries is not given:
+        known = entries_after(
+            entries,
+            changes,
+            who=who,
+            api_version=version,
+            now=_now(call),
+            way_in=(call.strategy, subresource),
+            ownable=ownable,
+        )
+        if known is not None:
+            metadata.managed_fields = known
+            return
+    managers = _given(entries)
+    changes = changes.filtered(ownable)
     if changes.is_same:
         if entries is given:
             metadata.managed_fields = write_entries(managers)
@@ -287,11 +303,16 @@ def track_update(
     )
 
 
-def _changes(call: Call, old: Any, obj: Any, subresource: str, kind: Kind) -> Comparison:
-    """What a write changes, in a version of the kind, as far as this way in can own it."""
+def _all_changes(call: Call, old: Any, obj: Any, kind: Kind) -> Comparison:
+    """What a write changes, in a version of the kind."""
     if kind is not call.stored:
         old, obj = convert(clone(old), call.stored, kind), convert(clone(obj), call.stored, kind)
-    return compare_objects(old, obj).filtered(lambda fields: call.strategy.ownable(subresource, fields))
+    return compare_objects(old, obj)
+
+
+def _changes(call: Call, old: Any, obj: Any, subresource: str, kind: Kind) -> Comparison:
+    """What a write changes, in a version of the kind, as far as this way in can own it."""
+    return _all_changes(call, old, obj, kind).filtered(functools.partial(call.strategy.ownable, subresource))
 
 
 def _changes_in(call: Call, old: Any, obj: Any, subresource: str) -> Callable[[str], Comparison | None]:

@@ -10,31 +10,27 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
-from aiohttp import HttpVersion11, web
+from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 from multidict import CIMultiDict
 
-from bayplan.api.errors import ApiError, failure, gone, request_too_large, unauthorized
+from bayplan.api.errors import ApiError, failure, request_too_large, unauthorized
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.certificates import CertificateUsers
 from bayplan.apiserver.authentication.headers import bearer_token, impersonation
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.http_answer import usual_answer
 from bayplan.apiserver.http_body import GZIP_THRESHOLD, pieces_of, send
+from bayplan.apiserver.http_watch import WatchStreams
 from bayplan.apiserver.inflight import InFlight, too_many_requests
 from bayplan.apiserver.nonresource import PUBLIC_PATHS
-from bayplan.apiserver.representation import error_event
 from bayplan.apiserver.requests import ANONYMOUS, Request, Response, User
 from bayplan.apiserver.server import ApiServer, error_response
-from bayplan.apiserver.verbs.read import bookmark_entry
-from bayplan.apiserver.watching import BOOKMARK, Watcher
 
 logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = 1.0
 _REAP_SECONDS = 5.0
-_WATCH_BUFFER = 1 << 16
-"""Bytes that may wait on a watch's connection before the watch waits for the client."""
 _HEADER_LIMIT = 1 << 20
 """Bytes of a request line or header, as Go's server takes them."""
 
@@ -50,7 +46,7 @@ class HttpServer:
         self._is_open = server.context.authorizer.allows_everything
         """Whether everybody who is known may do everything: then the unknown may only see whether the server is well."""
         self._runner: web.ServerRunner | None = None
-        self._streams: dict[Watcher, web.BaseRequest] = {}
+        self._watches = WatchStreams(server.context)
         self._reaper: asyncio.Task[None] | None = None
         settings = server.context.settings
         self.in_flight = InFlight(settings.max_requests_inflight, settings.max_mutating_requests_inflight)
@@ -93,8 +89,7 @@ class HttpServer:
         """End watches, let running requests finish for a moment, close."""
         if self._reaper is not None:
             self._reaper.cancel()
-        for watcher in tuple(self._streams):
-            watcher.close()
+        self._watches.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -103,11 +98,7 @@ class HttpServer:
         """End watches whose client went away while nothing happened: nobody notices otherwise."""
         while True:
             await self.server.context.clock.sleep(_REAP_SECONDS)
-            for watcher, http in tuple(self._streams.items()):
-                if http.transport is None or http.transport.is_closing():
-                    watcher.close()
-                elif watcher.overrun:
-                    http.transport.abort()  # it does not read what ends its watch either
+            self._watches.reap()
             self._end_silent_connections()
 
     def _end_silent_connections(self) -> None:
@@ -144,7 +135,7 @@ class HttpServer:
         finally:
             self.in_flight.leave(changes)
         if response.watcher is not None:
-            return await self._stream(http, response, response.watcher)
+            return await self._watches.serve(http, _headers(response), response.watcher)
         pretty = wants_pretty(http.raw_path.partition("?")[2], request.user_agent)
         usual = None if pretty else usual_answer(http, response, self.server.context.clock.now())
         return usual if usual is not None else await self._answer(http, response, pretty=pretty)
@@ -206,46 +197,6 @@ class HttpServer:
             if size > self._limit:
                 break
         return b"".join(chunks)
-
-    async def _stream(self, http: web.BaseRequest, response: Response, watcher: Watcher) -> web.StreamResponse:
-        stream = web.StreamResponse(headers=_headers(response))
-        chunked = http.version >= HttpVersion11
-        if chunked:
-            stream.enable_chunked_encoding()
-        writer, transport = await stream.prepare(http), http.transport
-        self._streams[watcher] = http
-        timer = self.server.context.clock.call_later(watcher.timeout or 0, watcher.close) if watcher.timeout else None
-        bookmarks = asyncio.create_task(self._bookmark(watcher)) if watcher.bookmarks else None
-        try:
-            while batch := await watcher.next_batch():
-                if writer is None or transport is None or transport.is_closing():
-                    break
-                line = watcher.line(*batch[0]) if len(batch) == 1 else b"".join([watcher.line(*one) for one in batch])
-                # what aiohttp would write, at a third of the cost
-                transport.write(b"%x\r\n%b\r\n" % (len(line), line) if chunked else line)
-                if transport.get_write_buffer_size() > _WATCH_BUFFER:
-                    await writer.drain()
-            if watcher.overrun:
-                status = gone("the watch was too slow and has been ended").status
-                await stream.write(error_event(watcher.media_type, status))
-            await stream.write_eof()
-        except (ConnectionResetError, asyncio.CancelledError):
-            pass  # the client has gone; there is nobody to tell
-        finally:
-            watcher.close()
-            del self._streams[watcher]
-            if timer is not None:
-                timer.cancel()
-            if bookmarks is not None:
-                bookmarks.cancel()
-        return stream
-
-    async def _bookmark(self, watcher: Watcher) -> None:
-        """Tell the client now and then how far it is."""
-        context = self.server.context
-        while not watcher.closed:
-            await context.clock.sleep(context.settings.bookmark_interval)
-            watcher.put(BOOKMARK, bookmark_entry(context.objects.revision), None)
 
 
 _NO_QUERY: dict[str, str] = {}

@@ -84,6 +84,11 @@ class Event:
         return line
 
 
+Item = tuple[str, Entry, Event | None]
+"""What waits for a watcher: event type, object, and the event, unless it is made for this watcher alone."""
+_BATCH = 1000
+"""Events that a reader gets at once."""
+
 Selection = Callable[[Entry], bool]
 """Whether an object is one that the watcher wants."""
 
@@ -96,6 +101,7 @@ class Watcher:
         "_queue",
         "_waiter",
         "bookmarks",
+        "idle_sink",
         "kind",
         "media_type",
         "overrun",
@@ -121,13 +127,15 @@ class Watcher:
         """Of what is streamed: decides how an error event is written."""
         self.render: Callable[[str, Entry, Event | None], bytes] | None = None
         """How events become bytes, if not as plain JSON lines."""
-        self._queue: deque[tuple[str, Entry, Event | None]] = deque()
+        self._queue: deque[Item] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
         self.when_closed: Callable[[Watcher], None] | None = None
         """Called once when the watch ends."""
         self.sent: Counter | None = None
         """Counts the events that leave the queue."""
+        self.idle_sink: Callable[[Watcher], None] | None = None
+        """Called instead of waking an idle reader when the first event comes; it takes the events, or wakes the reader."""
 
     def on_close(self, callback: Callable[[Watcher], None]) -> None:
         """Call back once when the watch ends."""
@@ -151,25 +159,49 @@ class Watcher:
             self.overrun = True
             self.close()
             return
-        self._queue.append((event_type, entry, event))
-        waiter = self._waiter
-        if waiter is not None:
-            self._waiter = None
-            if not waiter.done():
-                waiter.set_result(None)
+        queue = self._queue
+        queue.append((event_type, entry, event))
+        if self._waiter is not None:
+            if self.idle_sink is None:
+                self.wake()
+            elif len(queue) == 1:
+                self.idle_sink(self)
 
-    async def next_batch(self, limit: int = 1000) -> list[tuple[str, Entry, Event | None]]:
-        """The events that are there, at most `limit`, waiting for the first; empty when the watch has ended."""
+    async def next_batch(self) -> list[Item]:
+        """The events that are there, waiting for the first; empty when the watch has ended."""
+        return self.take() if await self.wait() else []
+
+    async def wait(self) -> bool:
+        """Return once there are events; False if the watch has ended and there are none."""
         while not self._queue:
             if self._closed:
-                return []
+                return False
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
+        return True
+
+    def take(self) -> list[Item]:
+        """The events that are there, at most a thousand."""
         queue = self._queue
-        count = min(limit, len(queue))
+        count = min(_BATCH, len(queue))
         if self.sent is not None:
             self.sent.value += count
         return [queue.popleft() for _ in range(count)]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a reader waits for events."""
+        return self._waiter is not None
+
+    def wake(self, error: Exception | None = None) -> None:
+        """End the wait of an idle reader: there are events, or the watch has ended, or an error is to be raised there."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is None or waiter.done():
+            return
+        if error is None:
+            waiter.set_result(None)
+        else:
+            waiter.set_exception(error)
 
     def line(self, event_type: str, entry: Entry, event: Event | None) -> bytes:
         """One event as the bytes of this watch's stream."""
@@ -189,9 +221,6 @@ class Watcher:
         if self._closed:
             return
         self._closed = True
-        waiter = self._waiter
-        self._waiter = None
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        self.wake()
         if self.when_closed is not None:
             self.when_closed(self)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-import yaml
-
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
@@ -67,6 +65,8 @@ class StatusWriter:
         """Create or replace the ConfigMap. Raises ApiError, TransportError."""
         if status == self._written:
             return
+        import yaml
+
         text = yaml.safe_dump({"time": rfc3339(now), **status}, sort_keys=False)
         metadata = meta_v1.ObjectMeta(name=NAME, namespace=NAMESPACE, annotations={_UPDATED: rfc3339(now)})
         config = core_v1.ConfigMap(metadata=metadata, data={"status": text})

@@ -16,7 +16,6 @@ from bayplan.controllers.certificate_requests import ApprovingController, Cleane
 from bayplan.controllers.certificate_rules import Authority
 from bayplan.controllers.cloud import Cloud, CloudController
 from bayplan.controllers.cloud_nodes import CloudNodeController, CloudNodeLifecycleController, NodeRouteController
-from bayplan.controllers.cluster_autoscaler import ClusterAutoscalerController
 from bayplan.controllers.cluster_role_aggregation import ClusterRoleAggregationController
 from bayplan.controllers.cronjob import CronJobController
 from bayplan.controllers.daemonset import DaemonSetController
@@ -81,7 +80,6 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     TtlAfterFinishedController,
     HorizontalPodAutoscalerController,
     VerticalAutoscalerController,
-    ClusterAutoscalerController,
     DisruptionController,
     ResourceQuotaController,
     EndpointSliceController,
@@ -123,6 +121,8 @@ _OF_CLOUDS: tuple[type[CloudController], ...] = (
     NodeRouteController,
 )
 """Controllers that need a cloud; without one they do not run."""
+CLUSTER_AUTOSCALER = "cluster-autoscaler"
+"""A controller that is made, and imported, only where there are groups of nodes."""
 DISABLED_BY_DEFAULT = (BootstrapSigner.name, TokenCleaner.name)
 """Controllers that `*` leaves out, as in kube-controller-manager."""
 
@@ -150,12 +150,11 @@ class ControllerManager:
         self._recorders: list[EventRecorder] = []
         self.controllers: list[Controller] = []
         makers = _makers(root_ca, token_signer, signing_authority, cloud)
-        makers[ClusterAutoscalerController] = autoscaler
-        for cls in CONTROLLERS:
-            make = makers.get(cls, cls)
-            if not enabled(cls.name) or make is None:
+        table = [(cls.name, cls.event_source or cls.name, makers.get(cls, cls)) for cls in CONTROLLERS]
+        for name, source, make in (*table, (CLUSTER_AUTOSCALER, CLUSTER_AUTOSCALER, autoscaler)):
+            if not enabled(name) or make is None:
                 continue
-            recorder = EventRecorder(client, cls.event_source or cls.name, clock, randomness)
+            recorder = EventRecorder(client, source, clock, randomness)
             self._recorders.append(recorder)
             context = ControllerContext(client, self._informers, clock, randomness, recorder, settings, metrics)
             self.controllers.append(make(context))
@@ -222,7 +221,7 @@ async def work(controller: Controller) -> None:
 def controller_filter(names: Sequence[str]) -> Callable[[str], bool]:
     """The meaning of `--controllers`: `*` for all but those that are off by default, `name` to enable, `-name` to disable. Raises ValueError for a name that is
     not known."""
-    known = {cls.name for cls in CONTROLLERS}
+    known = {*(cls.name for cls in CONTROLLERS), CLUSTER_AUTOSCALER}
     for name in names:
         if name != "*" and name.removeprefix("-") not in known:
             raise ValueError(f"unknown controller {name.removeprefix('-')!r}; known: {', '.join(sorted(known))}")

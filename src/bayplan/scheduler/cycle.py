@@ -233,7 +233,10 @@ class Cycle:
         The verdicts are the evaluation's own, unless the pod itself is nominated: its own nomination does not count.
         Raises PluginError.
         """
-        evaluation = self._evaluation(pod.shape, pod.priority if len(self.nominator) else None)
+        if not len(self.nominator):
+            evaluation = self._evaluation(pod.shape, None)
+            return evaluation, evaluation.codes
+        evaluation = self._evaluation(pod.shape, pod.priority)
         codes = evaluation.codes
         own = self.snapshot.row_of.get(self.nominator.node_of(pod.key))
         if own is not None and evaluation.rejection is None:

@@ -4,7 +4,8 @@ Four places for a pod:
 
 - *active*: to be scheduled, in the order of the profile's queue sort (priority, then arrival);
 - *back-off*: was tried and may be tried again when its back-off is over (1 s doubling to 10 s), or as soon as no pod is
-  active, unless an error had sent it there or a pod of its shape has been rejected since;
+  active, unless an error had sent it there, an event of which nobody knows whether it helps, or a pod of its shape has
+  been rejected since;
 - *unschedulable*: was rejected; waits for an event that its rejecting plugins say may help, or five minutes;
 - *gated*: a pre-enqueue plugin keeps it out; waits for a change of the pod or a hinted event.
 
@@ -315,7 +316,7 @@ class SchedulingQueue:
             if hints is None:
                 continue
             for keys in list(shapes.values()):
-                for key in self._helped(plugin, hints, list(keys), event, old, new):
+                for key in self._helped(plugin, hints, keys, event, old, new):
                     if key in asked:
                         continue
                     asked.add(key)
@@ -325,17 +326,18 @@ class SchedulingQueue:
                         queued.helped = True
                         continue
                     self._leave(queued)
-                    self._requeue(queued, now)
+                    self._requeue(queued, now, early=bool(hints))
                     self._tell(queued, event.label)
                     moved += 1
         return moved
 
     def _helped(
-        self, plugin: str, hints: tuple[EventHint, ...], keys: list[str], event: ClusterEvent, old: Any, new: Any
+        self, plugin: str, hints: tuple[EventHint, ...], keys: dict[str, None], event: ClusterEvent, old: Any, new: Any
     ) -> list[str]:
         """Those of some pods of one shape that an event may help."""
         if all(hint.per_shape or hint.hint is None for hint in hints):
-            return keys if self._may_help(plugin, hints, self._pods[keys[0]], event, old, new) else []
+            first = self._pods[next(iter(keys))]
+            return list(keys) if self._may_help(plugin, hints, first, event, old, new) else []
         return [key for key in keys if self._may_help(plugin, hints, self._pods[key], event, old, new)]
 
     def _may_help(

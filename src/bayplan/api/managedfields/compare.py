@@ -86,15 +86,12 @@ class _Differences:
         removed: FieldSet = {}
         modified: FieldSet = {}
         added: FieldSet = {}
-        names = sorted(before.keys() | after.keys()) if before and after else sorted(before or after)
-        for name in names:
-            was, now = before.get(name, ABSENT), after.get(name, ABSENT)
-            if was is not ABSENT and was == now and _same_types(was, now):
-                continue
+        for name in _different(before, after):
             inner = kind.field(name)
             if inner is None:
                 raise TypedError(f".{name}: field not declared in schema")
-            _put(removed, modified, added, "f:" + name, self.walk(was, now, inner))
+            node = self.walk(before.get(name, ABSENT), after.get(name, ABSENT), inner)
+            _put(removed, modified, added, "f:" + name, node)
         return _closed(old, new, removed, modified, added)
 
     def _list(self, old: Any, new: Any, kind: Type) -> _Three:
@@ -122,6 +119,18 @@ class _Differences:
             return LEAF if removed is None else union({".": LEAF}, removed), modified, added
         removed, modified, added = self.walk(before[0], ABSENT, element) if before else _NOTHING
         return removed, modified, LEAF if added is None else union({".": LEAF}, added)
+
+
+def _different(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """The names, in order, under which two maps do not hold the same."""
+    names = []
+    for name, was in before.items():
+        now = after.get(name, ABSENT)
+        if was != now or type(was) is not type(now):
+            names.append(name)
+    names += [name for name in after if name not in before]
+    names.sort()
+    return names
 
 
 def _is_empty(value: Any) -> bool:

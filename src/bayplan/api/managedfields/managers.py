@@ -134,20 +134,18 @@ def parsed_fields(data: bytes) -> FieldSet:
 
 def write_entries(managers: Managers) -> tuple[ManagedFieldsEntry, ...]:
     """Managers in their stored form: appliers first, then by time and name."""
-    if len(managers) == 1:
-        ((who, owned),) = managers.items()
-        return (_entry(who, owned),)
-    ordered = sorted(
-        managers.items(),
-        key=lambda item: (
-            item[0].operation,
-            item[1].time or "",
-            item[0].manager,
-            item[1].api_version,
-            item[0].subresource,
-        ),
-    )
-    return tuple(_entry(who, owned) for who, owned in ordered)
+    return in_order([_entry(who, owned) for who, owned in managers.items()])
+
+
+def in_order(entries: list[ManagedFieldsEntry]) -> tuple[ManagedFieldsEntry, ...]:
+    """Entries as they are stored: appliers first, then by time and name. The list belongs to this call."""
+    if len(entries) > 1:
+        entries.sort(key=_place)
+    return tuple(entries)
+
+
+def _place(entry: ManagedFieldsEntry) -> tuple[str, ...]:
+    return entry.operation, entry.time or "", entry.manager, entry.api_version, entry.subresource
 
 
 def _entry(who: Identity, owned: Owned) -> ManagedFieldsEntry:

@@ -71,6 +71,11 @@ class Type:
             return "v:" + msgspec.json.encode(item).decode()
         if not isinstance(item, dict):
             raise TypedError("associative list with keys may not have non-map elements")
+        if len(self.keys) == 1:
+            (key,) = self.keys
+            value = item.get(key)
+            if type(value) is str:
+                return _key_of(key, value)
         found = {key: item.get(key, self.defaults.get(key)) for key in self.keys}
         found = {key: value for key, value in found.items() if value is not None}
         if not found:
@@ -80,6 +85,12 @@ class Type:
                 "(and doesn't have default values for any key fields)"
             )
         return "k:" + msgspec.json.encode(found, order="sorted").decode()
+
+
+@functools.lru_cache(maxsize=4096)
+def _key_of(key: str, value: str) -> str:
+    """The path element of an item with one key. Names of conditions and containers come again and again."""
+    return "k:" + msgspec.json.encode({key: value}).decode()
 
 
 def _untyped() -> Type:

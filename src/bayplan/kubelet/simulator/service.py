@@ -7,7 +7,7 @@ import itertools
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from bayplan.informers.cache import key_of
 from bayplan.kubelet.simulator import resize
 from bayplan.kubelet.simulator.addresses import Addresses
 from bayplan.kubelet.simulator.containers import is_plain, start_seconds
+from bayplan.kubelet.simulator.errors import StageError
 from bayplan.kubelet.simulator.events import Told, stopping, told
 from bayplan.kubelet.simulator.groups import GROUP_LABEL, NodeGroupSettings, is_new, make_group_node, seconds_to_ready
 from bayplan.kubelet.simulator.nodes import (
@@ -39,14 +40,15 @@ from bayplan.kubelet.simulator.nodes import (
 from bayplan.kubelet.simulator.pods import Step, next_step
 from bayplan.kubelet.simulator.resizing import Resizing
 from bayplan.kubelet.simulator.settings import SimulatorSettings
-from bayplan.kubelet.simulator.stage_player import StagePlayer
-from bayplan.kubelet.simulator.stages import StageError
 from bayplan.kubelet.simulator.statuses import with_status
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
 from bayplan.support.timestamps import rfc3339_micro
 from bayplan.workqueue.queue import QueueShutDown, WorkQueue
+
+if TYPE_CHECKING:
+    from bayplan.kubelet.simulator.stage_player import StagePlayer
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -111,6 +113,8 @@ class NodeSimulator:
 
     def _stage_player(self) -> StagePlayer:
         """Who leads pods through the stages of the settings."""
+        from bayplan.kubelet.simulator.stage_player import StagePlayer
+
         return StagePlayer(
             self.client,
             self.settings.stages,

@@ -21,9 +21,12 @@ import yaml
 from bayplan.client.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from bayplan.kubelet.simulator import stage_paths
 from bayplan.kubelet.simulator.durations import parse_seconds
+from bayplan.kubelet.simulator.errors import StageError
 from bayplan.kubelet.simulator.stage_paths import PathError, parse_path
 from bayplan.kubelet.simulator.template_parser import TemplateError
 from bayplan.kubelet.simulator.templates import Function, Template
+
+__all__ = ["Stage", "StageError", "body_of", "choose", "delay", "read_stage", "read_stages"]
 
 _GROUP = "kwok.x-k8s.io/"
 CONTEXT = (
@@ -44,10 +47,6 @@ CONTEXT = (
 """Functions of templates that depend on the moment and the pod."""
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _PATCHES = {"json": JSON_PATCH, "merge": MERGE_PATCH, "strategic": STRATEGIC_PATCH}
-
-
-class StageError(ValueError):
-    """A stage cannot be read or carried out; the message names stage and field."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,8 +72,13 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         snapshot = self.snapshot
+        balanced: tuple[_Balanced, ...] = state.score_data[self.name]
+        if len(balanced) == 2:
+            gain = self._gain_of_two(*balanced, row)
+            if gain is not None:
+                return MAX_NODE_SCORE // 2 + (gain // 2 if gain >= 0 else -(-gain // 2))
         before, after = [], []
-        for item in state.score_data[self.name]:
+        for item in balanced:
             capacity = snapshot.allocatable.item(item.column, row)
             if capacity:
                 requested = snapshot.requested.item(item.column, row)
@@ -81,6 +86,17 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
                 after.append(min((requested + item.request) / capacity, 1.0))
         gain = MAX_NODE_SCORE // 2 + _balance_of(after) - _balance_of(before)
         return MAX_NODE_SCORE // 2 + (gain // 2 if gain >= 0 else -(-gain // 2))
+
+    def _gain_of_two(self, one: _Balanced, other: _Balanced, row: int) -> int | None:
+        """The gain for the usual two resources, without lists; None if the node lacks one of them."""
+        allocatable, requested = self.snapshot.allocatable, self.snapshot.requested
+        size, space = allocatable.item(one.column, row), allocatable.item(other.column, row)
+        if not size or not space:
+            return None
+        used, filled = requested.item(one.column, row), requested.item(other.column, row)
+        before = abs((min(used / size, 1.0) - min(filled / space, 1.0)) / 2)
+        after = abs((min((used + one.request) / size, 1.0) - min((filled + other.request) / space, 1.0)) / 2)
+        return MAX_NODE_SCORE // 2 + int((1 - after) * MAX_NODE_SCORE) - int((1 - before) * MAX_NODE_SCORE)
 
 
 def _balance_of(fractions: list[float]) -> int:

@@ -175,6 +175,8 @@ def compiled_or_nothing(selector: object) -> LabelSelector:
 
 def controller_of(pod: Pod) -> OwnerReference | None:
     """The owner that controls the pod."""
+    if not pod.metadata.owner_references:
+        return None
     return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
 
 

@@ -1,0 +1,131 @@
+"""What updates make of managed fields, remembered: kubelets and controllers make the same kind of change to one object after the other, with other values.
+
+The outcome depends on who owned what and which fields changed, not on values and times, so it is worked out once per such case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from bayplan.api.managedfields.compare import Comparison
+from bayplan.api.managedfields.fieldset import FieldSet
+from bayplan.api.managedfields.managers import (
+    APPLY,
+    Identity,
+    MalformedError,
+    in_order,
+    read_entries,
+    update,
+    write_entries,
+)
+from bayplan.api.types.meta_v1 import ManagedFieldsEntry
+
+_MOST_OWNERS = 8
+"""More are rare, and from ten on their times decide who is merged with whom."""
+_KEPT_CASES, _LONGEST_CASE = 1024, 16384
+_NOW = "now"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Outcome(NamedTuple):
+    """What an update leaves to whom."""
+
+    is_same: bool
+    """Whether no field changed that this way in can own."""
+    fields: dict[Identity, msgspec.Raw]
+    """Of everybody who still owns something."""
+    is_written: bool
+    """Whether the writer owns something that it has written now."""
+
+
+_kept: dict[tuple[object, ...], _Outcome] = {}
+
+
+def entries_after(
+    entries: tuple[ManagedFieldsEntry, ...],
+    changes: Comparison,
+    *,
+    who: Identity,
+    api_version: str,
+    now: str,
+    way_in: tuple[object, str],
+    ownable: Callable[[FieldSet], FieldSet],
+) -> tuple[ManagedFieldsEntry, ...] | None:
+    """The managers after an update; the very entries if nothing changed. None for what is not worth remembering.
+
+    changes: all that differs, in `api_version`. ownable: the part of a set that this way in can own, the same for equal `way_in` (strategy, subresource).
+    """
+    if len(entries) > _MOST_OWNERS:
+        return None
+    owners = {}
+    size = 0
+    for entry in entries:
+        if entry.api_version != api_version or entry.fields_type != "FieldsV1":
+            return None
+        fields = bytes(entry.fields_v1)
+        size += len(fields)
+        version = "" if entry.operation == APPLY else api_version
+        owners[Identity(entry.manager, entry.operation, version, entry.subresource)] = fields
+    changed = _encode(changes)
+    if len(owners) != len(entries) or size + len(changed) > _LONGEST_CASE:
+        return None
+    case = (way_in, who, api_version, changed, tuple(owners.items()))
+    outcome = _kept.get(case)
+    if outcome is None:
+        try:
+            outcome = _work_out(entries, changes.filtered(ownable), who, api_version)
+        except MalformedError:
+            return None
+        if len(_kept) >= _KEPT_CASES:
+            _kept.clear()
+        _kept[case] = outcome
+    return entries if outcome.is_same else _put_down(outcome, entries, owners, who, api_version, now)
+
+
+def _work_out(
+    entries: tuple[ManagedFieldsEntry, ...], changes: Comparison, who: Identity, api_version: str
+) -> _Outcome:
+    """The outcome by the rules. Raises MalformedError."""
+    managers = read_entries(entries)
+    if changes.is_same:
+        return _Outcome(is_same=True, fields={}, is_written=False)
+    after = update(managers, changes, who=who, api_version=api_version, now=_NOW, keep=_everything)
+    fields = {one: write_entries({one: owned})[0].fields_v1 for one, owned in after.items()}
+    return _Outcome(is_same=False, fields=fields, is_written=who in after and after[who].time == _NOW)
+
+
+def _put_down(
+    outcome: _Outcome,
+    entries: tuple[ManagedFieldsEntry, ...],
+    owners: dict[Identity, bytes],
+    who: Identity,
+    api_version: str,
+    now: str,
+) -> tuple[ManagedFieldsEntry, ...]:
+    """An outcome as entries, with times."""
+    after = []
+    for one, entry in zip(owners, entries, strict=True):
+        fields = outcome.fields.get(one)
+        if fields is not None and not (outcome.is_written and one == who):
+            after.append(msgspec.structs.replace(entry, fields_v1=fields))
+    if outcome.is_written:
+        after.append(
+            ManagedFieldsEntry(
+                manager=who.manager,
+                operation=who.operation,
+                api_version=api_version,
+                time=now,
+                fields_type="FieldsV1",
+                fields_v1=outcome.fields[who],
+                subresource=who.subresource,
+            )
+        )
+    return in_order(after)
+
+
+def _everything(fields: FieldSet) -> FieldSet:
+    return fields

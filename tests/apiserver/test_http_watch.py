@@ -1,0 +1,95 @@
+"""Watches over HTTP: everybody gets every event in order, who does not read is waited for, and a failure concerns one watch only."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import aiohttp
+import pytest
+
+from bayplan.apiserver import http_watch
+from tests.apiserver.serving import Served, served
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+async def make(server: Served, name: str, size: int = 1) -> None:
+    body = {"metadata": {"name": name}, "data": {"text": "x" * size}}
+    async with server.session.post(server.url + MAPS, json=body, headers=server.headers()) as answer:
+        assert answer.status == 201
+
+
+async def open_watch(server: Served, accept: str = "application/json") -> aiohttp.ClientResponse:
+    headers = {**server.headers(), "Accept": accept}
+    timeout = aiohttp.ClientTimeout(None)
+    return await server.session.get(f"{server.url}{MAPS}?watch=1", headers=headers, timeout=timeout)
+
+
+async def names(watch: aiohttp.ClientResponse, until: str) -> list[str]:
+    """Names of objects in the order in which they are told, up to a certain one."""
+    found: list[str] = []
+    async with asyncio.timeout(30):
+        while until not in found:
+            line = await watch.content.readuntil(b"\n")
+            shown = json.loads(line)["object"]
+            meta = shown["rows"][0]["object"]["metadata"] if "rows" in shown else shown["metadata"]
+            found.append(meta["name"])
+    return [name for name in found if name.startswith("m-")]
+
+
+def test_everybody_gets_every_event_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_watch, "_SLICE", 3)
+
+    async def run() -> None:
+        async with served() as server:
+            table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+            watches = [await open_watch(server, accept) for accept in ("application/json", table) * 4]
+            expected = [f"m-{index:02d}" for index in range(20)]
+            for name in expected:
+                await make(server, name)
+            for watch in watches:
+                assert await names(watch, expected[-1]) == expected
+                watch.close()
+
+    asyncio.run(run())
+
+
+def test_who_does_not_read_gets_everything_later_and_holds_up_nobody() -> None:
+    async def run() -> None:
+        async with served() as server:
+            slow, quick = await open_watch(server), await open_watch(server)
+            expected = [f"m-{index:02d}" for index in range(40)]
+            reading = asyncio.create_task(names(quick, expected[-1]))
+            for name in expected:
+                await make(server, name, 400_000)
+            assert await reading == expected
+            assert await names(slow, expected[-1]) == expected
+            slow.close()
+            quick.close()
+
+    asyncio.run(run())
+
+
+def test_an_event_that_cannot_be_shown_ends_the_watch_that_asked_for_it_and_no_other() -> None:
+    async def run() -> None:
+        async with served() as server:
+            first, second = await open_watch(server), await open_watch(server)
+            await make(server, "m-00")
+            assert await names(first, "m-00") == await names(second, "m-00") == ["m-00"]
+            kind = next(kind for kind in server.api.context.kinds if kind.plural == "configmaps")
+            watcher = next(iter(server.api.context.objects.cache(kind).watchers))
+
+            def unable(*_: object) -> bytes:
+                raise ValueError("cannot be shown")
+
+            watcher.render = unable
+            await make(server, "m-01")
+            assert await names(second, "m-01") == ["m-01"]
+            with pytest.raises(aiohttp.ClientPayloadError):
+                async with asyncio.timeout(30):
+                    await first.content.read()
+            assert watcher.closed
+            second.close()
+
+    asyncio.run(run())
