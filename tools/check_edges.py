@@ -51,6 +51,7 @@ EDGES = {
     "apiserver/http.py": {"sockets"},
     "apiserver/http_answer.py": {"sockets"},
     "apiserver/http_body.py": {"sockets"},
+    "apiserver/http_watch.py": {"sockets"},
     "client/http.py": {"sockets"},
     "scheduler/extender_blocking.py": {"sockets"},
     "scheduler/extender_http.py": {"sockets"},

@@ -90,6 +90,7 @@ def test_an_event_that_cannot_be_shown_ends_the_watch_that_asked_for_it_and_no_o
                 async with asyncio.timeout(30):
                     await first.content.read()
             assert watcher.closed
+            first.close()
             second.close()
 
     asyncio.run(run())

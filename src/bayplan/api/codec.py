@@ -140,9 +140,14 @@ class _Pairs(list[tuple[str, Any]]):
     """A JSON object as it was written: every key in order, also those that stand there twice."""
 
 
+_BLANKS = b" \n\r\t"
+_decode_tree = msgspec.json.Decoder().decode
+
+
 def may_repeat_fields(data: bytes) -> bool:
     """Whether an object in this JSON may have the same key twice. Costs microseconds; whoever must know for sure asks `field_problems`."""
-    return len(msgspec.json.encode(msgspec.json.decode(data))) != len(msgspec.json.format(data, indent=-1))
+    once = encode(_decode_tree(data))
+    return len(once) != len(data) and len(once.translate(None, _BLANKS)) != len(data.translate(None, _BLANKS))
 
 
 def field_problems(data: bytes, unknown: Sequence[str] = ()) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -36,11 +37,11 @@ def command(
     if trace is not None and seed is None:
         raise click.UsageError("--trace is written for one --seed")
     read = _read(plan)
-    logging.disable(logging.CRITICAL)  # what goes wrong on purpose would fill the screen
-    if seed is not None:
-        trials = [_traced(read, seed, trace)]
-    else:
-        trials = list(_shown(_run_all(plan, range(first, first + seeds), jobs), seeds))
+    with _quiet():
+        if seed is not None:
+            trials = [_traced(read, seed, trace)]
+        else:
+            trials = list(_shown(_run_all(plan, range(first, first + seeds), jobs), seeds))
     failed = [trial for trial in trials if trial.problems]
     if output:
         print_data([_data(trial) for trial in trials], output)
@@ -48,6 +49,17 @@ def command(
         _tell(plan, trials, failed, whole=seed is not None)
     if failed:
         raise SystemExit(1)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """No log: what goes wrong on purpose would fill the screen."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _read(path: Path | None) -> Plan | None:
@@ -79,9 +91,9 @@ def _traced(plan: Plan | None, seed: int, trace: Path | None) -> Trial:
 
 
 def _run_one(job: tuple[Path | None, int]) -> Trial:
-    logging.disable(logging.CRITICAL)
     path, seed = job
-    return _traced(_read(path), seed, None)
+    with _quiet():
+        return _traced(_read(path), seed, None)
 
 
 def _run_all(path: Path | None, seeds: Iterable[int], jobs: int) -> Iterator[Trial]:

@@ -1,30 +1,26 @@
 """One thread for blocking calls that must not overlap, such as those of one database connection.
 
 A thread that wants Python's interpreter lock while an event loop is saturated may wait for seconds: the loop lets go of
-the lock at each look for input, takes it back before the thread has woken up, and the thread's wait for its turn starts
-anew. A turn that is shorter than what the loop does between two looks ends that: the thread asks for the lock, and the
-loop hands it over. For loops that look more often than that, the loop steps aside for a moment now and then while jobs
-are under way for longer than usual, long enough for the thread to wake up.
+the lock at each look for input, takes it back before the thread has woken up, and the thread's wait starts anew. So
+while jobs are under way for longer than usual, the loop steps aside for a moment now and then, long enough for the
+thread to wake up. (Shorter turns, `sys.setswitchinterval`, would do the same at a price: the loop is then interrupted
+in the midst of its work all the time.)
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-_TURN = 0.0002
-"""Seconds after which a thread that waits for the interpreter lock asks for it: a loop under load works longer between
-two looks for input, and a switch is cheap compared to it."""
-_STEP_ASIDE_EVERY = 0.01
+_STEP_ASIDE_EVERY = 0.004
 """Seconds between two moments in which the loop steps aside while jobs are under way."""
 _STEP_ASIDE_FOR = 0.0001
-"""Seconds of such a moment: a thread takes about half of it to wake up. The price is a hundredth of a saturated loop's
+"""Seconds of such a moment: a thread takes about half of it to wake up. The price is a thirtieth of a saturated loop's
 time."""
 
 log = logging.getLogger(__name__)
@@ -37,10 +33,9 @@ Done = Callable[[Any, BaseException | None], None]
 
 class WorkerThread:
     """Runs jobs one after the other in its own thread and hands each outcome to the event loop that was running at
-    construction. The thread does not keep the process alive; the process' threads take shorter turns from then on."""
+    construction. The thread does not keep the process alive."""
 
     def __init__(self, name: str) -> None:
-        sys.setswitchinterval(min(_TURN, sys.getswitchinterval()))
         self._loop = asyncio.get_running_loop()
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Done] | None] = SimpleQueue()
         self._under_way = 0
