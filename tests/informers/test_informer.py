@@ -158,3 +158,20 @@ def test_after_a_revision_that_is_gone_the_differences_are_told(over: Callable[[
         await factory.stop()
 
     over(case)
+
+
+def test_what_is_asked_for_while_the_factory_stops_does_not_start(over: Callable[[Case], None]) -> None:
+    async def case(opened: Door) -> None:
+        factory = factory_of(opened.client)
+        factory.informer(core_v1.ConfigMap)
+        factory.start()
+        await factory.wait_for_sync()
+        before = asyncio.all_tasks()
+        stopping = asyncio.create_task(factory.stop())
+        await asyncio.sleep(0)
+        factory.informer(core_v1.Secret)
+        await stopping
+        factory.informer(core_v1.Node)
+        assert not {task.get_name() for task in asyncio.all_tasks() - before} & {"informer Secret", "informer Node"}
+
+    over(case)

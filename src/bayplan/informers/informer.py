@@ -252,9 +252,10 @@ class InformerFactory:
                 await self._tasks[key]
 
     async def stop(self) -> None:
-        """End all informers."""
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        self._tasks.clear()
+        """End all informers. What is asked for from now on does not start."""
         self._started = False
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
