@@ -282,7 +282,8 @@ class TestDeletion:
         assert step(self.deleted(running())) == Step(wait=0.5)
 
     def test_then_they_have_stopped_and_the_pod_goes(self) -> None:
-        last = step(self.deleted(running()), after=0.5)
+        every_state = SimulatorSettings(nodes=1, stop_seconds=0.5, unseen_seconds=0.0)
+        last = next_step(self.deleted(running()), NOW + 0.5, every_state, "172.18.0.1", "10.128.0.2", START)
         assert last.delete
         assert last.status is not None
         assert last.status.container_statuses[0].state.terminated is not None

@@ -129,6 +129,14 @@ def test_a_deleted_pod_stops_and_then_goes() -> None:
     running.metadata.deletion_timestamp = rfc3339(NOW + 30)
     running.metadata.deletion_grace_period_seconds = 30
     assert step(running, NOW).wait == pytest.approx(0.5)
+    assert step(running, NOW + 1) == Step(delete=True)
+
+
+def test_a_pod_whose_end_is_counted_shows_it_before_it_goes() -> None:
+    running = after(after(bound()))
+    running.metadata.deletion_timestamp = rfc3339(NOW + 30)
+    running.metadata.deletion_grace_period_seconds = 30
+    running.metadata.finalizers = ("batch.kubernetes.io/job-tracking",)
     last = step(running, NOW + 1)
     assert last.delete
     assert last.status is not None

@@ -1,14 +1,13 @@
 """`metadata.managedFields` of every write: who made it, what changed, and what server-side apply makes of it.
 
-The rules are in `bayplan.api.managedfields`; here requests and typed objects meet them. Writes compare structs first, which is cheap, and take only the parts
-that differ to JSON trees. The fields of a new part (a pod's spec, say) depend on nothing but its bytes, so they are kept for the next object like it.
+The rules are in `bayplan.api.managedfields`; here requests and typed objects (`object_changes`) meet them.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -17,7 +16,7 @@ from bayplan.api.conversion import convert
 from bayplan.api.errors import failure
 from bayplan.api.kinds import Kind
 from bayplan.api.managedfields.compare import Comparison, compare, field_set
-from bayplan.api.managedfields.fieldset import FieldSet, difference, has, of_paths, union
+from bayplan.api.managedfields.fieldset import FieldSet, difference, has, of_paths
 from bayplan.api.managedfields.managers import (
     APPLY,
     BEFORE_FIRST_APPLY,
@@ -36,113 +35,21 @@ from bayplan.api.managedfields.managers import (
     write_entries,
 )
 from bayplan.api.managedfields.merge import validate
-from bayplan.api.managedfields.typed import MAP, Type, TypedError, type_of_definition
-from bayplan.api.schema import definition_of
+from bayplan.api.managedfields.typed import Type, TypedError
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import meta_v1
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.known_updates import entries_after
-from bayplan.apiserver.object_parts import METADATA, Part, parts_of
+from bayplan.apiserver.object_changes import compare_objects, fields_of, type_of
 from bayplan.apiserver.renewals import renewed
 from bayplan.apiserver.requests import bool_parameter
 from bayplan.support.timestamps import rfc3339
 
 _MANAGER_LENGTH = 128
-_KEPT_PARTS, _KEPT_BYTES = 2048, 4096
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SCALE_VERSION = "autoscaling/v1"
 _REPLICAS = ("f:spec", "f:replicas")
-
-
-@functools.cache
-def type_of(cls: Any) -> Type:
-    """The ownership type of a struct class."""
-    return type_of_definition(definition_of(cls))
-
-
-def compare_objects(old: Any, new: Any) -> Comparison:
-    """What changed between two objects of one class."""
-    kind = type_of(new.__class__)
-    removed, modified, added = _compare_parts(old, new, parts_of(new.__class__), kind)
-    metadata_type = type_of(meta_v1.ObjectMeta)
-    parts = parts_of(meta_v1.ObjectMeta, METADATA)
-    inner = _compare_parts(old.metadata, new.metadata, parts, metadata_type)
-    for fields, below in zip((removed, modified, added), inner, strict=True):
-        if below:
-            fields["f:metadata"] = below
-    return Comparison(removed, modified, added)
-
-
-def _compare_parts(old: Any, new: Any, parts: tuple[Part, ...], kind: Type) -> tuple[FieldSet, FieldSet, FieldSet]:
-    removed: FieldSet = {}
-    modified: FieldSet = {}
-    added: FieldSet = {}
-    for part in parts:
-        now = getattr(new, part.attribute)
-        was = getattr(old, part.attribute)
-        if was is now or was == now:
-            continue
-        inner = kind.field(part.wire)
-        assert inner is not None
-        # wrapped in a map, so that a field that comes or goes as a whole is told from one that changes inside
-        found = compare(_tree_of(part, was), _tree_of(part, now), _wrapper(part.wire, inner))
-        for fields, one in zip((removed, modified, added), found, strict=True):
-            if one:
-                fields[part.key] = one[part.key]
-    return removed, modified, added
-
-
-class _Wrapper(Type):
-    """A struct with one field."""
-
-    __slots__ = ()
-
-
-@functools.lru_cache(maxsize=4096)
-def _wrapper(name: str, inner: Type) -> Type:
-    found = _Wrapper(MAP)
-    found.is_struct = True
-    found._fields = {name: inner}
-    return found
-
-
-def _tree_of(part: Part, value: Any) -> Any:
-    """`{field: value}` as JSON would show it; the field is left out where JSON leaves it out."""
-    if not part.is_written_empty and value == part.empty:
-        return {}
-    return {part.wire: msgspec.to_builtins(value)}
-
-
-class _Known(NamedTuple):
-    """The fields of a part of a new object: the node below its key, and the same as it is stored."""
-
-    node: FieldSet
-    stored: bytes
-
-
-_kept: dict[tuple[Any, str, bytes], _Known | None] = {}
-
-
-def _fields_of_new(cls: Any, part: Part, value: Any, kind: Type) -> _Known | None:
-    """The fields that a part of a new object sets; None if JSON shows no difference to an empty one.
-
-    Raises TypedError if a list item lacks its keys.
-    """
-    data = encode(value)
-    key = (cls, part.wire, data)
-    known = _kept.get(key)
-    if known is None and key not in _kept:
-        inner = kind.field(part.wire)
-        assert inner is not None
-        found = compare(_tree_of(part, part.empty), _tree_of(part, value), _wrapper(part.wire, inner))
-        node = union(found.modified, found.added).get(part.key)
-        known = None if node is None else _Known(node, b'"%b":%b' % (part.key.encode(), encode(node)))
-        if len(data) <= _KEPT_BYTES:
-            if len(_kept) >= _KEPT_PARTS:
-                _kept.clear()
-            _kept[key] = known
-    return known
 
 
 def manager_name(call: Call) -> str:
@@ -180,7 +87,7 @@ def track_create(call: Call, obj: Any) -> None:
     given = metadata.managed_fields
     served = obj if call.kind is call.stored else convert(clone(obj), call.stored, call.kind)
     try:
-        below, fields = _fields_of(served)
+        below, fields = fields_of(served)
     except TypedError:
         metadata.managed_fields = ()
         return  # a list item without its keys: validation will say so, or ownership cannot be told
@@ -213,27 +120,6 @@ def track_create(call: Call, obj: Any) -> None:
         if parts
         else ()
     )
-
-
-def _fields_of(new: Any) -> tuple[dict[str, _Known], dict[str, _Known]]:
-    """The fields that a new object sets: of metadata, and the others."""
-    cls = new.__class__
-    metadata = new.metadata
-    below = {}
-    for part in parts_of(meta_v1.ObjectMeta, METADATA):
-        value = getattr(metadata, part.attribute)
-        if value:
-            known = _fields_of_new(meta_v1.ObjectMeta, part, value, type_of(meta_v1.ObjectMeta))
-            if known is not None:
-                below[part.key] = known
-    fields = {}
-    for part in parts_of(cls):
-        value = getattr(new, part.attribute)
-        if value != part.empty:
-            known = _fields_of_new(cls, part, value, type_of(cls))
-            if known is not None:
-                fields[part.key] = known
-    return below, fields
 
 
 def _everything(fields: FieldSet) -> FieldSet:

@@ -304,6 +304,8 @@ def _stop(pod: core_v1.Pod, now: float, settings: SimulatorSettings) -> Step:
         return Step(delete=True)
     if left > 0:
         return Step(wait=left)
+    if settings.unseen_seconds and is_plain(pod) and not pod.metadata.finalizers:
+        return Step(delete=True)  # what its containers came to would be seen for a moment only
     statuses = tuple(
         msgspec.structs.replace(one, state=terminated(0, one.state.running.started_at, now), ready=False, started=False)
         if one.state.running is not None

@@ -37,7 +37,8 @@ class SimulatorSettings:
     start_seconds: float = 0.2
     """From the moment a pod is bound until its containers run (jittered by half of it)."""
     unseen_seconds: float = 0.5
-    """A start that takes less is written once, when the pod runs: nobody would see what it was before. 0 writes every state."""
+    """A start that takes less is written once, when the pod runs, and a pod that goes away is not shown with ended containers first: nobody would see that.
+    Pods whose ends somebody counts (restartPolicy, finalizers) are shown. 0 writes every state."""
     run_seconds: float = 2.0
     """How long the containers of pods that end by themselves (restartPolicy Never or OnFailure) run, if nothing else says so."""
     stop_seconds: float = 0.5

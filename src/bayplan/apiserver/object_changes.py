@@ -1,0 +1,133 @@
+"""Which fields of typed objects a write sets or changes, as sets of paths.
+
+Structs are compared first, which is cheap, and only the parts that differ are taken to JSON trees. The fields of a new part (a pod's spec, say) depend on
+nothing but its bytes, so they are kept for the next object like it.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bayplan.api.codec import encode
+from bayplan.api.managedfields.compare import Comparison, compare
+from bayplan.api.managedfields.fieldset import FieldSet, union
+from bayplan.api.managedfields.typed import MAP, Type, type_of_definition
+from bayplan.api.schema import definition_of
+from bayplan.api.types import meta_v1
+from bayplan.apiserver.object_parts import METADATA, Part, parts_of
+
+_KEPT_PARTS, _KEPT_BYTES = 2048, 4096
+
+
+@functools.cache
+def type_of(cls: Any) -> Type:
+    """The ownership type of a struct class."""
+    return type_of_definition(definition_of(cls))
+
+
+def compare_objects(old: Any, new: Any) -> Comparison:
+    """What changed between two objects of one class."""
+    kind = type_of(new.__class__)
+    removed, modified, added = _compare_parts(old, new, parts_of(new.__class__), kind)
+    metadata_type = type_of(meta_v1.ObjectMeta)
+    parts = parts_of(meta_v1.ObjectMeta, METADATA)
+    inner = _compare_parts(old.metadata, new.metadata, parts, metadata_type)
+    for fields, below in zip((removed, modified, added), inner, strict=True):
+        if below:
+            fields["f:metadata"] = below
+    return Comparison(removed, modified, added)
+
+
+def _compare_parts(old: Any, new: Any, parts: tuple[Part, ...], kind: Type) -> tuple[FieldSet, FieldSet, FieldSet]:
+    removed: FieldSet = {}
+    modified: FieldSet = {}
+    added: FieldSet = {}
+    for part in parts:
+        now = getattr(new, part.attribute)
+        was = getattr(old, part.attribute)
+        if was is now or was == now:
+            continue
+        inner = kind.field(part.wire)
+        assert inner is not None
+        # wrapped in a map, so that a field that comes or goes as a whole is told from one that changes inside
+        found = compare(_tree_of(part, was), _tree_of(part, now), _wrapper(part.wire, inner))
+        for fields, one in zip((removed, modified, added), found, strict=True):
+            if one:
+                fields[part.key] = one[part.key]
+    return removed, modified, added
+
+
+class _Wrapper(Type):
+    """A struct with one field."""
+
+    __slots__ = ()
+
+
+@functools.lru_cache(maxsize=4096)
+def _wrapper(name: str, inner: Type) -> Type:
+    found = _Wrapper(MAP)
+    found.is_struct = True
+    found._fields = {name: inner}
+    return found
+
+
+def _tree_of(part: Part, value: Any) -> Any:
+    """`{field: value}` as JSON would show it; the field is left out where JSON leaves it out."""
+    if not part.is_written_empty and value == part.empty:
+        return {}
+    return {part.wire: msgspec.to_builtins(value)}
+
+
+class NewFields(NamedTuple):
+    """The fields of a part of a new object: the node below its key, and the same as it is stored."""
+
+    node: FieldSet
+    stored: bytes
+
+
+_kept: dict[tuple[Any, str, bytes], NewFields | None] = {}
+
+
+def _fields_of_new(cls: Any, part: Part, value: Any, kind: Type) -> NewFields | None:
+    """The fields that a part of a new object sets; None if JSON shows no difference to an empty one.
+
+    Raises TypedError if a list item lacks its keys.
+    """
+    data = encode(value)
+    key = (cls, part.wire, data)
+    known = _kept.get(key)
+    if known is None and key not in _kept:
+        inner = kind.field(part.wire)
+        assert inner is not None
+        found = compare(_tree_of(part, part.empty), _tree_of(part, value), _wrapper(part.wire, inner))
+        node = union(found.modified, found.added).get(part.key)
+        known = None if node is None else NewFields(node, b'"%b":%b' % (part.key.encode(), encode(node)))
+        if len(data) <= _KEPT_BYTES:
+            if len(_kept) >= _KEPT_PARTS:
+                _kept.clear()
+            _kept[key] = known
+    return known
+
+
+def fields_of(new: Any) -> tuple[dict[str, NewFields], dict[str, NewFields]]:
+    """The fields that a new object sets: of metadata, and the others, by path element. Raises TypedError if a list item lacks its keys."""
+    cls = new.__class__
+    metadata = new.metadata
+    below = {}
+    for part in parts_of(meta_v1.ObjectMeta, METADATA):
+        value = getattr(metadata, part.attribute)
+        if value:
+            known = _fields_of_new(meta_v1.ObjectMeta, part, value, type_of(meta_v1.ObjectMeta))
+            if known is not None:
+                below[part.key] = known
+    fields = {}
+    for part in parts_of(cls):
+        value = getattr(new, part.attribute)
+        if value != part.empty:
+            known = _fields_of_new(cls, part, value, type_of(cls))
+            if known is not None:
+                fields[part.key] = known
+    return below, fields
