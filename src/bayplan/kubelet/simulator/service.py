@@ -408,7 +408,7 @@ class NodeSimulator:
             and wait is not None
             and wait < self.settings.unseen_seconds
             and is_plain(pod)
-            and not self.settings.events
+            and self.settings.events != "all"
         )
 
     def _tell(self, pod: core_v1.Pod, events: Iterable[Told]) -> None:
