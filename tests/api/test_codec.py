@@ -120,7 +120,13 @@ def test_unknown_and_duplicate_fields_are_told_in_one_list() -> None:
 
 @pytest.mark.parametrize(
     ("data", "may"),
-    [(b'{"a": 1, "b": [{"a": 2}]}', False), (b'{"a":1,"a":1}', True), (b'{"l": [{"d": {}, "d": {}}]}', True)],
+    [
+        (b'{"a": 1, "b": [{"a": 2}]}', False),
+        (b'{"a":1,"a":1}', True),
+        (b'{"l": [{"d": {}, "d": {}}]}', True),
+        (b'{\r\n\t"a": "x y",\r\n\t"b": "a\\tb"\r\n}', False),
+        (b'{\r\n\t"a": "x y",\r\n\t"a": "x y"\r\n}', True),
+    ],
 )
 def test_a_quick_look_says_whether_keys_may_stand_twice(data: bytes, may: bool) -> None:
     assert may_repeat_fields(data) is may

@@ -12,6 +12,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.client.client import Client
 from bayplan.client.errors import TransportError
+from bayplan.client.event_correlation import COMBINED, EventCorrelator, Key
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.support.timestamps import rfc3339, rfc3339_micro
@@ -47,14 +48,15 @@ class _Written:
 
 
 class EventRecorder:
-    """Records events of one component. Equal events are counted instead of written again."""
+    """Records events of one component. Equal events are counted instead of written again, see also `event_correlation`."""
 
     def __init__(self, client: Client, component: str, clock: Clock, randomness: Randomness) -> None:
         self._client = client
         self._component = component
         self._clock = clock
         self._randomness = randomness
-        self._queue: asyncio.Queue[core_v1.Event] = asyncio.Queue(_QUEUE_LIMIT)
+        self._correlator = EventCorrelator()
+        self._queue: asyncio.Queue[tuple[Key, core_v1.Event]] = asyncio.Queue(_QUEUE_LIMIT)
         self._written: OrderedDict[tuple[str, ...], _Written] = OrderedDict()
         self.dropped = 0
         """Events that were not written because the server could not keep up or refused them."""
@@ -63,6 +65,21 @@ class EventRecorder:
         """Record an event about an object (or an ObjectReference). With an action it is written in the newer form, as kube-scheduler does."""
         regarding = obj if isinstance(obj, core_v1.ObjectReference) else reference(self._client, obj)
         now = self._clock.now()
+        key: Key | None = (
+            regarding.kind,
+            regarding.namespace,
+            regarding.name,
+            regarding.uid,
+            event_type,
+            reason,
+            message,
+        )
+        if not action:
+            key = self._correlator.correlate(regarding, event_type, reason, message, now)
+        if key is None:
+            return
+        if key[-1] is COMBINED:
+            message = f"{COMBINED}{message}"
         namespace = regarding.namespace or "default"
         event = core_v1.Event(
             metadata=meta_v1.ObjectMeta(
@@ -83,7 +100,7 @@ class EventRecorder:
             event.count = 1
             event.source = core_v1.EventSource(component=self._component)
         try:
-            self._queue.put_nowait(event)
+            self._queue.put_nowait((key, event))
         except asyncio.QueueFull:
             self.dropped += 1
 
@@ -97,18 +114,16 @@ class EventRecorder:
 
     async def _write_all(self) -> None:
         while True:
-            event = await self._queue.get()
+            key, event = await self._queue.get()
             try:
-                await self._write(event)
+                await self._write(key, event)
             except (ApiError, TransportError) as error:
                 self.dropped += 1
                 logger.debug("event %s about %s: %s", event.reason, event.involved_object.name, error)
             finally:
                 self._queue.task_done()
 
-    async def _write(self, event: core_v1.Event) -> None:
-        about = event.involved_object
-        key = (about.kind, about.namespace, about.name, about.uid, event.type, event.reason, event.message)
+    async def _write(self, key: Key, event: core_v1.Event) -> None:
         known = self._written.get(key)
         if known is not None and await self._count(event, known):
             return
@@ -124,7 +139,7 @@ class EventRecorder:
         if event.event_time is not None:
             patch: dict[str, Any] = {"series": {"count": known.count, "lastObservedTime": event.event_time}}
         else:
-            patch = {"count": known.count, "lastTimestamp": event.last_timestamp}
+            patch = {"count": known.count, "lastTimestamp": event.last_timestamp, "message": event.message}
         try:
             await self._client.patch(core_v1.Event, known.name, known.namespace, patch)
         except ApiError as error:
