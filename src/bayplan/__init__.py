@@ -10,14 +10,15 @@ Importing this package costs almost nothing: every part is imported when it is u
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as in `typing`, whose import would cost more than all the rest here
 __version__ = "0.1.0"
 
 KUBERNETES_VERSION = "1.36.2"
 """The Kubernetes release whose API and behaviour this version implements."""
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from bayplan.scheduler.library import Planner, evaluate, place
     from bayplan.simulation.actions import (
         AddNodes,

@@ -37,9 +37,10 @@ _UNSURE_SECONDS = 5.0
 
 
 _MANY = 20
-"""Pods up to which an owner is looked at after every change."""
-_REST, _LONGEST_REST = 0.0001, 1.0
-"""Seconds per pod that changes of the pods of a larger owner wait to be looked at together, and the most."""
+"""Pods from which on a larger owner waits longer."""
+_REST, _LEAST_REST, _LONGEST_REST = 0.0001, 0.03, 1.0
+"""Seconds per pod that changes of the pods of an owner wait to be looked at together, the least and the most: pods of one owner
+mostly change together, and each look at them may cost a write of its status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +140,12 @@ class PodOwner(Controller):
         self.touch(key)
 
     def touch(self, key: str, *, at_once: bool = False) -> None:
-        """Have a look at an owner because of one of its pods. Those with many pods are looked at now and then, unless something waits for it."""
-        size = self._sizes.get(key)
-        if size is None or at_once:
+        """Have a look at an owner because of one of its pods, soon: together with what happens to its other pods, unless something waits for it."""
+        if at_once:
             self.queue.add(key)
         else:
-            self.queue.add_after(key, min(size * _REST, _LONGEST_REST))
+            rest = self._sizes.get(key, 0) * _REST
+            self.queue.add_after(key, min(max(rest, _LEAST_REST), _LONGEST_REST))
 
     def _pod_added(self, pod: core_v1.Pod) -> None:
         if key := self.owner_key(pod):
