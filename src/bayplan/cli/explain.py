@@ -127,7 +127,10 @@ async def collect(client: Client) -> dict[str, list[Any]]:
 
     objects: dict[str, list[Any]] = {}
     for name in ("Node", "Pod", *KINDS):
-        cls = next(row.type for row in client.kinds if row.kind == name and row.is_stored)
+        cls = next((row.type for row in client.kinds if row.kind == name and row.is_stored), None)
+        if cls is None:
+            objects[name] = []
+            continue
         try:
             objects[name] = (await client.list(cls, page_size=5000)).items
         except ApiError as error:
