@@ -17,6 +17,7 @@ from bayplan.kubelet.simulator.nodes import SILENT
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.virtual_time import run
 from bayplan.testing.builders import deployment
+from bayplan.testing.cluster import InvariantBroken
 from bayplan.testing.invariants import violations
 
 T = TypeVar("T")
@@ -99,6 +100,18 @@ def test_what_never_comes_true_is_told_after_its_time() -> None:
     in_cluster(act)
 
 
+def test_a_cluster_is_looked_at_as_a_whole() -> None:
+    async def act(cluster: VirtualCluster) -> None:
+        await cluster.client.create(deployment("web", 2))
+        await cluster.advance(minutes=1)
+        await cluster.validate()
+        await cluster.client.delete(core_v1.Node, (await running_pods(cluster))[0].spec.node_name)
+        with pytest.raises(InvariantBroken, match="does not exist"):
+            await cluster.validate()
+
+    in_cluster(act)
+
+
 def test_a_virtual_cluster_needs_virtual_time() -> None:
     with pytest.raises(RuntimeError, match="virtual loop"):
         asyncio.run(VirtualCluster().start())
@@ -109,6 +122,7 @@ import sys
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.virtual_time import run
 from bayplan.testing.builders import deployment
+from bayplan.testing.cluster import InvariantBroken
 from bayplan.api.types import apps_v1
 
 async def main(seed):

@@ -43,6 +43,7 @@ from bayplan.support.clock import LoopClock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import SeededRandomness
 from bayplan.support.virtual_time import VirtualTimeLoop
+from bayplan.testing.cluster import validate
 
 T = TypeVar("T")
 
@@ -185,6 +186,11 @@ class VirtualCluster:
             if self.clock.monotonic() >= until:
                 raise AssertionError(f"not true within {within:g} virtual seconds: {last or 'no'}") from last
             await self.clock.sleep(_LOOK_EVERY)
+
+    async def validate(self) -> None:
+        """Look at the whole cluster for what must never be: over-committed nodes, pods on nodes that do not exist, addresses given
+        twice, lost owners, wrong counts. Raises InvariantBroken."""
+        await validate(self.client)
 
     async def apply(self, *manifests: str | Path | Mapping[str, Any]) -> int:
         """Create or update objects as `kubectl apply` does: files or directories, YAML texts, or objects as dictionaries.

@@ -34,8 +34,13 @@ class LoopThread:
         import uvloop
 
         self.loop = uvloop.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="bayplan", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="bayplan", daemon=True)
         self._thread.start()
+
+    def _run(self) -> None:
+        """The loop is closed by the thread that ran it: another one may wait for it forever."""
+        self.loop.run_forever()
+        self.loop.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run there and wait for the result, or raise what it raised."""
@@ -52,8 +57,7 @@ class LoopThread:
     def close(self) -> None:
         """End the thread."""
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
+        self._thread.join(_PATIENCE)
 
 
 class _There:
