@@ -8,7 +8,7 @@ import json
 import aiohttp
 import pytest
 
-from bayplan.apiserver import http_watch
+from bayplan.apiserver import http_watch, watching
 from tests.apiserver.serving import Served, served
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -51,6 +51,24 @@ def test_everybody_gets_every_event_in_order(monkeypatch: pytest.MonkeyPatch) ->
             for watch in watches:
                 assert await names(watch, expected[-1]) == expected
                 watch.close()
+
+    asyncio.run(run())
+
+
+def test_more_events_at_once_than_one_batch_are_all_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "_BATCH", 3)
+
+    async def run() -> None:
+        async with served() as server:
+            watch = await open_watch(server)
+            expected = [f"m-{index:02d}" for index in range(20)]
+            for name in expected:
+                await make(server, name)
+            assert await names(watch, expected[-1]) == expected
+            async with server.session.delete(server.url + MAPS, headers=server.headers()) as answer:
+                assert answer.status == 200
+            assert await names(watch, expected[-1]) == expected  # deleted in the same order
+            watch.close()
 
     asyncio.run(run())
 

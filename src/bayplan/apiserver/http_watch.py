@@ -33,7 +33,7 @@ class WatchStreams:
         self._context = context
         self._streams: dict[Watcher, _Stream] = {}
         self._ready: deque[Watcher] = deque()
-        """Watchers with idle readers whose first event has come."""
+        """Watchers with idle readers that have events."""
         self._is_scheduled = False
         """Whether the loop is to write to those."""
         self._line = self._chunk = b""
@@ -117,6 +117,9 @@ class WatchStreams:
             self._write(stream, watcher, watcher.take())
         except Exception as error:  # raised in the task of the watch: it concerns nobody else
             watcher.wake(error)
+        else:
+            if watcher.has_events:
+                self._is_ready(watcher)
 
     def _write(self, stream: _Stream, watcher: Watcher, batch: list[Item]) -> None:
         line = watcher.line(*batch[0]) if len(batch) == 1 else b"".join([watcher.line(*one) for one in batch])

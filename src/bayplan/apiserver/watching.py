@@ -189,6 +189,11 @@ class Watcher:
         return [queue.popleft() for _ in range(count)]
 
     @property
+    def has_events(self) -> bool:
+        """Whether there is something to take."""
+        return bool(self._queue)
+
+    @property
     def is_idle(self) -> bool:
         """Whether a reader waits for events."""
         return self._waiter is not None
