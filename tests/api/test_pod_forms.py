@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from bayplan.api.strategies import pods
 from bayplan.api.strategies.pod_forms import SoundForms, form_of
 from bayplan.api.strategies.pods import PodStrategy
 from bayplan.api.trusted import trust
@@ -61,17 +64,40 @@ def test_specs_with_warnings_warn_each_time() -> None:
         assert strategy.warnings(pod, None) != []
 
 
-def test_claims_named_after_the_pod_are_not_remembered() -> None:
+def test_a_sound_spec_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = []
+    monkeypatch.setattr(pods, "check_pod_spec", lambda *_: judged.append(1))
+    strategy = PodStrategy()
+    for token in "abc":
+        pod = _pod(_spec(token))
+        assert strategy.validate(pod) == []
+        assert strategy.warnings(pod, None) == []
+    assert len(judged) == 1
+
+
+def test_what_was_not_asked_for_last_is_not_remembered() -> None:
     forms = SoundForms()
-    spec = core_v1.PodSpec(volumes=(core_v1.Volume(name="data", ephemeral=core_v1.EphemeralVolumeSource()),))
-    forms.remember(spec)
-    assert not forms.knows(spec)
+    first, second = _spec("token", "app:1"), _spec("token", "app:2")
+    assert not forms.knows(first)
+    assert not forms.knows(second)
+    forms.remember(first)
+    assert not forms.knows(first)
+
+
+def test_claims_named_after_the_pod_and_pods_of_one_node_are_not_remembered() -> None:
+    forms = SoundForms()
+    ephemeral = core_v1.Volume(name="data", ephemeral=core_v1.EphemeralVolumeSource())
+    for spec in (core_v1.PodSpec(volumes=(ephemeral,)), core_v1.PodSpec(node_name="n1")):
+        assert not forms.knows(spec)
+        forms.remember(spec)
+        assert not forms.knows(spec)
 
 
 def test_the_oldest_form_makes_room() -> None:
     forms = SoundForms()
-    specs = [core_v1.PodSpec(node_name=f"n{number}") for number in range(513)]
+    specs = [core_v1.PodSpec(hostname=f"n{number}") for number in range(513)]
     for spec in specs:
+        assert not forms.knows(spec)
         forms.remember(spec)
     assert not forms.knows(specs[0])
     assert forms.knows(specs[1])

@@ -83,9 +83,7 @@ def test_what_is_remembered_equals_what_the_rules_say(
     expected = (
         entries
         if seen.is_same
-        else write_entries(
-            update(read_entries(entries), seen, who=who, api_version="v1", now=NOW, keep=lambda one: one)
-        )
+        else write_entries(update(read_entries(entries), seen, who=who, api_version="v1", now=NOW))
     )
     for _ in range(2):
         found = entries_after(

@@ -306,10 +306,10 @@ class KindTable:
         return self._by_kind.get((api_version, kind))
 
     def named(self, name: str) -> Kind:
-        """The kind that people mean: plural, singular, short name or kind, in any case. Raises KeyError."""
+        """The kind that people mean: kind, plural (with or without group), singular or short name, in any case. Raises KeyError."""
         wanted = name.lower()
         for kind in self:
-            if wanted in (kind.plural, kind.singular, kind.kind.lower(), *kind.short_names):
+            if wanted in (kind.plural, kind.singular, kind.group_resource, *kind.short_names):
                 return kind
         raise KeyError(name)
 

@@ -99,7 +99,7 @@ def track_create(call: Call, obj: Any) -> None:
             nodes["f:metadata"] = {key: known.node for key, known in below.items()}
         changes = Comparison({}, {}, call.strategy.ownable("", nodes))
         metadata.managed_fields = write_entries(
-            update(_given(given), changes, who=who, api_version=version, now=_now(call), keep=_everything)
+            update(_given(given), changes, who=who, api_version=version, now=_now(call))
         )
         return
     parts = [known.stored for known in fields.values()]
@@ -120,10 +120,6 @@ def track_create(call: Call, obj: Any) -> None:
         if parts
         else ()
     )
-
-
-def _everything(fields: FieldSet) -> FieldSet:
-    return fields
 
 
 def track_update(
@@ -183,7 +179,6 @@ def track_update(
             who=who,
             api_version=version,
             now=_now(call),
-            keep=_everything,
             changes_in=_changes_in(call, old, obj, subresource),
         )
     )
@@ -265,7 +260,7 @@ class Applier:
         kind = self.call.kind
         changes = compare(self._tree(kind.type()), tree, type_of(kind.type)).filtered(self._keep)
         who = identity(BEFORE_FIRST_APPLY, UPDATE, kind.api_version, self.subresource)
-        return update({}, changes, who=who, api_version=kind.api_version, now=_now(self.call), keep=_everything)
+        return update({}, changes, who=who, api_version=kind.api_version, now=_now(self.call))
 
     def _keep(self, fields: FieldSet) -> FieldSet:
         return self.call.strategy.ownable(self.subresource, fields)
@@ -400,6 +395,5 @@ def track_scale(call: Call, obj: Any, before: int | None) -> None:
         who=identity(manager_name(call), UPDATE, SCALE_VERSION, "scale"),
         api_version=SCALE_VERSION,
         now=_now(call),
-        keep=_everything,
     )
     obj.metadata.managed_fields = from_scale(call, entries, scale)

@@ -93,7 +93,7 @@ def _work_out(
     managers = read_entries(entries)
     if changes.is_same:
         return _Outcome(is_same=True, fields={}, is_written=False)
-    after = update(managers, changes, who=who, api_version=api_version, now=_NOW, keep=_everything)
+    after = update(managers, changes, who=who, api_version=api_version, now=_NOW)
     fields = {one: write_entries({one: owned})[0].fields_v1 for one, owned in after.items()}
     return _Outcome(is_same=False, fields=fields, is_written=who in after and after[who].time == _NOW)
 
@@ -125,7 +125,3 @@ def _put_down(
             )
         )
     return in_order(after)
-
-
-def _everything(fields: FieldSet) -> FieldSet:
-    return fields

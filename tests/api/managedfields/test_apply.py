@@ -69,7 +69,6 @@ class Story:
             who=identity(manager, UPDATE, self.version),
             api_version=self.version,
             now=f"2026-01-01T00:00:{self.clock:02}Z",
-            keep=keep_all,
         )
         self.live = new
 

@@ -170,19 +170,17 @@ def update(
     who: Identity,
     api_version: str,
     now: str,
-    keep: Filter,
     changes_in: Callable[[str], Comparison | None] | None = None,
 ) -> dict[Identity, Owned]:
     """The managers after an update.
 
-    changes: what the writer changed, in its version, already seen through `keep`. changes_in: the same in another version, None if that is gone.
-    keep: the part of a set that this way in may own. now: RFC 3339.
+    changes: what the writer changed, in its version, as far as this way in may own it. changes_in: the same in another version, None if that is gone.
+    now: RFC 3339.
     """
     if changes.is_same:
         return dict(managers)
     result = _yield_fields(managers, changes, api_version, changes_in, None)[0]
-    taken = keep(union(changes.modified, changes.added))
-    taken = difference(taken, NEVER_OWNED)
+    taken = difference(union(changes.modified, changes.added), NEVER_OWNED)
     if taken:
         before = result.get(who)
         result[who] = Owned(union(before.fields, taken) if before is not None else taken, api_version, now)

@@ -24,28 +24,30 @@ class SoundForms:
     def __init__(self) -> None:
         self._forms: dict[bytes, None] = {}
         self._latest: core_v1.PodSpec | None = None
+        self._form = b""
+        """Of the latest spec that was asked for."""
 
     def knows(self, spec: core_v1.PodSpec) -> bool:
         """Whether a spec of this form was remembered."""
-        if form_of(spec) in self._forms:
-            self._latest = spec
-            return True
-        return False
+        self._latest, self._form = spec, form_of(spec)
+        return self._form in self._forms
 
     def has_just_known(self, spec: core_v1.PodSpec) -> bool:
-        """Whether this very spec is the one that was last asked for and known."""
-        return spec is self._latest
+        """Whether this very spec is the one that was last asked for, and known."""
+        return spec is self._latest and self._form in self._forms
 
     def remember(self, spec: core_v1.PodSpec) -> None:
-        """A spec of this form breaks no rule and gives no warning. The oldest form goes when there are too many."""
-        if any(volume.ephemeral is not None for volume in spec.volumes):
-            return  # the name of its claim is made of the pod's
-        form = form_of(spec)
-        if len(form) > _LONGEST_FORM:
+        """A spec of this form breaks no rule and gives no warning, if it is the one that was last asked for.
+
+        The oldest form goes when there are too many.
+        """
+        if spec is not self._latest or len(self._form) > _LONGEST_FORM:
             return
+        if spec.node_name or any(volume.ephemeral is not None for volume in spec.volumes):
+            return  # a pod for one node only has no crowd; the name of an ephemeral volume's claim is made of the pod's
         if len(self._forms) >= _MOST_FORMS:
             del self._forms[next(iter(self._forms))]
-        self._forms[form] = None
+        self._forms[self._form] = None
 
 
 def form_of(spec: core_v1.PodSpec) -> bytes:

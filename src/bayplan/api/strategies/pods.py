@@ -12,7 +12,7 @@ from bayplan.api.errors import FieldError, forbidden
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths, union, within
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.strategies.pod_forms import SoundForms
-from bayplan.api.types import core_v1, meta_v1
+from bayplan.api.types import core_v1
 from bayplan.api.validation.ip_warnings import ip_warnings
 from bayplan.api.validation.pod_spec import check_pod_containers_only, check_pod_spec
 from bayplan.api.validation.pod_status import validate_pod_status_update
@@ -25,7 +25,6 @@ from bayplan.api.validation.pod_warnings import pod_name_warnings, pod_warnings
 from bayplan.api.validation.profiles import check_annotation_changes, check_pod_annotations, check_profiles_match
 
 _replace = msgspec.structs.replace
-_NAMELESS = meta_v1.ObjectMeta()
 
 
 class PodStrategy(Strategy):
@@ -115,7 +114,7 @@ class PodStrategy(Strategy):
 
     def validate(self, obj: core_v1.Pod) -> list[FieldError]:
         annotations, spec = obj.metadata.annotations, obj.spec
-        if not annotations and self._sound.knows(spec):
+        if not annotations and not spec.node_name and self._sound.knows(spec):
             return []
         errors: list[FieldError] = []
         if annotations:
@@ -124,8 +123,6 @@ class PodStrategy(Strategy):
         if not spec.service_account_name:
             _check_tokens(errors, spec)
         check_pod_containers_only(errors, spec)
-        if not errors and not annotations and not pod_warnings("", spec, _NAMELESS, is_pod=False):
-            self._sound.remember(spec)
         return errors
 
     def validate_create(self, obj: core_v1.Pod) -> list[FieldError]:
@@ -160,7 +157,10 @@ class PodStrategy(Strategy):
         if old is None:
             if self._sound.has_just_known(obj.spec):
                 return pod_name_warnings(obj.metadata.name)
-            return pod_warnings("", obj.spec, obj.metadata)
+            given = pod_warnings("", obj.spec, obj.metadata)
+            if not given and not obj.metadata.annotations:
+                self._sound.remember(obj.spec)  # validation comes before warnings: there is nothing wrong with it
+            return given
         found: list[str] = []
         if obj.status is not old.status:
             for index, address in enumerate(obj.status.pod_ips):
