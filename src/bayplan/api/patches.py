@@ -320,21 +320,22 @@ def _ordered(merged: list[Any], live: list[Any], order: list[Any], key: str | No
     Items of the live list that it does not name stand before the first named one that follows them in the live list, or at the end.
     """
 
-    def identity(item: Any) -> Any:
-        return item.get(key) if key is not None and isinstance(item, dict) else item
+    def identities(items: list[Any]) -> list[str]:
+        return [str(item.get(key) if key is not None and isinstance(item, dict) else item) for item in items]
 
-    wanted = [identity(item) for item in order]
-    rank = {str(one): index for index, one in enumerate(wanted)}
-    named = sorted((item for item in merged if str(identity(item)) in rank), key=lambda item: rank[str(identity(item))])
-    others = [item for item in merged if str(identity(item)) not in rank]
-    position = {str(identity(item)): index for index, item in enumerate(live)}
-    result: list[Any] = []
-    while named or others:
-        if not named:
-            result.append(others.pop(0))
-        elif not others:
-            result.append(named.pop(0))
-        else:
-            at, other = position.get(str(identity(named[0]))), position.get(str(identity(others[0])), len(position))
-            result.append(others.pop(0) if at is not None and other < at else named.pop(0))
-    return result
+    rank = {name: index for index, name in enumerate(identities(order))}
+    named, others = [], []
+    for name, item in zip(identities(merged), merged, strict=True):
+        (named if name in rank else others).append((name, item))
+    if not named:
+        return merged
+    named.sort(key=lambda pair: rank[pair[0]])
+    position = {name: index for index, name in enumerate(identities(live))}
+    result, at = [], 0
+    for name, item in named:
+        limit = position.get(name)
+        while at < len(others) and limit is not None and position.get(others[at][0], len(position)) < limit:
+            result.append(others[at][1])
+            at += 1
+        result.append(item)
+    return result + [item for _, item in others[at:]]

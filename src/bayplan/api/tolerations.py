@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from bayplan.api.types.core_v1 import Taint, Toleration
 
+if TYPE_CHECKING:
+    from bayplan.api.types.resource_v1 import DeviceTaint, DeviceToleration
 
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether a toleration matches a taint."""
+
+def tolerates(toleration: Toleration | DeviceToleration, taint: Taint | DeviceTaint) -> bool:
+    """Whether a toleration matches a taint, of a node or of a device."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

@@ -1,6 +1,6 @@
 """Which fields of typed objects a write sets or changes, as sets of paths.
 
-Structs are compared first, which is cheap, and only the parts that differ are taken to JSON trees. The fields of a new part (a pod's spec, say) depend on
+Structs are compared first, which is cheap, and only the innermost parts that differ are taken to JSON trees. The fields of a new part (a pod's spec, say) depend on
 nothing but its bytes, so they are kept for the next object like it.
 """
 
@@ -52,12 +52,25 @@ def _compare_parts(old: Any, new: Any, parts: tuple[Part, ...], kind: Type) -> t
             continue
         inner = kind.field(part.wire)
         assert inner is not None
+        if _is_granular(part, inner, was, now):
+            below = _compare_parts(was, now, parts_of(now.__class__, every=True), inner)
+            for fields, node in zip((removed, modified, added), below, strict=True):
+                if node:
+                    fields[part.key] = node
+            continue
         # wrapped in a map, so that a field that comes or goes as a whole is told from one that changes inside
         found = compare(_tree_of(part, was), _tree_of(part, now), _wrapper(part.wire, inner))
         for fields, one in zip((removed, modified, added), found, strict=True):
             if one:
                 fields[part.key] = one[part.key]
     return removed, modified, added
+
+
+def _is_granular(part: Part, kind: Type, was: Any, now: Any) -> bool:
+    """Whether a part is a struct that both objects have and that is owned field by field."""
+    if kind.atomic or not kind.is_struct or now.__class__ is not was.__class__ or not isinstance(now, msgspec.Struct):
+        return False
+    return part.is_written_empty or (was != part.empty and now != part.empty)
 
 
 class _Wrapper(Type):
@@ -78,7 +91,7 @@ def _tree_of(part: Part, value: Any) -> Any:
     """`{field: value}` as JSON would show it; the field is left out where JSON leaves it out."""
     if not part.is_written_empty and value == part.empty:
         return {}
-    return {part.wire: msgspec.to_builtins(value)}
+    return {part.wire: msgspec.json.decode(encode(value))}
 
 
 class NewFields(NamedTuple):

@@ -33,11 +33,14 @@ class Part(NamedTuple):
 
 
 @functools.cache
-def parts_of(cls: Any, only: tuple[str, ...] = ()) -> tuple[Part, ...]:
-    """The parts of a struct class, by their names on the wire. `only`: attributes, if not all."""
+def parts_of(cls: Any, only: tuple[str, ...] = (), *, every: bool = False) -> tuple[Part, ...]:
+    """The parts of a struct class, by their names on the wire. `only`: attributes, if not all.
+
+    every: also those that are not looked at in objects themselves: kind, apiVersion and metadata.
+    """
     found = []
     for one in msgspec.structs.fields(cls):
-        if one.name in ("kind", "api_version", "metadata") or (only and one.name not in only):
+        if (not every and one.name in ("kind", "api_version", "metadata")) or (only and one.name not in only):
             continue
         made = one.default_factory is not msgspec.NODEFAULT
         factory: Any = one.default_factory

@@ -133,22 +133,56 @@ def patch_function(call: Call) -> Callable[[Any], Any]:
         raise bad_request(f"error decoding patch: {error}") from None
     mode = call.request.query.get("fieldValidation") or "Warn"
     given = _problems_of_patch(call, patch_type, body, mode)
+    is_partial = not given and _is_of_status(call, patch_type, body)
 
-    def apply(obj: Any) -> Any:
-        type_meta = {"kind": call.kind.kind, "apiVersion": call.kind.api_version}
-        tree: Any = {**type_meta, **msgspec.json.decode(encode(obj)), **type_meta}
+    def apply_to(tree: dict[str, Any], cls: type[Any]) -> Any:
+        tree |= {"kind": call.kind.kind, "apiVersion": call.kind.api_version}
         try:
             if patch_type == "json":
-                tree = apply_json_patch(tree, body)
-            elif patch_type == "merge":
-                tree = apply_merge_patch(tree, body)
-            else:
-                tree = apply_strategic_patch(tree, body, definition_of(type(obj)))
+                return apply_json_patch(tree, body)
+            if patch_type == "merge":
+                return apply_merge_patch(tree, body)
+            return apply_strategic_patch(tree, body, definition_of(cls))
         except PatchError as error:
             raise patch_failure(error) from None
-        return _decode_patched(call, type(obj), tree, mode, given)
+
+    def apply(obj: Any) -> Any:
+        cls = type(obj)
+        if is_partial:
+            status = msgspec.json.decode(encode(obj.status))
+            patched = _with_status(obj, apply_to({"metadata": {"uid": obj.metadata.uid}, "status": status}, cls))
+            if patched is not None:
+                return patched
+        return _decode_patched(call, cls, apply_to(msgspec.json.decode(encode(obj)), cls), mode, given)
 
     return apply
+
+
+def _is_of_status(call: Call, patch_type: str, body: Any) -> bool:
+    """Whether a patch concerns nothing but the status, of an object with a certain uid perhaps: most do that come by way of it.
+
+    The rest of the object, which may be large, need not be taken apart then.
+    """
+    name = call.path.subresource.name if call.path.subresource else ""
+    if name != "status" or patch_type == "json" or not isinstance(body, dict):
+        return False
+    metadata = body.get("metadata", {})
+    return body.keys() <= {"metadata", "status"} and isinstance(metadata, dict) and metadata.keys() <= {"uid"}
+
+
+def _with_status(obj: Any, tree: Any) -> Any | None:
+    """The object with another status and metadata of its own, in which nobody manages fields yet; the rest is shared.
+
+    None if there is something to say about the status.
+    """
+    try:
+        new, problems = decode_reporting(type(obj), encode(tree))
+    except DecodeError:
+        return None
+    if problems:
+        return None
+    metadata = msgspec.structs.replace(obj.metadata, uid=new.metadata.uid, managed_fields=())
+    return msgspec.structs.replace(obj, status=new.status, metadata=metadata)
 
 
 def _problems_of_patch(call: Call, patch_type: str, body: Any, mode: str) -> list[str]:

@@ -320,7 +320,7 @@ async def _apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> A
 def _prepare(strategy: Strategy, obj: Any, old: Any, subresource: str) -> None:
     if _is_status(strategy, subresource):
         strategy.prepare_status_update(obj, old)
-        _keep_metadata(obj.metadata, old.metadata)
+        _keep_metadata(strategy, obj.metadata, old.metadata)
         return
     if subresource:
         strategy.prepare_subresource_update(subresource, obj, old)
@@ -348,9 +348,16 @@ def _check_subresource(call: Call, obj: Any, old: Any, subresource: str) -> None
         raise invalid_object(call.kind.kind, call.kind.group, obj.metadata.name, errors)
 
 
-def _keep_metadata(new: Any, old: Any) -> None:
-    """A status update may change labels and annotations, nothing else of metadata."""
+def _keep_metadata(strategy: Strategy, new: Any, old: Any) -> None:
+    """A status update may change labels and annotations, of most kinds, and nothing else of metadata."""
     new.owner_references, new.finalizers = old.owner_references, old.finalizers
+    reset = strategy.reset_by_status.get("f:metadata")
+    if reset is None:
+        return
+    if not reset or "f:labels" in reset:
+        new.labels = old.labels
+    if not reset or "f:annotations" in reset:
+        new.annotations = old.annotations
 
 
 async def _commit(call: Call, obj: Any, old: Any, entry: Entry) -> Entry:

@@ -1,0 +1,64 @@
+"""What changed between two objects is the same whether structs are compared or the JSON trees they stand for."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from typing import Any
+
+import pytest
+
+from bayplan.api.codec import decode, encode, to_tree
+from bayplan.api.kinds import DEFAULT_KINDS, Kind
+from bayplan.api.managedfields.compare import Comparison, compare
+from bayplan.api.managedfields.typed import TypedError
+from bayplan.api.schema import definition_of
+from bayplan.api.types import meta_v1
+from bayplan.apiserver.object_changes import compare_objects, type_of
+from bayplan.apiserver.object_parts import METADATA, parts_of
+from tests.api.random_objects import Objects
+
+KINDS = [kind for kind in DEFAULT_KINDS if kind.type is not None and kind.is_stored]
+OWNED = {part.wire for part in parts_of(meta_v1.ObjectMeta, METADATA)}
+
+
+def changed(tree: Any, other: Any, chance: random.Random) -> Any:
+    """A tree with some of its parts, at any depth, as in another one."""
+    if not isinstance(tree, dict) or not isinstance(other, dict):
+        return other if chance.random() < 0.5 else tree
+    made = {}
+    for name in dict.fromkeys((*tree, *other)):
+        draw = chance.random()
+        if name in tree and name in other and draw < 0.7:
+            made[name] = changed(tree[name], other[name], chance)
+        elif name in tree and draw < 0.9:
+            made[name] = tree[name]
+        elif name in other:
+            made[name] = other[name]
+    return made
+
+
+def of_trees(old: Any, new: Any) -> Comparison:
+    """The comparison by the JSON of two objects."""
+    trees = []
+    for obj in (old, new):
+        tree = {name: value for name, value in to_tree(obj).items() if name not in ("kind", "apiVersion")}
+        tree["metadata"] = {name: value for name, value in tree["metadata"].items() if name in OWNED}
+        trees.append(tree)
+    return compare(*trees, type_of(type(new)))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.api_version}/{kind.kind}")
+def test_structs_and_trees_differ_in_the_same_fields(kind: Kind) -> None:
+    definition = definition_of(kind.type)
+    compared = 0
+    for seed in range(12):
+        chance = random.Random(seed)
+        tree = Objects(seed).tree(definition)
+        tree.setdefault("metadata", {})
+        old = decode(kind.type, encode(tree))
+        new = decode(kind.type, encode(changed(tree, Objects(seed + 1000).tree(definition), chance)))
+        with contextlib.suppress(TypedError):  # chance has made a list whose items lack their keys
+            assert compare_objects(old, new) == of_trees(old, new)
+            compared += 1
+    assert compared
