@@ -40,12 +40,15 @@ def changed(tree: Any, other: Any, chance: random.Random) -> Any:
 
 def of_trees(old: Any, new: Any) -> Comparison:
     """The comparison by the JSON of two objects."""
-    trees = []
-    for obj in (old, new):
-        tree = {name: value for name, value in to_tree(obj).items() if name not in ("kind", "apiVersion")}
-        tree["metadata"] = {name: value for name, value in tree["metadata"].items() if name in OWNED}
-        trees.append(tree)
-    return compare(*trees, type_of(type(new)))
+    cls: Any = type(new)
+    return compare(owned_tree(old), owned_tree(new), type_of(cls))
+
+
+def owned_tree(obj: Any) -> Any:
+    """The JSON of an object, as far as somebody can own it."""
+    tree = {name: value for name, value in to_tree(obj).items() if name not in ("kind", "apiVersion")}
+    tree["metadata"] = {name: value for name, value in tree["metadata"].items() if name in OWNED}
+    return tree
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.api_version}/{kind.kind}")

@@ -324,14 +324,16 @@ def _ordered(merged: list[Any], live: list[Any], order: list[Any], key: str | No
         return [str(item.get(key) if key is not None and isinstance(item, dict) else item) for item in items]
 
     rank = {name: index for index, name in enumerate(identities(order))}
-    named, others = [], []
+    named: list[tuple[str, Any]] = []
+    others: list[tuple[str, Any]] = []
     for name, item in zip(identities(merged), merged, strict=True):
         (named if name in rank else others).append((name, item))
     if not named:
         return merged
     named.sort(key=lambda pair: rank[pair[0]])
     position = {name: index for index, name in enumerate(identities(live))}
-    result, at = [], 0
+    result: list[Any] = []
+    at = 0
     for name, item in named:
         limit = position.get(name)
         while at < len(others) and limit is not None and position.get(others[at][0], len(position)) < limit:
