@@ -131,6 +131,14 @@ class LabelSelector:
         """Whether no labels can fail it (Kubernetes calls this selector empty)."""
         return not self.requirements and not self.nothing
 
+    @property
+    def anchor(self) -> tuple[str, str] | None:
+        """A label that everything selected has, as key and value; None if no single one can be named."""
+        for requirement in self.requirements:
+            if requirement.operator in (IN, EQUALS) and len(requirement.values) == 1:
+                return requirement.key, requirement.values[0]
+        return None
+
     def exact_match(self, key: str) -> str | None:
         """The value that the selector demands of a label, None if it leaves a choice."""
         for requirement in self.requirements:

@@ -202,9 +202,14 @@ class ResourceCache:
     def _as_deleted(self, last: Entry, revision: int) -> Entry:
         """The last state of a deleted object, with the revision of the deletion as resourceVersion."""
         body = last.body.replace(b'"resourceVersion":"%d"' % last.revision, b'"resourceVersion":"%d"' % revision, 1)
-        return Entry(
+        deleted = Entry(
             last.namespace, last.name, revision, last.create_revision, body, last.labels, last.fields, last.uid
         )
+        if last.decoded is not None and self.kind.type is not None:
+            metadata = msgspec.structs.replace(last.decoded.metadata, resource_version=str(revision))
+            deleted.decoded = msgspec.structs.replace(last.decoded, metadata=metadata)
+            self._remember(deleted)
+        return deleted
 
     def events_after(self, revision: int) -> list[Event]:
         """Kept events with a higher revision, in order. The caller has checked `history_start`."""

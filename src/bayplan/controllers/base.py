@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import meta_v1
@@ -20,6 +20,8 @@ from bayplan.support.randomness import Randomness
 from bayplan.workqueue.metrics import WorkQueueMetrics
 from bayplan.workqueue.queue import WorkQueue
 
+T = TypeVar("T")
+
 
 @dataclass(slots=True)
 class ControllerContext:
@@ -32,7 +34,7 @@ class ControllerContext:
     recorder: EventRecorder
     settings: ControllerSettings = field(default_factory=ControllerSettings)
     metrics: Registry | None = None
-    """Where queues report; None for nowhere."""
+    """Where queues report; None if they do not."""
 
 
 class Controller:
@@ -101,6 +103,20 @@ def controller_of(obj: Any) -> meta_v1.OwnerReference | None:
             found: meta_v1.OwnerReference = owner
             return found
     return None
+
+
+def index_by_controller(informer: Informer[Any]) -> None:
+    """Let an informer find objects by their controller, for `held_or_free`."""
+    informer.add_index(
+        "controller", lambda obj: tuple(one.uid for one in obj.metadata.owner_references if one.controller)
+    )
+    informer.add_index("orphan", lambda obj: () if controller_of(obj) else (obj.metadata.namespace,))
+
+
+def held_or_free(informer: Informer[T], owner: Any) -> list[T]:
+    """The objects that an owner controls, and those of its namespace that nobody does: all that can be its own."""
+    cache, metadata = informer.cache, owner.metadata
+    return [*cache.by_index("controller", metadata.uid), *cache.by_index("orphan", metadata.namespace)]
 
 
 def owner_reference(api_version: str, kind: str, owner: Any) -> meta_v1.OwnerReference:

@@ -15,7 +15,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import batch_v1, core_v1, meta_v1
 from bayplan.client.events import reference
-from bayplan.controllers.base import Controller, controller_of, owner_reference
+from bayplan.controllers.base import Controller, controller_of, index_by_controller, owner_reference
 from bayplan.controllers.cron_schedule import Schedule, missed, parse, zone_of
 from bayplan.controllers.job_rules import COMPLETE, finished
 from bayplan.informers.cache import key_of
@@ -114,9 +114,7 @@ class CronJobController(Controller):
     def setup(self) -> None:
         self.cron_jobs = self.informer(batch_v1.CronJob)
         self.jobs = self.informer(batch_v1.Job)
-        self.jobs.add_index(
-            "controller", lambda job: tuple(owner.uid for owner in job.metadata.owner_references if owner.controller)
-        )
+        index_by_controller(self.jobs)
         self.watch_keys(self.cron_jobs)
         self.watch_owned(self.jobs, "CronJob")
 

@@ -17,6 +17,8 @@ from bayplan.controllers.base import (
     adoption,
     condition_of,
     controller_of,
+    held_or_free,
+    index_by_controller,
     is_still_there,
     owner_reference,
     release,
@@ -47,8 +49,8 @@ class DeploymentController(Controller):
         self.deployments = self.informer(apps_v1.Deployment)
         self.sets = self.informer(apps_v1.ReplicaSet)
         self.pods = self.informer(core_v1.Pod)
-        self.sets.add_index("namespace", lambda one: (one.metadata.namespace,))
-        self.pods.add_index("namespace", lambda pod: (pod.metadata.namespace,))
+        index_by_controller(self.sets)
+        index_by_controller(self.pods)
         self._memory = WriteMemory(self.clock)
         self.sets.on_change(delete=self._set_gone)
         self.watch_keys(self.deployments)
@@ -124,7 +126,7 @@ class DeploymentController(Controller):
         selector = compile_selector(deployment.spec.selector)
         found: list[apps_v1.ReplicaSet] = []
         fresh = False
-        for one in self.sets.cache.by_index("namespace", deployment.metadata.namespace):
+        for one in held_or_free(self.sets, deployment):
             owner, matches = controller_of(one), selector.matches(one.metadata.labels)
             if owner is not None and owner.uid == deployment.metadata.uid:
                 if matches:
@@ -245,11 +247,9 @@ class DeploymentController(Controller):
         if any(one.spec.replicas for one in old):
             sets = [await self._resize(deployment, one, 0) if one in old and one.spec.replicas else one for one in sets]
             return deployment, sets, new
-        owners = {one.metadata.uid for one in old}
-        for pod in self.pods.cache.by_index("namespace", deployment.metadata.namespace):
-            owner = controller_of(pod)
-            if owner is not None and owner.uid in owners and pod.status.phase not in ("Succeeded", "Failed"):
-                return deployment, sets, new
+        old_pods = (pod for one in old for pod in self.pods.cache.by_index("controller", one.metadata.uid))
+        if rules.may_run_old_pods(old, old_pods):
+            return deployment, sets, new
         deployment, new, sets = await self._ensure_new(deployment, sets, new)
         new = await self._resize(deployment, new, deployment.spec.replicas or 0)
         return deployment, [new if one.metadata.uid == new.metadata.uid else one for one in sets], new

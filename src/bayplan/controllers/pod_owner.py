@@ -25,6 +25,8 @@ from bayplan.controllers.base import (
     Controller,
     adoption,
     controller_of,
+    held_or_free,
+    index_by_controller,
     is_still_there,
     owner_reference,
     release,
@@ -89,10 +91,7 @@ class PodOwner(Controller):
     def setup(self) -> None:
         self.owners = self.informer(self.owner_type)
         self.pods = self.informer(core_v1.Pod)
-        self.pods.add_index(
-            "controller", lambda pod: tuple(owner.uid for owner in pod.metadata.owner_references if owner.controller)
-        )
-        self.pods.add_index("orphan", lambda pod: () if controller_of(pod) else (pod.metadata.namespace,))
+        index_by_controller(self.pods)
         self.owners.add_index("namespace", lambda one: (one.metadata.namespace,))
         self.expectations = Expectations(self.clock)
         self._sizes: dict[str, int] = {}
@@ -106,14 +105,19 @@ class PodOwner(Controller):
         )
         self.pods.on_change(add=self._pod_added, update=self._pod_changed, delete=self._pod_deleted)
 
+    def forget(self, key: str) -> None:
+        """An owner is gone."""
+        self.expectations.forget(key)
+        self._sizes.pop(key, None)
+        self._unsure.pop(key, None)
+
     def selector_of(self, owner: Any) -> LabelSelector:
         """Which pods an owner wants."""
         return compile_selector(owner.spec.selector)
 
     def candidates(self, owner: Any) -> list[core_v1.Pod]:
         """Pods that are the owner's, and orphans of its namespace."""
-        metadata, cache = owner.metadata, self.pods.cache
-        found = [*cache.by_index("controller", metadata.uid), *cache.by_index("orphan", metadata.namespace)]
+        found = held_or_free(self.pods, owner)
         if len(found) > _MANY:
             self._sizes[key_of(owner)] = len(found)
         else:

@@ -21,7 +21,16 @@ from bayplan.api.selectors import LabelSelector
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import apps_v1, core_v1, meta_v1
 from bayplan.client.client import STRATEGIC_PATCH
-from bayplan.controllers.base import Controller, adoption, controller_of, is_still_there, owner_reference, release
+from bayplan.controllers.base import (
+    Controller,
+    adoption,
+    controller_of,
+    held_or_free,
+    index_by_controller,
+    is_still_there,
+    owner_reference,
+    release,
+)
 from bayplan.controllers.deployment_rules import template_hash
 
 HASH_LABEL = "controller.kubernetes.io/hash"
@@ -114,13 +123,13 @@ class RevisionKeeper:
         self._client, self._hash_label = controller.client, hash_label
         self._api_version, self._kind = api_version, kind
         self.revisions = controller.informer(apps_v1.ControllerRevision)
-        self.revisions.add_index("namespace", lambda one: (one.metadata.namespace,))
+        index_by_controller(self.revisions)
 
     async def of(self, owner: Any, selector: LabelSelector) -> list[apps_v1.ControllerRevision]:
         """The owner's revisions in order. Orphans that match are adopted, those that do not match any more are let go."""
         reference = owner_reference(self._api_version, self._kind, owner)
         found = []
-        for one in self.revisions.cache.by_index("namespace", owner.metadata.namespace):
+        for one in held_or_free(self.revisions, owner):
             holder, matches = controller_of(one), selector.matches(one.metadata.labels)
             if holder is not None and holder.uid == owner.metadata.uid:
                 if matches or owner.metadata.deletion_timestamp:

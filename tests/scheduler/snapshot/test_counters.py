@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from bayplan.api.selectors import compile_selector
+from bayplan.api.types import meta_v1
 from bayplan.scheduler import Planner
 from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.snapshot.counters import PodCounts
@@ -68,3 +71,33 @@ def test_a_counter_that_is_asked_for_again_has_missed_nothing() -> None:
     counts.add(group, (), 2, 1, live=True)
     again = counts.counter("web", lambda namespace, labels: True, live_only=False)
     assert again.per_row.tolist() == [0, 2, 1, 0]
+
+
+def test_anchored_questions_count_what_unanchored_ones_do() -> None:
+    counts = PodCounts(4, lambda key: EncodedColumn(4))
+    selector = compile_selector(meta_v1.LabelSelector(match_labels={"app": "web"}))
+
+    def matches(namespace: str, labels: Mapping[str, str]) -> bool:
+        return namespace == "default" and selector.matches(labels)
+
+    early = [
+        counts.group("default", labels) for labels in ({"app": "web"}, {"app": "web", "x": "y"}, {"app": "db"}, {})
+    ]
+    for row, group in enumerate(early):
+        counts.add(group, (), row, 1, live=True)
+    anchored = counts.counter("anchored", matches, live_only=False, anchor=selector.anchor)
+    free = counts.counter("free", matches, live_only=False)
+    late = [counts.group("default", {"app": "web", "z": "z"}), counts.group("other", {"app": "web"})]
+    for group in (*early, *late):
+        counts.add(group, (), 3, 1, live=True)
+    assert anchored.per_row.tolist() == free.per_row.tolist() == [1, 1, 0, 3]
+    del anchored
+    assert counts.held.tallies == 1
+    assert [len(group.tallies) for group in (*early, *late)] == [1, 1, 0, 0, 1, 0]
+
+
+def test_labels_nobody_has_any_more_are_forgotten() -> None:
+    counts = PodCounts(1, lambda key: EncodedColumn(1))
+    for number in range(10_000):
+        counts.group("default", {"app": f"a{number}"})
+    assert len(counts._groups_of) < 2_000

@@ -328,7 +328,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
         return _Target(namespaces, everywhere, key.selector, key.topology_key, key.weight)
 
     def _count(self, target: _Target) -> PodCounter:
-        return self.snapshot.counts.counter(("affinity", target.question), target.matches, live_only=False)
+        key = ("affinity", target.question)
+        return self.snapshot.counts.counter(key, target.matches, live_only=False, anchor=target.selector.anchor)
 
     def _count_all(self, targets: tuple[_Target, ...]) -> PodCounter:
         """Counts pods that every one of the terms means."""
@@ -337,7 +338,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
         def matches(namespace: str, labels: Mapping[str, str]) -> bool:
             return all(target.matches(namespace, labels) for target in targets)
 
-        return self.snapshot.counts.counter(key, matches, live_only=False)
+        anchor = next((anchor for target in targets if (anchor := target.selector.anchor)), None)
+        return self.snapshot.counts.counter(key, matches, live_only=False, anchor=anchor)
 
     # Hints
 

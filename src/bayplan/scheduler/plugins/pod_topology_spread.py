@@ -172,7 +172,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         def matches(pod_namespace: str, labels: Mapping[str, str]) -> bool:
             return pod_namespace == namespace and selector.matches(labels)
 
-        return self.snapshot.counts.counter(("spread", namespace, selector), matches, live_only=True)
+        key = ("spread", namespace, selector)
+        return self.snapshot.counts.counter(key, matches, live_only=True, anchor=selector.anchor)
 
     def _ids(self, topology_key: str) -> Any:
         return self.snapshot.label_column(topology_key).ids[: self.snapshot.size]

@@ -6,6 +6,7 @@ term", for the terms of pods that already run.
 
 Pods with equal namespace and labels form one label group, so that a selector is evaluated once per group: a cluster of
 100,000 pods of 500 deployments asks it 500 times, and a further pod of a known group costs one addition per counter.
+Most questions name a label that has to be there, their *anchor*: they are asked only about groups that have it.
 
 Nothing outlives its use: label groups and term groups go with the last pod shape that refers to them, tallies with the
 last holder of their counter.
@@ -13,15 +14,20 @@ last holder of their counter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
-from weakref import WeakValueDictionary, ref
+from weakref import WeakSet, WeakValueDictionary, ref
 
 import numpy as np
 
 from bayplan.api.selectors import LabelSelector
 from bayplan.scheduler.snapshot.labels import Ints, LabelColumn, grow
+
+Label = tuple[str, str]
+"""Key and value."""
+_FEW_LABELS = 1024
+"""Labels whose groups are listed before empty lists are looked for."""
 
 
 class LabelGroup:
@@ -77,13 +83,23 @@ class DomainCounts:
 
 
 class Tally:
-    """`per_row[row]` = number of matching pods on that node. `live_only` leaves terminating pods out."""
+    """`per_row[row]` = number of matching pods on that node.
 
-    __slots__ = ("live_only", "matches", "per_row", "spread")
+    `live_only` leaves terminating pods out. `anchor`: a label that all matching pods have.
+    """
 
-    def __init__(self, matches: Callable[[str, Mapping[str, str]], bool], live_only: bool, capacity: int) -> None:
+    __slots__ = ("anchor", "live_only", "matches", "per_row", "spread")
+
+    def __init__(
+        self,
+        matches: Callable[[str, Mapping[str, str]], bool],
+        live_only: bool,
+        capacity: int,
+        anchor: Label | None = None,
+    ) -> None:
         self.matches = matches
         self.live_only = live_only
+        self.anchor = anchor
         self.per_row: Ints = np.zeros(capacity, dtype=np.int64)
         self.spread: list[DomainCounts] = []
         """The same pods per domain of topology keys."""
@@ -169,13 +185,29 @@ class PodCounts:
     `term_epoch` changes whenever a term comes up for the first time or goes away with its last pod.
     """
 
-    __slots__ = ("_capacity", "_column", "_counters", "_dead", "_groups", "_tallies", "_terms", "term_epoch")
+    __slots__ = (
+        "_anchored",
+        "_capacity",
+        "_column",
+        "_counters",
+        "_dead",
+        "_groups",
+        "_groups_of",
+        "_labels_at_most",
+        "_tallies",
+        "_terms",
+        "term_epoch",
+    )
 
     def __init__(self, capacity: int, column: Callable[[str], LabelColumn]) -> None:
         self._capacity = capacity
         self._column = column
         self._groups: WeakValueDictionary[Hashable, LabelGroup] = WeakValueDictionary()
+        self._groups_of: dict[Label, WeakSet[LabelGroup]] = {}
+        self._labels_at_most = _FEW_LABELS
         self._tallies: dict[Hashable, Tally] = {}
+        self._anchored: dict[Label | None, dict[Hashable, Tally]] = {}
+        """The tallies by their anchors."""
         self._counters: dict[Hashable, ref[PodCounter]] = {}
         self._dead: list[tuple[Hashable, ref[PodCounter]]] = []
         """Counters that nobody holds any more; their tallies are dropped when no counting is going on."""
@@ -201,27 +233,55 @@ class PodCounts:
         if group is None:
             self._sweep()
             group = self._groups[key] = LabelGroup(namespace, labels)
-            group.tallies = [tally for tally in self._tallies.values() if tally.matches(namespace, labels)]
+            self._list(group)
+            asked = (self._anchored.get(anchor) for anchor in (None, *labels.items()))
+            tallies = (tally for some in asked if some for tally in some.values())
+            group.tallies = [tally for tally in tallies if tally.matches(namespace, labels)]
         return group
 
+    def _list(self, group: LabelGroup) -> None:
+        """List a new group under its labels."""
+        for label in group.labels.items():
+            listed = self._groups_of.get(label)
+            if listed is None:
+                listed = self._groups_of[label] = WeakSet()
+            listed.add(group)
+        if len(self._groups_of) > self._labels_at_most:
+            self._groups_of = {label: listed for label, listed in self._groups_of.items() if listed}
+            self._labels_at_most = 2 * len(self._groups_of) + _FEW_LABELS
+
+    def _groups_with(self, anchor: Label | None) -> Iterable[LabelGroup]:
+        return self._groups.values() if anchor is None else self._groups_of.get(anchor, ())
+
     def counter(
-        self, key: Hashable, matches: Callable[[str, Mapping[str, str]], bool], *, live_only: bool
+        self,
+        key: Hashable,
+        matches: Callable[[str, Mapping[str, str]], bool],
+        *,
+        live_only: bool,
+        anchor: Label | None = None,
     ) -> PodCounter:
-        """The counter for a question, made and filled if it is new. Equal keys must mean equal questions."""
+        """The counter for a question, made and filled if it is new. Equal keys must mean equal questions.
+
+        anchor: a label without which no pod matches, if there is one.
+        """
         known = self._counters.get(key)
         counter = known() if known is not None else None
         if counter is None:
             tally = self._tallies.get(key)
             if tally is None:
                 self._sweep()
-                tally = self._tallies[key] = self._filled(matches, live_only)
+                tally = self._tallies[key] = self._filled(matches, live_only, anchor)
+                self._anchored.setdefault(anchor, {})[key] = tally
             counter = PodCounter(tally)
             self._counters[key] = ref(counter, partial(self._died, key))
         return counter
 
-    def _filled(self, matches: Callable[[str, Mapping[str, str]], bool], live_only: bool) -> Tally:
-        tally = Tally(matches, live_only, self._capacity)
-        for group in self._groups.values():
+    def _filled(
+        self, matches: Callable[[str, Mapping[str, str]], bool], live_only: bool, anchor: Label | None
+    ) -> Tally:
+        tally = Tally(matches, live_only, self._capacity, anchor)
+        for group in self._groups_with(anchor):
             if matches(group.namespace, group.labels):
                 group.tallies.append(tally)
                 for row, count in (group.live_rows if live_only else group.rows).items():
@@ -240,8 +300,13 @@ class PodCounts:
                 continue
             del self._counters[key]
             tally = self._tallies.pop(key)
-            for group in self._groups.values():
-                group.tallies = [one for one in group.tallies if one is not tally]
+            anchored = self._anchored[tally.anchor]
+            del anchored[key]
+            if not anchored:
+                del self._anchored[tally.anchor]
+            for group in self._groups_with(tally.anchor):
+                if tally in group.tallies:
+                    group.tallies.remove(tally)
 
     def term(self, key: TermKey) -> TermGroup:
         """The group of a term, made if it is new."""
