@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,13 @@ class TestSnapshot:
         data = json.loads(result.output)
         assert (data["counts"]["Node"], data["anonymized"]) == (2, True)
         assert b"web" not in gzip.decompress((tmp_path / "o").read_bytes())
+
+    @pytest.mark.parametrize("form", ["text", "json"])
+    def test_a_copy_on_standard_output_is_nothing_but_the_copy(self, cluster: str, form: str) -> None:
+        command = [str(Path(sys.executable).parent / "bayplan"), "snapshot", "--from", cluster, "-o", "/dev/stdout"]
+        done = subprocess.run([*command, "--format", form], capture_output=True, timeout=60, check=True)
+        assert gzip.decompress(done.stdout).startswith(b'{"format"')
+        assert b"Node" in done.stderr
 
     def test_secrets_are_a_usage_error(self, tmp_path: Path) -> None:
         result = run("snapshot", "--include", "secrets", "-o", str(tmp_path / "o"))
@@ -100,9 +109,13 @@ class TestCapacity:
     def test_a_question_that_makes_no_sense_is_a_usage_error(self, cluster: str, arguments: tuple[str, ...]) -> None:
         assert run("capacity", "--cluster", cluster, *arguments).exit_code == 2
 
-    def test_an_unreadable_amount_is_named(self, cluster: str) -> None:
-        result = run("capacity", "--cluster", cluster, "--cpu", "lots")
-        assert (result.exit_code, "cpu=lots" in result.output) == (1, True)
+    @pytest.mark.parametrize("amount", ["lots", "-1"])
+    def test_an_amount_that_is_none_is_named(self, cluster: str, amount: str) -> None:
+        result = run("capacity", "--cluster", cluster, "--cpu", amount)
+        assert (result.exit_code, f"cpu={amount}: " in result.output) == (1, True)
+        shape = ("--shape", f"cpu={amount}", "--replicas", "99")
+        result = run("capacity", "--cluster", cluster, "--cpu", "1", *shape)
+        assert (result.exit_code, f"cpu={amount}: " in result.output) == (1, True)
 
 
 class TestConsolidate:
@@ -120,9 +133,10 @@ class TestConsolidate:
     def test_nothing_to_remove_is_a_negative_answer(self, cluster: str) -> None:
         assert run("consolidate", "--cluster", cluster, "--keep", "2").exit_code == 1
 
-    def test_a_selector_that_cannot_be_read(self, cluster: str) -> None:
-        result = run("consolidate", "--cluster", cluster, "-l", "a in (")
-        assert (result.exit_code, "--selector" in result.output) == (1, True)
+    @pytest.mark.parametrize("selector", ["a in (", "pool=none"])
+    def test_a_selector_that_selects_nothing_is_named(self, cluster: str, selector: str) -> None:
+        result = run("consolidate", "--cluster", cluster, "-l", selector)
+        assert (result.exit_code, f"--selector {selector}: " in result.output) == (1, True)
 
 
 class TestFix:
@@ -145,6 +159,12 @@ class TestFix:
     def test_options_of_fix_need_fix(self, cluster: str) -> None:
         assert run("explain", "big", "--cluster", cluster, "--html", "x").exit_code == 2
 
+    def test_reasons_stand_on_one_line_where_there_is_no_terminal(self, tmp_path: Path) -> None:
+        file = tmp_path / "c"
+        file.write_bytes(to_bytes(copy_of(node("a" * 40), pod("p", node_selector={"disk": "ssd"}))))
+        line = run("explain", "p", "--cluster", str(file)).output.splitlines()[-1].strip()
+        assert line.split(maxsplit=2)[1:] == ["NodeAffinity", "node(s) didn't match Pod's node affinity/selector"]
+
     def test_explain_takes_a_copy_too(self, cluster: str) -> None:
         result = run("explain", "big", "--cluster", cluster)
         assert (result.exit_code, "Insufficient cpu" in result.output) == (1, True)
@@ -152,20 +172,34 @@ class TestFix:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("capacity", "--cpu", "1"), ("consolidate",), ("explain", "big", "--fix")],
+    [
+        ("capacity", "--cpu", "1"),
+        ("consolidate",),
+        ("explain", "big", "--fix"),
+        ("simulate", "--scale", "replicaset/default/web=1"),
+        ("compare", "--scheduler-config", "CONFIG", "--seeds", "1"),
+    ],
 )
 def test_every_verb_writes_a_report(cluster: str, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    page = tmp_path / "page.html"
-    result = run(*arguments, "--cluster", cluster, "--html", str(page))
+    page, config = tmp_path / "page.html", tmp_path / "CONFIG"
+    config.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n")
+    asked = [str(config) if one == "CONFIG" else one for one in arguments]
+    result = run(*asked, "--cluster", cluster, "--html", str(page))
     assert result.exit_code == 0
     assert page.read_text().startswith("<!doctype html>")
-    assert run(*arguments, "--cluster", cluster, "--html", str(tmp_path / "no" / "page")).exit_code == 1
+    result = run(*asked, "--cluster", cluster, "--html", str(tmp_path / "no" / "page"))
+    assert (result.exit_code, "the report cannot be written" in result.output) == (1, True)
 
 
 @pytest.mark.parametrize("verb", [("capacity", "--cpu", "1"), ("consolidate",), ("explain", "p")])
 def test_a_cluster_that_is_not_there_is_named(verb: tuple[str, ...]) -> None:
     result = run(*verb, "--cluster", "/nowhere/at/all")
     assert (result.exit_code, "/nowhere/at/all" in result.output) == (1, True)
+
+
+def test_a_cluster_that_holds_nothing_is_an_error() -> None:
+    result = CliRunner().invoke(main, ["capacity", "--cluster", "-", "--cpu", "1"], input="")
+    assert (result.exit_code, "standard input: holds no object" in result.output) == (1, True)
 
 
 def test_standard_input(cluster: str) -> None:

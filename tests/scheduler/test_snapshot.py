@@ -13,6 +13,7 @@ from bayplan.scheduler.library import typed
 from bayplan.scheduler.plugins.node_resources_fit import utilization_curve
 from bayplan.scheduler.snapshot.labels import EncodedColumn
 from bayplan.scheduler.snapshot.resources import ResourceTable, accounted, pod_requests
+from bayplan.scheduler.snapshot.shape import PodShape, ShapeTable
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 from bayplan.scheduler.snapshot.taints import TaintKey, tolerated
 from tests.scheduler.objects import apart, node, pod, taint
@@ -47,6 +48,23 @@ def test_pods_of_one_workload_share_a_shape() -> None:
     other = snapshot.pod_info(made_pod("web-3", cpu="200m"))
     assert one.shape is two.shape
     assert one.shape is not other.shape
+
+
+def test_pods_of_one_spec_are_compiled_once_wherever_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    compile_ = ShapeTable._by_relevance
+
+    def counted(table: ShapeTable, place: Any, pod: Pod, *, pending: bool) -> PodShape:
+        compiled.append(pod.metadata.name)
+        return compile_(table, place, pod, pending=pending)
+
+    monkeypatch.setattr(ShapeTable, "_by_relevance", counted)
+    snapshot = Snapshot()
+    infos = [snapshot.pod_info(made_pod(name, nodeName=f"on-{name}")) for name in "ab"]
+    infos.append(snapshot.pod_info(made_pod("c"), pending=True))
+    assert (compiled, len({id(info.shape) for info in infos})) == (["a"], 1)
+    bound = snapshot.pod_info(made_pod("d", nodeName="on-a"), pending=True)
+    assert (bound.shape.spec.node_name, infos[0].shape.spec.node_name) == ("on-a", "")
 
 
 def test_rows_grow_and_are_used_again() -> None:

@@ -8,10 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from bayplan.api.types import core_v1
+from bayplan.api.validation.profiles import MIRROR
+from bayplan.controllers.cluster_autoscaler_rules import SAFE_TO_EVICT, SCALE_DOWN_DISABLED
 from bayplan.scheduler import Planner
 from bayplan.scheduler.planner_moves import use_of_nodes
 from bayplan.simulation.consolidate import Consolidation, consolidate
-from bayplan.simulation.consolidate_rules import DISABLED, MIRROR, SAFE, Rules
+from bayplan.simulation.consolidate_rules import Rules
 from bayplan.simulation.copies import ClusterCopy
 from bayplan.simulation.copies_planner import fresh
 from bayplan.testing.builders import node, owner
@@ -46,7 +48,7 @@ def test_at_least_so_many_nodes_remain() -> None:
 @pytest.mark.parametrize(
     ("fields", "reason", "rules"),
     [
-        ({"meta": {"annotations": {SAFE: "false"}}}, "safe-to-evict: false", None),
+        ({"meta": {"annotations": {SAFE_TO_EVICT: "false"}}}, "safe-to-evict: false", None),
         ({"meta": {"owners": ()}}, "nobody would make it again", Rules(bare_pods=True)),
         (
             {"volumes": (core_v1.Volume(name="v", empty_dir=core_v1.EmptyDirVolumeSource()),)},
@@ -60,7 +62,7 @@ def test_pods_that_may_not_be_moved_keep_their_node(
     fields: dict[str, object], reason: str, rules: Rules | None
 ) -> None:
     copy = two_nodes(**fields)
-    copy.objects["Node"][1].metadata.annotations = {DISABLED: "true"}
+    copy.objects["Node"][1].metadata.annotations = {SCALE_DOWN_DISABLED: "true"}
     answer = consolidate(copy, keep=0)
     assert not answer.steps
     assert reason in why(answer, "a")
@@ -70,8 +72,9 @@ def test_pods_that_may_not_be_moved_keep_their_node(
 
 def test_a_pod_marked_as_safe_may_be_moved_whatever_it_keeps() -> None:
     volumes = (core_v1.Volume(name="v", host_path=core_v1.HostPathVolumeSource(path="/x")),)
-    answer = consolidate(two_nodes(volumes=volumes, meta={"annotations": {SAFE: "true"}}))
-    assert {step.node for step in answer.steps} & {"a", "b"}
+    copy = two_nodes(volumes=volumes, meta={"annotations": {SAFE_TO_EVICT: "true"}})
+    copy.objects["Node"][1].metadata.annotations = {SCALE_DOWN_DISABLED: "true"}
+    assert [step.node for step in consolidate(copy).steps] == ["a"]
 
 
 def test_a_budget_that_allows_nothing_keeps_the_node() -> None:
@@ -84,11 +87,11 @@ def test_daemons_and_mirror_pods_go_with_their_node() -> None:
     agents = set_of("agent")
     daemon = owned(agents, "agent-a", "a", meta={"owners": (owner(agents, "DaemonSet"),)})
     mirror = running("proxy-a", "a", meta={"annotations": {MIRROR: "x"}})
-    step = consolidate(copy_of(node("a"), node("b", cpu="16"), daemon, mirror), most=1, keep=0).steps[0]
-    assert (step.node, step.moves, step.left_behind) == ("b", (), ()) or step.left_behind == (
-        "default/agent-a",
-        "default/proxy-a",
-    )
+    stays = node("b", meta={"annotations": {SCALE_DOWN_DISABLED: "true"}})
+    steps = consolidate(copy_of(node("a"), stays, daemon, mirror)).steps
+    assert [(step.node, step.moves, step.left_behind) for step in steps] == [
+        ("a", (), ("default/agent-a", "default/proxy-a"))
+    ]
 
 
 def test_the_control_plane_stays() -> None:
@@ -114,8 +117,7 @@ def test_no_node_is_over_committed_and_no_pod_is_lost(seed: int) -> None:
         owned(web, f"p{number}", f"n{chance.randint(0, 7)}", cpu=f"{chance.randint(1, 6)}00m") for number in range(20)
     ]
     room = {use.node: use for use in use_of_nodes(Planner([*nodes, *pods]))}
-    if any(use.share("cpu") > 1 for use in room.values()):
-        return
+    assert all(use.share("cpu") <= 1 for use in room.values())
     copy = copy_of(*nodes, web, *pods)
     answer = consolidate(copy)
     targets = {move.pod: move.to for step in answer.steps for move in step.moves}
@@ -147,6 +149,15 @@ def test_cordoning_and_draining_as_planned_puts_every_pod_where_the_plan_says(se
             planner.remove(move.pod)
         for move in step.moves:
             assert planner.schedule(fresh(pods[move.pod])).node == move.to
+
+
+def test_a_pod_that_is_listed_twice_moves_once() -> None:
+    web = set_of("web")
+    pods = [owned(web, name, where, cpu="100m") for name, where in (("w", "a"), ("v", "a"), ("w", "b"), ("u", "c"))]
+    copy = copy_of(*(node(name) for name in "abcd"), web)
+    copy.objects["Pod"] = pods
+    moved = [move.pod for step in consolidate(copy).steps for move in step.moves]
+    assert sorted(moved) == sorted(set(moved))
 
 
 def test_a_pod_under_two_budgets_cannot_be_evicted() -> None:

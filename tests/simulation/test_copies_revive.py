@@ -11,6 +11,7 @@ from bayplan.api.codec import encode
 from bayplan.api.types import apps_v1, batch_v1, core_v1
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import ClusterSettings
+from bayplan.controllers.job_indexes import ANNOTATION
 from bayplan.kubelet.simulator.nodes import SILENT, SIMULATED
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.anonymize import anonymized
@@ -82,6 +83,41 @@ def test_controllers_find_their_pods_and_make_no_others() -> None:
     asyncio.run(main(lambda copy: copy))
     asyncio.run(main(anonymized))
     asyncio.run(main(_without_revisions))
+
+
+def test_pods_of_an_indexed_job_keep_their_part_of_the_work() -> None:
+    async def indexes(cluster: LiveCluster) -> dict[str, str]:
+        found = (await cluster.client.list(core_v1.Pod)).items
+        return {one.metadata.annotations.get(ANNOTATION, ""): one.metadata.uid for one in found}
+
+    async def main() -> None:
+        job = batch_v1.Job()
+        job.metadata.name, job.metadata.namespace = "shards", "default"
+        job.spec = batch_v1.JobSpec(
+            completions=2, parallelism=2, completion_mode="Indexed", template=template({}, restart_policy="Never")
+        )
+        job.spec.template.metadata.annotations = {"bayplan.dev/run-seconds": "3600"}
+        async with running_cluster(nodes=1) as first:
+            await first.client.create(job)
+            await first.eventually(lambda: _all_run(first, 2))
+            copy = await read_live(first.client, taken_at="")
+        async with begun_with(copy) as second:
+            before = await indexes(second)
+            gone = next(one for one in copy.of("Pod") if one.metadata.uid == before["0"])
+            await second.client.delete(core_v1.Pod, gone.metadata.name, "default")
+            await second.eventually(lambda: _made_again(second, indexes, before))
+            after = await indexes(second)
+            assert (sorted(after), after["1"]) == (["0", "1"], before["1"])
+
+    asyncio.run(main())
+
+
+async def _all_run(cluster: LiveCluster, count: int) -> bool:
+    return len(await cluster.ready_pods()) == count
+
+
+async def _made_again(cluster: LiveCluster, indexes: Any, before: dict[str, str]) -> bool:
+    return (await indexes(cluster)).get("0", before["0"]) != before["0"] and await _all_run(cluster, 2)
 
 
 def _without_revisions(copy: ClusterCopy) -> ClusterCopy:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bayplan.cli.cluster_input import amounts_in, cluster_option, read_cluster
-from bayplan.cli.output import Failure, output_option, print_data, save_page
+from bayplan.cli.output import Failure, give, html_option, output_option, scheduler_config_option
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Pod
@@ -42,12 +42,8 @@ if TYPE_CHECKING:
     help="What nodes that could be added offer, where they differ from the usual ones.",
 )
 @click.option("--like-node", default="", metavar="NODE", help="Nodes that could be added are like this one.")
-@click.option(
-    "--scheduler-config",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="KubeSchedulerConfiguration to judge by.",
-)
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a report to this file.")
+@scheduler_config_option("to judge by")
+@html_option()
 @output_option
 def command(
     cluster: str,
@@ -79,16 +75,16 @@ def command(
         raise click.UsageError("--shape and --like-node say which nodes to add for --replicas of one pod")
     copy = read_cluster(cluster)
     answer = _answer(copy, pod_file, like, asked, mix, replicas, (shape, like_node), scheduler_config)
-    if html is not None:
-        from bayplan.simulation.report import capacity_page
+    from bayplan.simulation.report import capacity_page
+    from bayplan.simulation.tables import print_capacity
 
-        save_page(html, capacity_page(copy, answer))
-    if output:
-        print_data(answer.to_dict(), output)
-    else:
-        from bayplan.simulation.tables import print_capacity
-
-        print_capacity(answer)
+    give(
+        answer.to_dict,
+        lambda: capacity_page(copy, answer),
+        lambda: print_capacity(answer),
+        output=output,
+        html=html,
+    )
     if not answer.enough:
         raise SystemExit(1)
 
@@ -103,9 +99,9 @@ def _answer(
     nodes: tuple[str | None, str],
     config: Path | None,
 ) -> Capacity | MixCapacity:
-    from bayplan.cli.progress import Progress
     from bayplan.simulation.capacity import capacity, mix_capacity
     from bayplan.simulation.copies_planner import QuestionError, fresh, pod_named, pod_of_file, pod_of_requests
+    from bayplan.support.progress import Progress
 
     try:
         with Progress("placing pods", replicas) as progress:

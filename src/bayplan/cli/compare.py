@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bayplan.cli.output import Failure, output_option, print_data
+from bayplan.cli.output import FILE, Failure, give, html_option, output_option
 from bayplan.cli.workload_input import read_workload, workload_options
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option(
     "--scheduler-config",
     "configs",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=FILE,
     multiple=True,
     required=True,
     help="KubeSchedulerConfiguration; given twice. Given once it is compared with the defaults.",
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 @click.option(
     "--prices",
     "price_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=FILE,
     help="YAML: label selectors of nodes with a price per hour each, and `default`.",
 )
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a report to this file.")
+@html_option()
 @output_option
 def command(
     trace: str | None,
@@ -49,9 +49,11 @@ def command(
 
     The workload is a TRACE, or with --cluster alone the pods of that cluster, placed anew on its empty nodes.
     """
-    from bayplan.cli.progress import Progress
     from bayplan.scheduler.errors import SchedulerError
     from bayplan.simulation.compare import compare
+    from bayplan.simulation.replay_report import comparison_page
+    from bayplan.simulation.replay_tables import print_comparison
+    from bayplan.support.progress import Progress
 
     if len(configs) > 2:
         raise click.UsageError("give --scheduler-config once or twice")
@@ -64,17 +66,13 @@ def command(
             result = compare(workload, first, second, seeds=seeds, prices=_prices(price_file), told=progress.tell)
     except SchedulerError as error:
         raise Failure(str(error)) from error
-    if html is not None:
-        from bayplan.simulation.replay_report import comparison_page
-        from bayplan.simulation.report import write_page
-
-        write_page(html, comparison_page(names, result))
-    if output:
-        print_data({"a": names[0], "b": names[1], **result.to_dict()}, output)
-    else:
-        from bayplan.simulation.replay_tables import print_comparison
-
-        print_comparison(names, result)
+    give(
+        lambda: {"a": names[0], "b": names[1], **result.to_dict()},
+        lambda: comparison_page(names, result),
+        lambda: print_comparison(names, result),
+        output=output,
+        html=html,
+    )
 
 
 def _prices(path: Path | None) -> Prices | None:

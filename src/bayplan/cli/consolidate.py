@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from bayplan.cli.cluster_input import cluster_option, read_cluster
-from bayplan.cli.output import Failure, output_option, print_data, save_page
+from bayplan.cli.output import Failure, give, html_option, output_option, scheduler_config_option
 
 
 @click.command()
@@ -19,13 +19,9 @@ from bayplan.cli.output import Failure, output_option, print_data, save_page
 @click.option("--allow-local-storage", is_flag=True, help="Remove nodes with pods that keep data there.")
 @click.option("--allow-system-pods", is_flag=True, help="Move pods of kube-system that no disruption budget covers.")
 @click.option("--allow-control-plane", is_flag=True, help="Remove nodes of the control plane.")
-@click.option(
-    "--scheduler-config",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="KubeSchedulerConfiguration to judge by.",
-)
+@scheduler_config_option("to judge by")
 @click.option("--moves", is_flag=True, help="Show where every pod goes.")
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a report to this file.")
+@html_option()
 @output_option
 def command(
     cluster: str,
@@ -46,10 +42,12 @@ def command(
     Pods move where the scheduler would put them; disruption budgets, owners, local storage and the annotation safe-to-evict are respected. Exit code 0 if a
     node can go, 1 if none can.
     """
-    from bayplan.cli.progress import Progress
     from bayplan.simulation.consolidate import consolidate
     from bayplan.simulation.consolidate_rules import Rules
     from bayplan.simulation.copies_planner import QuestionError
+    from bayplan.simulation.report import consolidation_page
+    from bayplan.simulation.tables import print_consolidation
+    from bayplan.support.progress import Progress
 
     copy = read_cluster(cluster)
     rules = Rules(allow_bare_pods, allow_local_storage, allow_system_pods, allow_control_plane)
@@ -60,15 +58,12 @@ def command(
             )
     except QuestionError as error:
         raise Failure(str(error)) from error
-    if html is not None:
-        from bayplan.simulation.report import consolidation_page
-
-        save_page(html, consolidation_page(copy, answer))
-    if output:
-        print_data(answer.to_dict(), output)
-    else:
-        from bayplan.simulation.tables import print_consolidation
-
-        print_consolidation(answer, moves=moves)
+    give(
+        answer.to_dict,
+        lambda: consolidation_page(copy, answer),
+        lambda: print_consolidation(answer, moves=moves),
+        output=output,
+        html=html,
+    )
     if not answer.steps:
         raise SystemExit(1)

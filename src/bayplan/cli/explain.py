@@ -10,7 +10,7 @@ import click
 
 from bayplan.cli.cluster_input import HELP, amounts_in, read_cluster
 from bayplan.cli.connect import connect, connection_options
-from bayplan.cli.output import Failure, output_option, print_data, save_page
+from bayplan.cli.output import Failure, give, html_option, output_option, print_data, scheduler_config_option
 
 if TYPE_CHECKING:
     from bayplan.client import Client
@@ -24,11 +24,7 @@ _ROWS = 20
 @click.argument("pod")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the pod.")
 @click.option("--cluster", metavar="FILE|DIR|-", help=f"Take this instead of a live cluster. {HELP}")
-@click.option(
-    "--scheduler-config",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="KubeSchedulerConfiguration to judge by.",
-)
+@scheduler_config_option("to judge by")
 @click.option("--fix", is_flag=True, help="Say what would place the pod: the smallest changes, each tried.")
 @click.option(
     "--like-node", default="", metavar="NODE", help="With --fix: nodes that could be added are like this one."
@@ -36,9 +32,7 @@ _ROWS = 20
 @click.option(
     "--shape", default="", metavar="NAME=AMOUNT,...", help="With --fix: what nodes that could be added offer."
 )
-@click.option(
-    "--html", type=click.Path(path_type=Path, dir_okay=False), help="With --fix: write a report to this file."
-)
+@html_option("With --fix: write a report to this file.")
 @click.option("--all", "show_all", is_flag=True, help=f"Show every node, not only {_ROWS}.")
 @connection_options
 @output_option
@@ -61,30 +55,26 @@ def command(
     Every node is judged as the scheduler would judge it now: which plugin refuses it and why, or what each plugin scores. Exit code 1 if no node fits; with
     --fix, if nothing that was tried helps.
     """
-    if "/" in pod:
-        namespace, _, pod = pod.rpartition("/")
+    name = pod if "/" in pod else f"{namespace}/{pod}"
     if (html is not None or like_node or shape) and not fix:
         raise click.UsageError("--html, --like-node and --shape go with --fix")
     if fix:
         copy = read_cluster(cluster) if cluster else asyncio.run(_copied(connect(kubeconfig, context)))
-        _fix(copy, f"{namespace}/{pod}", scheduler_config, (like_node, amounts_in(shape)), html, output)
+        _fix(copy, name, scheduler_config, (like_node, amounts_in(shape)), html, output)
         return
     objects = _from_file(cluster) if cluster else asyncio.run(_from_cluster(connect(kubeconfig, context)))
-    found = next(
-        (one for one in objects["Pod"] if (one.metadata.namespace or "default", one.metadata.name) == (namespace, pod)),
-        None,
-    )
-    if found is None:
-        raise Failure(f"there is no pod {pod} in namespace {namespace}")
-    node = found.spec.node_name
     from bayplan.scheduler.errors import SchedulerError
+    from bayplan.simulation.copies import ClusterCopy
+    from bayplan.simulation.copies_planner import QuestionError, pod_named
 
     try:
+        found = pod_named(ClusterCopy(objects), name)
         decision = judge(objects, found, scheduler_config)
-    except SchedulerError as error:
+    except (QuestionError, SchedulerError) as error:
         raise Failure(str(error)) from error
+    node = found.spec.node_name
     if output:
-        print_data({"pod": f"{namespace}/{pod}", "node": node, **decision.to_dict()}, output)
+        print_data({"pod": name, "node": node, **decision.to_dict()}, output)
     else:
         _print(decision, node, show_all)
     if decision.gate is not None or not (decision.scheduled or node):
@@ -173,37 +163,34 @@ def _fix(
     """Say what would place a pod. Raises Failure."""
     from bayplan.simulation.copies_planner import QuestionError, pod_named
     from bayplan.simulation.fixes import fixes_for
+    from bayplan.simulation.report import fixes_page
+    from bayplan.simulation.tables import print_fixes
 
     try:
         answer = fixes_for(copy, pod_named(copy, pod), config=config, shape=nodes[0], amounts=nodes[1])
     except QuestionError as error:
         raise Failure(str(error)) from error
-    if html is not None:
-        from bayplan.simulation.report import fixes_page
-
-        save_page(html, fixes_page(copy, answer))
-    if output:
-        print_data(answer.to_dict(), output)
-    else:
-        from bayplan.simulation.tables import print_fixes
-
-        print_fixes(answer)
+    give(
+        answer.to_dict,
+        lambda: fixes_page(copy, answer),
+        lambda: print_fixes(answer),
+        output=output,
+        html=html,
+    )
     if not answer.placed and not answer.fixes:
         raise SystemExit(1)
 
 
 def _print(decision: Decision, node: str, show_all: bool) -> None:
-    from rich.console import Console
+    from bayplan.simulation.tables import console
 
-    console = Console(soft_wrap=True)
+    out = console()
     if node:
-        console.print(
-            f"[bold]{decision.pod}[/bold] runs on [green]{node}[/green]. If it were to be placed now:", highlight=False
-        )
-    console.print(decision.summary(), highlight=False, markup=False)
+        out.print(f"[bold]{decision.pod}[/bold] runs on [green]{node}[/green]. If it were to be placed now:")
+    out.print(decision.summary(), markup=False)
     table = _table(decision, show_all)
     if table is not None:
-        console.print(table)
+        out.print(table)
 
 
 def _table(decision: Decision, show_all: bool) -> Any:

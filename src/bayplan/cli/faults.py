@@ -108,7 +108,7 @@ def _run_all(path: Path | None, seeds: Iterable[int], jobs: int) -> Iterator[Tri
 
 
 def _shown(trials: Iterator[Trial], count: int) -> Iterator[Trial]:
-    from bayplan.cli.progress import Progress
+    from bayplan.support.progress import Progress
 
     with Progress("seeds", count) as progress:
         for number, trial in enumerate(trials, 1):

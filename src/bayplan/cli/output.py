@@ -1,4 +1,4 @@
-"""What verbs share: `-o`, errors, exit codes."""
+"""What verbs share: `-o`, `--html`, `--scheduler-config`, how answers are given, errors, exit codes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 def output_option(function: F) -> F:
@@ -20,6 +21,33 @@ def output_option(function: F) -> F:
         callback=lambda ctx, option, value: value or "",
         help="Print data instead of text.",
     )(function)
+
+
+def html_option(text: str = "Write a report to this file.") -> Callable[[F], F]:
+    """The option `--html FILE`."""
+    return click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help=text)
+
+
+def scheduler_config_option(purpose: str) -> Callable[[F], F]:
+    """The option `--scheduler-config FILE`."""
+    return click.option("--scheduler-config", type=FILE, help=f"KubeSchedulerConfiguration {purpose}.")
+
+
+def give(
+    data: Callable[[], Any],
+    page: Callable[[], str],
+    text: Callable[[], object],
+    *,
+    output: str,
+    html: Path | None,
+) -> None:
+    """Give an answer: as a page if a file is named for it, and as data or (`text` prints it) for people. Raises Failure."""
+    if html is not None:
+        _save(html, page())
+    if output:
+        print_data(data(), output)
+    else:
+        text()
 
 
 def print_data(data: Any, output: str) -> None:
@@ -34,12 +62,10 @@ def print_data(data: Any, output: str) -> None:
         click.echo(yaml.safe_dump(data, sort_keys=False), nl=False)
 
 
-def save_page(path: Path, text: str) -> None:
+def _save(path: Path, page: str) -> None:
     """Write a report. Raises Failure."""
-    from bayplan.simulation.report import write_page
-
     try:
-        write_page(path, text)
+        path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise Failure(f"the report cannot be written to {path}: {error.strerror or error}") from error
     click.echo(f"report: {path}", err=True)

@@ -6,19 +6,15 @@ from pathlib import Path
 
 import click
 
-from bayplan.cli.output import Failure, output_option, print_data
+from bayplan.cli.output import Failure, give, html_option, output_option, scheduler_config_option
 from bayplan.cli.workload_input import read_workload, workload_options
 
 
 @click.command()
 @workload_options
 @click.option("--seed", type=int, help="Choose among equally good nodes by this seed; else the first by name.")
-@click.option(
-    "--scheduler-config",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="KubeSchedulerConfiguration to place by.",
-)
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a report to this file.")
+@scheduler_config_option("to place by")
+@html_option()
 @output_option
 def command(
     trace: str,
@@ -35,9 +31,11 @@ def command(
     TRACE is a table of pods (CSV, see docs/virtual-time.md) or a recording (bayplan record). Exit code 0 if every pod was placed,
     1 if not.
     """
-    from bayplan.cli.progress import Progress
     from bayplan.scheduler.errors import SchedulerError
     from bayplan.simulation.replay import replay
+    from bayplan.simulation.replay_report import replay_page
+    from bayplan.simulation.replay_tables import print_replay
+    from bayplan.support.progress import Progress
 
     workload = read_workload(trace, nodes, cluster, stretch)
     try:
@@ -47,16 +45,12 @@ def command(
             )
     except SchedulerError as error:
         raise Failure(str(error)) from error
-    if html is not None:
-        from bayplan.simulation.replay_report import replay_page
-        from bayplan.simulation.report import write_page
-
-        write_page(html, replay_page(trace, result))
-    if output:
-        print_data(result.to_dict(), output)
-    else:
-        from bayplan.simulation.replay_tables import print_replay
-
-        print_replay(result)
+    give(
+        result.to_dict,
+        lambda: replay_page(trace, result),
+        lambda: print_replay(result),
+        output=output,
+        html=html,
+    )
     if result.never:
         raise SystemExit(1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bayplan.cli.cluster_input import amounts_in, cluster_option, read_cluster
-from bayplan.cli.output import Failure, output_option, print_data
+from bayplan.cli.output import Failure, give, html_option, output_option, scheduler_config_option
 
 if TYPE_CHECKING:
     from bayplan.simulation.actions import Action
@@ -43,12 +43,8 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 @click.option("--drain-timeout", default="1h", show_default=True, metavar="TIME", help="After which a drain gives up.")
 @click.option("--for", "duration", metavar="TIME", help="Watch for so long, such as 24h; else until all is at rest.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Other seeds, other timing.")
-@click.option(
-    "--scheduler-config",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="KubeSchedulerConfiguration of the cluster.",
-)
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a report to this file.")
+@scheduler_config_option("of the cluster")
+@html_option()
 @output_option
 def command(
     cluster: str,
@@ -80,17 +76,16 @@ def command(
     if not actions and lasting is None:
         raise click.UsageError("nothing to simulate: name a step, such as --drain NODE, or a time with --for")
     outcome = _run(copy, actions, lasting, seed, scheduler_config)
-    if html is not None:
-        from bayplan.simulation.outcome_report import outcome_page
-        from bayplan.simulation.report import write_page
+    from bayplan.simulation.outcome_report import outcome_page
+    from bayplan.simulation.outcome_tables import print_outcome
 
-        write_page(html, outcome_page(copy, outcome))
-    if output:
-        print_data(outcome.to_dict(), output)
-    else:
-        from bayplan.simulation.outcome_tables import print_outcome
-
-        print_outcome(outcome)
+    give(
+        outcome.to_dict,
+        lambda: outcome_page(copy, outcome),
+        lambda: print_outcome(outcome),
+        output=output,
+        html=html,
+    )
     if not outcome.good:
         raise SystemExit(1)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,8 @@ from bayplan.cli.output import Failure, print_data
 if TYPE_CHECKING:
     from bayplan.client import Client
     from bayplan.simulation.copies import ClusterCopy
+
+_STREAM = Path("/dev/stdout")
 
 
 @click.command()
@@ -58,7 +62,7 @@ def command(
     left out and named. Other verbs take the file with --cluster, and `bayplan up` with --from.
     """
     kinds = _kinds(include)
-    if output.exists() and not force and str(output) != "/dev/stdout":
+    if output.exists() and not force and output != _STREAM:
         raise Failure(f"{output} exists; name another file with --output, or overwrite it with --force")
     copy = (
         _of_file(source, kinds) if source else asyncio.run(_of_cluster(connect(kubeconfig, context), kinds, namespaces))
@@ -68,7 +72,8 @@ def command(
 
         copy = anonymized(copy)
     size = _write(copy, output)
-    _report(copy, output, size, summary)
+    with contextlib.redirect_stdout(sys.stderr) if output == _STREAM else contextlib.nullcontext():
+        _report(copy, output, size, summary)
 
 
 def _kinds(include: tuple[str, ...]) -> tuple[str, ...]:
@@ -103,11 +108,11 @@ def _of_file(source: str, kinds: tuple[str, ...]) -> ClusterCopy:
 
 async def _of_cluster(client: Client, kinds: tuple[str, ...], namespaces: tuple[str, ...]) -> ClusterCopy:
     from bayplan.api.errors import ApiError
-    from bayplan.cli.progress import Progress
     from bayplan.client.errors import TransportError
     from bayplan.simulation.copies import CopyError
     from bayplan.simulation.readers_live import read_live
     from bayplan.support.clock import SystemClock
+    from bayplan.support.progress import Progress
     from bayplan.support.timestamps import rfc3339
 
     try:
@@ -128,7 +133,7 @@ async def _of_cluster(client: Client, kinds: tuple[str, ...], namespaces: tuple[
 
 
 def _write(copy: ClusterCopy, output: Path) -> int:
-    """Write the file in one go, readable by its owner alone. Returns its size in bytes. Raises Failure."""
+    """Write the file, a new one readable by its owner alone. Returns its size in bytes. Raises Failure."""
     from bayplan.simulation.copies import to_bytes
 
     data = to_bytes(copy)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bayplan.cli.output import Failure
+from bayplan.cli.output import FILE, Failure, scheduler_config_option
 
 if TYPE_CHECKING:
     from bayplan.api.kinds import Kind
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 def default_data_directory() -> Path:
     """`$XDG_DATA_HOME/bayplan`, `~/.local/share/bayplan` without that variable."""
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "bayplan"
-
-
-_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.command()
@@ -85,8 +82,8 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     type=click.Path(path_type=Path),
     help="Where to write the kubeconfig.  [default: kubeconfig in the data directory]",
 )
-@click.option("--config", type=_FILE, help="YAML file with options by name; the command line wins.")
-@click.option("--scheduler-config", type=_FILE, help="KubeSchedulerConfiguration for the scheduler.")
+@click.option("--config", type=FILE, help="YAML file with options by name; the command line wins.")
+@scheduler_config_option("for the scheduler")
 @click.option(
     "--apply",
     "apply",

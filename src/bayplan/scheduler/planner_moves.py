@@ -6,7 +6,7 @@ topologies, but no pod goes there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -24,7 +24,7 @@ class Moves:
     """Changes of pods, undone last first unless they are kept."""
 
     planner: Planner
-    closed: frozenset[int] = frozenset()
+    closed: Ints
     """Rows that take no pod."""
     _undo: list[tuple[str, PodInfo, str]] = field(default_factory=list)
     """("put" or "taken", pod, node)"""
@@ -50,8 +50,7 @@ class Moves:
         if decision.rejection is not None:
             return decision
         codes = codes.copy()
-        if self.closed:
-            codes[np.fromiter(self.closed, dtype=np.intp)] = NO_NODE
+        codes[self.closed] = NO_NODE
         decision.codes = codes
         feasible = np.flatnonzero(codes == 0)
         if len(feasible) == 1:
@@ -79,9 +78,9 @@ class Moves:
 
 
 @contextmanager
-def moving(planner: Planner, closed: frozenset[int] = frozenset()) -> Iterator[Moves]:
-    """Changes that are undone at the end, unless `keep` is called."""
-    moves = Moves(planner, closed)
+def moving(planner: Planner, closed: Collection[int] = ()) -> Iterator[Moves]:
+    """Changes that are undone at the end, unless `keep` is called. `closed`: rows that take no pod."""
+    moves = Moves(planner, np.fromiter(closed, dtype=np.int64, count=len(closed)))
     try:
         yield moves
     finally:

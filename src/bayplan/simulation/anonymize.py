@@ -6,16 +6,18 @@ The rule is *default deny*: only fields named in `anonymize_rules` keep their te
 
     node "db7.acme.example", label host: db7.acme.example  ->  node "node-0003", label key-02: node-0003
 
-New names sort as the old ones did wherever a name can break a tie. Pods of stateful sets stay called after their set.
+New names sort as the old ones did wherever a name can break a tie. Pods of stateful sets stay called after their set,
+and replica sets of deployments after their deployment.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from bayplan.api.codec import from_tree, to_tree
+from bayplan.controllers.cluster_autoscaler_rules import SAFE_VOLUMES
 from bayplan.simulation.anonymize_rules import (
     DROPPED,
     KEPT_FIELDS,
@@ -23,9 +25,15 @@ from bayplan.simulation.anonymize_rules import (
     KEPT_TREES,
     KEYS,
     LABELS,
+    NAMED,
     NUMBER,
+    OWN_ANNOTATIONS,
+    QUALIFIED,
     RESOURCES,
+    TEMPLATE_HASH,
     harmless,
+    is_behaviour,
+    is_kept_domain,
     is_kept_driver,
     is_kept_image_part,
     is_kept_key,
@@ -82,7 +90,7 @@ class Anonymizer:
         for kind, trees in self._trees.items():
             known = self.copy.objects[kind]
             objects[kind] = [from_tree(type(obj), self._object(tree)) for obj, tree in zip(known, trees, strict=True)]
-        left_out = [LeftOut(one.what.partition(" ")[0], "not readable") for one in self.copy.left_out]
+        left_out = [LeftOut(_left_out(one.what), "not readable") for one in self.copy.left_out]
         return dataclasses.replace(
             self.copy, objects=objects, source="anonymized copy", anonymized=True, left_out=left_out
         )
@@ -144,6 +152,8 @@ class Anonymizer:
         for number, uid in enumerate(uids, 1):
             self._give(uid, f"00000000-0000-4000-8000-{number:012x}")
         for kind, trees in sorted(self._trees.items(), key=lambda item: (_FIRST.get(item[0], len(_FIRST)), item[0])):
+            if kind == "ReplicaSet":
+                self._name_replica_sets(trees)
             if kind not in ("Pod", "PersistentVolumeClaim", "CSINode"):
                 self._number(kind, {_name(tree): None for tree in trees})
         for tree in self._trees.get("StatefulSet", ()):
@@ -156,6 +166,15 @@ class Anonymizer:
         width = len(str(len(fresh)))
         for number, name in enumerate(fresh, 1):
             self._give(name, f"{_SHORT.get(kind, kind.lower())}-{number:0{width}d}")
+
+    def _name_replica_sets(self, trees: Iterable[Tree]) -> None:
+        """Those that are called after their deployment and the hash of their template: whoever has their name finds it by that."""
+        deployments = {_name(tree) for tree in self._trees.get("Deployment", ())}
+        for tree in trees:
+            labels = (tree.get("metadata") or {}).get("labels") or {}
+            deployment, _, ending = _name(tree).rpartition("-")
+            if deployment in deployments and ending == labels.get(TEMPLATE_HASH) and _name(tree) not in self._names:
+                self._give(_name(tree), f"{self.name(deployment)}-{self.name(ending)}")
 
     def _name_members(self, tree: Tree) -> None:
         """The pods of a stateful set and their claims, which are called after it."""
@@ -193,11 +212,13 @@ class Anonymizer:
         if not isinstance(value, dict) or field in KEPT_TREES:
             return value
         if field == "annotations":
-            return {key: self._annotation(item) for key, item in value.items() if kept_annotation(key)}
+            return dict(self._annotations(value))
         if field in RESOURCES and all(isinstance(item, str | int | float) for item in value.values()):
             return {self.resource(key): item for key, item in value.items()}
         if field in LABELS and all(isinstance(item, str) for item in value.values()):
             return {self.key(key): self.value(key, item) for key, item in value.items()}
+        if field in NAMED and all(isinstance(item, str) for item in value.values()):
+            return {self.name(key): self._text(item, field, parent) for key, item in value.items()}
         if "key" in value and isinstance(value["key"], str):
             return self._keyed(value, field)
         if field == "ownerReferences":
@@ -207,6 +228,8 @@ class Anonymizer:
         }
 
     def _text(self, value: str, field: str, parent: str) -> str:
+        if field in QUALIFIED and not is_kept_domain(value):
+            return f"example.com/{self.name(value)}"
         if field in KEPT_FIELDS or harmless(value):
             return value
         if field in KEYS:
@@ -226,7 +249,11 @@ class Anonymizer:
     def _keyed(self, value: Tree, field: str) -> Tree:
         """A requirement, a taint, a toleration: the key says what becomes of the values."""
         key = value["key"]
-        changed = {name: item for name, item in value.items() if name not in ("key", "value", "values")}
+        changed = {
+            name: self._walk(item, name, field)
+            for name, item in value.items()
+            if name not in ("key", "value", "values")
+        }
         changed["key"] = key if field == "matchFields" else self.key(key)
         if isinstance(value.get("value"), str):
             changed["value"] = self.value(key, value["value"])
@@ -249,9 +276,24 @@ class Anonymizer:
             self._addresses[value] = f"198.18.{number // 256}.{number % 256}"
         return self._addresses[value]
 
-    def _annotation(self, value: str) -> str:
-        plain = value in ("", "true", "false", "yes", "no") or harmless(value)
-        return value if plain or is_kept_driver(value) else self.name(value)
+    def _annotations(self, annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """What is kept of annotations: also how simulated pods behave, which may be said of one container by its name."""
+        for key, value in annotations.items():
+            if key.startswith(OWN_ANNOTATIONS):
+                what, dot, container = key.removeprefix(OWN_ANNOTATIONS).partition(".")
+                if harmless(value) or is_behaviour(value):
+                    yield OWN_ANNOTATIONS + what + (f".{self.name(container)}" if dot else ""), value
+            elif key == SAFE_VOLUMES:
+                yield key, ",".join(self.name(one.strip()) for one in value.split(","))
+            elif kept_annotation(key):
+                plain = value in ("true", "false", "yes", "no") or harmless(value) or is_kept_driver(value)
+                yield key, value if plain else self.name(value)
+
+
+def _left_out(what: str) -> str:
+    """What is missing, without a name of a namespace or file."""
+    kind = what.partition(" ")[0]
+    return kind if any(one.kind == kind for one in KINDS) else "a file"
 
 
 def _is_port(field: str) -> bool:

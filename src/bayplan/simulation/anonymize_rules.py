@@ -6,9 +6,19 @@ import re
 from typing import Final
 
 KEPT_NAMES: Final = frozenset(
-    {"default", "kube-system", "kube-public", "kube-node-lease", "system-cluster-critical", "system-node-critical", ""}
+    [
+        "",
+        "default",
+        "kube-node-lease",
+        "kube-public",
+        "kube-system",
+        "kubernetes",
+        "standard",
+        "system-cluster-critical",
+        "system-node-critical",
+    ]
 )
-"""Names that every cluster has."""
+"""Names that every cluster has, or that are published wherever a copy is started."""
 
 KEPT_FIELDS: Final = frozenset(
     [
@@ -139,11 +149,25 @@ KEYS: Final = frozenset({"topologyKey", "topologyKeys", "matchLabelKeys", "misma
 RESOURCES: Final = frozenset({"requests", "limits", "capacity", "allocatable", "overhead", "allocatedResources"})
 """Fields that are maps of resources."""
 
+NAMED: Final = frozenset(
+    ["attachmentMetadata", "binaryData", "data", "disruptedPods", "options", "parameters", "volumeAttributes"]
+)
+"""Fields that are maps of texts whose keys somebody chose."""
+
+QUALIFIED: Final = frozenset({"conditionType", "finalizers", "type"})
+"""Fields with words of Kubernetes, or with those of others after their domain."""
+
+OWN_ANNOTATIONS: Final = "bayplan.dev/"
+TEMPLATE_HASH: Final = "pod-template-hash"
 NUMBER: Final = re.compile(r"-?\d+")
 _HARMLESS: Final = re.compile(r"\d+(\.\d+)?(%|m|[kKMGTPE]i?)?|\d{4}-\d\d-\d\dT[\d:.]+Z?")
+_AMOUNT: Final = r"\d+(\.\d+)?(%|[a-zA-Z]{1,2})?"
+_BEHAVIOUR: Final = re.compile(
+    rf"true|false|follow|([a-z]+\({_AMOUNT}(,{_AMOUNT})*\)|{_AMOUNT})(@{_AMOUNT})?( {_AMOUNT}@{_AMOUNT})*"
+)
 
 _KEPT_KEYS: Final = frozenset(
-    {"controller-revision-hash", "controller-uid", "job-name", "pod-template-generation", "pod-template-hash"}
+    {"controller-revision-hash", "controller-uid", "job-name", "pod-template-generation", TEMPLATE_HASH}
 )
 _CHOSEN_NAMES: Final = ("node-role.kubernetes.io", "node-restriction.kubernetes.io")
 """Domains of Kubernetes under which users choose names."""
@@ -166,6 +190,7 @@ _KEPT_VALUES: Final = frozenset(
 )
 _KEPT_VENDORS: Final = ("kubernetes.io", "k8s.io", "nvidia.com", "amd.com", "intel.com")
 _KEPT_DRIVERS: Final = (
+    "bayplan.dev",
     "kubernetes.io",
     "k8s.io",
     "csi.aws.com",
@@ -182,6 +207,17 @@ _KEPT_DRIVERS: Final = (
 def harmless(text: str) -> bool:
     """Whether a text is a number, a quantity, a share or a time."""
     return not text or _HARMLESS.fullmatch(text) is not None
+
+
+def is_behaviour(text: str) -> bool:
+    """Whether a text says how a simulated pod behaves: an amount, one that changes with time, or a distribution."""
+    return _BEHAVIOUR.fullmatch(text) is not None
+
+
+def is_kept_domain(text: str) -> bool:
+    """Whether a text has no domain before it, or one of Kubernetes."""
+    domain, slash, _ = text.partition("/")
+    return not slash or _under(domain, _KEPT_DOMAINS)
 
 
 def is_kept_key(key: str) -> bool:

@@ -15,6 +15,7 @@ from bayplan.api.pod_resources import pod_total
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.planner_moves import NodeUse, use_of_nodes
 from bayplan.scheduler.planner_room import Limit, MixRoom, Room, Told, room_for, room_for_mix
+from bayplan.scheduler.snapshot.pods import pod_key
 from bayplan.simulation.copies_planner import NodeShape, QuestionError, planner_of
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ class _Added:
             self.grow(count)
         while self.count > count:
             for pod in self.shape.pods(self.count):
-                self.planner.remove(f"{pod.metadata.namespace}/{pod.metadata.name}")
+                self.planner.remove(pod_key(pod))
             self.planner.snapshot.remove_node(self.shape.node(self.count).metadata.name)
             self.count -= 1
 

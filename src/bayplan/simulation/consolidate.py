@@ -2,20 +2,22 @@
 
 Which nodes could go is guessed from the room that there is, the emptiest first; then it is tried as it would be carried
 out: all of them are cordoned, then drained one after the other, and the scheduler places every pod that has to move. A
-node for which that fails is opened again and stays. So it goes on until no further node can go, and then once more from
-the start, so that every pod moves once only. Nobody is preempted, and what belongs to a node (daemons, mirror pods) goes
-with it.
+node for which that fails is opened again and stays. So it goes on until no further node can go, and then (unless all
+went at the first attempt) once more from the start, so that every pod moves once only. Nobody is preempted, and what
+belongs to a node (daemons, mirror pods) goes with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.api.selectors import SelectorError, parse_labels
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.planner_moves import NodeUse, emptied_by_room, moving, use_of_nodes
+from bayplan.scheduler.snapshot.pods import pod_key
 from bayplan.simulation.consolidate_rules import Budgets, Fate, Rules, judge, node_blocker
 from bayplan.simulation.copies_planner import QuestionError, fresh, planner_of
 
@@ -135,7 +137,10 @@ def _selected(copy: ClusterCopy, selector: str) -> list[core_v1.Node]:
     except SelectorError as error:
         raise QuestionError(f"--selector {selector}: {error}") from error
     nodes: list[core_v1.Node] = copy.of("Node")
-    return [node for node in nodes if compiled is None or compiled.matches(node.metadata.labels)]
+    found = [node for node in nodes if compiled is None or compiled.matches(node.metadata.labels)]
+    if nodes and not found:
+        raise QuestionError(f"--selector {selector}: no node has such labels; the cluster has {len(nodes)} nodes")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +164,8 @@ class _Finder:
         self.kept: dict[str, tuple[str, ...]] = {}
         self.names: list[str] = []
         """All nodes that are looked at."""
-        self._movable: dict[str, core_v1.Pod] = {}
-        """All pods that have to move if their node goes."""
+        self._movable: dict[str, tuple[int, core_v1.Pod]] = {}
+        """All pods that have to move if their node goes, with their place in the order in which they do."""
         self._pods: dict[str, list[core_v1.Pod]] = {}
         self._fresh: dict[str, core_v1.Pod] = {}
         for pod in copy.of("Pod"):
@@ -178,16 +183,18 @@ class _Finder:
             for pod in self._pods.get(name, ()):
                 judgement = judge(pod, self.budgets, self.rules)
                 if judgement.fate is Fate.BLOCKS:
-                    reasons.append(f"pod {_key(pod)}: {judgement.why}")
+                    reasons.append(f"pod {pod_key(pod)}: {judgement.why}")
                 elif judgement.fate is Fate.MOVES:
                     moving_.append(pod)
                 else:
-                    left.append(_key(pod))
+                    left.append(pod_key(pod))
             if reasons:
                 self.kept[name] = tuple(reasons)
             else:
-                moving_.sort(key=lambda pod: (-(pod.spec.priority or 0), _key(pod)))
-                self._movable.update((_key(pod), pod) for pod in moving_)
+                moving_.sort(key=lambda pod: (-(pod.spec.priority or 0), pod_key(pod)))
+                self._movable.update(
+                    (pod_key(pod), (number, pod)) for number, pod in enumerate(moving_, len(self._movable))
+                )
                 found[name] = _Candidate(name, tuple(moving_), tuple(left))
         return found
 
@@ -197,17 +204,25 @@ class _Finder:
         before = use_of_nodes(planner)
         limit = len(before) - keep if most is None else min(most, len(before) - keep)
         gone: list[_Candidate] = []
+        steps: list[Step] = []
+        as_planned = True  # all nodes that go, and no others, were cordoned at once: nothing has to be done anew
         left = dict(candidates)
         for _ in range(_ROUNDS):
             chosen = self._guess(planner, left, limit - len(gone), gone)
-            emptied, _ = self._drained(planner, chosen, gone, told)
+            emptied, further = self._drained(planner, chosen, gone, told)
+            as_planned = as_planned and (not emptied or (not gone and len(emptied) == len(chosen)))
             gone += emptied
+            steps += further
             for one in chosen:
                 del left[one.node]
             if not emptied or len(gone) >= limit:
                 break
-        gone += self._tried_alone(planner, left, limit - len(gone), gone)
-        return self._carried_out(gone, limit, before, told)
+        alone = self._tried_alone(planner, left, limit - len(gone), gone)
+        gone += alone
+        if alone or not as_planned:
+            planner = planner_of(self.copy, self.config)
+            _, steps = self._drained(planner, gone, (), told)
+        return self._answer(planner, steps, limit, before)
 
     def _guess(
         self, planner: Planner, left: dict[str, _Candidate], most: int, gone: Sequence[_Candidate]
@@ -217,7 +232,7 @@ class _Finder:
         uses = {use.node: use for use in use_of_nodes(planner) if use.node in left}
         order = sorted(left.values(), key=lambda one: (uses[one.node].fullness, len(one.moving), one.node))
         there = self._there(planner, left)
-        listed = [(one.node, [_key(pod) for pod in there[one.node]]) for one in order]
+        listed = [(one.node, [pod_key(pod) for pod in there[one.node]]) for one in order]
         closed = frozenset(snapshot.row_of[one.node] for one in gone)
         return [left[name] for name in emptied_by_room(planner, listed, most, closed)]
 
@@ -235,11 +250,11 @@ class _Finder:
 
     def _there(self, planner: Planner, nodes: Iterable[str]) -> dict[str, list[core_v1.Pod]]:
         """The pods that have to move from nodes, as things are in the planner, those that came there included."""
-        found: dict[str, list[core_v1.Pod]] = {name: [] for name in nodes}
-        for key, pod in self._movable.items():
-            info = planner.snapshot.pods.get(key)
-            if info is not None and info.node_name in found:
-                found[info.node_name].append(pod)
+        snapshot, movable = planner.snapshot, self._movable
+        found = {}
+        for name in nodes:
+            there = (movable[key] for key in snapshot.pods_on[snapshot.row_of[name]] if key in movable)
+            found[name] = [pod for _, pod in sorted(there, key=itemgetter(0))]
         return found
 
     def _drained(
@@ -252,26 +267,22 @@ class _Finder:
         emptied: list[_Candidate] = []
         steps: list[Step] = []
         for one in chosen:
-            moved, why = self._moved(planner, there[one.node], frozenset(closed))
+            moved, why = self._moved(planner, there[one.node], closed)
             if why:
                 closed.discard(rows[one.node])
                 self.kept[one.node] = (why,)
                 continue
             emptied.append(one)
-            moves = tuple(Move(_key(pod), to, self._budgets_of(pod)) for pod, to in moved)
+            moves = tuple(Move(pod_key(pod), to, self._budgets_of(pod)) for pod, to in moved)
             steps.append(Step(one.node, moves, one.left_behind))
             if told is not None:
                 told(len(gone) + len(emptied))
         return emptied, steps
 
-    def _carried_out(
-        self, gone: Sequence[_Candidate], limit: int, before: list[NodeUse], told: Told | None
-    ) -> Consolidation:
-        """What is done in the end: all nodes cordoned at first, every pod moved once."""
-        planner = planner_of(self.copy, self.config)
-        emptied, steps = self._drained(planner, gone, (), told)
-        removed = {one.node for one in emptied}
+    def _answer(self, planner: Planner, steps: list[Step], limit: int, before: list[NodeUse]) -> Consolidation:
+        """The steps, which were carried out on the planner: all nodes cordoned at first, every pod moved once."""
         answer = Consolidation(steps, before=before)
+        removed = answer.removed
         answer.after = [use for use in use_of_nodes(planner) if use.node not in removed]
         answer.kept = [Kept(node, why) for node, why in sorted(self.kept.items())]
         answer.untried = sorted(name for name in self.names if name not in removed and name not in self.kept)
@@ -279,24 +290,24 @@ class _Finder:
         return answer
 
     def _moved(
-        self, planner: Planner, pods: Sequence[core_v1.Pod], closed: frozenset[int]
+        self, planner: Planner, pods: Sequence[core_v1.Pod], closed: Collection[int]
     ) -> tuple[list[tuple[core_v1.Pod, str]], str]:
         """Where pods go if these rows are closed; if one finds no node, nothing is changed and the text says why."""
         moved: list[tuple[core_v1.Pod, str]] = []
         with moving(planner, closed) as moves:
             for pod in pods:
-                moves.take(_key(pod))
+                moves.take(pod_key(pod))
             for pod in pods:
                 decision = moves.place(planner.pod(self._anew(pod)))
                 if decision.node is None:
-                    return [], f"pod {_key(pod)} fits nowhere else: {_short(decision.message)}"
+                    return [], f"pod {pod_key(pod)} fits nowhere else: {_short(decision.message)}"
                 moved.append((pod, decision.node))
             moves.keep()
         return moved, ""
 
     def _anew(self, pod: core_v1.Pod) -> core_v1.Pod:
         """The pod as its owner makes it again."""
-        key = _key(pod)
+        key = pod_key(pod)
         found = self._fresh.get(key)
         if found is None:
             found = self._fresh[key] = fresh(pod)
@@ -304,10 +315,6 @@ class _Finder:
 
     def _budgets_of(self, pod: core_v1.Pod) -> tuple[str, ...]:
         return tuple(one.metadata.name for one in self.budgets.of(pod))
-
-
-def _key(pod: core_v1.Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 def _short(message: str) -> str:

@@ -14,12 +14,11 @@ from typing import Final
 
 from bayplan.api.selectors import LabelSelector, compile_selector
 from bayplan.api.types import core_v1, policy_v1
+from bayplan.api.validation.profiles import MIRROR
+from bayplan.controllers.base import controller_of
+from bayplan.controllers.cluster_autoscaler_rules import SAFE_TO_EVICT, SAFE_VOLUMES, SCALE_DOWN_DISABLED
+from bayplan.controllers.disruption import Scales, healthy_needed
 
-_PREFIX: Final = "cluster-autoscaler.kubernetes.io/"
-SAFE: Final = _PREFIX + "safe-to-evict"
-SAFE_LOCAL: Final = _PREFIX + "safe-to-evict-local-volumes"
-DISABLED: Final = _PREFIX + "scale-down-disabled"
-MIRROR: Final = "kubernetes.io/config.mirror"
 CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 
 
@@ -56,33 +55,38 @@ class Judgement:
 
 def node_blocker(node: core_v1.Node, rules: Rules) -> str:
     """Why a node cannot go whatever runs on it; empty if it can."""
-    if node.metadata.annotations.get(DISABLED) == "true":
-        return f"annotation {DISABLED}"
+    if node.metadata.annotations.get(SCALE_DOWN_DISABLED) == "true":
+        return f"annotation {SCALE_DOWN_DISABLED}"
     if not rules.control_plane and any(label in node.metadata.labels for label in CONTROL_PLANE):
         return "it is of the control plane"
     return ""
 
 
+def belongs_to_node(pod: core_v1.Pod) -> bool:
+    """Whether a pod is there for the sake of its node: a mirror pod, or one of a daemon set."""
+    owner = controller_of(pod)
+    return MIRROR in pod.metadata.annotations or (owner is not None and owner.kind in ("DaemonSet", "Node"))
+
+
 def judge(pod: core_v1.Pod, budgets: Budgets, rules: Rules) -> Judgement:
     """What becomes of a pod when its node goes."""
     metadata = pod.metadata
-    owner = next((one for one in metadata.owner_references if one.controller), None)
-    belongs = MIRROR in metadata.annotations or (owner is not None and owner.kind in ("DaemonSet", "Node"))
-    if belongs or pod.status.phase in ("Succeeded", "Failed") or metadata.deletion_timestamp is not None:
+    ended = pod.status.phase in ("Succeeded", "Failed") or metadata.deletion_timestamp is not None
+    if ended or belongs_to_node(pod):
         return Judgement(Fate.STAYS_BEHIND)
-    if len(budgets.of(pod)) > 1:
+    covering = budgets.of(pod)
+    if len(covering) > 1:
         return Judgement(Fate.BLOCKS, "more than one disruption budget covers it, so that it cannot be evicted")
-    budget = budgets.forbids(pod)
-    if budget:
-        return Judgement(Fate.BLOCKS, f"disruption budget {budget} allows no disruption")
-    safe = metadata.annotations.get(SAFE)
+    if covering and not budgets.allows(covering[0]):
+        return Judgement(Fate.BLOCKS, f"disruption budget {'/'.join(_key(covering[0]))} allows no disruption")
+    safe = metadata.annotations.get(SAFE_TO_EVICT)
     if safe == "false":
-        return Judgement(Fate.BLOCKS, f"annotation {SAFE}: false")
+        return Judgement(Fate.BLOCKS, f"annotation {SAFE_TO_EVICT}: false")
     if safe == "true":
         return Judgement(Fate.MOVES)
-    if owner is None and not rules.bare_pods:
+    if controller_of(pod) is None and not rules.bare_pods:
         return Judgement(Fate.BLOCKS, "nobody would make it again")
-    if metadata.namespace == "kube-system" and not rules.system_pods and not budgets.covers(pod):
+    if metadata.namespace == "kube-system" and not rules.system_pods and not covering:
         return Judgement(Fate.BLOCKS, "it is of kube-system, and no disruption budget says that it may be moved")
     local = None if rules.local_storage else local_volume(pod)
     if local:
@@ -92,7 +96,7 @@ def judge(pod: core_v1.Pod, budgets: Budgets, rules: Rules) -> Judgement:
 
 def local_volume(pod: core_v1.Pod) -> str:
     """The first volume whose content would be lost; empty if there is none. Memory-backed ones keep nothing worth keeping."""
-    safe = {name.strip() for name in pod.metadata.annotations.get(SAFE_LOCAL, "").split(",")}
+    safe = {name.strip() for name in pod.metadata.annotations.get(SAFE_VOLUMES, "").split(",")}
     for volume in pod.spec.volumes:
         kept = volume.host_path is not None or (volume.empty_dir is not None and volume.empty_dir.medium != "Memory")
         if kept and volume.name not in safe:
@@ -125,16 +129,9 @@ class Budgets:
         known = self._by_namespace.get(pod.metadata.namespace, [])
         return [budget for budget, selector in known if selector.matches(pod.metadata.labels)]
 
-    def covers(self, pod: core_v1.Pod) -> bool:
-        """Whether there is a budget for a pod."""
-        return bool(self.of(pod))
-
-    def forbids(self, pod: core_v1.Pod) -> str:
-        """The budget that does not allow a pod to be disrupted now; empty if none does."""
-        for budget in self.of(pod):
-            if self._allowed[_key(budget)] < 1:
-                return "/".join(_key(budget))
-        return ""
+    def allows(self, budget: policy_v1.PodDisruptionBudget) -> bool:
+        """Whether a budget allows a pod to be disrupted now."""
+        return self._allowed[_key(budget)] >= 1
 
 
 def _key(budget: policy_v1.PodDisruptionBudget) -> tuple[str, str]:
@@ -151,13 +148,4 @@ def _allowed(budget: policy_v1.PodDisruptionBudget, selector: LabelSelector, pod
         and selector.matches(pod.metadata.labels)
     ]
     healthy = sum(bool(pod.spec.node_name) and pod.metadata.deletion_timestamp is None for pod in own)
-    if budget.spec.max_unavailable is not None:
-        return healthy - (len(own) - _share(budget.spec.max_unavailable, len(own)))
-    return healthy - _share(budget.spec.min_available or 0, len(own))
-
-
-def _share(amount: int | str, of: int) -> int:
-    """A number, or a share such as "30%" of a number, rounded up."""
-    if isinstance(amount, int):
-        return amount
-    return -(-int(amount.rstrip("%")) * of // 100)
+    return healthy - healthy_needed(budget, len(own), Scales(len(own)))[1]

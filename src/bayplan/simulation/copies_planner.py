@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from bayplan.api.codec import DecodeError
-from bayplan.api.quantity import canonical
+from bayplan.api.quantity import canonical, parse
 from bayplan.api.types import apps_v1, core_v1, meta_v1
 from bayplan.controllers.daemonset_rules import daemon_tolerations, fits
 from bayplan.scheduler.errors import SchedulerError
@@ -93,18 +93,26 @@ def pod_of_template(template: core_v1.PodTemplateSpec, namespace: str, name: str
 
 def pod_of_requests(requests: Mapping[str, str]) -> core_v1.Pod:
     """A pod that asks for these amounts and nothing else. Raises QuestionError."""
-    try:
-        amounts: dict[str, Any] = {name: canonical(amount) for name, amount in requests.items()}
-        container = core_v1.Container(
-            name="main", image="example", resources=core_v1.ResourceRequirements(requests=amounts)
-        )
-        pod = core_v1.Pod(
-            metadata=meta_v1.ObjectMeta(name="pod", namespace="default"), spec=core_v1.PodSpec(containers=(container,))
-        )
-        found: core_v1.Pod = defaulted({"Pod": [pod]})["Pod"][0]
-    except (ValueError, DecodeError) as error:
-        raise QuestionError(f"{', '.join(f'{key}={value}' for key, value in requests.items())}: {error}") from error
+    resources = core_v1.ResourceRequirements(requests=_amounts(requests))
+    container = core_v1.Container(name="main", image="example", resources=resources)
+    pod = core_v1.Pod(
+        metadata=meta_v1.ObjectMeta(name="pod", namespace="default"), spec=core_v1.PodSpec(containers=(container,))
+    )
+    found: core_v1.Pod = defaulted({"Pod": [pod]})["Pod"][0]
     return found
+
+
+def _amounts(given: Mapping[str, str]) -> dict[str, Any]:
+    """Amounts of resources. Raises QuestionError."""
+    amounts: dict[str, Any] = {}
+    for name, amount in given.items():
+        try:
+            amounts[name] = canonical(amount)
+        except ValueError as error:
+            raise QuestionError(f"{name}={amount}: {error}") from error
+        if parse(amount).sign() < 0:
+            raise QuestionError(f"{name}={amount}: give an amount that is not negative")
+    return amounts
 
 
 # Nodes that are not there yet
@@ -151,10 +159,7 @@ def node_shape(copy: ClusterCopy, like: str = "", amounts: Mapping[str, str] | N
     nodes: Sequence[core_v1.Node] = copy.of("Node")
     base = _named_node(nodes, like) if like else _usual_node(nodes)
     if amounts:
-        try:
-            exact: dict[str, Any] = {name: canonical(amount) for name, amount in amounts.items()}
-        except ValueError as error:
-            raise QuestionError(f"shape: {error}") from error
+        exact = _amounts(amounts)
         status = replace(
             base.status, allocatable={**base.status.allocatable, **exact}, capacity={**base.status.capacity, **exact}
         )

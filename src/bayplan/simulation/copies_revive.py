@@ -173,7 +173,7 @@ def _revision(
     labels = Counter(
         pod.metadata.labels.get(POD_LABEL, "")
         for pod in pods
-        if any(one.controller and one.uid == owner.metadata.uid for one in pod.metadata.owner_references)
+        if (reference := controller_of(pod)) is not None and reference.uid == owner.metadata.uid
     )
     said = owner.status.update_revision if kind == "StatefulSet" else ""
     name = said or max(labels, key=lambda label: (labels[label], label), default="")

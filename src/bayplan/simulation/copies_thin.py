@@ -1,8 +1,8 @@
 """What a copy keeps of an object: what bears on where pods go, who owns them, and whether they may be moved.
 
-What can hold secrets (environment, commands, arguments, probes, annotations, attributes of volumes) is left out, and so
-are managed fields and the parts of a status that nothing here reads. Equal templates stay equal, so that owners find
-their pods up to date. Nothing is changed in place.
+What can hold secrets (environment, commands, arguments, probes, annotations, attributes of volumes and of their
+attachments, parameters of devices) is left out, and so are managed fields and the parts of a status that nothing here
+reads. Equal templates stay equal, so that owners find their pods up to date. Nothing is changed in place.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from bayplan.api.codec import DecodeError, from_tree, to_tree
-from bayplan.api.types import core_v1, meta_v1, storage_v1
+from bayplan.api.types import apps_v1, core_v1, meta_v1, resource_v1, storage_v1
 
 _KEPT_ANNOTATIONS: Final = frozenset(
     {
+        "batch.kubernetes.io/cronjob-scheduled-timestamp",
+        "batch.kubernetes.io/job-completion-index",
+        "batch.kubernetes.io/job-index-failure-count",
+        "batch.kubernetes.io/job-index-ignored-failure-count",
         "cluster-autoscaler.kubernetes.io/safe-to-evict",
         "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
         "cluster-autoscaler.kubernetes.io/scale-down-disabled",
@@ -40,7 +44,7 @@ _KEPT_ANNOTATIONS: Final = frozenset(
         "volume.kubernetes.io/storage-provisioner",
     }
 )
-_KEPT_PREFIXES: Final = ("bayplan.dev/", "simulation.bayplan.dev/")
+_KEPT_PREFIX: Final = "bayplan.dev/"
 
 _UNPLACED_VOLUMES: Final = ("secret", "config_map", "projected", "downward_api", "git_repo", "image")
 """Kinds of volumes that every node can have, and that name what is not copied."""
@@ -48,7 +52,7 @@ _UNPLACED_VOLUMES: Final = ("secret", "config_map", "projected", "downward_api",
 
 def kept_annotation(key: str) -> bool:
     """Whether an annotation bears on placement, eviction or ownership."""
-    return key in _KEPT_ANNOTATIONS or key.startswith(_KEPT_PREFIXES)
+    return key in _KEPT_ANNOTATIONS or key.startswith(_KEPT_PREFIX)
 
 
 def thin(obj: Any) -> Any:
@@ -56,7 +60,7 @@ def thin(obj: Any) -> Any:
     change = _BY_KIND.get(type(obj).__name__)
     if change is not None:
         obj = change(obj)
-    return replace(obj, metadata=thin_metadata(obj.metadata))
+    return _with_thin_metadata(obj)
 
 
 def without_managed_fields(obj: Any) -> Any:
@@ -97,7 +101,14 @@ def _volume(volume: core_v1.Volume) -> core_v1.Volume:
         volume = replace(volume, csi=core_v1.CSIVolumeSource(driver=volume.csi.driver))
     if volume.flex_volume is not None:
         volume = replace(volume, flex_volume=core_v1.FlexVolumeSource(driver=volume.flex_volume.driver))
+    if volume.ephemeral is not None and volume.ephemeral.volume_claim_template is not None:
+        claim = _with_thin_metadata(volume.ephemeral.volume_claim_template)
+        volume = replace(volume, ephemeral=core_v1.EphemeralVolumeSource(volume_claim_template=claim))
     return volume
+
+
+def _with_thin_metadata(obj: Any) -> Any:
+    return replace(obj, metadata=thin_metadata(obj.metadata))
 
 
 def _container(one: core_v1.Container) -> core_v1.Container:
@@ -151,7 +162,10 @@ def _node(node: core_v1.Node) -> core_v1.Node:
 
 
 def _volume_object(volume: core_v1.PersistentVolume) -> core_v1.PersistentVolume:
-    spec = volume.spec
+    return replace(volume, spec=_volume_spec(volume.spec))
+
+
+def _volume_spec(spec: core_v1.PersistentVolumeSpec) -> core_v1.PersistentVolumeSpec:
     if spec.csi is not None:
         csi = core_v1.CSIPersistentVolumeSource(
             driver=spec.csi.driver,
@@ -162,7 +176,15 @@ def _volume_object(volume: core_v1.PersistentVolume) -> core_v1.PersistentVolume
         spec = replace(spec, csi=csi)
     if spec.flex_volume is not None:
         spec = replace(spec, flex_volume=core_v1.FlexPersistentVolumeSource(driver=spec.flex_volume.driver))
-    return replace(volume, spec=replace(spec, mount_options=()))
+    return replace(spec, mount_options=())
+
+
+def _attachment(one: storage_v1.VolumeAttachment) -> storage_v1.VolumeAttachment:
+    source = one.spec.source
+    if source.inline_volume_spec is not None:
+        source = replace(source, inline_volume_spec=_volume_spec(source.inline_volume_spec))
+    status = storage_v1.VolumeAttachmentStatus(attached=one.status.attached)
+    return replace(one, spec=replace(one.spec, source=source), status=status)
 
 
 def _storage_class(one: storage_v1.StorageClass) -> storage_v1.StorageClass:
@@ -180,11 +202,37 @@ def _workload(obj: Any) -> Any:
     return replace(obj, spec=replace(obj.spec, template=thin_template(obj.spec.template)))
 
 
+def _stateful_set(obj: apps_v1.StatefulSet) -> apps_v1.StatefulSet:
+    claims = tuple(_with_thin_metadata(one) for one in obj.spec.volume_claim_templates)
+    workload: apps_v1.StatefulSet = _workload(obj)
+    return replace(workload, spec=replace(workload.spec, volume_claim_templates=claims))
+
+
 def _cron_job(obj: Any) -> Any:
     job_template = obj.spec.job_template
     job = replace(job_template.spec, template=thin_template(job_template.spec.template))
     metadata = thin_metadata(job_template.metadata)
     return replace(obj, spec=replace(obj.spec, job_template=replace(job_template, metadata=metadata, spec=job)))
+
+
+def _device_class(one: resource_v1.DeviceClass) -> resource_v1.DeviceClass:
+    return replace(one, spec=replace(one.spec, config=()))
+
+
+def _claim_spec(spec: resource_v1.ResourceClaimSpec) -> resource_v1.ResourceClaimSpec:
+    return replace(spec, devices=replace(spec.devices, config=()))
+
+
+def _resource_claim(one: resource_v1.ResourceClaim) -> resource_v1.ResourceClaim:
+    allocation = one.status.allocation
+    if allocation is not None:
+        allocation = replace(allocation, devices=replace(allocation.devices, config=()))
+    return replace(one, spec=_claim_spec(one.spec), status=replace(one.status, allocation=allocation, devices=()))
+
+
+def _resource_claim_template(one: resource_v1.ResourceClaimTemplate) -> resource_v1.ResourceClaimTemplate:
+    inner: resource_v1.ResourceClaimTemplateSpec = _with_thin_metadata(one.spec)
+    return replace(one, spec=replace(inner, spec=_claim_spec(inner.spec)))
 
 
 def _revision(obj: Any) -> Any:
@@ -206,10 +254,14 @@ _BY_KIND: Final[dict[str, Callable[[Any], Any]]] = {
     "Node": _node,
     "PersistentVolume": _volume_object,
     "StorageClass": _storage_class,
+    "VolumeAttachment": _attachment,
+    "DeviceClass": _device_class,
+    "ResourceClaim": _resource_claim,
+    "ResourceClaimTemplate": _resource_claim_template,
     "Deployment": _workload,
     "ReplicaSet": _workload,
     "ReplicationController": _workload,
-    "StatefulSet": _workload,
+    "StatefulSet": _stateful_set,
     "DaemonSet": _workload,
     "Job": _workload,
     "CronJob": _cron_job,

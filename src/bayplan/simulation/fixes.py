@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from bayplan.api.types import core_v1
+from bayplan.controllers.base import controller_of
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.errors import SchedulerError
-from bayplan.simulation.consolidate_rules import CONTROL_PLANE, MIRROR
+from bayplan.scheduler.snapshot.pods import pod_key
+from bayplan.simulation.consolidate_rules import CONTROL_PLANE, belongs_to_node
 from bayplan.simulation.copies_planner import NodeShape, QuestionError, fresh, node_shape, planner_of
 from bayplan.simulation.fixes_base import Candidate, Change, Range, Supposed
 from bayplan.simulation.fixes_changes import amount_of, amount_text, candidates
@@ -131,9 +133,8 @@ class _Finder:
 
     def find(self, most: int) -> Fixes:
         """All single changes that help, else pairs."""
-        metadata = self.pod.metadata
         decision = self.planner.decide(self.pod)
-        answer = Fixes(f"{metadata.namespace}/{metadata.name}", self._owner(), decision)
+        answer = Fixes(pod_key(self.pod), self._owner(), decision)
         if decision.scheduled:
             return answer
         known = self._candidates()
@@ -150,11 +151,11 @@ class _Finder:
 
     def _owner(self) -> str:
         """The workload that makes such pods: of a replica set of a deployment, the deployment."""
-        owner = next((one for one in self.pod.metadata.owner_references if one.controller), None)
+        owner = controller_of(self.pod)
         if owner is not None and owner.kind == "ReplicaSet":
             for one in self.copy.of("ReplicaSet"):
                 if one.metadata.uid == owner.uid and one.metadata.namespace == self.pod.metadata.namespace:
-                    owner = next((up for up in one.metadata.owner_references if up.controller), owner)
+                    owner = controller_of(one) or owner
         return f"{owner.kind} {self.pod.metadata.namespace}/{owner.name}" if owner is not None else ""
 
     # What comes into question
@@ -236,7 +237,7 @@ class _Finder:
             planner.add("Node", state.added.node(1))
             for pod in state.added.pods(1):
                 planner.add("Pod", pod)
-                daemons.append(f"{pod.metadata.namespace}/{pod.metadata.name}")
+                daemons.append(pod_key(pod))
         try:
             yield
         finally:
@@ -309,7 +310,7 @@ class _Finder:
         if outcome is None or outcome.nominated is None:
             return
         ordered = sorted(outcome.candidates, key=lambda one: (one.cost, decision.names[one.row]))
-        evictable = [one for one in ordered if not any(_belongs_to_node(victim.pod) for victim in one.victims)]
+        evictable = [one for one in ordered if not any(belongs_to_node(victim.pod) for victim in one.victims)]
         for one in evictable[:_SHOWN_EVICTIONS]:
             change = _eviction([victim.pod for victim in one.victims], decision.names[one.row], one.violations)
             node = self._works((*changes, change))
@@ -332,15 +333,8 @@ def _same_target(one: Change, other: Change) -> bool:
     return both_add or (node is not None and node == other.detail.get("node"))
 
 
-def _belongs_to_node(pod: core_v1.Pod) -> bool:
-    owners = pod.metadata.owner_references
-    return MIRROR in pod.metadata.annotations or any(
-        one.controller and one.kind in ("DaemonSet", "Node") for one in owners
-    )
-
-
 def _eviction(pods: list[core_v1.Pod], node: str, violations: int) -> Change:
-    keys = tuple(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in pods)
+    keys = tuple(pod_key(pod) for pod in pods)
     against = f", {violations} of them against their disruption budget" if violations else ""
     shown = ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
     critical = any((pod.spec.priority or 0) >= 2_000_000_000 for pod in pods)

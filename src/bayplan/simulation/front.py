@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import html
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -30,6 +30,7 @@ from bayplan.simulation.actions import Action
 from bayplan.simulation.copies import ClusterCopy
 from bayplan.simulation.copies_planner import fresh, node_shape, pod_named, pod_of_requests
 from bayplan.simulation.readers import read
+from bayplan.support.progress import Progress
 
 T = TypeVar("T")
 _FRAME_HEIGHT = 640
@@ -63,32 +64,12 @@ class Answer(Generic[T]):
         return f'<iframe srcdoc="{html.escape(self.page())}" style="width:100%;height:{_FRAME_HEIGHT}px;border:0"></iframe>'
 
 
-@contextlib.contextmanager
-def _progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal or in a notebook while the context lasts, nothing elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    shown = console.is_terminal or console.is_jupyter
-    with Progress(*columns, console=console, transient=True, disable=not shown) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
-
-
 def _pod(cluster: ClusterCopy, pod: core_v1.Pod | str | None, requests: Mapping[str, str] | None) -> core_v1.Pod:
-    if (pod is None) == (requests is None):
-        raise ValueError("give either a pod (or the `namespace/name` of one like it) or requests")
-    if requests is not None:
+    if requests is not None and pod is None:
         return pod_of_requests(requests)
-    return fresh(pod_named(cluster, pod)) if isinstance(pod, str) else _present(pod)
-
-
-def _present(pod: core_v1.Pod | None) -> core_v1.Pod:
-    if pod is None:
-        raise ValueError("there is no pod")
-    return pod
+    if pod is None or requests is not None:
+        raise ValueError("give either a pod (or the `namespace/name` of one like it) or requests")
+    return fresh(pod_named(cluster, pod)) if isinstance(pod, str) else pod
 
 
 def capacity(
@@ -108,14 +89,14 @@ def capacity(
     from bayplan.simulation.report import capacity_page
     from bayplan.simulation.tables import print_capacity
 
-    with _progress("placing pods", wanted) as told:
+    with Progress("placing pods", wanted) as progress:
         found = _capacity.capacity(
             cluster,
             _pod(cluster, pod, requests),
             wanted=wanted,
             shape=lambda: node_shape(cluster, "", shape),
             config=config,
-            told=told,
+            told=progress.tell,
         )
     return Answer(found, print_capacity, lambda result: capacity_page(cluster, result))
 
@@ -127,8 +108,10 @@ def consolidate(
     from bayplan.simulation.report import consolidation_page
     from bayplan.simulation.tables import print_consolidation
 
-    with _progress("nodes looked at", len(cluster.of("Node"))) as told:
-        found = _consolidate.consolidate(cluster, selector=selector, keep=keep, most=most, config=config, told=told)
+    with Progress("nodes", len(cluster.of("Node"))) as progress:
+        found = _consolidate.consolidate(
+            cluster, selector=selector, keep=keep, most=most, config=config, told=progress.tell
+        )
     return Answer(found, print_consolidation, lambda result: consolidation_page(cluster, result))
 
 
@@ -162,8 +145,8 @@ def replay(
     from bayplan.simulation.replay_report import replay_page
     from bayplan.simulation.replay_tables import print_replay
 
-    with _progress("pods placed", len(workload.arrivals)) as told:
-        found = _replay.replay(workload, str(config) if config else None, seed=seed, told=told)
+    with Progress("pods placed", len(workload.arrivals)) as progress:
+        found = _replay.replay(workload, str(config) if config else None, seed=seed, told=progress.tell)
     return Answer(found, print_replay, lambda result: replay_page("a workload", result))
 
 
@@ -183,9 +166,9 @@ def compare(
         workload = _compare.workload_of_copy(workload)
     names = (str(first or "the defaults"), str(second or "the defaults"))
     files: Sequence[Any] = [str(one) if one else None for one in (first, second)]
-    with _progress("runs", 2 * seeds) as told:
+    with Progress("runs", 2 * seeds) as progress:
         found = _compare.compare(
-            workload, *files, seeds=seeds, prices=_compare.Prices.of(prices) if prices else None, told=told
+            workload, *files, seeds=seeds, prices=_compare.Prices.of(prices) if prices else None, told=progress.tell
         )
     return Answer(found, lambda result: print_comparison(names, result), lambda result: comparison_page(names, result))
 

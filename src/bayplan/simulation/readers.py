@@ -62,6 +62,8 @@ def _of_bytes(data: bytes, where: str, wanted: frozenset[str]) -> ClusterCopy:
         return from_bytes(data, where)
     gathered = _Gathered(wanted, where)
     gathered.take_text(_text(data, where), where)
+    if not gathered.objects and not gathered.left_out:
+        raise CopyError(f"{where}: holds no object of a kind that bears on placement")
     return gathered.copy()
 
 

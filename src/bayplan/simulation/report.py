@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bayplan import __version__
@@ -60,11 +59,6 @@ code{font:13px ui-monospace,monospace;background:var(--track);padding:1px 5px;bo
 footer{color:var(--ink-2);font-size:13px;margin-top:24px}
 h3{font-size:13px;font-weight:500;color:var(--ink-2);margin:0 0 4px}
 """
-
-
-def write_page(path: Path, text: str) -> None:
-    """Write a page. Raises OSError."""
-    path.write_text(text, encoding="utf-8")
 
 
 def page(title: str, subtitle: str, parts: Iterable[str]) -> str:

@@ -254,7 +254,10 @@ class ShapeTable:
             unique,
             spec.node_name if pending else "",
         )
-        exact = (place, _encode(spec))
+        text = _encode(spec)
+        if spec.node_name and not pending:
+            text = text.replace(b',"nodeName":' + _encode(spec.node_name), b"")
+        exact = (place, text)
         shape = self._by_spec.get(exact)
         if shape is None:
             shape = self._by_relevance(place, pod, pending=pending)

@@ -1,4 +1,4 @@
-"""How far long work is: a line on a terminal, nothing elsewhere."""
+"""How far long work is: a line on a terminal or in a notebook, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ class Progress:
         self._task: Any = None
 
     def __enter__(self) -> Progress:
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() or "IPython" in sys.modules:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Bar
 
+            console = Console(stderr=True)
+            if not (console.is_terminal or console.is_jupyter):
+                return self
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            self._bar = Bar(*columns, console=Console(stderr=True), transient=True)
+            self._bar = Bar(*columns, console=console, transient=True)
             self._bar.start()
             self._task = self._bar.add_task(self.what, total=self.total)
         return self
