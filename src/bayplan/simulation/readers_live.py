@@ -78,14 +78,13 @@ async def read_live(
 
 def kind_named(name: str) -> Kind:
     """The storage version of a kind of this name, as kubectl would take it: kind, plural, singular or short name. Raises CopyError."""
-    wanted = name.lower()
-    for kind in KINDS:
-        if wanted in (kind.kind.lower(), kind.plural, kind.singular, kind.group_resource, *kind.short_names):
-            return KINDS.storage_kind(kind)
-    import difflib
+    try:
+        return KINDS.storage_kind(KINDS.named(name))
+    except KeyError:
+        import difflib
 
-    near = difflib.get_close_matches(name, [kind.kind for kind in KINDS], 1)
-    raise CopyError(f"{name}: no such kind" + (f"; did you mean {near[0]}?" if near else ""))
+        near = difflib.get_close_matches(name, [kind.kind for kind in KINDS], 1)
+        raise CopyError(f"{name}: no such kind" + (f"; did you mean {near[0]}?" if near else "")) from None
 
 
 async def _server_version(client: Client) -> str:

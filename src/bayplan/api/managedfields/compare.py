@@ -58,12 +58,19 @@ _ADDED: _Three = (None, None, LEAF)
 
 
 class _Differences:
-    """One walk over two trees. Each step returns the nodes of the three sets for the value at hand, None where a set has nothing there."""
+    """One walk over two trees, as far as both have something.
+
+    Each step returns the nodes of the three sets for the value at hand, None where a set has nothing there.
+    """
 
     def walk(self, old: Any, new: Any, kind: Type) -> _Three:
         if kind.kind == SCALAR or kind.atomic:
             return self._leaf(old, new)
-        value = old if new is ABSENT or new is None else new
+        if old is ABSENT:
+            return None, None, _whole(new, kind)
+        if new is ABSENT:
+            return _whole(old, kind), None, None
+        value = old if new is None else new
         if kind.kind == LIST:
             return self._list(old, new, kind)
         if kind.kind == MAP or isinstance(value, dict):
@@ -79,7 +86,7 @@ class _Differences:
         return _NOTHING if old == new and _same_types(old, new) else _MODIFIED
 
     def _map(self, old: Any, new: Any, kind: Type) -> _Three:
-        if _is_empty(old) and _is_empty(new):
+        if not old and not new:
             return self._leaf(old, new)
         before = old if isinstance(old, dict) else {}
         after = new if isinstance(new, dict) else {}
@@ -92,10 +99,10 @@ class _Differences:
                 raise TypedError(f".{name}: field not declared in schema")
             node = self.walk(before.get(name, ABSENT), after.get(name, ABSENT), inner)
             _put(removed, modified, added, "f:" + name, node)
-        return _closed(old, new, removed, modified, added)
+        return removed or None, modified or None, added or None
 
     def _list(self, old: Any, new: Any, kind: Type) -> _Three:
-        if _is_empty(old) and _is_empty(new):
+        if not old and not new:
             return self._leaf(old, new)
         before, after = _by_key(old, kind), _by_key(new, kind)
         removed: FieldSet = {}
@@ -105,7 +112,7 @@ class _Differences:
         assert element is not None
         for key in sorted(before.keys() | after.keys()):
             _put(removed, modified, added, key, self._items(before.get(key, ()), after.get(key, ()), element))
-        return _closed(old, new, removed, modified, added)
+        return removed or None, modified or None, added or None
 
     def _items(self, before: list[Any] | tuple[()], after: list[Any] | tuple[()], element: Type) -> _Three:
         """Items under one key. Several under the same key, which old objects may have, count as one atomic value."""
@@ -133,10 +140,6 @@ def _different(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     return names
 
 
-def _is_empty(value: Any) -> bool:
-    return value is ABSENT or not value
-
-
 def _by_key(value: Any, kind: Type) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for item in value if isinstance(value, (list, tuple)) else ():
@@ -153,13 +156,25 @@ def _put(removed: FieldSet, modified: FieldSet, added: FieldSet, key: str, three
         added[key] = three[2]
 
 
-def _closed(old: Any, new: Any, removed: FieldSet, modified: FieldSet, added: FieldSet) -> _Three:
-    """The nodes of a map or list: where one side has no such value at all, the value itself counts besides what is in it."""
-    if old is ABSENT:
-        added = {".": LEAF, **added}
-    elif new is ABSENT:
-        removed = {".": LEAF, **removed}
-    return removed or None, modified or None, added or None
+def _whole(value: Any, kind: Type) -> FieldSet:
+    """The node of a value that comes or goes as a whole: the value itself and all that is in it."""
+    if kind.kind == SCALAR or kind.atomic or not value:
+        return LEAF
+    found: FieldSet = {".": LEAF}
+    if kind.kind == LIST:
+        element = kind.element
+        assert element is not None
+        for key, items in sorted(_by_key(value, kind).items()):
+            found[key] = _whole(items[0], element) if len(items) == 1 else LEAF
+    elif isinstance(value, dict):
+        for name in sorted(value):
+            inner = kind.field(name)
+            if inner is None:
+                raise TypedError(f".{name}: field not declared in schema")
+            found["f:" + name] = _whole(value[name], inner)
+    elif kind.kind != MAP:
+        return LEAF
+    return found
 
 
 def field_set(tree: Any, kind: Type) -> FieldSet:
