@@ -6,7 +6,7 @@ import pytest
 
 from bayplan.api.codec import DecodeError, decode_reporting
 from bayplan.api.times import MICRO_LAYOUT, SECONDS_LAYOUT, TimeError, canonical
-from bayplan.api.types import coordination_v1, core_v1
+from bayplan.api.types import coordination_v1, core_v1, policy_v1
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,11 @@ def test_times_anywhere_in_an_object_are_found() -> None:
     assert pod.status.conditions[0].last_transition_time == "2020-01-01T00:00:00Z"
     with pytest.raises(DecodeError, match="cannot parse"):
         decode_reporting(coordination_v1.Lease, b'{"spec":{"renewTime":"2020-01-01T00:00:00Z"}}')
+
+
+def test_times_in_maps_are_found() -> None:
+    data = b'{"status":{"disruptedPods":{"a":"2020-01-01T01:00:00+01:00","b":"2020-01-01T00:00:00Z"}}}'
+    budget = decode_reporting(policy_v1.PodDisruptionBudget, data)[0]
+    assert budget.status.disrupted_pods == dict.fromkeys("ab", "2020-01-01T00:00:00Z")
+    with pytest.raises(DecodeError, match="cannot parse"):
+        decode_reporting(policy_v1.PodDisruptionBudget, b'{"status":{"disruptedPods":{"a":"soon"}}}')

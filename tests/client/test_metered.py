@@ -14,20 +14,21 @@ from bayplan.client.errors import TransportError
 from bayplan.client.metered import MeteredTransport
 from bayplan.support.metrics import Registry
 from bayplan.testing.clock import ManualClock
+from tests.client.transports import StubTransport
 
 
-class _Answers:
+class _Answers(StubTransport):
     """A transport that gives or raises what it was told."""
 
     def __init__(self, clock: ManualClock, *answers: Any) -> None:
+        super().__init__(self._slowly)
         self._clock = clock
         self._answers = list(answers)
 
-    async def request(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes = b"", content_type: str = ""
-    ) -> bytes:
+    def _slowly(self, method: str, path: str, query: Mapping[str, str]) -> bytes:
         self._clock.advance(0.2)
-        return self._next()
+        found: bytes = self._next()
+        return found
 
     async def watch(self, kind: Any, path: str, query: Mapping[str, str], decode: Any) -> Any:
         return self._next()
@@ -37,9 +38,6 @@ class _Answers:
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-    async def close(self) -> None:
-        pass
 
 
 def test_requests_are_counted_by_code_method_and_host() -> None:

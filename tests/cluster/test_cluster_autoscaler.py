@@ -275,4 +275,8 @@ def test_a_pod_requests_its_containers_and_sidecars_or_its_largest_step() -> Non
     whole = msgspec.structs.replace(
         one, spec=msgspec.structs.replace(one.spec, resources=core_v1.ResourceRequirements(requests={"cpu": "3"}))
     )
-    assert requests(whole) == {"cpu": 3000, "memory": 0}
+    assert requests(whole) == {"cpu": 3000, "memory": 2**30}, (
+        "what is not given for the whole is that of the containers"
+    )
+    above = msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, overhead={"cpu": "50m"}))
+    assert requests(above)["cpu"] == 1150, "the runtime takes its share"

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from bayplan.api.types import apps_v1
 from bayplan.controllers import deployment_rules as rules
 from bayplan.support.timestamps import parse_rfc3339
-from bayplan.testing.builders import CREATED, RECREATE, changed, deployment, replica_set, rolling, template
+from bayplan.testing.builders import (
+    CREATED,
+    RECREATE,
+    changed,
+    deployment,
+    pod,
+    pod_status,
+    replica_set,
+    rolling,
+    template,
+)
 
 NOW = parse_rfc3339(CREATED)
 
@@ -329,3 +339,18 @@ class TestProgress:
     def test_without_deadline_there_is_no_condition(self, deadline: int | None) -> None:
         still = counts(1, 4, 3, condition("ReplicaSetUpdated", at=NOW - 1000))
         assert progress(still, still, progress_deadline_seconds=deadline) == (None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("counted", "phases", "waits"),
+    [
+        pytest.param(0, (), False, id="nothing is left"),
+        pytest.param(1, (), True, id="the status still counts a pod"),
+        pytest.param(0, ("Running",), True, id="a pod still runs"),
+        pytest.param(0, ("Failed", "Succeeded"), False, id="pods that have ended do not count"),
+    ],
+)
+def test_recreating_waits_for_old_pods(counted: int, phases: tuple[str, ...], waits: bool) -> None:
+    old = changed(a_set("old", 0), status=apps_v1.ReplicaSetStatus(replicas=counted))
+    pods = [pod(f"web-{index}", status=pod_status(phase)) for index, phase in enumerate(phases)]
+    assert rules.may_run_old_pods([old], pods) is waits

@@ -143,3 +143,12 @@ class TestPods:
             pod("c", meta={"deleted": CREATED}, node_name="alive"),
         ]
         assert [one.metadata.name for one in lost_with_node(pods, nodes)] == ["a"]
+
+
+def test_an_owner_that_is_known_from_references_only_is_forgotten_with_the_last_of_them() -> None:
+    graph = Graph()
+    reference = meta_v1.OwnerReference(api_version="v1", kind="X", name="gone", uid="gone")
+    graph.put(PODS, core_v1.Pod(metadata=meta_v1.ObjectMeta(name="one", uid="1", owner_references=(reference,))))
+    assert set(graph.nodes) == {"1", "gone"}
+    graph.put(PODS, core_v1.Pod(metadata=meta_v1.ObjectMeta(name="one", uid="1")))
+    assert set(graph.nodes) == {"1"}

@@ -10,46 +10,33 @@ from typing import Any, TypeVar
 import pytest
 
 from bayplan.api.errors import ApiError
-from bayplan.api.kinds import Kind
 from bayplan.api.selectors import parse_labels
 from bayplan.api.types import autoscaling_v2, meta_v1
 from bayplan.client import Client
-from bayplan.client.transport import Decode, RawWatch
 from bayplan.controllers.hpa_metrics import MetricsError, MetricsReader, PodMetric
 from bayplan.support.timestamps import parse_rfc3339
 from bayplan.testing.builders import CREATED
+from tests.client.transports import StubTransport
 
 T = TypeVar("T")
 _CUSTOM = "/apis/custom.metrics.k8s.io"
 _APP, _ALL = parse_labels("app=web"), parse_labels("")
 
 
-class Served:
+class Served(StubTransport):
     """A transport that knows some answers, and which questions it was asked."""
 
     def __init__(self, **answers: Any) -> None:
+        super().__init__(self._find)
         self.answers = answers
         self.asked: list[tuple[str, dict[str, str]]] = []
 
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: bytes = b"",
-        content_type: str = "application/json",
-    ) -> bytes:
+    def _find(self, method: str, path: str, query: Mapping[str, str]) -> bytes:
         self.asked.append((path, dict(query)))
         for end, answer in self.answers.items():
             if path.endswith(end):
                 return json.dumps(answer).encode()
         raise ApiError(meta_v1.Status(code=404, message="404 page not found\n"))
-
-    async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
-        raise NotImplementedError
-
-    async def close(self) -> None:
-        """Nothing to release."""
 
 
 def versions(*served: str) -> dict[str, Any]:

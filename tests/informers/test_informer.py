@@ -35,6 +35,31 @@ def config_map(name: str, **data: str) -> core_v1.ConfigMap:
     return core_v1.ConfigMap(metadata=meta_v1.ObjectMeta(name=name, namespace="default"), data=data)
 
 
+def test_an_object_that_was_replaced_between_two_lists_is_another_one() -> None:
+    async def case(door: Door) -> None:
+        await door.client.create(config_map("a"))
+        factory, told = factory_of(door.client), list[tuple[str, str]]()
+        informer = factory.informer(core_v1.ConfigMap, "default")
+        informer.on_change(
+            lambda obj: told.append(("add", obj.metadata.uid)),
+            lambda old, new: told.append(("update", new.metadata.uid)),
+            lambda obj: told.append(("delete", obj.metadata.uid)),
+        )
+        await informer._list()
+        await door.client.delete(core_v1.ConfigMap, "a", "default")
+        await door.client.create(config_map("a"))
+        await informer._list()
+        [(_, first), *_, (_, second)] = told
+        assert first != second
+        assert told == [("add", first), ("delete", first), ("add", second)]
+
+    async def inner() -> None:
+        async with door(IN_PROCESS) as opened:
+            await case(opened)
+
+    asyncio.run(inner())
+
+
 def factory_of(client: Client) -> InformerFactory:
     return InformerFactory(client, SystemClock(), SeededRandomness(1))
 

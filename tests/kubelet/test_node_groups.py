@@ -7,13 +7,13 @@ import pytest
 from bayplan.kubelet.simulator.groups import (
     GROUP_LABEL,
     NodeGroupSettingError,
-    free_network,
     is_new,
     make_group_node,
     parse_group,
     parse_groups,
     seconds_to_ready,
 )
+from bayplan.kubelet.simulator.nodes import free_network, pod_network
 
 _WEB = "name=web,min=1,max=5,cpu=8,memory=16Gi,label=disk=ssd,label=tier=front,taint=dedicated=web:NoSchedule"
 
@@ -40,8 +40,8 @@ def test_a_group_is_read() -> None:
         ("name=web,max=1,disk=1", "disk is not known"),
         ("name=web,max=1,fast", "'fast' is not of the form key=value"),
         ("name=web,max=1,taint=a=b:Never", "taint: 'a=b:Never' is not of the form key=value:Effect"),
-        ("name=web,max=1,provision=soon", "provision: 'soon' is no number of seconds"),
-        ("name=web,max=1,provision=-1", "less than zero"),
+        ("name=web,max=1,provision=soon", "provision: 'soon' is no duration"),
+        ("name=web,max=1,provision=-1", "provision: '-1' is no duration"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, message: str) -> None:
@@ -71,6 +71,9 @@ def test_a_node_is_ready_when_its_time_has_come() -> None:
 
 
 def test_networks_are_given_once() -> None:
-    assert free_network({"a", "b"}, ("a", "c")) == "c"
+    assert free_network(set(), 3) == "10.128.3.0/24"
+    assert free_network({"10.128.3.0/24", "10.128.4.0/24"}, 3) == "10.128.5.0/24"
+    every = {f"{pod_network(index)}.0/24" for index in range(128 * 256)}
+    assert free_network(every - {"10.128.0.0/24"}, 3) == "10.128.0.0/24"
     with pytest.raises(LookupError):
-        free_network({"a"}, ("a",))
+        free_network(every, 3)

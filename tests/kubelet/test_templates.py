@@ -80,7 +80,19 @@ def test_what_cannot_be_understood_is_said_when_it_is_read(text: str, message: s
     assert message in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["{{ $x }}", "{{ $x = 1 }}", "{{ index .spec.containers 9 }}", "{{ lt 1 `a` }}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ $x }}",
+        "{{ $x = 1 }}",
+        "{{ index .spec.containers 9 }}",
+        "{{ lt 1 `a` }}",
+        "{{ range 5 }}x{{ end }}",
+        "{{ splitList `` `ab` }}",
+        "{{ get `text` `key` }}",
+        "{{ mod 1 0 }}",
+    ],
+)
 def test_what_cannot_be_carried_out_is_said(text: str) -> None:
     with pytest.raises(TemplateError):
         render(text)

@@ -27,11 +27,11 @@ class TimeError(ValueError):
 
 
 class Step(NamedTuple):
-    """One attribute that is a time or leads to times."""
+    """One attribute that is a time (or a map of times) or leads to times."""
 
     attribute: str
     many: str
-    """`list`, `map`, or "" for a single value."""
+    """`list`, `map`, or "" for a single value. Kubernetes has no lists of times."""
     layout: str
     """Of a time; "" for something that contains times."""
     definition: str
@@ -49,9 +49,11 @@ def _settle(obj: Any, definition: str) -> None:
         value = getattr(obj, step.attribute, None)
         if not value:
             continue
-        if step.layout:
-            if not (_CANONICAL_MICRO if step.layout is MICRO_LAYOUT else _CANONICAL).fullmatch(value):
-                setattr(obj, step.attribute, canonical(value, step.layout))
+        if step.layout and step.many:
+            setattr(obj, step.attribute, {key: _settled(each, step.layout) for key, each in value.items()})
+        elif step.layout:
+            if (settled := _settled(value, step.layout)) is not value:
+                setattr(obj, step.attribute, settled)
         elif step.many == "list":
             for item in value:
                 _settle(item, step.definition)
@@ -60,6 +62,12 @@ def _settle(obj: Any, definition: str) -> None:
                 _settle(item, step.definition)
         else:
             _settle(value, step.definition)
+
+
+def _settled(text: str, layout: str) -> str:
+    """A timestamp in canonical form; the same string if that is what it is. Raises TimeError."""
+    is_canonical = (_CANONICAL_MICRO if layout is MICRO_LAYOUT else _CANONICAL).fullmatch(text)
+    return text if is_canonical else canonical(text, layout)
 
 
 @functools.cache

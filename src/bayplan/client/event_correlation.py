@@ -1,6 +1,7 @@
 """Which events are worth writing: many alike about one object are combined, and who has much to tell about one object has to be brief.
 
-The behaviour is that of client-go's event correlator (`tools/record/events_cache.go`), which all of Kubernetes' components but the scheduler use.
+The behaviour is that of client-go's event correlator (`tools/record/events_cache.go`), which all of Kubernetes' components but the scheduler use, except
+that events which are not told are not counted either.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class EventRecorder:
         self._randomness = randomness
         self._correlator = EventCorrelator()
         self._queue: asyncio.Queue[tuple[Key, core_v1.Event]] = asyncio.Queue(_QUEUE_LIMIT)
-        self._written: OrderedDict[tuple[str, ...], _Written] = OrderedDict()
+        self._written: OrderedDict[Key, _Written] = OrderedDict()
         self.dropped = 0
         """Events that were not written because the server could not keep up or refused them."""
 

@@ -15,17 +15,15 @@ from bayplan.controllers.cluster_autoscaler_rules import MakeSandbox, NodeGroup,
 from bayplan.kubelet.simulator.groups import (
     GROUP_LABEL,
     NodeGroupSettings,
-    free_network,
     make_group_node,
     template_node,
 )
-from bayplan.kubelet.simulator.nodes import pod_network
+from bayplan.kubelet.simulator.nodes import free_network
 from bayplan.scheduler.library import Config, Planner
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 
-_NETWORKS = 128 * 256
 SANDBOX_KINDS: Mapping[str, type[Any]] = {
     "Service": core_v1.Service,
     "ReplicationController": core_v1.ReplicationController,
@@ -67,8 +65,7 @@ class SimulatedNodeGroups:
             used = {one.spec.pod_cidr for one in nodes}
             first = sum(one.metadata.labels.get(GROUP_LABEL) == group for one in nodes)
             for number in range(first, first + count):
-                candidates = (f"{pod_network(index)}.0/24" for index in range(len(used), _NETWORKS))
-                network = free_network(used, candidates)
+                network = free_network(used, len(used))
                 used.add(network)
                 name = f"{group}-{self._randomness.suffix(5)}"
                 await self._client.create(make_group_node(settings, name, number, network, self._clock.now()))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bayplan.api.types import core_v1, meta_v1, storage_v1
+from bayplan.controllers.nodes import is_ready_node
 
 MANAGED = "volumes.kubernetes.io/controller-managed-attach-detach"
 """Annotation of nodes whose kubelet leaves attaching to this controller."""
@@ -59,7 +60,7 @@ def uses_volumes(pod: core_v1.Pod, *, keep_terminated: bool) -> bool:
 
 def is_healthy(node: core_v1.Node | None) -> bool:
     """Whether a node is there and ready."""
-    return node is not None and any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
+    return node is not None and is_ready_node(node)
 
 
 @dataclass(frozen=True, slots=True)

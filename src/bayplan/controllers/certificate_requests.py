@@ -12,6 +12,7 @@ import msgspec
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import authorization_v1, certificates_v1
+from bayplan.client.errors import ClientError
 from bayplan.controllers import certificate_rules as rules
 from bayplan.controllers.base import Controller, ControllerContext
 from bayplan.support.timestamps import rfc3339
@@ -140,12 +141,12 @@ class CleanerController(Controller):
         while True:
             try:
                 await self.clean()
-            except ApiError as error:
+            except (ApiError, ClientError) as error:
                 logger.warning("certificate signing requests were not cleaned up: %s", error)
             await self.clock.sleep(POLLING_SECONDS)
 
     async def clean(self) -> None:
-        """One round. Raises ApiError."""
+        """One round. Raises ApiError, ClientError."""
         now = self.clock.now()
         for csr in (await self.client.list(certificates_v1.CertificateSigningRequest)).items:
             if not rules.has_served(csr, now):

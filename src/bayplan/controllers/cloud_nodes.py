@@ -5,20 +5,24 @@ Source of the behaviour: Kubernetes' cloud-node, cloud-node-lifecycle and node-r
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import condition_of, with_condition
-from bayplan.controllers.cloud import CloudController, Instance, Route, routes_of
+from bayplan.controllers.cloud import CloudController, CloudError, Instance, Route, routes_of
 from bayplan.controllers.nodes import is_ready_node
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import rfc3339
 
+logger = logging.getLogger(__name__)
+
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
-_LOOK_SECONDS = 300.0
 SHUT_DOWN = "node.cloudprovider.kubernetes.io/shutdown"
+_LOOK_SECONDS = 300.0
+"""Between two looks at all routes of the cloud."""
 _LABELS = {
     "topology.kubernetes.io/zone": "zone",
     "topology.kubernetes.io/region": "region",
@@ -159,7 +163,10 @@ class NodeRouteController(_NodeFollower):
     async def run_background(self) -> None:
         """Take over what an earlier run has made, now and then."""
         while self.cloud.makes_routes:
-            self._made = {route.cidr: route for route in await self.cloud.routes()}
+            try:
+                self._made = {route.cidr: route for route in await self.cloud.routes()}
+            except CloudError as error:
+                logger.warning("routes could not be listed: %s", error)
             for route in self._made.values():
                 if self.nodes.cache.get("", route.node) is None:
                     self.queue.add(route.node)

@@ -31,12 +31,12 @@ from bayplan.controllers.cluster_autoscaler_rules import (
     has_taint,
     is_coming,
     is_pending,
-    is_ready_node,
     needs_moving,
     obstacle,
     why_not,
 )
 from bayplan.controllers.cluster_autoscaler_status import NAME, NAMESPACE, StatusWriter, status_of
+from bayplan.controllers.nodes import is_ready_node
 from bayplan.informers import Informer
 from bayplan.support.timestamps import parse_rfc3339
 
@@ -177,7 +177,6 @@ class ClusterAutoscalerController(Controller):
         if best is None:
             return plan
         group, before = best.group, view.sizes[best.group.name]
-        after = before + best.nodes
         try:
             made = await self.provider.grow(group.name, best.nodes)
         except NodeGroupError as error:
@@ -187,6 +186,7 @@ class ClusterAutoscalerController(Controller):
             )
             return plan
         self._made.update(dict.fromkeys(made, moment))
+        after = before + len(made)
         self._no_removal_before = moment + self.context.settings.autoscaler_delay_after_add
         text = f"Scale-up: group {group.name} size set to {after} instead of {before} (max: {group.maximum})"
         self.recorder.event(_STATUS, "Normal", "ScaledUpGroup", text)

@@ -18,7 +18,9 @@ from typing import Any, Protocol
 import msgspec
 
 from bayplan.api.codec import encode
+from bayplan.api.pod_resources import pod_total
 from bayplan.api.quantity import milli_value, value
+from bayplan.api.quota.amounts import ZERO
 from bayplan.api.selectors import compile_selector
 from bayplan.api.types import apps_v1, core_v1, meta_v1, policy_v1
 from bayplan.controllers.base import condition_of, controller_of
@@ -92,26 +94,9 @@ MakeSandbox = Callable[[Iterable[core_v1.Node], Iterable[core_v1.Pod], Mapping[s
 
 
 def requests(pod: core_v1.Pod) -> dict[str, int]:
-    """Milli-cpu and bytes that a pod requests: its containers and sidecars together, or its largest init step."""
-    if pod.spec.resources is not None and pod.spec.resources.requests:
-        given = pod.spec.resources.requests
-        return {"cpu": milli_value(given.get("cpu", "0")), "memory": value(given.get("memory", "0"))}
-    total, steps = {"cpu": 0, "memory": 0}, {"cpu": 0, "memory": 0}
-    for container in pod.spec.containers:
-        total = {name: total[name] + one for name, one in _of(container).items()}
-    sidecars = {"cpu": 0, "memory": 0}
-    for container in pod.spec.init_containers:
-        own = _of(container)
-        if container.restart_policy == "Always":
-            sidecars = {name: sidecars[name] + own[name] for name in own}
-            own = {"cpu": 0, "memory": 0}
-        steps = {name: max(steps[name], sidecars[name] + own[name]) for name in steps}
-    return {name: max(total[name] + sidecars[name], steps[name]) for name in total}
-
-
-def _of(container: core_v1.Container) -> dict[str, int]:
-    given = container.resources.requests
-    return {"cpu": milli_value(given.get("cpu", "0")), "memory": value(given.get("memory", "0"))}
+    """Milli-cpu and bytes that a pod requests."""
+    total = pod_total(pod.spec, "requests", overhead=True)
+    return {"cpu": total.get("cpu", ZERO).milli_value(), "memory": total.get("memory", ZERO).value()}
 
 
 def allocatable(node: core_v1.Node) -> dict[str, int]:
@@ -137,12 +122,6 @@ def is_pending(pod: core_v1.Pod, cutoff: int) -> bool:
     scheduled = condition_of(pod.status.conditions, "PodScheduled")
     unschedulable = scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable"
     return unschedulable and (pod.spec.priority is None or pod.spec.priority >= cutoff)
-
-
-def is_ready_node(node: core_v1.Node) -> bool:
-    """Whether a node says that it is well."""
-    ready = condition_of(node.status.conditions, "Ready")
-    return ready is not None and ready.status == "True"
 
 
 def is_coming(node: core_v1.Node) -> bool:

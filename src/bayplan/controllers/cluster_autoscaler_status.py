@@ -9,7 +9,8 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
 from bayplan.controllers.cluster_autoscaler_plan import View
-from bayplan.controllers.cluster_autoscaler_rules import NodeGroup, is_ready_node
+from bayplan.controllers.cluster_autoscaler_rules import NodeGroup
+from bayplan.controllers.nodes import is_ready_node
 from bayplan.support.timestamps import rfc3339
 
 NAMESPACE, NAME = "kube-system", "cluster-autoscaler-status"

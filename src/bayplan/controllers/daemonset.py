@@ -47,7 +47,7 @@ class DaemonSetController(PodOwner):
     async def reconcile(self, key: str) -> None:
         one: apps_v1.DaemonSet | None = self.owners.cache.by_key(key)
         if one is None:
-            self.expectations.forget(key)
+            self.forget(key)
             return
         if one.metadata.deletion_timestamp:
             return

@@ -181,6 +181,13 @@ def _fraction(deployment: apps_v1.Deployment, one: apps_v1.ReplicaSet, allowed: 
     return (2 * size * allowed + before) // (2 * before) - size if before else 0
 
 
+def may_run_old_pods(old: Iterable[apps_v1.ReplicaSet], pods: Iterable[core_v1.Pod]) -> bool:
+    """Whether a deployment that recreates its pods has to wait: old ReplicaSets show pods in their status, or one of their pods has not ended."""
+    return any(one.status.replicas for one in old) or any(
+        pod.status.phase not in ("Succeeded", "Failed") for pod in pods
+    )
+
+
 def unneeded(deployment: apps_v1.Deployment, old: Sequence[apps_v1.ReplicaSet]) -> list[apps_v1.ReplicaSet]:
     """Old ReplicaSets beyond the revision history limit, lowest revision first. One that has, or may still get, pods stays."""
     limit = deployment.spec.revision_history_limit

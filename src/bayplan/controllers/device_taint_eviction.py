@@ -13,9 +13,12 @@ from bayplan.controllers.base import Controller
 from bayplan.controllers.eviction import evict
 from bayplan.informers.cache import key_of
 
+_SLICES = "slices"
+"""The key that stands for all slices together; those of claims are `namespace/name`."""
+
 
 class DeviceTaintEvictionController(Controller):
-    """See the module. Keys are those of claims."""
+    """See the module. Keys are those of claims, and `slices`."""
 
     name = "device-taint-eviction-controller"
     workers = 4
@@ -23,8 +26,8 @@ class DeviceTaintEvictionController(Controller):
     def setup(self) -> None:
         self.pods = self.informer(core_v1.Pod)
         self._tainted: dict[rules.DeviceId, tuple[resource_v1.DeviceTaint, ...]] = {}
-        self._pending: dict[str, float] = {}
-        """Key of a claim -> unix time at which its pods have to leave."""
+        self._since: dict[str, float] = {}
+        """Key of a claim whose pods have to leave some time -> unix time when that was first seen, from which taints without a time count."""
 
     async def run_background(self) -> None:
         self.claims = self.informer(resource_v1.ResourceClaim)
@@ -35,17 +38,17 @@ class DeviceTaintEvictionController(Controller):
             delete=lambda claim: self._forget(key_of(claim)),
         )
         self.slices.on_change(
-            add=lambda one: self._slices_changed(),
-            update=lambda old, new: self._slices_changed(),
-            delete=lambda one: self._slices_changed(),
+            add=lambda one: self.queue.add(_SLICES),
+            update=lambda old, new: self.queue.add(_SLICES),
+            delete=lambda one: self.queue.add(_SLICES),
         )
 
     def _claim_seen(self, claim: resource_v1.ResourceClaim) -> None:
-        if self._tainted or key_of(claim) in self._pending:
+        if self._tainted or key_of(claim) in self._since:
             self.queue.add(key_of(claim))
 
     def _forget(self, key: str) -> None:
-        self._pending.pop(key, None)
+        self._since.pop(key, None)
 
     def _slices_changed(self) -> None:
         tainted = rules.tainted_devices(self.slices.cache)
@@ -57,17 +60,20 @@ class DeviceTaintEvictionController(Controller):
                 self.queue.add(key_of(claim))
 
     async def reconcile(self, key: str) -> None:
+        if key == _SLICES:
+            self._slices_changed()
+            return
         await self.claims.wait_for_sync()
         claim: resource_v1.ResourceClaim | None = self.claims.cache.by_key(key)
         if claim is None:
             return
         now = self.clock.now()
-        when = rules.eviction_time(claim, self._tainted, min(self._pending.get(key, now), now))
+        when = rules.eviction_time(claim, self._tainted, self._since.get(key, now))
         if when is None:
-            if self._pending.pop(key, None) is not None:
+            if self._since.pop(key, None) is not None:
                 self._tell(claim, "Cancelling deletion of Pod")
             return
-        self._pending[key] = when
+        self._since.setdefault(key, now)
         if when > now:
             self.queue.add_after(key, when - now)
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bayplan.api.tolerations import tolerates
 from bayplan.api.types import resource_v1
 from bayplan.support.timestamps import parse_rfc3339
 
@@ -35,16 +36,6 @@ def tainted_devices(slices: Iterable[resource_v1.ResourceSlice]) -> dict[DeviceI
     return found
 
 
-def _tolerates(toleration: resource_v1.DeviceToleration, taint: resource_v1.DeviceTaint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and toleration.value == taint.value
-
-
 def eviction_time(
     claim: resource_v1.ResourceClaim, tainted: Mapping[DeviceId, tuple[resource_v1.DeviceTaint, ...]], now: float
 ) -> float | None:
@@ -54,7 +45,7 @@ def eviction_time(
     for result in allocation.devices.results if allocation is not None else ():
         for taint in tainted.get((result.driver, result.pool, result.device), ()):
             since = parse_rfc3339(taint.time_added) if taint.time_added else now
-            matching = [one for one in result.tolerations if _tolerates(one, taint)]
+            matching = [one for one in result.tolerations if tolerates(one, taint)]
             if not matching:
                 times.append(since)
                 continue

@@ -68,13 +68,20 @@ class Graph:
         )
         if known is not None:
             node.dependents = known.dependents
-            for owner in known.owners:
-                if owner.uid in self.nodes:
-                    self.nodes[owner.uid].dependents.pop(node.uid, None)
+            self._leave_owners(known)
         self.nodes[node.uid] = node
         for owner in node.owners:
             self._owner(kind, metadata.namespace, owner).dependents[node.uid] = None
         return node
+
+    def _leave_owners(self, node: Node) -> None:
+        """An object is no dependent any more; owners that were known from it alone are forgotten."""
+        for owner in node.owners:
+            known = self.nodes.get(owner.uid)
+            if known is not None:
+                known.dependents.pop(node.uid, None)
+                if not known.dependents and not known.seen:
+                    del self.nodes[owner.uid]
 
     def _owner(self, kind: Kind, namespace: str, reference: meta_v1.OwnerReference) -> Node:
         node = self.nodes.get(reference.uid)
@@ -86,12 +93,7 @@ class Graph:
         """Take an object out; its dependents stay and miss it. Returns it."""
         node = self.nodes.pop(uid, None)
         if node is not None:
-            for owner in node.owners:
-                known = self.nodes.get(owner.uid)
-                if known is not None:
-                    known.dependents.pop(uid, None)
-                    if not known.dependents and not known.seen:
-                        del self.nodes[owner.uid]
+            self._leave_owners(node)
         return node
 
 
@@ -161,10 +163,7 @@ class GarbageCollector(Controller):
 
         def change(old: Any, new: Any) -> None:
             before, after = old.metadata, new.metadata
-            if before.uid != after.uid:
-                remove(old)
-                put(new)
-            elif (
+            if (
                 before.owner_references != after.owner_references
                 or before.deletion_timestamp != after.deletion_timestamp
                 or before.finalizers != after.finalizers

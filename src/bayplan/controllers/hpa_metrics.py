@@ -16,6 +16,7 @@ from bayplan.api.selectors import LabelSelector
 from bayplan.api.types import autoscaling_v2
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
+from bayplan.support.durations import go_seconds
 from bayplan.support.timestamps import parse_rfc3339
 
 T = TypeVar("T")
@@ -87,18 +88,10 @@ class _Group(msgspec.Struct):
 
 def seconds(duration: str) -> float:
     """A Go duration such as `1m30s` or `15s`; 0 if it cannot be read."""
-    total, digits, unit = 0.0, "", ""
-    factors = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-    for character in (*duration, "0"):
-        if (character.isdigit() or character == ".") and unit:
-            if unit not in factors or not digits:
-                return 0.0
-            total, digits, unit = total + float(digits) * factors[unit], "", ""
-        if character.isdigit() or character == ".":
-            digits += character
-        else:
-            unit += character
-    return total
+    try:
+        return go_seconds(duration)
+    except ValueError:
+        return 0.0
 
 
 class MetricsReader:

@@ -106,7 +106,7 @@ class JobController(PodOwner):
             self._streaks.pop(key, None)
             self._written.pop(key, None)
             if cached is None:
-                self.expectations.forget(key)
+                self.forget(key)
             return
         if cached.spec.managed_by not in (None, MANAGER):
             return

@@ -12,7 +12,9 @@ from datetime import UTC, datetime
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1
+from bayplan.client.errors import ClientError
 from bayplan.controllers.base import Controller
+from bayplan.support.timestamps import parse_rfc3339
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +55,7 @@ def verdict(
 
 def _created(secret: core_v1.Secret, now: float) -> float:
     text = secret.metadata.creation_timestamp
-    return (day(text[:10]) or now) if text else now
+    return parse_rfc3339(text) if text else now
 
 
 class LegacyTokenCleaner(Controller):
@@ -72,11 +74,11 @@ class LegacyTokenCleaner(Controller):
             await self.clock.sleep(ROUND_SECONDS)
             try:
                 await self.clean()
-            except ApiError as error:
+            except (ApiError, ClientError) as error:
                 logger.warning("legacy tokens were not cleaned up: %s", error)
 
     async def clean(self) -> None:
-        """One round. Raises ApiError."""
+        """One round. Raises ApiError, ClientError."""
         try:
             tracking = await self.client.get(core_v1.ConfigMap, TRACKING, "kube-system")
         except ApiError as error:

@@ -15,6 +15,7 @@ from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1
 from bayplan.controllers.base import Controller, condition_of, with_condition
 from bayplan.controllers.node_zones import FULL, Limiter, rate_of, states_of, zone_of
+from bayplan.controllers.nodes import is_ready_node
 from bayplan.controllers.pods import is_ready
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
@@ -91,8 +92,7 @@ def unknown_conditions(node: core_v1.Node, now: str) -> tuple[core_v1.NodeCondit
 
 def fails(node: core_v1.Node) -> bool:
     """Whether a node does not say that it is ready."""
-    ready = condition_of(node.status.conditions, "Ready")
-    return ready is None or ready.status != "True"
+    return not is_ready_node(node)
 
 
 def is_being_emptied(node: core_v1.Node) -> bool:
@@ -141,7 +141,7 @@ class NodeLifecycleController(Controller):
         """Nodes that may be emptied."""
         self._limiters: dict[str, Limiter] = {}
         self._all_lost = False
-        """Whether no zone has a node that is ready: then nothing is emptied, for nowhere is better."""
+        """Whether no zone has a node that is ready: then nothing is emptied, since no other place is better."""
         self.nodes.on_change(add=self._node_added, update=self._node_changed, delete=self._node_gone)
 
     def _node_added(self, node: core_v1.Node) -> None:
@@ -197,7 +197,7 @@ class NodeLifecycleController(Controller):
             since=since,
             grace=settings.node_startup_grace_period if ready is None else settings.node_monitor_grace_period,
             zone=zone_of(node),
-            fails=ready is None or ready.status != "True",
+            fails=fails(node),
             is_given_up=ready is not None and ready.status == "Unknown",
         )
         return sight

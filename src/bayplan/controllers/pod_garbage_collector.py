@@ -12,7 +12,9 @@ from collections.abc import Iterable, Sequence
 from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1
+from bayplan.client.errors import ClientError
 from bayplan.controllers.base import Controller, with_condition
+from bayplan.controllers.nodes import is_ready_node
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import rfc3339
 
@@ -45,8 +47,7 @@ def lost_with_node(pods: Iterable[core_v1.Pod], nodes: Sequence[core_v1.Node]) -
     lost = {
         node.metadata.name
         for node in nodes
-        if any(taint.key == _OUT_OF_SERVICE for taint in node.spec.taints)
-        and not any(one.type == "Ready" and one.status == "True" for one in node.status.conditions)
+        if any(taint.key == _OUT_OF_SERVICE for taint in node.spec.taints) and not is_ready_node(node)
     }
     return [pod for pod in pods if pod.metadata.deletion_timestamp and pod.spec.node_name in lost]
 
@@ -84,12 +85,12 @@ class PodGarbageCollector(Controller):
             self._changed = False
             try:
                 await self.collect()
-            except ApiError as error:
+            except (ApiError, ClientError) as error:
                 logger.warning("pods were not collected: %s", error)
                 self._changed = True
 
     async def collect(self) -> None:
-        """One round. Raises ApiError."""
+        """One round. Raises ApiError, ClientError."""
         pods = list(self.pods.cache)
         for pod in (*surplus(pods, self.context.settings.terminated_pod_threshold), *unscheduled_terminating(pods)):
             await self._remove(pod, "")
@@ -131,6 +132,7 @@ class PodGarbageCollector(Controller):
             if error.code not in (404, 409):
                 raise
             logger.debug("pod %s: %s", key_of(pod), error)
+            self._changed = self._changed or error.code == 409  # it is there still, and as the cache does not show yet
 
     def _failed(self, pod: core_v1.Pod, reason: str) -> core_v1.Pod:
         changed: core_v1.Pod = clone(pod)

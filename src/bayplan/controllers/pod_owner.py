@@ -251,7 +251,10 @@ class PodOwner(Controller):
         self.queue.add_after(key, pause + 0.001)
 
     async def create_pods(self, key: str, owner: Any, pods: Iterable[core_v1.Pod]) -> str:
-        """Create pods, few at first and more while it goes well. Returns why it did not, or "". What is not begun is not made."""
+        """Create pods, few at first and more while it goes well. Returns why it did not, or "". What is not begun is not made.
+
+        That the namespace is going away is no failure, but nothing more is tried.
+        """
         batch, rest = 1, iter(pods)
         while chosen := list(islice(rest, batch)):
             self.expectations.expect_creations(key, len(chosen))
@@ -259,23 +262,23 @@ class PodOwner(Controller):
                 error for error in await asyncio.gather(*(self._create(key, owner, pod) for pod in chosen)) if error
             ]
             if failures:
-                return failures[0]
+                return "" if is_terminating_namespace(failures[0]) else str(failures[0])
             batch *= 2
         return ""
 
-    async def _create(self, key: str, owner: Any, new: core_v1.Pod) -> str:
+    async def _create(self, key: str, owner: Any, new: core_v1.Pod) -> ApiError | TransportError | None:
         try:
             pod = await self.client.create(new)
         except TransportError as error:
             self._doubt(key, 0.0)  # nobody knows whether it is there
-            return str(error)
+            return error
         except ApiError as error:
             self.expectations.creation_observed(key)
             if not is_terminating_namespace(error):
                 self.recorder.event(owner, "Warning", "FailedCreate", f"Error creating: {error.message}")
-            return error.message
+            return error
         self.recorder.event(owner, "Normal", "SuccessfulCreate", f"Created pod: {pod.metadata.name}")
-        return ""
+        return None
 
     async def delete_pods(self, key: str, owner: Any, pods: Sequence[core_v1.Pod]) -> None:
         """Delete pods at once. Raises ApiError, TransportError."""
@@ -316,7 +319,7 @@ class PodOwner(Controller):
         return True
 
 
-def is_terminating_namespace(error: ApiError) -> bool:
+def is_terminating_namespace(error: Exception) -> bool:
     """Whether a write was refused because the namespace is going away: nothing to complain about."""
-    details = error.status.details
+    details = error.status.details if isinstance(error, ApiError) else None
     return details is not None and any(cause.reason == "NamespaceTerminating" for cause in details.causes)

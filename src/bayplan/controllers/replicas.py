@@ -110,7 +110,7 @@ class ReplicasController(PodOwner):
     async def reconcile(self, key: str) -> None:
         owner = self.owners.cache.by_key(key)
         if owner is None:
-            self.expectations.forget(key)
+            self.forget(key)
             return
         ready_to_act = await self.may_act(key, owner)
         now = self.clock.now()

@@ -25,9 +25,16 @@ class StatefulSetController(PodOwner):
         self.claims = self.informer(core_v1.PersistentVolumeClaim)
         self.revisions = RevisionKeeper(self, self.api_version, self.kind)
 
+    def touch(self, key: str, *, at_once: bool = False) -> None:
+        """See PodOwner. Where pods are made in order, each waits for the one before it."""
+        one: apps_v1.StatefulSet | None = self.owners.cache.by_key(key)
+        in_order = one is not None and one.spec.pod_management_policy != "Parallel"
+        super().touch(key, at_once=at_once or in_order)
+
     async def reconcile(self, key: str) -> None:
         one: apps_v1.StatefulSet | None = self.owners.cache.by_key(key)
         if one is None:
+            self.forget(key)
             return
         selector, name = self.selector_of(one), one.metadata.name
         claimed = claim(

@@ -187,6 +187,10 @@ class Informer(Generic[T]):
 
     def _put(self, obj: T) -> None:
         old = self.cache.put(obj)
+        if old is not None and old.metadata.uid != obj.metadata.uid:  # type: ignore[attr-defined]
+            for handler in self._handlers:
+                handler.on_delete(old)
+            old = None
         for handler in self._handlers:
             if old is None:
                 handler.on_add(obj)

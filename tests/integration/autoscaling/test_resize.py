@@ -76,7 +76,7 @@ def test_a_resize_waits_until_another_pod_makes_room() -> None:
 
         await cluster.eventually(deferred)
         await cluster.client.delete(core_v1.Pod, "other", "default")
-        await cluster.eventually(lambda: applied(cluster, "web", "3"))
+        assert await cluster.eventually(lambda: applied(cluster, "web", "3"))
 
     live(scenario)
 

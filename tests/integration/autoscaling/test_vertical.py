@@ -77,7 +77,7 @@ def test_in_place_pods_keep_running_and_get_what_they_need() -> None:
         assert {pod.metadata.uid for pod in await cluster.pods(app="web")} == before
         assert await cluster.eventually(lambda: told(cluster, "InPlaceResizedByVPA"))
         await cluster.client.patch(apps_v1.Deployment, "web", "default", {"spec": {"replicas": 3}})
-        await cluster.eventually(lambda: all_request(cluster, "300m", 3))
+        assert await cluster.eventually(lambda: all_request(cluster, "300m", 3))
 
     live(scenario)
 
@@ -121,6 +121,6 @@ def test_who_is_killed_for_want_of_memory_is_recommended_more() -> None:
             found = await recommendation(cluster)
             return found is not None and memory(found["target"]["memory"]) >= 400 * 2**20 * 1.15
 
-        await cluster.eventually(enough, 20.0)
+        assert await cluster.eventually(enough, 20.0)
 
     live(scenario)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bayplan.api.types import apps_v1, autoscaling_v2, core_v1
+from bayplan.api.errors import ApiError
+from bayplan.api.types import apps_v1, autoscaling_v2, core_v1, meta_v1
 from bayplan.controllers.vpa_annotations import RECOMMENDATION
 from bayplan.kubelet.simulator.groups import GROUP_LABEL, parse_groups
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support import virtual_time
 from bayplan.testing.builders import deployment, metadata
+from tests.client.transports import Spoiler
 from tests.integration.conftest import EXAMPLES
 
 _HOUR = 3600.0
@@ -108,3 +110,19 @@ def test_equal_seeds_give_equal_traces() -> None:
     assert first.trace == again.trace
     assert len(first.trace) > 20
     assert first.trace != other.trace
+
+
+def test_a_group_that_grows_by_less_than_it_was_asked_for_is_told_of_as_it_is() -> None:
+    refusal = ApiError(meta_v1.Status(status="Failure", code=403, reason="Forbidden", message="no more machines"))
+    spoiler = Spoiler("POST", "/api/v1/nodes", refusal, times=100, after=1)
+
+    async def main() -> None:
+        nodes = SimulatorSettings(nodes=0, groups=parse_groups(["name=web,min=0,max=6,cpu=2,memory=8Gi"]))
+        async with VirtualCluster(nodes=nodes, transport=spoiler.over) as cluster:
+            await cluster.client.create(deployment("web", 3, cpu="1500m"))
+            await cluster.advance(seconds=30)
+            events = (await cluster.client.list(core_v1.Event, "kube-system")).items
+            told = [one.message for one in events if one.reason == "ScaledUpGroup"]
+            assert told == ["Scale-up: group web size set to 1 instead of 0 (max: 6)"]
+
+    virtual_time.run(main())

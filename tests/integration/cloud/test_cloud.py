@@ -95,7 +95,7 @@ def test_a_new_node_may_be_used_once_the_cloud_has_told_about_it() -> None:
             waiting = any("uninitialized" in one.key for one in found.spec.taints)
             return not waiting and found.spec.provider_id == "simulated://joined"
 
-        await cluster.eventually(known)
+        assert await cluster.eventually(known)
 
     live(scenario)
 

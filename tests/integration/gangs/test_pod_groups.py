@@ -80,7 +80,7 @@ def test_groups_go_with_their_namespace() -> None:
             workload.metadata.namespace = "shop"
             await cluster.client.create(workload)
             await cluster.client.delete(core_v1.Namespace, "shop")
-            await cluster.eventually(lambda: cluster.gone(core_v1.Namespace, "shop", ""))
+            assert await cluster.eventually(lambda: cluster.gone(core_v1.Namespace, "shop", ""))
 
     asyncio.run(run())
 

@@ -71,7 +71,7 @@ def test_a_claim_waits_for_its_pod_and_gets_a_volume_on_its_node() -> None:
         assert term.match_expressions[0].values == (user.spec.node_name,)
         await cluster.client.delete(core_v1.Pod, "user", "default")
         await cluster.client.delete(core_v1.PersistentVolumeClaim, "data", "default")
-        await cluster.eventually(lambda: cluster.gone(core_v1.PersistentVolume, made.metadata.name, ""))
+        assert await cluster.eventually(lambda: cluster.gone(core_v1.PersistentVolume, made.metadata.name, ""))
 
     live(scenario)
 
@@ -99,7 +99,7 @@ def test_a_claim_that_comes_first_is_bound_when_its_volume_comes() -> None:
         fast = volume("fast", "1Gi")
         fast.metadata.labels = {"disk": "fast"}
         await cluster.client.create(fast)
-        await cluster.eventually(lambda: claim_is(cluster, "data", "Bound", "fast"))
+        assert await cluster.eventually(lambda: claim_is(cluster, "data", "Bound", "fast"))
 
     live(scenario)
 
@@ -112,7 +112,7 @@ def test_a_volume_that_names_its_claim_and_a_claim_that_names_its_volume() -> No
         await cluster.client.create(claim("other", storageClassName="manual"))
         await cluster.eventually(lambda: claim_is(cluster, "other", "Bound", "yours"))
         await cluster.client.create(claim("chosen", storageClassName="manual", volumeName="mine"))
-        await cluster.eventually(lambda: claim_is(cluster, "chosen", "Bound", "mine"))
+        assert await cluster.eventually(lambda: claim_is(cluster, "chosen", "Bound", "mine"))
 
     live(scenario)
 
@@ -132,7 +132,7 @@ def test_a_claim_grows_where_its_class_allows_it() -> None:
             volume = await cluster.client.get(core_v1.PersistentVolume, found.spec.volume_name)
             return bool(found.status.capacity == volume.spec.capacity == {"storage": "4Gi"})
 
-        await cluster.eventually(grown)
+        assert await cluster.eventually(grown)
 
     live(scenario)
 
@@ -144,7 +144,7 @@ def test_a_claim_whose_volume_is_gone_is_lost() -> None:
         await cluster.eventually(lambda: claim_is(cluster, "data", "Bound", "only"))
         await cluster.client.patch(core_v1.PersistentVolume, "only", "", {"metadata": {"finalizers": None}})
         await cluster.client.delete(core_v1.PersistentVolume, "only")
-        await cluster.eventually(lambda: claim_is(cluster, "data", "Lost"))
+        assert await cluster.eventually(lambda: claim_is(cluster, "data", "Lost"))
 
     live(scenario)
 

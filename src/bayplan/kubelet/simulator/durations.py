@@ -16,9 +16,9 @@ import math
 import re
 from statistics import NormalDist
 
-_PARTS = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|s|m|h|)")
+from bayplan.support.durations import go_seconds
+
 _CALL = re.compile(r"(normal|exponential|lognormal)\(([^()]*)\)")
-_FACTORS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 _EDGE = 1e-9
 """How close to 0 and 1 a chance may come where a distribution has no end."""
 
@@ -32,10 +32,10 @@ def chance(*names: str) -> float:
 def parse_seconds(text: str) -> float:
     """Seconds of a plain duration. Raises ValueError."""
     text = text.strip()
-    parts = _PARTS.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is no duration such as 2, 1.5s or 1m30s")
-    return sum(float(number) * _FACTORS[unit] for number, unit in parts)
+    try:
+        return go_seconds(f"{text}s" if text[-1:].isdigit() else text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no duration such as 2, 1.5s or 1m30s") from None
 
 
 def draw(text: str, part: float) -> float:

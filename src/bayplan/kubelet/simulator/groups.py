@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from bayplan.api.quantity import parse
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.kubelet.simulator.nodes import MANAGED_ATTACH, SIMULATED
+from bayplan.kubelet.simulator.durations import parse_seconds
+from bayplan.kubelet.simulator.nodes import MACHINE_LABELS, MANAGED_ATTACH, SIMULATED
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 GROUP_LABEL = "bayplan.dev/node-group"
@@ -107,12 +108,9 @@ def _count(values: dict[str, str], key: str, default: int) -> int:
 
 def _seconds(text: str) -> float:
     try:
-        found = float(text.removesuffix("s"))
+        return parse_seconds(text)
     except ValueError as error:
-        raise NodeGroupSettingError(f"provision: {text!r} is no number of seconds") from error
-    if found < 0:
-        raise NodeGroupSettingError(f"provision: {text!r} is less than zero")
-    return found
+        raise NodeGroupSettingError(f"provision: {error}") from error
 
 
 def _taint(text: str) -> core_v1.Taint:
@@ -136,16 +134,7 @@ def _amounts(values: Mapping[str, str]) -> dict[str, str]:
 
 def template_node(group: NodeGroupSettings) -> core_v1.Node:
     """A node of the group as it will be when it is ready."""
-    labels = {
-        "kubernetes.io/arch": "amd64",
-        "kubernetes.io/os": "linux",
-        "beta.kubernetes.io/arch": "amd64",
-        "beta.kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": "simulated",
-        "topology.kubernetes.io/region": "local",
-        **group.labels,
-        GROUP_LABEL: group.name,
-    }
+    labels = {**MACHINE_LABELS, **group.labels, GROUP_LABEL: group.name}
     return core_v1.Node(
         metadata=meta_v1.ObjectMeta(name=group.name, labels=labels),
         spec=core_v1.NodeSpec(taints=group.taints),
@@ -197,12 +186,3 @@ def seconds_to_ready(node: core_v1.Node, now: float) -> float:
         return parse_rfc3339(node.metadata.annotations[READY_AT]) - now
     except (KeyError, ValueError):
         return 0.0
-
-
-def free_network(used: Iterable[str], candidates: Iterable[str]) -> str:
-    """The first network that nobody has. Raises LookupError."""
-    taken = frozenset(used)
-    for network in candidates:
-        if network not in taken:
-            return network
-    raise LookupError("no network is left for another node")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+import itertools
+from collections.abc import Container, Mapping
 from typing import Any
 
 from bayplan import KUBERNETES_VERSION
@@ -18,6 +19,17 @@ MANAGED_ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
 """Annotation of nodes whose kubelet leaves attaching volumes to the controllers, as it does unless told otherwise."""
 SILENT = "bayplan.dev/silent"
 """Annotation of nodes that have lost contact: while it says `true`, the node renews no lease and its pods do not move."""
+MACHINE_LABELS: Mapping[str, str] = {
+    "kubernetes.io/arch": "amd64",
+    "kubernetes.io/os": "linux",
+    "beta.kubernetes.io/arch": "amd64",
+    "beta.kubernetes.io/os": "linux",
+    "node.kubernetes.io/instance-type": "simulated",
+    "topology.kubernetes.io/region": "local",
+}
+"""What all simulated nodes say about their machine, unless told otherwise."""
+_NETWORKS = 128 * 256
+"""Networks for nodes: 10.128.0.0/9 in parts of 256 addresses."""
 HEALTHY = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -42,6 +54,15 @@ def pod_network(index: int) -> str:
     return f"10.{128 + (index >> 8)}.{index & 255}"
 
 
+def free_network(used: Container[str], first: int) -> str:
+    """A network that no node has, that of the index `first` if possible: others may play nodes in this cluster too. Raises LookupError."""
+    for index in itertools.chain(range(first, _NETWORKS), range(first)):
+        network = f"{pod_network(index)}.0/24"
+        if network not in used:
+            return network
+    raise LookupError("no network is left for another node")
+
+
 def hosts_of(network: str) -> tuple[str, range]:
     """(first three bytes, range of the last) of the addresses for pods in a node's IPv4 network; of a large network the first 256 addresses. Raises ValueError."""
     found = ipaddress.IPv4Network(network)
@@ -56,12 +77,7 @@ def make_node(settings: SimulatorSettings, index: int, now: float, network: str 
     zone = f"zone-{'abcdefghijklmnopqrstuvwxyz'[index % max(settings.zones, 1) % 26]}"
     labels = {
         "kubernetes.io/hostname": name,
-        "kubernetes.io/arch": "amd64",
-        "kubernetes.io/os": "linux",
-        "beta.kubernetes.io/arch": "amd64",
-        "beta.kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": "simulated",
-        "topology.kubernetes.io/region": "local",
+        **MACHINE_LABELS,
         "topology.kubernetes.io/zone": zone,
         **settings.labels,
     }

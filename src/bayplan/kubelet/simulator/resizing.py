@@ -29,7 +29,7 @@ class Resizing:
         if any(one.type == resize.PENDING and one.reason == resize.DEFERRED for one in found.status.conditions):
             self._deferred.setdefault(node, {})[key] = None
         else:
-            self._deferred.get(node, {}).pop(key, None)
+            self.forget(pod)
         if found.status is pod.status:
             return pod, found.wait
         return msgspec.structs.replace(pod, status=found.status), found.wait
@@ -39,8 +39,12 @@ class Resizing:
         return (key for key in tuple(self._deferred.get(node, ())) if key != but)
 
     def forget(self, pod: core_v1.Pod) -> None:
-        """A pod is gone."""
-        self._deferred.get(pod.spec.node_name, {}).pop(key_of(pod), None)
+        """A pod is gone, or waits no more."""
+        waiting = self._deferred.get(pod.spec.node_name)
+        if waiting is not None:
+            waiting.pop(key_of(pod), None)
+            if not waiting:
+                del self._deferred[pod.spec.node_name]
 
     def _room(self, pod: core_v1.Pod) -> resize.Room:
         """What there is for a pod on its node."""

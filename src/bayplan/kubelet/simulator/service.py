@@ -6,10 +6,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
-
-import msgspec
 
 from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
@@ -19,15 +16,12 @@ from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder
 from bayplan.informers import InformerFactory
 from bayplan.informers.cache import key_of
-from bayplan.kubelet.simulator import resize
 from bayplan.kubelet.simulator.addresses import Addresses
-from bayplan.kubelet.simulator.containers import is_plain, start_seconds
-from bayplan.kubelet.simulator.errors import StageError
-from bayplan.kubelet.simulator.events import Told, stopping, told
 from bayplan.kubelet.simulator.groups import GROUP_LABEL, NodeGroupSettings, is_new, make_group_node, seconds_to_ready
 from bayplan.kubelet.simulator.nodes import (
     LEASE_NAMESPACE,
     SIMULATED,
+    free_network,
     hosts_of,
     is_lost,
     is_silent,
@@ -37,10 +31,9 @@ from bayplan.kubelet.simulator.nodes import (
     node_status,
     pod_network,
 )
-from bayplan.kubelet.simulator.pods import Step, next_step
+from bayplan.kubelet.simulator.pod_player import PodPlayer
 from bayplan.kubelet.simulator.resizing import Resizing
 from bayplan.kubelet.simulator.settings import SimulatorSettings
-from bayplan.kubelet.simulator.statuses import with_status
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
@@ -55,8 +48,6 @@ T = TypeVar("T")
 
 _WORKERS = 64
 _AT_ONCE = 128
-_NETWORKS = 128 * 256
-"""Networks for nodes: 10.128.0.0/9 in parts of 256 addresses."""
 _NODE = "node "
 """What keys of nodes begin with; those of pods are `namespace/name`."""
 _LAST_SIGN = "last sign of "
@@ -83,15 +74,9 @@ class NodeSimulator:
         self._addresses: dict[str, Addresses] = {}
         self._networks: set[str] = set()
         """Networks that nodes have."""
-        self._begun: dict[str, core_v1.PodStatus] = {}
-        """Uid of a pod that is about to start -> the status that it has until then, which is not worth writing."""
-        self._due: dict[str, float] = {}
-        """Uid of a pod -> unix time of its next step, however often the pod changes meanwhile."""
-        self._stopping: set[str] = set()
-        """Uids of pods of which it was told that they are being stopped."""
         self.recorder = EventRecorder(client, "kubelet", clock, randomness)
-        self._player = self._stage_player() if settings.stages else None
         self._resizing = Resizing(self.nodes, self.pods, settings.resize_seconds)
+        self._player: StagePlayer | PodPlayer = self._stage_player() if settings.stages else self._pod_player()
 
     async def run(self) -> None:
         """Play until cancelled."""
@@ -122,7 +107,20 @@ class NodeSimulator:
             randomness=self.randomness,
             recorder=self.recorder,
             host_ip=self._host_ip,
-            pod_ip=lambda pod: self._of_node(pod.spec.node_name).take(pod.metadata.uid, pod.status.pod_ip),
+            pod_ip=self._pod_ip,
+        )
+
+    def _pod_player(self) -> PodPlayer:
+        """Who leads pods through their usual life."""
+        return PodPlayer(
+            self.client,
+            self.settings,
+            clock=self.clock,
+            randomness=self.randomness,
+            recorder=self.recorder,
+            resizing=self._resizing,
+            host_ip=self._host_ip,
+            pod_ip=self._pod_ip,
         )
 
     # Nodes
@@ -197,13 +195,9 @@ class NodeSimulator:
             await self.client.create(make_group_node(group, name, number_, network, self.clock.now()))
 
     def _free_network(self, index: int) -> str:
-        """A network that no node has, that of the index if possible: others may play nodes in this cluster too."""
-        for one in itertools.chain(range(index, _NETWORKS), range(index)):
-            network = f"{pod_network(one)}.0/24"
-            if network not in self._networks:
-                self._networks.add(network)
-                return network
-        raise LookupError("no network is left for another node")
+        network = free_network(self._networks, index)
+        self._networks.add(network)
+        return network
 
     def _addresses_on(self, name: str) -> Addresses:
         """The addresses of a node's network."""
@@ -229,8 +223,8 @@ class NodeSimulator:
                     await self._revive(node, index, now)
             if self.leases.cache.get(LEASE_NAMESPACE, name) is None:
                 await self.client.create(make_lease(node, now))
-            else:
-                await self._renew(name, now)
+            elif not is_silent(node):
+                await self._try_to_renew(name, now)
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
@@ -266,10 +260,17 @@ class NodeSimulator:
                 name for name, index in tuple(self._index.items()) if index % slots == slot and not self.is_silent(name)
             ]
             for batch in _batches(names, _AT_ONCE):
-                await asyncio.gather(*(self._renew(name, now) for name in batch))
+                await asyncio.gather(*(self._try_to_renew(name, now) for name in batch))
+
+    async def _try_to_renew(self, name: str, now: float) -> None:
+        """Show that a node lives. Raises nothing: the next renewal tries again."""
+        try:
+            await self._renew(name, now)
+        except (ApiError, TransportError) as error:
+            logger.warning("lease of %s: %s", name, error)
 
     async def _renew(self, name: str, now: float) -> None:
-        """Show that a node lives. Raises nothing: the next renewal tries again."""
+        """Show that a node lives, unless somebody just has. Raises ApiError, TransportError."""
         lease = self.leases.cache.get(LEASE_NAMESPACE, name)
         try:
             if lease is None:
@@ -282,16 +283,14 @@ class NodeSimulator:
             await self.client.update(changed)
         except ApiError as error:
             if error.code not in (404, 409):
-                logger.warning("lease of %s: %s", name, error)
-        except TransportError as error:
-            logger.warning("lease of %s: %s", name, error)
+                raise
 
     # Pods
 
     def _touch(self, pod: core_v1.Pod) -> None:
         if pod.spec.node_name and self.plays(pod.spec.node_name):
             if pod.status.pod_ip and not pod.spec.host_network:
-                self._of_node(pod.spec.node_name).take(pod.metadata.uid, pod.status.pod_ip)
+                self._pod_ip(pod)
             self.queue.add(key_of(pod))
 
     def _changed(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
@@ -303,11 +302,7 @@ class NodeSimulator:
             self.queue.add(key)
 
     def _gone(self, pod: core_v1.Pod) -> None:
-        self._due.pop(pod.metadata.uid, None)
-        self._begun.pop(pod.metadata.uid, None)
-        self._stopping.discard(pod.metadata.uid)
-        if self._player is not None:
-            self._player.forget(pod)
+        self._player.forget(pod)
         self._resizing.forget(pod)
         self._retry_resizes(pod.spec.node_name)
         if pod.spec.node_name in self._addresses:
@@ -341,7 +336,7 @@ class NodeSimulator:
                 elif error.code != 404:
                     logger.warning("%s: %s", key, error)
                     self.queue.add_rate_limited(key)
-            except (TransportError, LookupError, StageError) as error:
+            except Exception as error:  # whatever is wrong with one, the others go on
                 logger.warning("%s: %s", key, error)
                 self.queue.add_rate_limited(key)
             finally:
@@ -351,69 +346,13 @@ class NodeSimulator:
         pod = self.pods.cache.by_key(key)
         if pod is None or not pod.spec.node_name or self.is_silent(pod.spec.node_name):
             return
-        if self._player is not None:
-            wait = await self._player.advance(pod)
-            if wait is not None:
-                self.queue.add_after(key, wait)
-            return
-        name = pod.spec.node_name
-        address = "" if pod.spec.host_network else self._of_node(name).take(pod.metadata.uid, pod.status.pod_ip)
-        now, uid = self.clock.now(), pod.metadata.uid
-        due = self._due.get(uid, now)
-        if due > now and pod.status.phase == "Pending" and not pod.metadata.deletion_timestamp:
-            self.queue.add_after(key, due - now)
-            return
-        start = start_seconds(pod, self.settings, self.randomness.jitter)
-        wait = None
-        before = pod
-        if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp and resize.is_concerned(pod):
-            pod, wait = self._resizing.advance(pod, now)
-        begun = self._begun.pop(uid, None)
-        if begun is not None and not pod.status.start_time and not pod.metadata.deletion_timestamp:
-            pod = msgspec.structs.replace(pod, status=begun)
-        step = next_step(pod, now, self.settings, self._host_ip(name), address, start)
-        if begun is None and self._is_unseen(pod, step):
-            assert step.status is not None, "a start has a status"
-            self._begun[uid] = step.status
-            step = replace(step, status=None)
-        if pod.metadata.deletion_timestamp and uid not in self._stopping:
-            self._stopping.add(uid)
-            self._tell(pod, stopping(pod, self.settings.events))
-        if step.status is None and pod is not before:
-            step = replace(step, status=with_status(pod))
-        if wait is not None and (step.wait is None or wait < step.wait):
-            step = replace(step, wait=wait)
-        self._due.pop(uid, None)
-        if step.wait is not None:
-            self._due[uid] = now + step.wait
-        if step.status is not None:
-            changed = clone(pod)
-            changed.status = step.status
-            await self.client.update_status(changed)
-            if not step.delete:
-                self._tell(before, told(before, step.status, self.settings.events))
-        if step.delete:
-            await self.client.delete(
-                core_v1.Pod, pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0, uid=pod.metadata.uid
-            )
-        elif step.wait is not None:
-            self.queue.add_after(key, step.wait)
+        wait = await self._player.advance(pod)
+        if wait is not None:
+            self.queue.add_after(key, wait)
 
-    def _is_unseen(self, pod: core_v1.Pod, step: Step) -> bool:
-        """Whether a step only begins what will have ended before anybody looks."""
-        wait = step.wait
-        return (
-            not pod.status.start_time
-            and step.status is not None
-            and wait is not None
-            and wait < self.settings.unseen_seconds
-            and is_plain(pod)
-            and self.settings.events != "all"
-        )
-
-    def _tell(self, pod: core_v1.Pod, events: Iterable[Told]) -> None:
-        for event in events:
-            self.recorder.event(pod, *event)
+    def _pod_ip(self, pod: core_v1.Pod) -> str:
+        """The address of a pod in its node's network, its own from now on. Raises LookupError if none is left."""
+        return self._of_node(pod.spec.node_name).take(pod.metadata.uid, pod.status.pod_ip)
 
     def _host_ip(self, name: str) -> str:
         node = self.nodes.cache.get("", name)

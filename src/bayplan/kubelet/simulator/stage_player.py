@@ -68,10 +68,10 @@ class StagePlayer:
         stage, due = chosen
         if due > now:
             return due - now
-        del self._chosen[uid]
         functions = self._functions(pod, now)
         for action in stage.actions:
             await self._act(pod, action, data, functions)
+        self._chosen.pop(uid, None)
         return None
 
     async def _act(self, pod: core_v1.Pod, action: Action, data: Any, functions: Mapping[str, Function]) -> None:

@@ -207,6 +207,8 @@ class _Run:
     def _branch(self, node: Branch, dot: Any) -> str:
         value = self._pipeline(node.pipeline, dot)
         if node.kind == "range" and is_true(value):
+            if not isinstance(value, (Mapping, list, tuple)):
+                raise TemplateError(f"range can't iterate over {show(value)}")
             items = sorted(value.items()) if isinstance(value, Mapping) else list(enumerate(value))
             return "".join(self._scope(node, node.body, item, (key, item)) for key, item in items)
         if is_true(value):
@@ -233,7 +235,9 @@ class _Run:
             return arguments[0]
         try:
             return self._functions[command.function](*arguments, *piped)
-        except (TypeError, IndexError, KeyError, ZeroDivisionError) as error:
+        except TemplateError:
+            raise
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
             raise TemplateError(f"{command.function}: {error}") from error
 
     def _value(self, value: Value, dot: Any) -> Any:
