@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 
 import pytest
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import apps_v1, batch_v1, core_v1, meta_v1
 from bayplan.client import Client
+from bayplan.store.url import open_store
+from bayplan.support.clock import SystemClock
 from tests.apiserver.serving import client_of, opened
 
 
@@ -164,3 +167,48 @@ def test_a_collection_is_deleted_by_selector() -> None:
             assert [item.metadata.name for item in left.items] == ["b"]
 
     asyncio.run(run())
+
+
+def test_a_collection_goes_whoever_deletes_at_the_same_time() -> None:
+    async def run() -> None:
+        async with opened(open_store(f"sqlite:{directory}/store.db", clock=SystemClock())) as api:
+            client = client_of(api)
+            names = [f"c-{number:03d}" for number in range(150)]
+            made = [core_v1.ConfigMap(metadata=meta_v1.ObjectMeta(name=name, namespace="default")) for name in names]
+            await asyncio.gather(*map(client.create, made))
+            path = "/api/v1/namespaces/default/configmaps"
+            results = await asyncio.gather(
+                client.raw("DELETE", path),
+                *(client.delete(core_v1.ConfigMap, name, "default") for name in names[::3]),
+                return_exceptions=True,
+            )
+            assert not isinstance(results[0], BaseException)
+            assert {one.code for one in results if isinstance(one, ApiError)} <= {404}
+            assert not {one.metadata.name for one in (await client.list(core_v1.ConfigMap, "default")).items} & {*names}
+
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(run())
+
+
+def test_objects_of_a_collection_are_committed_together() -> None:
+    """A thousand objects, one after the other, would take as many commits."""
+
+    async def run() -> None:
+        async with opened(open_store(f"sqlite:{directory}/store.db", clock=SystemClock())) as api:
+            client = client_of(api)
+            made = [
+                core_v1.ConfigMap(metadata=meta_v1.ObjectMeta(name=f"c-{n}", namespace="default")) for n in range(640)
+            ]
+            await asyncio.gather(*map(client.create, made))
+            revision = (await client.list(core_v1.ConfigMap, "default")).resource_version
+            stream = await client.watch(core_v1.ConfigMap, "default", resource_version=revision)
+            deleting = asyncio.create_task(client.raw("DELETE", "/api/v1/namespaces/default/configmaps"))
+            sizes = []
+            while sum(sizes) < 640:
+                sizes.append(len(await stream.next_batch()))
+            await deleting
+            stream.close()
+            assert len(sizes) <= 64  # ten batches of 64, each in a few commits
+
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(run())

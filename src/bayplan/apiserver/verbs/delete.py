@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
 
 from bayplan.api.codec import DecodeError, decode_reporting, encode
 from bayplan.api.errors import (
+    ApiError,
     ErrorType,
     FieldError,
     bad_request,
@@ -28,6 +30,8 @@ from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 _POLICIES = ("Foreground", "Background", "Orphan")
+_AT_ONCE = 64
+"""Objects of a collection that are deleted at the same time: the store commits them together."""
 
 
 async def delete(call: Call) -> Response:
@@ -53,12 +57,25 @@ async def delete_collection(call: Call) -> Response:
     limit = int_parameter(call.request.query, "limit") or 0
     entries = await read.entries_at(call, call.context.objects.revision, ("", ""), select, limit)
     entries = entries[:limit] if limit > 0 else entries
-    for entry in entries:
-        current = call.entry(entry.namespace, entry.name)
-        if current is not None:
-            await delete_entry(call, current, options)
+    for begin in range(0, len(entries), _AT_ONCE):
+        batch = (_delete_if_there(call, entry, options) for entry in entries[begin : begin + _AT_ONCE])
+        for failure in await asyncio.gather(*batch, return_exceptions=True):
+            if failure is not None:
+                raise failure
     meta = meta_v1.ListMeta(resource_version=str(call.context.objects.revision))
     return await shape.list(entries, meta, call.warnings)
+
+
+async def _delete_if_there(call: Call, entry: Entry, options: meta_v1.DeleteOptions) -> None:
+    """Delete one of a collection; somebody else may have done so meanwhile. Raises ApiError."""
+    current = call.entry(entry.namespace, entry.name)
+    if current is None:
+        return
+    try:
+        await delete_entry(call, current, options)
+    except ApiError as error:
+        if error.code != 404:
+            raise
 
 
 def parse_options(call: Call) -> meta_v1.DeleteOptions:
