@@ -13,8 +13,8 @@ import msgspec
 
 from bayplan.api.codec import encode
 from bayplan.api.managedfields.compare import Comparison, compare
-from bayplan.api.managedfields.fieldset import FieldSet, union
-from bayplan.api.managedfields.typed import MAP, Type, type_of_definition
+from bayplan.api.managedfields.fieldset import LEAF, FieldSet, union
+from bayplan.api.managedfields.typed import MAP, SCALAR, Type, type_of_definition
 from bayplan.api.schema import definition_of
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.object_parts import METADATA, Part, parts_of
@@ -52,6 +52,10 @@ def _compare_parts(old: Any, new: Any, parts: tuple[Part, ...], kind: Type) -> t
             continue
         inner = kind.field(part.wire)
         assert inner is not None
+        if inner.kind == SCALAR or inner.atomic:
+            was_there, is_there = (part.is_written_empty or value != part.empty for value in (was, now))
+            (added if not was_there else modified if is_there else removed)[part.key] = LEAF
+            continue
         if _is_granular(part, inner, was, now):
             below = _compare_parts(was, now, parts_of(now.__class__, every=True), inner)
             for fields, node in zip((removed, modified, added), below, strict=True):
