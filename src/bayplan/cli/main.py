@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
+import os
+import sys
+from typing import NoReturn
 
 import click
 
@@ -63,3 +67,22 @@ class VerbGroup(click.Group):
 @click.version_option(__version__, message=f"bayplan %(version)s (Kubernetes {KUBERNETES_VERSION})")
 def main() -> None:
     """The Kubernetes control plane in Python."""
+
+
+def run() -> NoReturn:
+    """The program: `main`, and then the process ends as it is. To take a large cluster apart, object by object, takes long."""
+    code: object = 0
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # whoever read it has gone
+            code = code or 1
+    os._exit(code or 0)
