@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help install test faults check bench demo up clean
+.PHONY: help install test faults day check bench demo up clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ test: install ## Run all tests
 faults: install ## Clusters and controllers under 1,000 seeds of faults each, in virtual time
 	$(BIN)/bayplan faults --seeds 1000 -j 2
 	$(BIN)/python -m tests.controllers.faults 1000
+
+day: install ## A virtual day of 100 churning nodes, twice: the traces must be equal byte for byte
+	$(BIN)/python -m tests.simulation.day
 
 check: install ## Lint, types, import rules, dead code, generated files
 	$(BIN)/ruff check .
