@@ -17,7 +17,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
-_PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 10.0
 
 
 class Refused(AssertionError):
@@ -46,7 +46,7 @@ class Watching:
 
     async def next(self) -> tuple[str, Object]:
         """The next event: its type and object."""
-        line = await asyncio.wait_for(self._answer.content.readline(), _PATIENCE_SECONDS)
+        line = await asyncio.wait_for(self._answer.content.readline(), PATIENCE_SECONDS)
         assert line, "the watch was closed"
         event = json.loads(line)
         return event["type"], event["object"]
