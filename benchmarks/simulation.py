@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +26,22 @@ def run(quick: bool) -> Iterator[Figure]:
     seconds, writes = _timed_day(hours, nodes, pods)
     yield Figure("Virtual time", f"{hours} h of {nodes} nodes, {pods:,} pods churning", seconds, "s")
     yield Figure("Virtual time", "writes in that time", writes / seconds, "/s")
+    yield from _memory(*(1, 20, 200) if quick else (5, 100, 2_000))
     yield Figure("Virtual time", "149 days, 1,213 nodes, 8,152 pods replayed", _replayed(quick), "s")
     seeds = 20 if quick else 200
     yield Figure("Virtual time", f"{seeds} seeds of faults on both cores", _faults(seeds), "s")
     size = (500, 10_000) if quick else (5_000, 100_000)
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory, "copy.gz")
-        write_copy(copy, *size)
+        write_copy(copy, *size, cpu="32", memory="128Gi")
         seconds, mebibytes = _measured("capacity", "--cluster", str(copy), "--cpu", "500m", "--memory", "1Gi")
         yield Figure("Questions", f"capacity, {size[0]:,} nodes and {size[1]:,} pods, from the file", seconds, "s")
         yield Figure("Questions", f"memory of that copy with {size[1]:,} pods", mebibytes, "MiB")
+        write_copy(copy, size[0], 0, cpu="4", memory="32Gi")
+        seconds, mebibytes = _measured("capacity", "--cluster", str(copy), "--cpu", "1", "--memory", "1Gi")
+        name = f"capacity, {size[0]:,} empty nodes of 4 cpu until they are full"
+        yield Figure("Questions", name, seconds, "s", "" if quick else "35.4 (cluster-capacity)")
+        yield Figure("Questions", "memory of that", mebibytes, "MiB", "" if quick else "1160 (cluster-capacity)")
 
 
 def _timed_day(hours: int, nodes: int, pods: int) -> tuple[float, int]:
@@ -45,10 +51,34 @@ def _timed_day(hours: int, nodes: int, pods: int) -> tuple[float, int]:
     return time.perf_counter() - started, writes
 
 
-async def churn(hours: int, nodes: int, pods: int, seed: int = 0) -> tuple[str, int]:
+_MEMORY = """
+import sys
+from benchmarks.simulation import churn
+from bayplan.support import virtual_time
+
+def resident():
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+
+virtual_time.run(churn(*map(int, sys.argv[1:]), hourly=lambda: print(resident())))
+"""
+
+
+def _memory(hours: int, nodes: int, pods: int) -> Iterator[Figure]:
+    """Resident memory of a churning cluster, in a process of its own, after each of the last two hours."""
+    arguments = [sys.executable, "-c", _MEMORY, *map(str, (hours + 1, nodes, pods))]
+    done = subprocess.run(arguments, check=True, capture_output=True, text=True)
+    sizes = [float(line) for line in done.stdout.split()]
+    for hour, size in ((hours, sizes[-2]), (hours + 1, sizes[-1])):
+        yield Figure("Virtual time", f"memory after {hour} h of {nodes} nodes, {pods:,} pods churning", size, "MiB")
+
+
+async def churn(
+    hours: int, nodes: int, pods: int, seed: int = 0, hourly: Callable[[], object] = lambda: None
+) -> tuple[str, int]:
     """A cluster with so many pods; each hour one of its deployments is rolled out anew and one scaled, jobs run all the time.
 
-    Returns the digest of the trace and the number of writes.
+    `hourly` is called at the end of each hour. Returns the digest of the trace and the number of writes.
     """
     async with VirtualCluster(seed=seed, nodes=nodes) as cluster:
         each = pods // _DEPLOYMENTS
@@ -61,6 +91,7 @@ async def churn(hours: int, nodes: int, pods: int, seed: int = 0) -> tuple[str, 
             scaled = {"spec": {"replicas": each + (each // 4 if hour % 2 else 0)}}
             await cluster.client.patch(apps_v1.Deployment, f"app-{(hour + 7) % _DEPLOYMENTS}", "default", scaled)
             await cluster.advance(minutes=30)
+            hourly()
         running = [pod for pod in (await cluster.client.list(core_v1.Pod)).items if pod.status.phase == "Running"]
         if len(running) < pods:
             raise RuntimeError(f"{len(running)} of {pods} pods run after {hours} hours")
@@ -131,12 +162,12 @@ def _measured(*arguments: str) -> tuple[float, float]:
     return time.perf_counter() - started, usage.ru_maxrss / 1024
 
 
-def write_copy(path: Path, nodes: int, pods: int) -> None:
-    """A copy of a made-up cluster, with some room on every node."""
+def write_copy(path: Path, nodes: int, pods: int, *, cpu: str, memory: str) -> None:
+    """A copy of a made-up cluster of such nodes."""
     from bayplan.api.types import meta_v1
     from bayplan.simulation.copies import ClusterCopy, to_bytes
 
-    amounts: dict[str, Any] = {"cpu": "32", "memory": "128Gi", "pods": "110"}
+    amounts: dict[str, Any] = {"cpu": cpu, "memory": memory, "pods": "110"}
     made_nodes = [
         core_v1.Node(
             metadata=meta_v1.ObjectMeta(

@@ -120,6 +120,29 @@ def test_a_watch_from_before_the_kept_history_is_expired() -> None:
     asyncio.run(run())
 
 
+def test_events_that_the_store_has_forgotten_are_forgotten_and_quiet_kinds_stay_resumable() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            made = [await client.create(config_map(name)) for name in "abc"]
+            quiet = (await client.list(core_v1.Secret, "default")).resource_version
+            await client.create(config_map("d"))
+            await api.context.objects.store.compact(int(made[1].metadata.resource_version))
+            await api.context.objects.forget_history()
+            with pytest.raises(ApiError) as caught:
+                await client.watch(core_v1.ConfigMap, "default", resource_version=made[0].metadata.resource_version)
+            assert (caught.value.code, caught.value.reason) == (410, "Expired")
+            stream = await client.watch(
+                core_v1.ConfigMap, "default", resource_version=made[1].metadata.resource_version
+            )
+            assert [obj.metadata.name for _, obj in await stream.next_batch()] == ["c", "d"]
+            stream.close()
+            (await client.watch(core_v1.Secret, "default", resource_version=quiet)).close()
+            (await client.watch(core_v1.Secret, "default", resource_version="1")).close()
+
+    asyncio.run(run())
+
+
 def test_a_revision_of_the_future_is_not_there_yet() -> None:
     async def run() -> None:
         async with opened() as api:

@@ -23,7 +23,7 @@ from bayplan.apiserver.watching import Entry, Event, Watcher
 from bayplan.store.interface import Event as StoreEvent
 
 HISTORY_LIMIT = 8192
-"""Events kept per kind, so that watches can resume without a new list."""
+"""Most events kept per kind, so that watches can resume without a new list."""
 DECODED_LIMIT = 4096
 """Entries per kind whose decoded object is kept for watchers in this process."""
 
@@ -220,6 +220,12 @@ class ResourceCache:
             found.append(event)
         found.reverse()
         return found
+
+    def forget(self, revision: int) -> None:
+        """Drop the events up to a revision: who wants to go on from before has to list anew. What is quiet stays resumable."""
+        history = self._history
+        while history and history[0].revision <= revision:
+            self.history_start = history.popleft().revision
 
     def watch(self, watcher: Watcher) -> None:
         """Let a watcher take part from now on."""

@@ -93,6 +93,11 @@ class ObjectStore:
             if not future.done():
                 future.set_result(None)
 
+    async def forget_history(self) -> None:
+        """Drop the events of the past that the store has forgotten."""
+        for cache in self._caches.values():
+            cache.forget(self.store.compacted_revision)
+
     async def wait_for(self, revision: int) -> None:
         """Return once the caches show this revision."""
         if revision <= self.revision:

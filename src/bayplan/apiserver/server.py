@@ -40,7 +40,7 @@ from bayplan.support.randomness import Randomness
 
 logger = logging.getLogger(__name__)
 
-_RESTORED_EVERY = 60.0
+_RESTORED_EVERY = _FORGOTTEN_EVERY = 60.0
 _PUBLISHED_EVERY = 10.0
 """Seconds, as in Kubernetes."""
 
@@ -112,6 +112,7 @@ class ApiServer:
         await publish(self.context)
         self._upkeep.start()
         self._upkeep.repeat("restore", _RESTORED_EVERY, partial(restore, self.context))
+        self._upkeep.repeat("history", _FORGOTTEN_EVERY, objects.forget_history)
         self.ready = True
 
     async def publish_address(self, ip: str, port: int) -> None:
