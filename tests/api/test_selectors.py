@@ -1,4 +1,4 @@
-"""Label and field selectors: syntax, matching, error texts."""
+"""Label selectors: syntax, matching, error texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from bayplan.api.selectors import (
     SelectorError,
     compile_selector,
     from_map,
-    parse_fields,
     parse_labels,
     requirement,
 )
@@ -90,26 +89,3 @@ def test_values_do_not_go_with_exists() -> None:
 
 def test_equal_selectors_are_equal_keys() -> None:
     assert len({parse_labels("a in (x,y),b=c"), parse_labels("b=c,a in (y,x)")}) == 1
-
-
-@pytest.mark.parametrize(
-    ("text", "fields", "matches"),
-    [
-        ("", {}, True),
-        ("spec.nodeName=", {}, True),
-        ("metadata.name=a,status.phase!=Failed", {"metadata.name": "a", "status.phase": "Running"}, True),
-        ("metadata.name==b", {"metadata.name": "a"}, False),
-        (r"a=x\,y", {"a": "x,y"}, True),
-        (r"a=x\=y", {"a": "x=y"}, True),
-    ],
-)
-def test_field_selectors_match(text: str, fields: dict[str, str], matches: bool) -> None:
-    selector = parse_fields(text)
-    assert selector.matches(fields) is matches
-    assert parse_fields(str(selector)) == selector
-
-
-@pytest.mark.parametrize("text", ["a", r"a=b\x", "a=b=c"])
-def test_broken_field_selectors_are_refused(text: str) -> None:
-    with pytest.raises(SelectorError, match="invalid"):
-        parse_fields(text)

@@ -1,8 +1,7 @@
-"""Label and field selectors, compiled once and matched often.
+"""Label selectors, compiled once and matched often.
 
-Label selectors come from objects (`LabelSelector`), plain maps (`spec.selector` of a Service) or query strings
-(`a=b,c!=d,e in (x,y),!f,g>1`). Syntax, matching rules and error texts are those of `k8s.io/apimachinery/pkg/labels` and
-`pkg/fields`.
+They come from objects (`LabelSelector`), plain maps (`spec.selector` of a Service) or query strings
+(`a=b,c!=d,e in (x,y),!f,g>1`). Syntax, matching rules and error texts are those of `k8s.io/apimachinery/pkg/labels`.
 """
 
 from __future__ import annotations
@@ -365,89 +364,3 @@ def parse_labels(text: str) -> LabelSelector:
     """The selector of a `labelSelector` query string; an empty string matches everything. Raises SelectorError."""
     requirements = _Parser(text).parse()
     return LabelSelector(tuple(sorted(requirements, key=lambda item: item.key)))
-
-
-@dataclass(frozen=True, slots=True)
-class FieldRequirement:
-    """One condition on one field path; a missing field counts as empty."""
-
-    field: str
-    operator: str
-    value: str
-
-    def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether the fields satisfy this condition."""
-        return (fields.get(self.field, "") == self.value) is (self.operator == EQUALS)
-
-
-@dataclass(frozen=True, slots=True)
-class FieldSelector:
-    """All requirements must hold; without requirements it matches everything."""
-
-    requirements: tuple[FieldRequirement, ...] = ()
-
-    def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether the fields satisfy every requirement."""
-        return all(requirement.matches(fields) for requirement in self.requirements)
-
-    def is_everything(self) -> bool:
-        """Whether no object can fail it."""
-        return not self.requirements
-
-    def exact_match(self, path: str) -> str | None:
-        """The value that the selector demands of a field, None if it leaves a choice."""
-        for item in self.requirements:
-            if item.field == path and item.operator == EQUALS:
-                return item.value
-        return None
-
-    def __str__(self) -> str:
-        return ",".join(f"{r.field}{r.operator}{_escape(r.value)}" for r in self.requirements)
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
-
-
-def _unescape(value: str) -> str:
-    result: list[str] = []
-    characters = iter(value)
-    for character in characters:
-        if character == "\\":
-            escaped = next(characters, "")
-            if escaped not in ("\\", ",", "="):
-                raise SelectorError(
-                    f"invalid field selector: invalid escape sequence: \\{escaped}"
-                    if escaped
-                    else "invalid field selector: invalid escape sequence: \\"
-                )
-            result.append(escaped)
-        elif character == "=":
-            raise SelectorError(f"invalid field selector: unescaped character in value: {ord(character)}")
-        else:
-            result.append(character)
-    return "".join(result)
-
-
-_FIELD_TERM: Final = re.compile(r"((?:[^\\,]|\\.|\\$)*)(?:,|$)", re.DOTALL)
-_FIELD_PARTS: Final = re.compile(r"((?:[^\\=!]|\\.|!(?!=))*)(!=|==|=)(.*)", re.DOTALL)
-
-
-def parse_fields(text: str) -> FieldSelector:
-    """The selector of a `fieldSelector` query string (`a=b,c!=d`, `\\,` escapes). Raises SelectorError."""
-    requirements: list[FieldRequirement] = []
-    terms: list[str] = []
-    position = 0
-    while position < len(text):
-        match = _FIELD_TERM.match(text, position)
-        if match is None or match.end() == position:
-            raise SelectorError(f"invalid selector: '{text}'; can't understand '{text[position:]}'")
-        position = match.end()
-        terms.append(match[1])
-    for term in sorted(filter(None, terms)):
-        parts = _FIELD_PARTS.fullmatch(term)
-        if parts is None:
-            raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
-        operator = NOT_EQUALS if parts[2] == "!=" else EQUALS
-        requirements.append(FieldRequirement(parts[1], operator, _unescape(parts[3])))
-    return FieldSelector(tuple(requirements))

@@ -112,6 +112,7 @@ class Call:
                 strategy_for(self.kind).default(obj)
                 obj = convert(obj, self.kind, self.stored)
             self.strategy.default(obj)
+            self.strategy.default_times(obj, self.context.clock.now())
         except DecodeError as error:
             raise self._undecodable(self.kind.kind, self.kind.api_version, error) from None
         return obj

@@ -31,7 +31,7 @@ from bayplan.apiserver.service_account_tokens.verification import ServiceAccount
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.subresources import SUBRESOURCES
 from bayplan.apiserver.upkeep import Upkeep
-from bayplan.apiserver.verbs import delete, patch, read, write
+from bayplan.apiserver.verbs import create, delete, patch, read, update
 from bayplan.apiserver.watching import Watcher
 from bayplan.store.interface import Store
 from bayplan.support.clock import Clock
@@ -249,8 +249,8 @@ _OBJECT_METHODS = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_METHODS = {"DELETE": "deletecollection"}
 _VERBS: dict[str, Callable[[Call], Awaitable[Response]]] = {
     "list": read.list_objects,
-    "create": write.create,
-    "update": write.update,
+    "create": create.create,
+    "update": update.update,
     "patch": patch.patch,
     "delete": delete.delete,
     "deletecollection": delete.delete_collection,

@@ -50,6 +50,9 @@ class Strategy:
         Raises codec.DecodeError for what Kubernetes finds while it decodes, such as a malformed quantity.
         """
 
+    def default_times(self, obj: Any, now: float) -> None:
+        """Fill in times that the user left out; part of `default` for those few kinds whose defaults depend on when that is (unix time)."""
+
     def prepare_create(self, obj: Any) -> None:
         """Take out what a creator may not set. Called with metadata already filled in."""
         if self.has_status:

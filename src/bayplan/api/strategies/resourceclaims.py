@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, too_many
+from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import resource_v1
 from bayplan.api.validation.devices import check_device_claim, default_device_claim
@@ -17,6 +18,7 @@ class ResourceClaimStrategy(Strategy):
 
     has_status = True
     returns_object_on_delete = True
+    reset_by_status = of_paths(("f:spec",), ("f:metadata",))
 
     def default(self, obj: resource_v1.ResourceClaim) -> None:
         default_device_claim(obj.spec.devices)

@@ -10,6 +10,7 @@ from bayplan.api.validation import formats
 from bayplan.api.validation.device_slices import check_slice_devices, check_slice_places
 from bayplan.api.validation.devices import check_driver_name
 from bayplan.api.validation.fields import Errors, check_format, check_unchanged
+from bayplan.support.timestamps import rfc3339
 
 _MAX_POOL_NAME = 253
 
@@ -34,11 +35,11 @@ class ResourceSliceStrategy(Strategy):
             for counter in counter_set.counters.values():
                 counter.value = canonical(counter.value)
 
-    def prepare_create(self, obj: resource_v1.ResourceSlice) -> None:
+    def default_times(self, obj: resource_v1.ResourceSlice, now: float) -> None:
         for device in obj.spec.devices:
             for taint in device.taints:
                 if taint.time_added is None:
-                    taint.time_added = obj.metadata.creation_timestamp
+                    taint.time_added = rfc3339(now)
 
     def validate(self, obj: resource_v1.ResourceSlice) -> list[FieldError]:
         errors: list[FieldError] = []

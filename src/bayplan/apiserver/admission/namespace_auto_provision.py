@@ -24,7 +24,7 @@ class NamespaceAutoProvision(AdmissionPlugin):
             return
         from bayplan.api.errors import ApiError
         from bayplan.apiserver.requests import Request, ResourcePath
-        from bayplan.apiserver.verbs.write import create_object
+        from bayplan.apiserver.verbs.create import create_object
 
         call = request.call
         path = ResourcePath(cache.kind, "", "", None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bayplan.api.errors import ApiError, forbidden_error
-from bayplan.api.selectors import SelectorError, parse_fields
+from bayplan.api.field_selectors import parse_fields
+from bayplan.api.selectors import SelectorError
 from bayplan.apiserver.requests import Request, User
 
 _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}

@@ -9,7 +9,8 @@ from bayplan.api.errors import ApiError, internal_error
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.requests import Request, ResourcePath, User
-from bayplan.apiserver.verbs.write import create_object, modify
+from bayplan.apiserver.verbs.create import create_object
+from bayplan.apiserver.verbs.update import modify
 
 LOOPBACK = User("system:apiserver", ("system:masters",))
 

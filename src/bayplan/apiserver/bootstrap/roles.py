@@ -25,7 +25,8 @@ from bayplan.apiserver.bootstrap.role_table import (
     rule,
 )
 from bayplan.apiserver.context import Call, Context
-from bayplan.apiserver.verbs.write import create_object, modify
+from bayplan.apiserver.verbs.create import create_object
+from bayplan.apiserver.verbs.update import modify
 
 GROUP: Final = "rbac.authorization.k8s.io"
 API_VERSION: Final = f"{GROUP}/v1"

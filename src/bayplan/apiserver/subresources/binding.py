@@ -11,7 +11,7 @@ from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.verbs.write import modify
+from bayplan.apiserver.verbs.update import modify
 from bayplan.support.timestamps import rfc3339
 
 CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'

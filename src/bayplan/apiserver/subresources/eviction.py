@@ -13,7 +13,7 @@ from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import ResourcePath, Response
 from bayplan.apiserver.subresources.binding import CREATED
 from bayplan.apiserver.verbs.delete import delete_entry
-from bayplan.apiserver.verbs.write import modify
+from bayplan.apiserver.verbs.update import modify
 from bayplan.apiserver.watching import Entry
 from bayplan.support.timestamps import rfc3339
 

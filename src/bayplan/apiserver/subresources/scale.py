@@ -14,7 +14,7 @@ from bayplan.apiserver.context import Call
 from bayplan.apiserver.field_managers import track_scale
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.verbs.patch import patch_function
-from bayplan.apiserver.verbs.write import modify
+from bayplan.apiserver.verbs.update import modify
 from bayplan.apiserver.watching import Entry
 
 _HEAD = b'{"kind":"Scale","apiVersion":"autoscaling/v1",'

@@ -6,7 +6,7 @@ from __future__ import annotations
 from bayplan.api.errors import not_found_error
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.verbs import patch, read, write
+from bayplan.apiserver.verbs import patch, read, update
 
 
 async def handle(call: Call) -> Response:
@@ -14,7 +14,7 @@ async def handle(call: Call) -> Response:
     if call.request.method == "GET":
         return read.get(call)
     if call.request.method == "PUT":
-        return await write.update(call)
+        return await update.update(call)
     return await patch.patch(call)
 
 

@@ -19,7 +19,7 @@ from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1
 from bayplan.apiserver.bootstrap.api_services import available
 from bayplan.apiserver.bootstrap.publishing import kind_of, own_call
 from bayplan.apiserver.context import Context
-from bayplan.apiserver.verbs.write import modify
+from bayplan.apiserver.verbs.update import modify
 from bayplan.apiserver.watching import Entry, Selection
 from bayplan.support.timestamps import rfc3339
 

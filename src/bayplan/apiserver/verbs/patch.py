@@ -28,7 +28,8 @@ from bayplan.apiserver.context import Call, yaml_to_json
 from bayplan.apiserver.field_managers import Applier
 from bayplan.apiserver.owners import deduplicate_owners
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.verbs.write import OTHER_NAMESPACE, create_object, modify
+from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object
+from bayplan.apiserver.verbs.update import modify
 from bayplan.apiserver.watching import Entry
 
 APPLY_TYPE = "application/apply-patch+yaml"

@@ -21,7 +21,8 @@ from bayplan.api.errors import (
     not_found_error,
     unsupported,
 )
-from bayplan.api.selectors import FieldSelector, SelectorError, parse_fields, parse_labels
+from bayplan.api.field_selectors import FieldSelector, parse_fields
+from bayplan.api.selectors import SelectorError, parse_labels
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.cache import ResourceCache
 from bayplan.apiserver.context import Call

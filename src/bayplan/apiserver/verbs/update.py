@@ -1,0 +1,196 @@
+"""update, and what every change of an object goes through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bayplan.api.codec import decode_reporting
+from bayplan.api.errors import (
+    bad_request,
+    conflict,
+    invalid,
+    invalid_object,
+    not_found_error,
+)
+from bayplan.apiserver.context import Call
+from bayplan.apiserver.field_managers import keep_times, track_update
+from bayplan.apiserver.owners import deduplicate_owners
+from bayplan.apiserver.requests import Response
+from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object, unsaved
+from bayplan.apiserver.verbs.rules import apply_rules
+from bayplan.apiserver.watching import Entry
+from bayplan.store.errors import Conflict
+
+_RACE_TRIES = 1000
+
+
+Transform = Callable[[Any], Any]
+"""From a copy of the stored object to the wanted one, which may be the same object, changed, if the copy is a fresh one."""
+
+
+async def modify(
+    call: Call,
+    transform: Transform,
+    *,
+    subresource: str = "",
+    plain: bool = False,
+    fresh: bool = True,
+    track: bool = True,
+) -> Entry:
+    """Read, change, check and write an object, again if somebody was faster. The transform must be repeatable.
+
+    subresource: the way in, which decides what may change. plain: the change is the server's own (a binding, a finalizer), so rules of users do not apply.
+    fresh: the transform gets an object of its own; otherwise a shared one, which it only reads, and makes a new object with new metadata.
+    track: whether to record the writer in the managed fields; otherwise they are as the transform leaves them.
+    An object whose deletion only waited for its last finalizer goes away. Raises ApiError.
+    """
+    objects, namespace, name = call.context.objects, call.path.namespace, call.path.name
+    for _ in range(_RACE_TRIES):
+        entry = call.entry(namespace, name)
+        if entry is None:
+            raise not_found_error(call.kind.plural, call.kind.group, name)
+        old = objects.cache(call.stored).shared(entry)
+        obj = transform(call.decode_stored(entry) if fresh else old)
+        given = obj.metadata.managed_fields
+        _check_identity(call, obj, old, entry)
+        if not track:
+            obj.metadata.managed_fields = given
+        elif not plain:
+            track_update(call, obj, old, subresource, given, reset=call.resets_managers)
+        allocation = None if plain else await apply_rules(call, obj, old, subresource=subresource)
+        try:
+            written = await _commit(call, obj, old, entry)
+        except Conflict as race:
+            if allocation is not None:
+                await allocation.undo()
+            await objects.settle(race)
+            continue
+        except BaseException:
+            if allocation is not None:
+                await allocation.undo()
+            raise
+        if allocation is not None:
+            await allocation.commit()
+        return written
+    raise conflict(call.kind.plural, call.kind.group, name)
+
+
+def _check_identity(call: Call, obj: Any, old: Any, entry: Entry) -> None:
+    """Optimistic concurrency: the revision, where it is given, must be that of the object. The system's part of metadata is carried over."""
+    new, was = obj.metadata, old.metadata
+    if new.resource_version not in ("", "0", str(entry.revision)):
+        if not new.resource_version.isdigit():
+            problem = invalid("metadata.resourceVersion", new.resource_version, "must be an unsigned integer")
+            raise invalid_object(call.kind.kind, call.kind.group, new.name, [problem])
+        raise conflict(call.kind.plural, call.kind.group, call.path.name)
+    new.uid = new.uid or was.uid
+    new.resource_version = was.resource_version
+    new.self_link = ""
+    new.generation = was.generation
+    new.managed_fields = was.managed_fields
+    new.creation_timestamp = was.creation_timestamp
+    new.deletion_timestamp = was.deletion_timestamp or new.deletion_timestamp
+    if new.deletion_grace_period_seconds is None:
+        new.deletion_grace_period_seconds = was.deletion_grace_period_seconds
+    new.generate_name = new.generate_name or was.generate_name
+
+
+_OLD_PREFIXES = {
+    "endpoints": "services/endpoints",
+    "nodes": "minions",
+    "replicationcontrollers": "controllers",
+    "services": "services/specs",
+}
+"""Kinds whose key in etcd is not their plural."""
+
+
+def _check_uid(call: Call, wanted: str, uid: str) -> None:
+    """A replacement that names the uid of another object is for that one. Raises ApiError (409), worded as Kubernetes' storage does."""
+    if not wanted or wanted == uid:
+        return
+    kind, path = call.kind, call.path
+    prefix = _OLD_PREFIXES.get(kind.plural, kind.plural)
+    if kind.group in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
+        prefix = f"{kind.group}/{prefix}"
+    key = "/".join(part for part in ("/registry", prefix, path.namespace, path.name) if part)
+    detail = (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"
+    )
+    raise conflict(kind.plural, kind.group, path.name, detail)
+
+
+async def _commit(call: Call, obj: Any, old: Any, entry: Entry) -> Entry:
+    objects, metadata = call.context.objects, obj.metadata
+    metadata.resource_version = old.metadata.resource_version
+    obj.kind = obj.api_version = ""
+    if call.dry_run:
+        return unsaved(call, obj)
+    if _ends_here(call, obj):
+        revision = await objects.remove(call.stored, entry)
+        if call.context.allocators.serves(call.stored):
+            await call.context.allocators.forget(obj)
+        metadata.resource_version = str(revision)
+        return unsaved(call, obj)
+    keep_times(obj, old)
+    if obj == old:
+        return entry
+    ttl = call.context.settings.event_ttl if call.stored.kind == "Event" else None
+    return await objects.replace(call.stored, obj, entry.revision, ttl=ttl)
+
+
+def _ends_here(call: Call, obj: Any) -> bool:
+    """Whether nothing holds a deleted object back any more: no finalizer, no time to end."""
+    metadata = obj.metadata
+    if not metadata.deletion_timestamp or metadata.finalizers or metadata.deletion_grace_period_seconds:
+        return False
+    return call.stored.kind != "Namespace" or not obj.spec.finalizers
+
+
+async def update(call: Call) -> Response:
+    """Replace an object by the body (PUT), or create it where the kind allows that."""
+    body = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
+    _check_body_name(call, body)
+    call.warnings.extend(deduplicate_owners(body.metadata))
+    entry = call.entry(call.path.namespace, call.path.name)
+    if entry is None:
+        if (
+            call.strategy.allow_create_on_update
+            and call.path.subresource is None
+            and not body.metadata.resource_version
+        ):
+            return call.answer(201, await create_object(call, body))
+        raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
+    _check_uid(call, body.metadata.uid, entry.uid)
+    call.resets_managers = not body.metadata.managed_fields and b'"managedFields":[]' in call.request.body
+    if not body.metadata.resource_version and not call.strategy.allow_unconditional_update:
+        problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid_object(call.kind.plural, call.kind.group, call.path.name, [problem])
+    given = [body]
+
+    def replaced(old: Any) -> Any:
+        return call.to_stored(given.pop() if given else _again(call))
+
+    name = call.path.subresource.name if call.path.subresource else ""
+    return call.answer(200, await modify(call, replaced, subresource=name, fresh=False))
+
+
+def _again(call: Call) -> Any:
+    """A fresh object from the body: a repeated attempt must not see what the last one changed."""
+    body = decode_reporting(call.kind.type, call.body_json(call.kind.kind))[0]
+    _check_body_name(call, body)
+    deduplicate_owners(body.metadata)
+    return body
+
+
+def _check_body_name(call: Call, body: Any) -> None:
+    metadata = body.metadata
+    if metadata.name != call.path.name:
+        raise bad_request(
+            f"the name of the object ({metadata.name}) does not match the name on the URL ({call.path.name})"
+        )
+    if call.kind.namespaced:
+        if metadata.namespace and metadata.namespace != call.path.namespace:
+            raise bad_request(OTHER_NAMESPACE)
+        metadata.namespace = call.path.namespace
