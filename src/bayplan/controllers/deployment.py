@@ -8,7 +8,7 @@ from typing import Any
 from bayplan.api.errors import ApiError
 from bayplan.api.selectors import compile_selector
 from bayplan.api.strategies.base import clone
-from bayplan.api.types import apps_v1, core_v1, meta_v1
+from bayplan.api.types import apps_v1, core_v1
 from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.client.errors import TransportError
 from bayplan.controllers import deployment_rules as rules
@@ -27,16 +27,6 @@ from bayplan.controllers.base import (
 from bayplan.controllers.write_memory import CHECK_SECONDS, WriteMemory
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import rfc3339
-
-_KEPT_HERE = {
-    "kubectl.kubernetes.io/last-applied-configuration",
-    rules.REVISION,
-    rules.HISTORY,
-    rules.DESIRED,
-    rules.MAX,
-    "deprecated.deployment.rollback.to",
-}
-"""Annotations of a deployment that its ReplicaSets do not inherit."""
 
 
 class DeploymentController(Controller):
@@ -268,7 +258,7 @@ class DeploymentController(Controller):
     async def _refresh(
         self, deployment: apps_v1.Deployment, new: apps_v1.ReplicaSet, highest: int
     ) -> tuple[apps_v1.Deployment, apps_v1.ReplicaSet]:
-        annotations = {**new.metadata.annotations, **self._inherited(deployment)}
+        annotations = {**new.metadata.annotations, **rules.inherited(deployment)}
         current = rules.revision_of(new)
         if current <= highest:
             annotations[rules.REVISION] = str(highest + 1)
@@ -287,13 +277,10 @@ class DeploymentController(Controller):
             )
         return await self._record(deployment, new.metadata.annotations.get(rules.REVISION, ""), found), new
 
-    def _inherited(self, deployment: apps_v1.Deployment) -> dict[str, str]:
-        return {key: value for key, value in deployment.metadata.annotations.items() if key not in _KEPT_HERE}
-
     async def _create_set(
         self, deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet], revision: str
     ) -> tuple[apps_v1.Deployment, apps_v1.ReplicaSet]:
-        new = self._new_set(deployment, revision)
+        new = rules.new_set(deployment, revision)
         new.spec.replicas = rules.new_size(deployment, [*sets, new], new)
         try:
             created = await self.client.create(new)
@@ -324,35 +311,6 @@ class DeploymentController(Controller):
             changed.status.conditions = with_condition(deployment.status.conditions, failed)
             if changed.status.conditions != deployment.status.conditions:
                 await self.client.update_status(changed)
-
-    def _new_set(self, deployment: apps_v1.Deployment, revision: str) -> apps_v1.ReplicaSet:
-        """A ReplicaSet of the deployment's template, without pods."""
-        spec = deployment.spec
-        collisions = deployment.status.collision_count
-        hash_ = rules.template_hash(spec.template, collisions)
-        template, selector = clone(spec.template), clone(spec.selector)
-        template.metadata.labels = {**template.metadata.labels, rules.HASH_LABEL: hash_}
-        selector.match_labels = {**selector.match_labels, rules.HASH_LABEL: hash_}
-        surge, _ = rules.bounds(deployment)
-        wanted = spec.replicas or 0
-        annotations = {
-            **self._inherited(deployment),
-            rules.REVISION: revision,
-            rules.DESIRED: str(wanted),
-            rules.MAX: str(wanted + surge),
-        }
-        return apps_v1.ReplicaSet(
-            metadata=meta_v1.ObjectMeta(
-                name=f"{deployment.metadata.name}-{hash_}",
-                namespace=deployment.metadata.namespace,
-                labels=template.metadata.labels,
-                annotations=annotations,
-                owner_references=(owner_reference("apps/v1", "Deployment", deployment),),
-            ),
-            spec=apps_v1.ReplicaSetSpec(
-                replicas=0, selector=selector, template=template, min_ready_seconds=spec.min_ready_seconds
-            ),
-        )
 
     async def _on_name_taken(self, deployment: apps_v1.Deployment, new: apps_v1.ReplicaSet) -> apps_v1.ReplicaSet:
         """The name is taken: by our own ReplicaSet that the cache does not show yet, or by another template with the same hash."""

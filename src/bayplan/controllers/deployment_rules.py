@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from bayplan.api.codec import encode
-from bayplan.api.types import apps_v1, core_v1
-from bayplan.controllers.base import condition_of, with_condition
+from bayplan.api.strategies.base import clone
+from bayplan.api.types import apps_v1, core_v1, meta_v1
+from bayplan.controllers.base import condition_of, owner_reference, with_condition
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 REVISION = "deployment.kubernetes.io/revision"
@@ -25,6 +26,16 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 NO_DEADLINE = 2**31 - 1
 """The largest number stands for none: of the progress deadline and of the revision history limit."""
 _HISTORY_CHARACTERS = 2000
+
+_KEPT_HERE = {
+    "kubectl.kubernetes.io/last-applied-configuration",
+    REVISION,
+    HISTORY,
+    DESIRED,
+    MAX,
+    "deprecated.deployment.rollback.to",
+}
+"""Annotations of a deployment that its ReplicaSets do not inherit."""
 
 
 def template_hash(template: core_v1.PodTemplateSpec, collisions: int | None) -> str:
@@ -61,6 +72,41 @@ def with_history(history: str, revision: str) -> str:
     while revisions and sum(len(one) + 1 for one in revisions) + len(revision) > _HISTORY_CHARACTERS:
         del revisions[0]
     return ",".join((*revisions, revision))
+
+
+def inherited(deployment: apps_v1.Deployment) -> dict[str, str]:
+    """The annotations of a deployment that its ReplicaSets have, too."""
+    return {key: value for key, value in deployment.metadata.annotations.items() if key not in _KEPT_HERE}
+
+
+def new_set(deployment: apps_v1.Deployment, revision: str) -> apps_v1.ReplicaSet:
+    """A ReplicaSet of the deployment's template, without pods."""
+    spec = deployment.spec
+    collisions = deployment.status.collision_count
+    hash_ = template_hash(spec.template, collisions)
+    template, selector = clone(spec.template), clone(spec.selector)
+    template.metadata.labels = {**template.metadata.labels, HASH_LABEL: hash_}
+    selector.match_labels = {**selector.match_labels, HASH_LABEL: hash_}
+    surge, _ = bounds(deployment)
+    wanted = spec.replicas or 0
+    annotations = {
+        **inherited(deployment),
+        REVISION: revision,
+        DESIRED: str(wanted),
+        MAX: str(wanted + surge),
+    }
+    return apps_v1.ReplicaSet(
+        metadata=meta_v1.ObjectMeta(
+            name=f"{deployment.metadata.name}-{hash_}",
+            namespace=deployment.metadata.namespace,
+            labels=template.metadata.labels,
+            annotations=annotations,
+            owner_references=(owner_reference("apps/v1", "Deployment", deployment),),
+        ),
+        spec=apps_v1.ReplicaSetSpec(
+            replicas=0, selector=selector, template=template, min_ready_seconds=spec.min_ready_seconds
+        ),
+    )
 
 
 def find_new(deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet]) -> apps_v1.ReplicaSet | None:
