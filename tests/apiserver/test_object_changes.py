@@ -6,15 +6,17 @@ import contextlib
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from bayplan.api.codec import decode, encode, to_tree
 from bayplan.api.kinds import DEFAULT_KINDS, Kind
 from bayplan.api.managedfields.compare import Comparison, compare
+from bayplan.api.managedfields.fieldset import union
 from bayplan.api.managedfields.typed import TypedError
 from bayplan.api.schema import definition_of
 from bayplan.api.types import meta_v1
-from bayplan.apiserver.object_changes import compare_objects, type_of
+from bayplan.apiserver.object_changes import compare_objects, fields_of, type_of
 from bayplan.apiserver.object_parts import METADATA, parts_of
 from tests.api.random_objects import Objects
 
@@ -65,3 +67,25 @@ def test_structs_and_trees_differ_in_the_same_fields(kind: Kind) -> None:
             assert compare_objects(old, new) == of_trees(old, new)
             compared += 1
     assert compared
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.api_version}/{kind.kind}")
+def test_new_objects_set_what_makes_them_differ_from_empty_ones(kind: Kind) -> None:
+    listed = 0
+    for seed in range(12):
+        new = decode(kind.type, encode(Objects(seed).tree(definition_of(kind.type))))
+        new.metadata.deletion_grace_period_seconds = new.metadata.deletion_grace_period_seconds or None
+        try:
+            removed, modified, added = of_trees(kind.type(), new)
+            below, fields = fields_of(new)
+        except TypedError:
+            continue  # chance has made a list whose items lack their keys
+        expected = union(modified, added)
+        nodes = {key: known.node for key, known in fields.items()}
+        if below:
+            nodes["f:metadata"] = {key: known.node for key, known in below.items()}
+        assert (removed, nodes) == ({}, expected)
+        for key, known in {**below, **fields}.items():
+            assert msgspec.json.decode(b"{%b}" % known.stored) == {key: known.node}
+        listed += 1
+    assert listed

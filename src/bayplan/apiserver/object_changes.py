@@ -104,6 +104,30 @@ class NewFields(NamedTuple):
     node: FieldSet
     stored: bytes
 
+    @classmethod
+    def of(cls, key: str, node: FieldSet) -> NewFields:
+        """The fields of the part with this key."""
+        return cls(node, b'"%b":%b' % (key.encode(), encode(node)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _listed(key: str, keys: tuple[str, ...]) -> NewFields:
+    """The fields of a part with so many scalars in it; of a scalar if there are none."""
+    return NewFields.of(key, dict.fromkeys(keys, LEAF) if keys else LEAF)
+
+
+@functools.cache
+def _scalars_of(cls: type[Any], kind: Type) -> tuple[Part, ...]:
+    """The parts of a class whose parts are all owned as a whole each; () for any other class."""
+    if kind.atomic or not kind.is_struct or not issubclass(cls, msgspec.Struct):
+        return ()
+    parts = parts_of(cls, every=True)
+    for part in parts:
+        inner = kind.field(part.wire)
+        if inner is None or not (inner.kind == SCALAR or inner.atomic):
+            return ()
+    return parts
+
 
 _kept: dict[tuple[Any, str, bytes], NewFields | None] = {}
 
@@ -113,15 +137,26 @@ def _fields_of_new(cls: Any, part: Part, value: Any, kind: Type) -> NewFields | 
 
     Raises TypedError if a list item lacks its keys.
     """
+    inner = kind.field(part.wire)
+    assert inner is not None
+    if inner.kind == SCALAR or inner.atomic:
+        return _listed(part.key, ())
+    scalars = _scalars_of(value.__class__, inner)
+    if scalars:
+        was_there = part.is_written_empty
+        keys = [
+            one.key
+            for one in scalars
+            if getattr(value, one.attribute) != one.empty or (one.is_written_empty and not was_there)
+        ]
+        return _listed(part.key, (".", *keys) if keys and not was_there else tuple(keys))
     data = encode(value)
     key = (cls, part.wire, data)
     known = _kept.get(key)
     if known is None and key not in _kept:
-        inner = kind.field(part.wire)
-        assert inner is not None
         found = compare(_tree_of(part, part.empty), _tree_of(part, value), _wrapper(part.wire, inner))
         node = union(found.modified, found.added).get(part.key)
-        known = None if node is None else NewFields(node, b'"%b":%b' % (part.key.encode(), encode(node)))
+        known = None if node is None else NewFields.of(part.key, node)
         if len(data) <= _KEPT_BYTES:
             if len(_kept) >= _KEPT_PARTS:
                 _kept.clear()
