@@ -117,6 +117,8 @@ def test_preemption_nominates_and_names_victims() -> None:
     assert outcome.decision.victims == ("default/victim",)
     assert setup.core.nominator.node_of("default/urgent") == "a"
     setup.gone("Pod", victim)
+    assert setup.core.queue.sizes()["unschedulable"] == 1
+    setup.core.queue.release("default/urgent")
     setup.see("Pod", pod("sneak", cpu="800m"))
     sneak = setup.core.schedule_one()
     assert sneak is not None
@@ -203,3 +205,22 @@ def test_a_deleted_pod_wakes_those_who_can_evict_what_is_left() -> None:
     assert setup.core.queue.sizes()["unschedulable"] == 1
     setup.gone("Pod", high)
     assert setup.core.queue.sizes()["unschedulable"] == 0
+
+
+def test_a_deleted_pod_wakes_those_who_can_have_what_it_was_promised() -> None:
+    setup = Setup()
+    setup.see("Node", node("a", cpu="1"))
+    setup.see("Pod", pod("low", cpu="800m", on="a"))
+    promised = pod("urgent", cpu="800m", priority=10)
+    promised["status"] = {"nominatedNodeName": "a"}
+    urgent = setup.see("Pod", promised)
+    setup.see("Pod", pod("small", cpu="150m"))
+    for _ in range(2):
+        outcome = setup.core.schedule_one()
+        assert outcome is not None
+        assert not outcome.decision.scheduled
+    setup.gone("Pod", urgent)
+    setup.clock.seconds += 1
+    outcome = setup.core.schedule_one()
+    assert outcome is not None
+    assert (outcome.decision.pod, outcome.decision.node) == ("default/small", "a")

@@ -9,7 +9,7 @@ import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -22,7 +22,10 @@ from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.extender_blocking import BlockingDoor
 from bayplan.scheduler.extender_http import HttpDoor
 from bayplan.scheduler.extenders import Answer, Call, Extender, ExtenderError, TlsSettings, bind_call
+from bayplan.scheduler.framework.extension_points import PostFilterPlugin
+from bayplan.scheduler.framework.post_filter import Candidate, PostFilterContext, PostFilterOutcome
 from bayplan.scheduler.settings import load
+from tests.scheduler.installing import install
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.running import World, play
 from tests.scheduler.test_core import Setup
@@ -166,8 +169,8 @@ def test_only_pods_with_managed_resources_are_an_extenders_business() -> None:
     assert attempt(cluster(managed, pending=wanting), helper).decision.node == "b"
 
 
-def full_nodes(**verbs: Any) -> Setup:
-    setup = Setup({"extenders": [extender(**verbs)]})
+def full_nodes(config: Tree | None = None, **verbs: Any) -> Setup:
+    setup = Setup({"extenders": [extender(**verbs)], **(config or {})})
     for name in "ab":
         setup.see("Node", node(name, cpu="1"))
         setup.see("Pod", pod(f"low-{name}", cpu="800m", on=name))
@@ -191,6 +194,23 @@ def test_an_extender_can_forbid_preemption() -> None:
     assert [item["metadata"]["name"] for item in helper.asked[0][1]["NodeNameToVictims"]["a"]["Pods"]] == ["low-a"]
     assert decision.nominated_node == ""
     assert decision.message.endswith("preemption: no candidate node for preemption")
+
+
+class Promising(PostFilterPlugin):
+    """Makes room on its own, without a word to extenders."""
+
+    name: ClassVar[str] = "Promising"
+
+    def post_filter(self, context: PostFilterContext) -> PostFilterOutcome:
+        return PostFilterOutcome(None, (), Candidate(0, tuple(self.snapshot.pods_on[0].values()), 0))
+
+
+def test_a_nomination_that_is_no_matter_of_extenders_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = install(monkeypatch, [Promising])
+    config["profiles"][0]["plugins"]["postFilter"] = {"disabled": [{"name": "DefaultPreemption"}]}
+    helper = Helper(preempt=lambda question: {"NodeNameToMetaVictims": {}})
+    decision = attempt(full_nodes(config, preemptVerb="preempt"), helper).decision
+    assert (decision.nominated_node, helper.asked) == ("a", [])
 
 
 def test_victims_that_are_not_there_are_an_error() -> None:

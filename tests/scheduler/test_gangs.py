@@ -190,6 +190,29 @@ def test_the_free_part_of_a_gang_waits_nominated_for_victims_of_the_rest() -> No
     assert setup.core.snapshot.requested[0, setup.core.snapshot.row_of["b"]] == 0
 
 
+def test_a_gang_is_not_tried_again_while_room_is_made_for_one_of_its_pods() -> None:
+    setup = Setup()
+    setup.see("Node", node("a", cpu="1"))
+    low = setup.see("Pod", pod("low-a", cpu="800m", on="a"))
+    setup.see("Node", node("b", cpu="2"))
+    gang_of(
+        setup,
+        "g",
+        2,
+        cpu="900m",
+        priority=10,
+        affinity=apart("kubernetes.io/hostname", {"gang": "g"}),
+        labels={"gang": "g"},
+    )
+    (held,) = (item.decision.pod for item in outcomes(setup) if item.decision.victims)
+    setup.see("Pod", member("late", "g", cpu="100m", priority=10))
+    assert [item.decision.victims for item in outcomes(setup) if item.decision.victims] == []
+    setup.gone("Pod", low)
+    setup.core.queue.release(held)
+    setup.clock.seconds += 10
+    assert places(outcomes(setup)) == {held.removeprefix("default/"): "a"}
+
+
 def test_pods_of_a_gang_see_one_another() -> None:
     setup = Setup()
     for name in "ab":

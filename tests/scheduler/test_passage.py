@@ -166,7 +166,7 @@ def test_a_refusal_of_reserve_unreserves_all_in_reverse_order_and_frees_the_node
     assert setup.core.snapshot.requested[0, 0] == 0
     queued = setup.core.queue.get("default/p")
     assert queued is not None
-    assert queued.rejected_by == {"First"}
+    assert queued.rejected_by == ("First",)
 
 
 def test_a_failure_of_reserve_is_a_scheduler_error_and_is_tried_again_after_back_off(config: Tree) -> None:

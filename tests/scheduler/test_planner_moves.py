@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bayplan.scheduler import Planner
 from bayplan.scheduler.planner_moves import moving, use_of_nodes
 from bayplan.testing.builders import node, pod
+from tests.scheduler.plugins.test_dynamic_resources import claim, device, device_class, slice_of, user
+
+
+@pytest.fixture
+def claims() -> Planner:
+    """One device, and two claims that want it."""
+    return Planner([node("a"), device_class(), slice_of("a", device("gpu-0")), claim("c"), claim("d")])
 
 
 def test_a_closed_node_takes_no_pod() -> None:
@@ -36,3 +45,17 @@ def test_what_is_kept_stays() -> None:
 def test_use_tells_how_full_a_node_is() -> None:
     use = use_of_nodes(Planner([node("a", cpu="4", memory="8Gi"), pod("p", cpu="1", memory="4Gi", node_name="a")]))[0]
     assert (use.share("cpu"), use.share("memory"), use.fullness, use.pods) == (0.25, 0.5, 0.5, 1)
+
+
+def test_what_plugins_reserved_is_given_back(claims: Planner) -> None:
+    with moving(claims) as moves:
+        assert moves.place(claims.pod(user("p", "c"))).node == "a"
+        assert moves.place(claims.pod(user("q", "d"))).node is None
+    assert claims.decide(user("q", "d")).node == "a"
+
+
+def test_what_is_kept_keeps_what_plugins_reserved(claims: Planner) -> None:
+    with moving(claims) as moves:
+        moves.place(claims.pod(user("p", "c")))
+        moves.keep()
+    assert claims.decide(user("q", "d")).node is None

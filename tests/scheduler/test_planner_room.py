@@ -9,8 +9,10 @@ from msgspec.structs import replace
 
 from bayplan.api.types import core_v1
 from bayplan.scheduler import Planner
+from bayplan.scheduler.library import typed
 from bayplan.scheduler.planner_room import room_for, room_for_mix
 from bayplan.testing.builders import container, node, pod, selector, taint
+from tests.scheduler.plugins.test_dynamic_resources import claim, device, device_class, slice_of, user
 
 
 def placed_one_by_one(planner: Planner, asked: core_v1.Pod) -> tuple[dict[str, int], str]:
@@ -107,3 +109,11 @@ def test_a_mix_fits_in_whole_sets() -> None:
 def test_a_pending_pod_like_a_running_one_may_go_elsewhere() -> None:
     planner = Planner([node("a"), node("b"), pod("there", cpu="1", node_name="a")])
     assert planner.decide(pod("new", cpu="1")).node == "b"
+
+
+def test_devices_that_were_only_tried_are_free_afterwards() -> None:
+    planner = Planner([node("a"), device_class(), slice_of("a", device("gpu-0")), claim("c"), claim("d")])
+    wanting = typed("Pod", user("p", "c"))
+    assert room_for(planner, wanting).per_node == {"a": 1}
+    assert room_for_mix(planner, [(wanting, 1)]).sets == 1
+    assert planner.decide(user("q", "d")).node == "a"

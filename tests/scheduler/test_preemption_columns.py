@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from bayplan.scheduler import Planner
 from bayplan.scheduler.evaluation import Evaluation
+from bayplan.scheduler.framework.extension_points import FilterPlugin
 from bayplan.scheduler.framework.post_filter import Candidate
+from bayplan.scheduler.framework.state import CycleState, PodShape
+from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
+from bayplan.scheduler.snapshot.labels import Rows
+from tests.scheduler.installing import install
 from tests.scheduler.objects import affinity_term, node, pod
 
 
@@ -87,3 +93,26 @@ def test_the_cheapest_candidate_has_the_least_cost_and_then_the_latest_start(see
     least = min(badness(candidate) for candidate in outcome.candidates)
     assert {item.row for item in outcome.tied} == {item.row for item in outcome.candidates if badness(item) == least}
     assert outcome.nominated in outcome.tied
+
+
+class Sullen(FilterPlugin):
+    """Refuses a node with two pods, takes one with none, and fails when it is asked about one with one."""
+
+    name: ClassVar[str] = "Sullen"
+
+    def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
+        refused = self.reasons.code(Status.UNSCHEDULABLE, self.name, "no")
+        counts = [len(self.snapshot.pods_on[row]) for row in self.snapshot.rows_of(rows)]
+        if 1 in counts:
+            raise PluginError(self.name, "where did the other go?")
+        return np.array([refused if count else 0 for count in counts], dtype=np.int32)
+
+
+def test_a_plugin_that_fails_while_pods_are_supposed_gone_leaves_all_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    lows = [pod(name, on="a", cpu="1") for name in ("low", "lower")]
+    planner = Planner([node("a"), *lows], install(monkeypatch, [Sullen]))
+    before = planner.snapshot.requested.tolist()
+    for _ in range(2):
+        assert planner.decide(pod("high", cpu="1", priority=10)).error == "where did the other go?"
+        assert list(planner.snapshot.pods_on[0]) == ["default/low", "default/lower"]
+        assert planner.snapshot.requested.tolist() == before

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 from bayplan.api.types.core_v1 import Pod
@@ -68,9 +71,9 @@ class Setup:
             names.append(queued.pod.pod.metadata.name)
         return names
 
-    def rejected(self, name: str, *plugins: str) -> None:
+    def rejected(self, name: str, *plugins: str, held: bool = False) -> None:
         assert self.queue.pop() is not None
-        self.queue.reject(f"default/{name}", plugins)
+        self.queue.reject(f"default/{name}", plugins, held=held)
 
 
 def test_higher_priority_comes_first_then_who_came_first() -> None:
@@ -246,8 +249,7 @@ def test_pods_in_back_off_whose_like_was_rejected_since_sit_it_out() -> None:
 def test_a_pod_for_which_room_is_being_made_is_not_tried_before_that_is_done() -> None:
     setup = Setup()
     setup.add("urgent")
-    setup.rejected("urgent", "Fit")
-    setup.queue.hold("default/urgent")
+    setup.rejected("urgent", "Fit", held=True)
     setup.queue.move(POD_DELETED, None, None)
     assert setup.queue.pop() is None
     setup.queue.release("default/urgent")
@@ -257,8 +259,84 @@ def test_a_pod_for_which_room_is_being_made_is_not_tried_before_that_is_done() -
 def test_releasing_a_pod_that_nothing_has_helped_leaves_it_waiting() -> None:
     setup = Setup()
     setup.add("urgent")
-    setup.rejected("urgent", "Fit")
-    setup.queue.hold("default/urgent")
+    setup.rejected("urgent", "Fit", held=True)
     setup.queue.release("default/urgent")
     assert setup.queue.pop() is None
     assert setup.queue.sizes()["unschedulable"] == 1
+
+
+def test_a_held_pod_is_not_tried_before_room_is_made_though_events_helped_while_it_was_tried() -> None:
+    setup = Setup()
+    setup.add("urgent")
+    assert setup.queue.pop() is not None
+    setup.queue.move(NODE_ADDED, None, None)
+    setup.queue.reject("default/urgent", ("Fit",), held=True)
+    setup.queue.update(setup.pod("urgent", labels={"app": "changed"}))
+    assert setup.queue.pop() is None
+    setup.queue.release("default/urgent")
+    assert setup.popped() == ["urgent"]
+
+
+def test_a_pod_for_which_not_all_room_could_be_made_is_tried_again_after_its_back_off() -> None:
+    setup = Setup()
+    setup.add("urgent")
+    setup.rejected("urgent", "Fit", held=True)
+    setup.queue.release("default/urgent", again=True)
+    assert setup.queue.pop() is None
+    setup.clock.seconds += 1
+    assert setup.popped() == ["urgent"]
+
+
+WOKEN = """
+from tests.scheduler.test_queue import NODE_ADDED, Setup
+
+setup = Setup()
+for plugins in (("Fit", "Picky", "Alike", "Other"), ("Alike",), ("Fit",), ("Picky",), ("Other",)):
+    setup.queue.add(setup.pod("-".join(plugins).lower()))
+while (queued := setup.queue.pop()) is not None:
+    setup.queue.reject(queued.pod.key, [name.title() for name in queued.pod.pod.metadata.name.split("-")])
+setup.clock.seconds += 10
+setup.queue.move(NODE_ADDED, None, "helpful")
+print(*setup.popped())
+"""
+
+
+def test_pods_are_woken_in_one_order_whatever_the_seed_of_hashes() -> None:
+    orders = {
+        subprocess.run(
+            [sys.executable, "-c", WOKEN],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in "1234"
+    }
+    assert len(orders) == 1
+    assert len(orders.pop().split()) == 5
+
+
+def test_a_pod_with_room_made_for_it_does_not_sit_out_its_back_off_because_its_like_was_rejected() -> None:
+    setup = Setup()
+    setup.add("urgent")
+    setup.rejected("urgent", "Fit", held=True)
+    setup.queue.move(POD_DELETED, None, None)
+    setup.add("like-it")
+    setup.rejected("like-it", "Fit")
+    setup.queue.release("default/urgent")
+    assert setup.popped() == ["urgent"]
+
+
+def test_a_pod_whose_attempt_after_a_flush_failed_was_not_flushed_the_next_time() -> None:
+    setup = Setup()
+    setup.add("pod")
+    setup.rejected("pod", "Fit")
+    setup.clock.seconds += FLUSH_AFTER
+    flushed = setup.queue.pop()
+    assert flushed is not None
+    assert flushed.flushed
+    setup.queue.reject("default/pod", ("Fit",))
+    setup.queue.move(NODE_ADDED, None, None)
+    woken = setup.queue.pop()
+    assert woken is not None
+    assert not woken.flushed

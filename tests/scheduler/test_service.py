@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import yaml
 
 from bayplan.api.codec import from_tree
-from bayplan.api.types.core_v1 import Pod
+from bayplan.api.kinds import POD_GROUP, Kind
+from bayplan.api.types.core_v1 import Pod, PodCondition
 from bayplan.api.types.scheduling_v1 import PriorityClass
+from bayplan.client import Client
+from bayplan.client.transport import Decode, RawWatch
 from bayplan.scheduler.framework.extension_points import Actions, PermitPlugin, Plugin, PreBindPlugin
 from bayplan.scheduler.framework.state import CycleState, PodInfo
 from bayplan.scheduler.framework.verdicts import PluginError, Reject
+from bayplan.scheduler.library import typed
+from bayplan.scheduler.reporting import Reporter
+from bayplan.scheduler.service import SchedulerService
+from bayplan.support.clock import SystemClock
+from bayplan.support.metrics import Registry
+from bayplan.support.randomness import SeededRandomness
 from tests.scheduler.installing import install
 from tests.scheduler.objects import node, pod
 from tests.scheduler.running import World, play
@@ -160,3 +171,116 @@ def test_a_nomination_is_taken_back_with_the_node(tmp_path: Path, monkeypatch: p
         await world.until(open_again)
 
     play(story, config=config)
+
+
+def test_a_pod_whose_victims_the_server_would_not_let_go_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    evict, refused = Reporter.evict, list[str]()
+
+    async def reluctant(reporter: Reporter, victim: Pod, preemptor: Pod) -> bool:
+        if not refused:
+            refused.append(victim.metadata.name)
+            return False
+        return await evict(reporter, victim, preemptor)
+
+    monkeypatch.setattr(Reporter, "evict", reluctant)
+
+    async def story(world: World) -> None:
+        await world.create(node("a", cpu="1"), pod("low", cpu="800m", terminationGracePeriodSeconds=0))
+        await world.bound("low")
+        await create_urgent(world)
+        assert await world.bound("urgent") == "a"
+        assert refused == ["low"]
+
+    play(story)
+
+
+class Listening:
+    """An API server that has everything, and knows what it was asked to change."""
+
+    def __init__(self) -> None:
+        self.changes: list[str] = []
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes = b"",
+        content_type: str = "application/json",
+    ) -> bytes:
+        if method != "GET":
+            self.changes.append(f"{method} {path}")
+        return b"{}"
+
+    async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
+        raise AssertionError("nothing is to be watched")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_what_a_pods_status_says_already_is_not_written_again_where_there_are_pod_groups() -> None:
+    server = Listening()
+    service = SchedulerService(Client(server), clock=SystemClock(), randomness=SeededRandomness(1), metrics=Registry())
+    queued: Pod = typed("Pod", pod("p"))
+    told: Pod = typed("Pod", pod("p"))
+    condition = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="no room")
+    told.status.conditions = (condition,)
+
+    async def main() -> None:
+        await service._find_optional_kinds()
+        assert POD_GROUP.kind not in service._absent
+        await service.reporter.not_scheduled(queued, "Unschedulable", "no room", None)
+        assert len(server.changes) == 1
+        service.informers.informer(Pod).cache.put(told)
+        await service.reporter.not_scheduled(queued, "Unschedulable", "no room", None)
+        assert len(server.changes) == 1
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Patches of the status of one pod take their time; names of the pods whose status has been patched."""
+    patch_status, names = Reporter.patch_status, list[str]()
+
+    async def slow(reporter: Reporter, changed: Pod, patch: dict[str, Any]) -> None:
+        if changed.metadata.name == "urgent":
+            await asyncio.sleep(0.2)
+        await patch_status(reporter, changed, patch)
+        names.append(changed.metadata.name)
+
+    monkeypatch.setattr(Reporter, "patch_status", slow)
+    return names
+
+
+async def scheduled_for_good(world: World, told: list[str]) -> None:
+    """The urgent pod is bound, and stays scheduled after all has been told."""
+    await world.bound("urgent")
+
+    async def all_told() -> bool:
+        return "urgent" in told
+
+    await world.until(all_told)
+    conditions = (await world.pod("urgent")).status.conditions
+    assert [item.status for item in conditions if item.type == "PodScheduled"] == ["True"]
+
+
+def test_that_a_pod_had_to_make_room_is_not_told_after_it_was_scheduled(told: list[str]) -> None:
+    async def story(world: World) -> None:
+        await world.create(node("a", cpu="1"), pod("low", cpu="800m", terminationGracePeriodSeconds=0))
+        await world.bound("low")
+        await create_urgent(world)
+        await scheduled_for_good(world, told)
+
+    play(story)
+
+
+def test_that_a_pod_fitted_nowhere_is_not_told_after_it_was_scheduled(told: list[str]) -> None:
+    async def story(world: World) -> None:
+        await create_urgent(world)
+        await world.until(lambda: world.events("FailedScheduling"))
+        await world.create(node("a", cpu="1"))
+        await scheduled_for_good(world, told)
+
+    play(story)

@@ -67,6 +67,14 @@ def test_pods_of_one_spec_are_compiled_once_wherever_they_run(monkeypatch: pytes
     assert (bound.shape.spec.node_name, infos[0].shape.spec.node_name) == ("on-a", "")
 
 
+def test_pods_of_one_kind_share_a_shape_however_many_kinds_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ShapeTable, "LIMIT", 3)
+    snapshot = Snapshot()
+    infos = [snapshot.pod_info(made_pod(f"p{number}", labels={"app": str(number)})) for number in range(10)]
+    again = [snapshot.pod_info(made_pod(f"q{number}", labels={"app": str(number)})) for number in range(10)]
+    assert all(one.shape is other.shape for one, other in zip(infos, again, strict=True))
+
+
 def test_rows_grow_and_are_used_again() -> None:
     snapshot = Snapshot(capacity=2)
     for number in range(5):

@@ -87,7 +87,7 @@ class ClientActions(Actions):
     async def write_binding(self, pod: PodInfo, node_name: str) -> None:
         """As `bind`, for those who hold a slot already."""
         metadata = pod.pod.metadata
-        try:
+        try:  # and no context manager, which every pod would pay for
             await self._client.bind(metadata.namespace, metadata.name, metadata.uid, node_name)
         except ApiError as error:
             raise ActionError(str(error), error.code) from error

@@ -46,8 +46,8 @@ class Outcome:
     """One scheduling attempt: the decision, and the pod as it was queued (attempts, first seen).
 
     If `decision.scheduled`, the pod is assumed on `decision.node`, and the service owes a `bound` or
-    `binding_failed`. If `decision.victims`, the service has to evict them; the pod is nominated already and waits in
-    the queue.
+    `binding_failed`. If `decision.victims`, the service has to evict them; the pod is nominated already and held in
+    the queue until the service calls `queue.release`.
     """
 
     decision: Decision
@@ -319,7 +319,8 @@ class SchedulerCore:
             self.nominator.add(pod, decision.nominated_node)
         elif decision.nomination == "":
             self.nominator.remove(pod.key)
-        self.queue.reject(pod.key, self._rejectors(decision), error=bool(decision.error))
+        rejectors = self._rejectors(decision)
+        self.queue.reject(pod.key, rejectors, error=bool(decision.error), held=bool(decision.victims))
         return cleared
 
     def _rejectors(self, decision: Decision) -> Iterable[str]:

@@ -88,7 +88,7 @@ class Cycle:
     def decide(self, pod: PodInfo, *, full: bool = True, explain: bool = False) -> Decision:
         """Schedule a pod.
 
-        `full`: keep the arrays that explain the decision; otherwise only node and best total are kept. `explain`:
+        `full`: keep the arrays that explain the decision; otherwise only the node is kept. `explain`:
         give scores even where the decision does not need them.
         """
         decision = self.opened(pod)

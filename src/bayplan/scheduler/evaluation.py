@@ -24,7 +24,7 @@ import numpy as np
 from bayplan.scheduler.framework.extension_points import FEW_ROWS, FilterPlugin, Scope
 from bayplan.scheduler.framework.meter import SUCCESS, timed_plugin, timed_point
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
-from bayplan.scheduler.framework.trial import Trial
+from bayplan.scheduler.framework.trial import JointTrial, Trial
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.nominator import Promises
 from bayplan.scheduler.profile import Profile
@@ -168,8 +168,7 @@ class Evaluation:
             if self.rejection is not None:
                 timing.status = self.rejection[1].status.value
         self.codes = np.zeros(snapshot.size, dtype=np.int32)
-        self._filterings = []
-        self._wide_filters = []
+        self._filterings, self._telling, self._wide_filters = [], [], []
         self.feasible_count = 0
         if self.rejection is not None:
             return
@@ -325,10 +324,11 @@ class Evaluation:
             for pod in added:
                 aside.put_back(pod)
             return aside.verdict()
-        with self.snapshot.supposing(added, (), row):
-            code = self.ask_now(row)
-        self.look_again(row)
-        return code
+        try:
+            with self.snapshot.supposing(added, (), row):
+                return self.ask_now(row)
+        finally:
+            self.look_again(row)
 
     def ask_now(self, row: int) -> int:
         """The verdict on a row with what the snapshot holds or supposes on it at this moment; see `look_again`."""
@@ -355,7 +355,7 @@ class Evaluation:
             if part is None:
                 return None
             parts.append(part)
-        return _JointTrial(parts) if NOT_ASKED not in parts else None
+        return JointTrial(parts) if NOT_ASKED not in parts else None
 
     @property
     def has_wide_filters(self) -> bool:
@@ -378,26 +378,3 @@ class Evaluation:
         """Scores and totals if exactly the rows with code 0 were feasible. Raises PluginError."""
         self.score(order)
         return self.totals.among(self.state, codes)
-
-
-class _JointTrial(Trial):
-    """What several filters say, in order; a number is the verdict of one that no pod can change."""
-
-    def __init__(self, parts: list[Trial | int]) -> None:
-        self._parts = parts
-        self._trials = [part for part in parts if isinstance(part, Trial)]
-
-    def put_back(self, pod: PodInfo) -> None:
-        for part in self._trials:
-            part.put_back(pod)
-
-    def take_away(self, pod: PodInfo) -> None:
-        for part in self._trials:
-            part.take_away(pod)
-
-    def verdict(self) -> int:
-        for part in self._parts:
-            code = part.verdict() if isinstance(part, Trial) else part
-            if code:
-                return code
-        return 0

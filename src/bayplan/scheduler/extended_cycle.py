@@ -28,7 +28,7 @@ from bayplan.scheduler.extenders import (
     read_prioritize,
 )
 from bayplan.scheduler.failed_cycle import FailedCycle
-from bayplan.scheduler.framework.post_filter import Candidate, PostFilterOutcome
+from bayplan.scheduler.framework.post_filter import PostFilterOutcome
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
 from bayplan.scheduler.ranking import Ranking
 from bayplan.scheduler.snapshot.labels import Ints
@@ -163,12 +163,13 @@ class ExtendedCycle:
         decision = self.decision
         self.cycle.post_filter(self.pod, evaluation, codes, decision)
         outcome = decision.post_filter
-        if outcome is None or outcome.nominated is None:
+        asked = [extender for extender in self.extenders if extender.preempt_verb]
+        if outcome is None or outcome.choose is None or not asked:
             return
         candidates = {decision.names[item.row]: item for item in outcome.candidates}
-        for extender in self.extenders:
-            if not extender.preempt_verb or not candidates:
-                continue
+        for extender in asked:
+            if not candidates:
+                break
             call = preempt_call(extender, self.pod.pod, candidates)
             (answer,) = yield [call]
             try:
@@ -178,14 +179,9 @@ class ExtendedCycle:
                     continue
                 decision.post_filter = PostFilterOutcome(Status.ERROR, (f"preemption: {error}",))
                 return
-        decision.post_filter = self._choose(evaluation, codes, list(candidates.values()), outcome)
-
-    def _choose(
-        self, evaluation: Evaluation, codes: Codes, candidates: list[Candidate], outcome: PostFilterOutcome
-    ) -> PostFilterOutcome:
-        """Choose anew among what extenders left of the candidates."""
-        if not candidates:
-            return PostFilterOutcome(Status.UNSCHEDULABLE, ("preemption: no candidate node for preemption",))
-        context = FailedCycle(self.cycle, self.pod, evaluation, codes)
-        plugin = next(item for item in self.cycle.profile.post_filter if item.name == outcome.plugin)
-        return plugin.choose(context, candidates)
+        if candidates:
+            context = FailedCycle(self.cycle, self.pod, evaluation, codes)
+            decision.post_filter = outcome.choose(context, list(candidates.values()))
+        else:
+            reason = "preemption: no candidate node for preemption"
+            decision.post_filter = PostFilterOutcome(Status.UNSCHEDULABLE, (reason,))

@@ -41,12 +41,16 @@ class FailedCycle(PostFilterContext):
                 aside.take_away(pod)
             yield _TrialAside(aside, rivals) if rivals else aside
             return
-        with snapshot.supposing((), removed, row):
-            trial = _Trial(self.evaluation, row, rivals)
-            yield trial
-            for pod in trial.back:
-                snapshot.suppose(pod, row, -1)
-        self.evaluation.look_again(row)
+        trial = _Trial(self.evaluation, row, rivals)
+        try:
+            with snapshot.supposing((), removed, row):
+                try:
+                    yield trial
+                finally:
+                    for pod in trial.back:
+                        snapshot.suppose(pod, row, -1)
+        finally:
+            self.evaluation.look_again(row)
 
     def nominated_to(self, row: int) -> list[PodInfo]:
         pods = self.cycle.nominator.on(self.cycle.snapshot.name(row))

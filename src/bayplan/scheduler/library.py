@@ -110,6 +110,8 @@ class Planner:
             for profile in self.settings.profiles
         }
         self._waiting: list[Pod] = []
+        self._passages: dict[str, Passage] = {}
+        """Those of settled pods for which plugins have reserved something."""
         for kind, obj in _by_kind(objects):
             self.add(kind, obj)
         self._nominate_waiting()
@@ -175,14 +177,22 @@ class Planner:
         if way.reserve:
             passage = Passage(way, cycle.state_of(info.shape), info, node_name, cycle.profile)
             failure = passage.reserve()
+            self._passages[info.key] = passage
             if failure is not None:
-                passage.undo()
-                self.snapshot.remove_pod(info.key)
+                self.take_back(info.key)
                 decision.refuse(failure)
 
+    def take_back(self, key: str) -> None:
+        """Undo `settle`: count a pod no more, and let plugins give back what they reserved for it. Last settled, first undone."""
+        self.snapshot.remove_pod(key)
+        passage = self._passages.pop(key, None)
+        if passage is not None:
+            passage.undo()
+
     def remove(self, key: str) -> None:
-        """Take a pod away (`namespace/name`), wherever it is."""
+        """Take a pod away (`namespace/name`), wherever it is. What was bound for it, such as volumes, stays bound."""
         info = self.snapshot.remove_pod(key)
+        self._passages.pop(key, None)
         if info is not None and info.pod.spec.scheduling_group is not None:
             self.snapshot.gangs.remove(group_key(info.pod), key)
         self.nominator.remove(key)

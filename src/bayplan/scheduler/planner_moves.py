@@ -64,12 +64,11 @@ class Moves:
 
     def undo(self) -> None:
         """Make everything as it was."""
-        snapshot = self.planner.snapshot
         for what, info, node_name in reversed(self._undo):
             if what == "put":
-                snapshot.remove_pod(info.key)
+                self.planner.take_back(info.key)
             else:
-                snapshot.place(info, node_name)
+                self.planner.snapshot.place(info, node_name)
         self._undo.clear()
 
     def keep(self) -> None:

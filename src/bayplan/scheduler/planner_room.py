@@ -67,8 +67,6 @@ class Room:
     """What the next pod's condition would say."""
     one_by_one: bool = False
     """The pods see one another, so that the number holds for the order in which the scheduler places them."""
-    left_behind: bool = False
-    """Plugins have reserved things for the pods; the planner is not as it was before."""
 
     @property
     def total(self) -> int:
@@ -79,7 +77,7 @@ class Room:
 def room_for(
     planner: Planner, pod: Pod, *, most: int | None = None, enough: int | None = None, told: Told | None = None
 ) -> Room:
-    """How many more pods like this one fit, at most `most`. The planner is as before afterwards, unless `left_behind` says otherwise.
+    """How many more pods like this one fit, at most `most`. The planner is as before afterwards.
 
     `enough`: where pods are placed one by one, so many are all that anybody wants to know of.
     Raises SchedulerError if no profile schedules the pod, DecodeError.
@@ -199,7 +197,7 @@ def _supposed(snapshot: Snapshot, info: PodInfo, rows: Ints, counts: Ints) -> It
 # One by one
 
 
-def copies_of(planner: Planner, pod: Pod, number: int) -> PodInfo:
+def copy_of(planner: Planner, pod: Pod, number: int) -> PodInfo:
     """The `number`-th pod like this one."""
     metadata = replace(pod.metadata, name=f"{pod.metadata.name or 'pod'}-copy-{number}", uid=f"copy-{number}")
     return planner.pod(replace(pod, metadata=metadata))
@@ -209,12 +207,10 @@ def _place_all(planner: Planner, cycle: Cycle, pod: Pod, most: int | None, told:
     placed: dict[str, int] = {}
     keys: list[str] = []
     decision: Decision | None = None
-    reserves = False
     while most is None or len(keys) < most:
-        info = copies_of(planner, pod, len(keys))
+        info = copy_of(planner, pod, len(keys))
         decision = cycle.decide(info, full=False)
         if decision.row >= 0:
-            reserves = reserves or bool(cycle.profile.way(info.shape).reserve)
             planner.settle(cycle, info, decision)
         node = decision.node
         if node is None:
@@ -227,9 +223,9 @@ def _place_all(planner: Planner, cycle: Cycle, pod: Pod, most: int | None, told:
         room = _full(planner, placed, decision)
     else:
         room = Room(dict(sorted(placed.items())), planner.snapshot.node_count)
-    for key in keys:
-        planner.remove(key)
-    room.one_by_one, room.left_behind = True, reserves
+    for key in reversed(keys):
+        planner.take_back(key)
+    room.one_by_one = True
     return room
 
 
@@ -268,7 +264,7 @@ def room_for_mix(
     while most is None or sets < most:
         current = []
         for pod in each:
-            info = copies_of(planner, pod, len(placed) + len(current))
+            info = copy_of(planner, pod, len(placed) + len(current))
             decision = planner.schedule(info)
             if decision.node is None:
                 stopped, failed = f"{pod.metadata.namespace}/{pod.metadata.name}", _full(planner, {}, decision)
@@ -284,6 +280,6 @@ def room_for_mix(
     per_node: dict[str, int] = {}
     for _, node in placed:
         per_node[node] = per_node.get(node, 0) + 1
-    for key, _ in (*placed, *current):
-        planner.remove(key)
+    for key, _ in reversed((*placed, *current)):
+        planner.take_back(key)
     return MixRoom(sets, dict(sorted(per_node.items())), stopped, failed)

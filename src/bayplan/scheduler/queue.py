@@ -4,8 +4,9 @@ Four places for a pod:
 
 - *active*: to be scheduled, in the order of the profile's queue sort (priority, then arrival);
 - *back-off*: was tried and may be tried again when its back-off is over (1 s doubling to 10 s), or as soon as no pod is
-  active, unless an error had sent it there, an event of which nobody knows whether it helps, or a pod of its shape has
-  been rejected since;
+  active, as in kube-scheduler since 1.33 (KEP-5142), unless an error had sent it there. It sits its back-off out as
+  well if an event brought it of which nobody knows whether it helps, or a pod of its shape has been rejected since;
+  kube-scheduler would try it in vain;
 - *unschedulable*: was rejected; waits for an event that its rejecting plugins say may help, or five minutes;
 - *gated*: a pre-enqueue plugin keeps it out; waits for a change of the pod or a hinted event.
 
@@ -39,6 +40,9 @@ UNSCHEDULABLE: Final = "unschedulable"
 GATED: Final = "gated"
 IN_FLIGHT: Final = "in-flight"
 
+ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
+"""The event, in metrics, by which a pod comes back to the queue."""
+
 
 class Clock(Protocol):
     """What the queue needs of a clock; `bayplan.support.clock.Clock` has it."""
@@ -56,7 +60,8 @@ class QueuedPod:
     first_seen: float
     attempts: int = 0
     place: str = ACTIVE
-    rejected_by: frozenset[str] = frozenset()
+    rejected_by: tuple[str, ...] = ()
+    """Sorted: who waits for what, and who is woken first, must not depend on the order of a set."""
     since: float = 0.0
     """When it came to its present place."""
     ready_at: float = 0.0
@@ -68,9 +73,9 @@ class QueuedPod:
     waits_as: PodShape | None = None
     """The shape under which it is among the waiting."""
     held: bool = False
-    """Room is being made for it: events that may help it count when that is done."""
-    helped: bool = False
-    """Such an event happened."""
+    """It is unschedulable, but room is being made for it: events that may help it count when that is done."""
+    helped: str = ""
+    """The first such event that happened."""
     flushed: bool = False
     """It came back from the unschedulable pods because it had waited long enough, and not because of an event."""
 
@@ -185,10 +190,7 @@ class SchedulingQueue:
         elif queued.place == UNSCHEDULABLE and (
             not changes or any(self._helps(queued, event, old.pod, pod.pod) for event in changes)
         ):
-            self._hopeless.discard(pod.shape)
-            self._leave(queued)
-            self._requeue(queued, now)
-            self._tell(queued, changes[0].label if changes else "PodUpdate")
+            self._help(queued, now, changes[0].label if changes else "PodUpdate")
 
     def remove(self, key: str) -> None:
         """Forget a pod: it was deleted or is bound."""
@@ -223,27 +225,26 @@ class SchedulingQueue:
             self._enter(queued, self._clock.monotonic())
         return None
 
-    def hold(self, key: str) -> None:
-        """Room is being made for a pod: it is not tried again before `release`, whatever happens."""
-        queued = self._pods.get(key)
-        if queued is not None and queued.place == UNSCHEDULABLE:
-            queued.held = True
+    def release(self, key: str, *, again: bool = False) -> None:
+        """All has been done to make room for a held pod; what has happened meanwhile counts now.
 
-    def release(self, key: str) -> None:
-        """All has been done to make room; what has happened meanwhile counts now."""
+        `again`: not all could be done, so the pod is tried once more after its back-off even if nothing has happened.
+        """
         queued = self._pods.get(key)
         if queued is None or not queued.held:
             return
         queued.held = False
-        if queued.helped and queued.place == UNSCHEDULABLE:
+        if queued.helped:
+            self._help(queued, self._clock.monotonic(), queued.helped)
+        elif again:
             self._leave(queued)
-            self._requeue(queued, self._clock.monotonic())
-        queued.helped = False
+            self._requeue(queued, self._clock.monotonic(), early=False)
+            self._tell(queued, ATTEMPT_FAILED)
 
     def take(self, key: str) -> QueuedPod | None:
-        """A particular pod, wherever it waits; None if it is not here, gated, or in flight already."""
+        """A particular pod, wherever it waits; None if it is not here, gated, held, or in flight already."""
         queued = self._pods.get(key)
-        if queued is None or queued.place in (GATED, IN_FLIGHT):
+        if queued is None or queued.held or queued.place in (GATED, IN_FLIGHT):
             return None
         return self._take(queued)
 
@@ -265,25 +266,32 @@ class SchedulingQueue:
         """The pod in flight found its place."""
         self.remove(key)
 
-    def reject(self, key: str, plugins: Iterable[str], *, error: bool = False) -> None:
-        """The pod in flight found no place: `plugins` rejected it. After an `error` it is just tried again later."""
+    def reject(self, key: str, plugins: Iterable[str], *, error: bool = False, held: bool = False) -> None:
+        """The pod in flight found no place: `plugins` rejected it. After an `error` it is just tried again later.
+
+        `held`: room is being made for it, so it is not tried again before `release`, whatever happens.
+        """
         queued = self._pods.get(key)
         if queued is None or queued.place != IN_FLIGHT:
             return
         now = self._clock.monotonic()
         missed, queued.missed = queued.missed or [], None
-        queued.rejected_by = frozenset(plugins)
+        queued.flushed = False
+        queued.rejected_by = tuple(sorted(set(plugins)))
         queued.ready_at = now + self.backoff(queued.attempts)
         self._leave(queued)
         helped = any(self._helps(queued, event, old, new) for event, old, new in missed)
-        if error or not queued.rejected_by or helped:
+        if held:
+            self._put_unschedulable(queued, now)
+            queued.held, queued.helped = True, ATTEMPT_FAILED if helped else ""
+        elif error or not queued.rejected_by or helped:
             self._requeue(queued, now, early=not error)
         else:
             if len(self._hopeless) >= _MOST_HOPELESS:
                 self._hopeless.clear()
             self._hopeless.add(queued.pod.shape)
             self._put_unschedulable(queued, now)
-        self._tell(queued, "ScheduleAttemptFailure")
+        self._tell(queued, ATTEMPT_FAILED)
 
     def _tell(self, queued: QueuedPod, event: str) -> None:
         if self.incoming is not None:
@@ -320,16 +328,19 @@ class SchedulingQueue:
                     if key in asked:
                         continue
                     asked.add(key)
-                    queued = self._pods[key]
-                    self._hopeless.discard(queued.pod.shape)
-                    if queued.held:
-                        queued.helped = True
-                        continue
-                    self._leave(queued)
-                    self._requeue(queued, now, early=bool(hints))
-                    self._tell(queued, event.label)
-                    moved += 1
+                    moved += self._help(self._pods[key], now, event.label, early=bool(hints))
         return moved
+
+    def _help(self, queued: QueuedPod, now: float, event: str, *, early: bool = True) -> bool:
+        """An event may help a waiting pod: let it be tried again. False if that has to wait, since the pod is held."""
+        self._hopeless.discard(queued.pod.shape)
+        if queued.held:
+            queued.helped = queued.helped or event
+            return False
+        self._leave(queued)
+        self._requeue(queued, now, early=early)
+        self._tell(queued, event)
+        return True
 
     def _helped(
         self, plugin: str, hints: tuple[EventHint, ...], keys: dict[str, None], event: ClusterEvent, old: Any, new: Any
@@ -381,7 +392,7 @@ class SchedulingQueue:
             self._put_active(queued, now)
             return
         self._move(queued, GATED, now)
-        queued.rejected_by = frozenset((plugin,))
+        queued.rejected_by = (plugin,)
         self._wait_for(queued)
 
     def _requeue(self, queued: QueuedPod, now: float, *, early: bool = True) -> None:
@@ -397,7 +408,7 @@ class SchedulingQueue:
 
     def _put_active(self, queued: QueuedPod, now: float) -> None:
         self._move(queued, ACTIVE, now)
-        queued.rejected_by = frozenset()
+        queued.rejected_by = ()
         heapq.heappush(self._active, (queued.sort_key, queued.stamp, queued.stamp, queued.pod.key))
 
     def _put_unschedulable(self, queued: QueuedPod, now: float) -> None:
@@ -409,6 +420,7 @@ class SchedulingQueue:
         queued.place = place
         queued.since = now
         queued.stamp = next(self._stamps)
+        queued.held, queued.helped = False, ""
         self._counts[place] += 1
 
     def _leave(self, queued: QueuedPod) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -12,9 +13,9 @@ from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder
-from bayplan.informers.cache import ObjectCache
 from bayplan.scheduler.gang_cycle import GroupResult
 from bayplan.scheduler.settings import DEFAULT_SCHEDULER_NAME
+from bayplan.scheduler.snapshot.pods import pod_key
 from bayplan.support.clock import Clock
 from bayplan.support.timestamps import rfc3339
 
@@ -40,11 +41,16 @@ class Reporter:
     """Writes for all profiles of one scheduler."""
 
     def __init__(
-        self, client: Client, clock: Clock, recorders: dict[str, EventRecorder], pods: ObjectCache[core_v1.Pod]
+        self,
+        client: Client,
+        clock: Clock,
+        recorders: dict[str, EventRecorder],
+        seen: Callable[[str], core_v1.Pod | None],
     ) -> None:
-        """pods: as the API shows them. What is in the queue may be older, and would be told again what it was told before."""
+        """seen: a pod (`namespace/name`) as the API shows it. What is in the queue may be older, and would be told again
+        what it was told before."""
         self._client = client
-        self._pods = pods
+        self._seen = seen
         self._clock = clock
         self._recorders = recorders
 
@@ -61,7 +67,7 @@ class Reporter:
     async def not_scheduled(self, pod: core_v1.Pod, reason: str, message: str, nominated: str | None) -> None:
         """The pod found no place. `nominated`: its node from now on, empty for none, None to leave it as it is."""
         self.event(pod, "Warning", "FailedScheduling", message, "Scheduling")
-        known = self._pods.get(pod.metadata.namespace, pod.metadata.name)
+        known = self._seen(pod_key(pod))
         pod = known if known is not None and known.metadata.uid == pod.metadata.uid else pod
         condition = self._condition(pod, reason, message)
         status: dict[str, Any] = {"conditions": [condition]} if condition is not None else {}
@@ -93,7 +99,7 @@ class Reporter:
             await self.patch_status(pod, {"status": {"nominatedNodeName": node_name or None}})
 
     async def evict(self, victim: core_v1.Pod, preemptor: core_v1.Pod) -> bool:
-        """Make room: say in the victim's conditions why, then delete it. False if the server would not."""
+        """Make room: say in the victim's conditions why, then delete it. False if the server would not; True if it is gone."""
         scheduler = preemptor.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
         condition = {
             "type": "DisruptionTarget",
@@ -108,7 +114,9 @@ class Reporter:
         try:
             await self._client.delete(core_v1.Pod, metadata.name, metadata.namespace, uid=metadata.uid)
         except ApiError as error:
-            if error.code not in (404, 409):
+            if error.code == 404:
+                return True
+            if error.code != 409:
                 logger.warning("preempting pod %s/%s: %s", metadata.namespace, metadata.name, error)
             return False
         except TransportError as error:

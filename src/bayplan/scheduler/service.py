@@ -69,7 +69,7 @@ class SchedulerService:
         self.core = SchedulerCore(scheduler_settings.load(config), clock, randomness)
         self.informers = InformerFactory(client, clock, randomness)
         self.recorders = {name: EventRecorder(client, name, clock, randomness) for name in self.core.cycles}
-        self.reporter = Reporter(client, clock, self.recorders, self.informers.informer(core_v1.Pod).cache)
+        self.reporter = Reporter(client, clock, self.recorders, self._seen)
         self.changes = Changes(clock)
         self.actions = ClientActions(client, self.changes)
         snapshot = self.core.snapshot
@@ -91,6 +91,8 @@ class SchedulerService:
         """Kinds that the server does not have, or does not let us read."""
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._reports: dict[str, asyncio.Task[None]] = {}
+        """Pods whose last attempt failed, which is being told: their binding waits, so that the news do not come after it."""
         self.metrics.goroutines.labels("binding").set_function(lambda: float(len(self._tasks)))
 
     async def run(self) -> None:
@@ -184,9 +186,7 @@ class SchedulerService:
                     pod.pod, "Warning", "FailedScheduling", f"skip schedule deleting pod: {pod.key}", "Scheduling"
                 )
             elif outcome.decision.gate is None:
-                if outcome.decision.victims:
-                    self.core.queue.hold(outcome.queued.pod.key)
-                self._spawn(self._report(outcome, started))
+                self._report_later(outcome, started)
             turn += 1
             if turn % _TURN == 0:
                 await asyncio.sleep(0)
@@ -244,10 +244,11 @@ class SchedulerService:
             if timer is not None:
                 timer.cancel()
 
-    def _spawn(self, coroutine: Any) -> None:
-        task = asyncio.create_task(coroutine)
+    def _spawn(self, coroutine: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._finished)
+        return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -257,6 +258,7 @@ class SchedulerService:
     async def _bind(self, outcome: Outcome, started: float) -> None:
         """The way of most pods: nothing but the Binding is to be done."""
         info, node = outcome.queued.pod, outcome.decision.node or ""
+        await self._reported(info.key)
         begun, status = self.clock.monotonic(), "Error"
         try:
             await self.actions.write_binding(info, node)
@@ -272,6 +274,7 @@ class SchedulerService:
     async def _pass(self, outcome: Outcome, passage: Passage, started: float) -> None:
         """The way of pods that plugins have something to do with."""
         info, nominates = passage.pod, passage.has_work
+        await self._reported(info.key)
         if nominates:
             await self.reporter.nominate(info.pod, passage.node_name)
         failure = await carry_out(
@@ -305,17 +308,41 @@ class SchedulerService:
         self._work.set()
         await self.reporter.not_scheduled(pod.pod, failure.reason, failure.message, "")
 
+    def _report_later(self, outcome: Outcome, started: float) -> None:
+        key = outcome.queued.pod.key
+        task = self._reports[key] = self._spawn(self._report(outcome, started))
+
+        def finished(_: asyncio.Task[None]) -> None:
+            if self._reports.get(key) is task:
+                del self._reports[key]
+
+        task.add_done_callback(finished)
+
+    async def _reported(self, key: str) -> None:
+        """Wait until it has been told that the pod was not placed before, if it is being told."""
+        task = self._reports.get(key)
+        if task is not None:
+            await asyncio.wait((task,))
+
     async def _report(self, outcome: Outcome, started: float) -> None:
-        """Evict victims, clear nominations, and tell the pod's status and events why it is not placed."""
-        decision, pod = outcome.decision, outcome.queued.pod.pod
+        """Evict victims, and tell why the pod is not placed."""
+        decision, pod = outcome.decision, outcome.queued.pod
         result = "error" if decision.error else "unschedulable"
         self.metrics.attempt(result, decision.profile, self.clock.monotonic() - started)
-        if decision.victims:
-            try:
-                await self._evict_all(decision.victims, pod, decision.nominated_node)
-            finally:
-                self.core.queue.release(outcome.queued.pod.key)
-                self._work.set()
+        if not decision.victims:
+            await self._tell(outcome)
+            return
+        gone = False
+        try:
+            evicted = self._evict_all(decision.victims, pod.pod, decision.nominated_node)
+            gone, _ = await asyncio.gather(evicted, self._tell(outcome))
+        finally:
+            self.core.queue.release(pod.key, again=not gone)
+            self._work.set()
+
+    async def _tell(self, outcome: Outcome) -> None:
+        """Clear nominations and claims, and tell the pod's status and events why it is not placed."""
+        decision, pod = outcome.decision, outcome.queued.pod.pod
         await asyncio.gather(*(self.reporter.nominate(other.pod, "") for other in outcome.cleared))
         for claim in decision.post_filter.deallocates if decision.post_filter is not None else ():
             await self._deallocate(claim)
@@ -333,16 +360,23 @@ class SchedulerService:
         except ActionError as error:
             logger.info("deallocating claim %s/%s: %s", claim.metadata.namespace, claim.metadata.name, error)
 
-    async def _evict_all(self, keys: tuple[str, ...], pod: core_v1.Pod, node: str) -> None:
+    async def _evict_all(self, keys: tuple[str, ...], pod: core_v1.Pod, node: str) -> bool:
+        """Make room; False if the server would not have all of it."""
         started = self.clock.monotonic()
         gone = await asyncio.gather(*(self._evict(key, pod, node) for key in keys))
         self.metrics.evicted("success" if all(gone) else "error", self.clock.monotonic() - started)
-        if all(gone):
-            # Until the victims are seen to go, the pod would find that it has to make room once more.
-            await self.changes.wait_until(lambda: not any(map(self._stays, keys)), _SEEN_WITHIN_SECONDS)
+        if not all(gone):
+            return False
+        # Until the victims are seen to go, the pod would find that it has to make room once more.
+        await self.changes.wait_until(lambda: not any(map(self._stays, keys)), _SEEN_WITHIN_SECONDS)
+        return True
+
+    def _seen(self, key: str) -> core_v1.Pod | None:
+        """A pod as the API shows it."""
+        return self.informers.informer(core_v1.Pod).cache.by_key(key)
 
     def _stays(self, key: str) -> bool:
-        victim = self.informers.informer(core_v1.Pod).cache.by_key(key)
+        victim = self._seen(key)
         return victim is not None and bool(victim.spec.node_name) and victim.metadata.deletion_timestamp is None
 
     async def _evict(self, key: str, pod: core_v1.Pod, node: str) -> bool:
@@ -350,7 +384,7 @@ class SchedulerService:
 
         A victim that still waits to be bound is not deleted, but refused its node.
         """
-        victim = self.informers.informer(core_v1.Pod).cache.by_key(key)
+        victim = self._seen(key)
         if victim is None:
             return True
         waiting = self.core.waiting.get(victim.metadata.uid)

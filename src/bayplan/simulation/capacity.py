@@ -141,9 +141,7 @@ def capacity(
         room = room_for(planner, pod, enough=wanted, told=told)
         answer = Capacity(_name(pod), _requests(pod), room, wanted, uses=use_of_nodes(planner))
         if wanted is not None and shape is not None and not answer.enough:
-            answer.missing = _missing(
-                planner if not room.left_behind else planner_of(copy, config), pod, wanted, shape()
-            )
+            answer.missing = _missing(planner, pod, wanted, shape())
     except SchedulerError as error:
         raise QuestionError(str(error)) from error
     return answer

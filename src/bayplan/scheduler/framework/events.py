@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -40,12 +41,13 @@ class ClusterEvent:
     @property
     def label(self) -> str:
         """The event's name in metrics and logs, such as `NodeAdd`."""
-        names = [name.title().replace("_", "") for name in _names(self.action)]
-        return self.resource + "".join(names)
+        return _label(self.resource, self.action)
 
 
-def _names(action: Action) -> list[str]:
-    return [item.name for item in Action if item in action and item.name is not None]
+@functools.cache
+def _label(resource: str, action: Action) -> str:
+    names = [item.name for item in Action if item in action and item.name is not None]
+    return resource + "".join(name.title().replace("_", "") for name in names)
 
 
 Hint = Callable[[PodInfo, Any, Any], bool]

@@ -27,7 +27,7 @@ from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 
 if TYPE_CHECKING:
-    from bayplan.scheduler.framework.post_filter import Candidate, PostFilterContext, PostFilterOutcome
+    from bayplan.scheduler.framework.post_filter import PostFilterContext, PostFilterOutcome
 
 MAX_NODE_SCORE = 100
 """The best normalised score."""
@@ -221,10 +221,6 @@ class PostFilterPlugin(Plugin, ABC):
     @abstractmethod
     def post_filter(self, context: PostFilterContext) -> PostFilterOutcome:
         """What can be done, or the words that say why nothing can. Changes nothing itself."""
-
-    def choose(self, context: PostFilterContext, candidates: list[Candidate]) -> PostFilterOutcome:
-        """Choose among candidates, after extenders have had their say about those that `post_filter` found."""
-        raise NotImplementedError(f"plugin {self.name} offers no candidates")
 
 
 class ReservePlugin(Plugin, ABC):

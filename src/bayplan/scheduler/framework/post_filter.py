@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -66,8 +66,10 @@ class PostFilterOutcome:
     """Nominated pods of lower priority that lose their nomination to the chosen node."""
     deallocates: tuple[ResourceClaim, ...] = ()
     """Resource claims, as they are to be written, that give their devices up so that they can be had elsewhere."""
-    plugin: str = ""
-    """Who found it; asked to choose again if extenders leave out candidates."""
+    choose: Callable[[PostFilterContext, list[Candidate]], PostFilterOutcome] | None = field(
+        default=None, repr=False, compare=False
+    )
+    """Chooses again among those of `candidates` that extenders leave; None if extenders have no say."""
     withdraws: bool = False
     """The pod's own nomination, from an earlier attempt, is void."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from bayplan.scheduler.snapshot.pods import PodInfo
 
@@ -21,3 +22,26 @@ class Trial(ABC):
     @abstractmethod
     def verdict(self) -> int:
         """The verdict on the node as it is supposed to be, nominated pods included."""
+
+
+class JointTrial(Trial):
+    """What several filters say, in order; a number is the verdict of one that no pod can change."""
+
+    def __init__(self, parts: Sequence[Trial | int]) -> None:
+        self._parts = parts
+        self._trials = [part for part in parts if isinstance(part, Trial)]
+
+    def put_back(self, pod: PodInfo) -> None:
+        for part in self._trials:
+            part.put_back(pod)
+
+    def take_away(self, pod: PodInfo) -> None:
+        for part in self._trials:
+            part.take_away(pod)
+
+    def verdict(self) -> int:
+        for part in self._parts:
+            code = part.verdict() if isinstance(part, Trial) else part
+            if code:
+                return code
+        return 0

@@ -53,9 +53,10 @@ class DefaultPreemption(PostFilterPlugin):
         findings, own = self._findings(context), context.own_row()
         unlike: Moved = EVERY_ROW if context.is_wide() else [own] if own is not None else []
         findings.forget(unlike)
-        outcome = self._outcome(context, findings)
-        findings.forget(unlike)
-        return outcome
+        try:
+            return self._outcome(context, findings)
+        finally:
+            findings.forget(unlike)
 
     def _outcome(self, context: PostFilterContext, findings: Findings) -> PostFilterOutcome:
         rows = self._curable(context)
@@ -66,7 +67,7 @@ class DefaultPreemption(PostFilterPlugin):
         return self._choose(context, findings, found)
 
     def choose(self, context: PostFilterContext, candidates: list[Candidate]) -> PostFilterOutcome:
-        """The cheapest candidate."""
+        """The cheapest of the candidates that extenders leave."""
         return self._choose(context, *findings_of(self.snapshot, candidates))
 
     def _choose(self, context: PostFilterContext, findings: Findings, rows: IntRows) -> PostFilterOutcome:
@@ -78,7 +79,7 @@ class DefaultPreemption(PostFilterPlugin):
         candidates = findings.candidates(tied)
         clears = tuple(pod for pod in context.nominated_to(row) if pod.priority < context.pod.priority)
         return PostFilterOutcome(
-            None, (), candidates[chosen], candidates, findings.candidates(rows), clears, plugin=self.name
+            None, (), candidates[chosen], candidates, findings.candidates(rows), clears, choose=self.choose
         )
 
     def _ineligible(self, context: PostFilterContext) -> str:

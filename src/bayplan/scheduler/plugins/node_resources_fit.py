@@ -255,14 +255,15 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         )
 
     def _frees_room(self, pod: PodInfo, old: Any, new: Any) -> bool:
-        """The node that a pod left has room now, or would have without the pods of lower priority there.
+        """The node that a pod left, or was promised, has room now, or would have without the pods of lower priority there.
 
         kube-scheduler does not look at the node: it tries all pods again whenever one is deleted.
         """
         snapshot = self.snapshot
-        row = snapshot.row_of.get(old.spec.node_name)
+        node_name = old.spec.node_name or old.status.nominated_node_name
+        row = snapshot.row_of.get(node_name)
         if row is None:
-            return bool(old.spec.node_name)
+            return bool(node_name)
         removable = [other for other in snapshot.pods_on[row].values() if other.priority < pod.priority]
         if snapshot.pod_count.item(row) - len(removable) >= snapshot.pod_limit.item(row):
             return False

@@ -65,7 +65,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
                 claims.append(f"{pod.namespace}/{name}")
         restricted = any(is_restricted(volume) for volume in pod.volumes)
-        if not restricted and not self._in_use(claims):
+        if not restricted and not claims:
             return SKIP
         state.data[self.name] = claims
         return None

@@ -14,10 +14,10 @@ last holder of their counter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
-from weakref import WeakSet, WeakValueDictionary, ref
+from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
@@ -26,8 +26,8 @@ from bayplan.scheduler.snapshot.labels import Ints, LabelColumn, grow
 
 Label = tuple[str, str]
 """Key and value."""
-_FEW_LABELS = 1024
-"""Labels whose groups are listed before empty lists are looked for."""
+_FEW_ENTRIES = 1024
+"""Entries in lists of groups before those of groups that are gone are looked for."""
 
 
 class LabelGroup:
@@ -193,7 +193,8 @@ class PodCounts:
         "_dead",
         "_groups",
         "_groups_of",
-        "_labels_at_most",
+        "_listed",
+        "_listed_at_most",
         "_tallies",
         "_terms",
         "term_epoch",
@@ -203,8 +204,11 @@ class PodCounts:
         self._capacity = capacity
         self._column = column
         self._groups: WeakValueDictionary[Hashable, LabelGroup] = WeakValueDictionary()
-        self._groups_of: dict[Label, WeakSet[LabelGroup]] = {}
-        self._labels_at_most = _FEW_LABELS
+        self._groups_of: dict[Label, list[ref[LabelGroup]]] = {}
+        """Groups by each of their labels. Lists, since most labels of some workloads (names of pods) have one group only."""
+        self._listed = 0
+        """Entries in these lists."""
+        self._listed_at_most = _FEW_ENTRIES
         self._tallies: dict[Hashable, Tally] = {}
         self._anchored: dict[Label | None, dict[Hashable, Tally]] = {}
         """The tallies by their anchors."""
@@ -241,17 +245,24 @@ class PodCounts:
 
     def _list(self, group: LabelGroup) -> None:
         """List a new group under its labels."""
+        entry = ref(group)
         for label in group.labels.items():
-            listed = self._groups_of.get(label)
-            if listed is None:
-                listed = self._groups_of[label] = WeakSet()
-            listed.add(group)
-        if len(self._groups_of) > self._labels_at_most:
-            self._groups_of = {label: listed for label, listed in self._groups_of.items() if listed}
-            self._labels_at_most = 2 * len(self._groups_of) + _FEW_LABELS
+            self._groups_of.setdefault(label, []).append(entry)
+        self._listed += len(group.labels)
+        if self._listed > self._listed_at_most:
+            alive = {label: [one for one in found if one() is not None] for label, found in self._groups_of.items()}
+            self._groups_of = {label: found for label, found in alive.items() if found}
+            self._listed = sum(map(len, self._groups_of.values()))
+            self._listed_at_most = 2 * self._listed + _FEW_ENTRIES
 
-    def _groups_with(self, anchor: Label | None) -> Iterable[LabelGroup]:
-        return self._groups.values() if anchor is None else self._groups_of.get(anchor, ())
+    def _groups_with(self, anchor: Label | None) -> Iterator[LabelGroup]:
+        if anchor is None:
+            yield from self._groups.values()
+            return
+        for entry in self._groups_of.get(anchor, ()):
+            group = entry()
+            if group is not None:
+                yield group
 
     def counter(
         self,

@@ -276,8 +276,6 @@ class ShapeTable:
         key = (place, _encode(facts))
         shape = self._by_facts.get(key)
         if shape is None:
-            if len(self._by_facts) >= self.LIMIT:
-                self._by_facts.clear()
             if not pending:
                 pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(spec, node_name=""))
             shape = self._by_facts[key] = PodShape(key, pod, self._resources, self._counts)
