@@ -71,9 +71,9 @@ class ObjectCache(Generic[T]):
         self._objects[key] = obj
         for name, function in self._indexers.items():
             index = self._indexes[name]
-            values = set(function(obj))
-            if old is not None:
-                self._unlist(index, key, set(function(old)) - values)
+            values = tuple(function(obj))
+            if old is not None and (before := tuple(function(old))) != values:
+                self._unlist(index, key, (value for value in before if value not in values))
             for value in values:
                 index.setdefault(value, {})[key] = obj
         return old
