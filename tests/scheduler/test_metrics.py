@@ -19,7 +19,7 @@ class Measured(Setup):
         self.metrics = SchedulerMetrics(self.registry, core.queue, sizes, self.clock)
         core.measure(self.metrics)
         core.queue.incoming = self.metrics.incoming
-        core.queue.hinted = self.metrics.hinted
+        core.queue.waiting.hinted = self.metrics.hinted
 
     def attempt(self) -> None:
         outcome = self.core.schedule_one()

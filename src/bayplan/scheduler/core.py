@@ -28,7 +28,8 @@ from bayplan.scheduler.gang_cycle import GANG, GangCycle, GroupResult, Member, m
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.passage import Failure, Passage
 from bayplan.scheduler.profile import Profile
-from bayplan.scheduler.queue import Clock, QueuedPod, SchedulingQueue
+from bayplan.scheduler.queue import SchedulingQueue
+from bayplan.scheduler.queued_pod import Clock, QueuedPod
 from bayplan.scheduler.settings import DEFAULT_SCHEDULER_NAME, SchedulerSettings
 from bayplan.scheduler.snapshot.catalog import KINDS, object_key
 from bayplan.scheduler.snapshot.gangs import group_key

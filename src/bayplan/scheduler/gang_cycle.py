@@ -18,7 +18,7 @@ from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.framework.verdicts import Reject, Status
 from bayplan.scheduler.passage import Failure, Passage
-from bayplan.scheduler.queue import QueuedPod
+from bayplan.scheduler.queued_pod import QueuedPod
 from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.snapshot import Snapshot

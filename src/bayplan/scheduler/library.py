@@ -25,7 +25,7 @@ from bayplan.scheduler.gang_cycle import GangCycle, minimum_of_gang
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.passage import Passage
 from bayplan.scheduler.profile import Profile
-from bayplan.scheduler.queue import QueuedPod
+from bayplan.scheduler.queued_pod import QueuedPod
 from bayplan.scheduler.settings import SchedulerSettings, load
 from bayplan.scheduler.snapshot.catalog import KINDS
 from bayplan.scheduler.snapshot.gangs import group_key

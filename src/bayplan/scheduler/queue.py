@@ -10,8 +10,7 @@ Four places for a pod:
 - *unschedulable*: was rejected; waits for an event that its rejecting plugins say may help, or five minutes;
 - *gated*: a pre-enqueue plugin keeps it out; waits for a change of the pod or a hinted event.
 
-Waiting pods are indexed by the plugins that rejected them and by their shape, and events by the plugins that care: an
-event which no rejecting plugin cares for costs nothing, and most others one look per shape, however many pods wait.
+Who waits for which event is in `waiting`.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from bayplan.scheduler.framework.events import ClusterEvent, EventHint
+from bayplan.scheduler.queued_pod import ACTIVE, BACKOFF, GATED, IN_FLIGHT, UNSCHEDULABLE, Clock, QueuedPod
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
+from bayplan.scheduler.waiting_pods import Waiting
 
 INITIAL_BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 10.0
@@ -34,56 +34,12 @@ FLUSH_AFTER: Final = 300.0
 _MOST_HOPELESS: Final = 4096
 """Shapes remembered as hopeless; forgetting one costs an attempt."""
 
-ACTIVE: Final = "active"
-BACKOFF: Final = "backoff"
-UNSCHEDULABLE: Final = "unschedulable"
-GATED: Final = "gated"
-IN_FLIGHT: Final = "in-flight"
-
 ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
 """The event, in metrics, by which a pod comes back to the queue."""
 
 
-class Clock(Protocol):
-    """What the queue needs of a clock; `bayplan.support.clock.Clock` has it."""
-
-    def monotonic(self) -> float:
-        """Seconds since some fixed moment."""
-
-
-@dataclass(slots=True)
-class QueuedPod:
-    """A pod in the queue. Times are seconds of the queue's clock."""
-
-    pod: PodInfo
-    sort_key: tuple[float, ...]
-    first_seen: float
-    attempts: int = 0
-    place: str = ACTIVE
-    rejected_by: tuple[str, ...] = ()
-    """Sorted: who waits for what, and who is woken first, must not depend on the order of a set."""
-    since: float = 0.0
-    """When it came to its present place."""
-    ready_at: float = 0.0
-    """When its back-off is over."""
-    stamp: int = 0
-    """Tells whether a heap entry is still about this state of the pod."""
-    missed: list[tuple[ClusterEvent, Any, Any]] | None = field(default=None)
-    """Events while it was being scheduled; they may undo the rejection."""
-    waits_as: PodShape | None = None
-    """The shape under which it is among the waiting."""
-    held: bool = False
-    """It is unschedulable, but room is being made for it: events that may help it count when that is done."""
-    helped: str = ""
-    """The first such event that happened."""
-    flushed: bool = False
-    """It came back from the unschedulable pods because it had waited long enough, and not because of an event."""
-
-
 Incoming = Callable[[str, str], None]
 """(place, event)"""
-Hinted = Callable[[str, str, bool, float], None]
-"""(plugin, event, whether it may help, seconds that the look took)"""
 Gate = Callable[[PodInfo], str | None]
 """The name of the plugin that keeps a pod out; None if it may enter."""
 
@@ -102,11 +58,9 @@ class SchedulingQueue:
     ) -> None:
         self.incoming: Incoming | None = None
         """Told when a pod comes to a place because of an event; None if nobody wants to know."""
-        self.hinted: Hinted | None = None
-        """Told what a plugin's hints said; None if nobody wants to know."""
         self._clock = clock
         self._sort_key = sort_key
-        self._hints = {plugin: tuple(found) for plugin, found in hints.items()}
+        self.waiting = Waiting(clock, hints)
         self._gate = gate
         self._initial_backoff = initial_backoff
         self._max_backoff = max_backoff
@@ -118,8 +72,6 @@ class SchedulingQueue:
         self._hopeless: set[PodShape] = set()
         """Shapes of which a pod was rejected since the last event that might help them."""
         self._flush: list[tuple[float, int, str]] = []
-        self._waiting: dict[str, dict[PodShape, dict[str, None]]] = {}
-        """Plugin -> shape -> keys of the pods that the plugin rejected."""
         self._in_flight: dict[str, QueuedPod] = {}
         self._counts = {ACTIVE: 0, BACKOFF: 0, UNSCHEDULABLE: 0, GATED: 0, IN_FLIGHT: 0}
         self._stamps = itertools.count(1)
@@ -127,9 +79,8 @@ class SchedulingQueue:
     def rejected_by(self, plugin: str, scheduler_name: str) -> int:
         """How many unschedulable pods of a scheduler a plugin has rejected."""
         return sum(
-            (self._pods[key].pod.pod.spec.scheduler_name or scheduler_name) == scheduler_name
-            for keys in self._waiting.get(plugin, {}).values()
-            for key in keys
+            (queued.pod.pod.spec.scheduler_name or scheduler_name) == scheduler_name
+            for queued in self.waiting.rejected_by(plugin)
         )
 
     def __len__(self) -> int:
@@ -188,7 +139,7 @@ class SchedulingQueue:
             if queued.missed is not None:
                 queued.missed.extend((event, old.pod, pod.pod) for event in changes)
         elif queued.place == UNSCHEDULABLE and (
-            not changes or any(self._helps(queued, event, old.pod, pod.pod) for event in changes)
+            not changes or any(self.waiting.helps(queued, event, old.pod, pod.pod) for event in changes)
         ):
             self._help(queued, now, changes[0].label if changes else "PodUpdate")
 
@@ -280,7 +231,7 @@ class SchedulingQueue:
         queued.rejected_by = tuple(sorted(set(plugins)))
         queued.ready_at = now + self.backoff(queued.attempts)
         self._leave(queued)
-        helped = any(self._helps(queued, event, old, new) for event, old, new in missed)
+        helped = any(self.waiting.helps(queued, event, old, new) for event, old, new in missed)
         if held:
             self._put_unschedulable(queued, now)
             queued.held, queued.helped = True, ATTEMPT_FAILED if helped else ""
@@ -314,21 +265,13 @@ class SchedulingQueue:
         for queued in self._in_flight.values():
             if queued.missed is not None:
                 queued.missed.append((event, old, new))
-        if not self._waiting:
-            return 0
         now = self._clock.monotonic()
         moved = 0
         asked: set[str] = {without}
-        for plugin, shapes in list(self._waiting.items()):
-            hints = self._interested(plugin, event)
-            if hints is None:
-                continue
-            for keys in list(shapes.values()):
-                for key in self._helped(plugin, hints, keys, event, old, new):
-                    if key in asked:
-                        continue
-                    asked.add(key)
-                    moved += self._help(self._pods[key], now, event.label, early=bool(hints))
+        for queued, is_known_to_help in self.waiting.helped(event, old, new):
+            if queued.pod.key not in asked:
+                asked.add(queued.pod.key)
+                moved += self._help(queued, now, event.label, early=is_known_to_help)
         return moved
 
     def _help(self, queued: QueuedPod, now: float, event: str, *, early: bool = True) -> bool:
@@ -341,41 +284,6 @@ class SchedulingQueue:
         self._requeue(queued, now, early=early)
         self._tell(queued, event)
         return True
-
-    def _helped(
-        self, plugin: str, hints: tuple[EventHint, ...], keys: dict[str, None], event: ClusterEvent, old: Any, new: Any
-    ) -> list[str]:
-        """Those of some pods of one shape that an event may help."""
-        if all(hint.per_shape or hint.hint is None for hint in hints):
-            first = self._pods[next(iter(keys))]
-            return list(keys) if self._may_help(plugin, hints, first, event, old, new) else []
-        return [key for key in keys if self._may_help(plugin, hints, self._pods[key], event, old, new)]
-
-    def _may_help(
-        self, plugin: str, hints: tuple[EventHint, ...], queued: QueuedPod, event: ClusterEvent, old: Any, new: Any
-    ) -> bool:
-        if not hints:
-            return True
-        started = self._clock.monotonic() if self.hinted is not None else 0.0
-        answer = any(hint.may_help(event, queued.pod, old, new) for hint in hints)
-        if self.hinted is not None:
-            self.hinted(plugin, event.label, answer, self._clock.monotonic() - started)
-        return answer
-
-    def _interested(self, plugin: str, event: ClusterEvent) -> tuple[EventHint, ...] | None:
-        """A plugin's hints about an event: () any event helps, None this one never does."""
-        hints = self._hints.get(plugin, ())
-        if not hints:
-            return ()
-        found = tuple(h for h in hints if h.resource in (event.resource, "*") and h.actions & event.action)
-        return found or None
-
-    def _helps(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> bool:
-        for plugin in queued.rejected_by:
-            hints = self._interested(plugin, event)
-            if hints is not None and self._may_help(plugin, hints, queued, event, old, new):
-                return True
-        return False
 
     # Places
 
@@ -393,7 +301,7 @@ class SchedulingQueue:
             return
         self._move(queued, GATED, now)
         queued.rejected_by = (plugin,)
-        self._wait_for(queued)
+        self.waiting.add(queued)
 
     def _requeue(self, queued: QueuedPod, now: float, *, early: bool = True) -> None:
         """To back-off if that is not over, else on to the active queue. `early`: it need not sit out its back-off."""
@@ -413,7 +321,7 @@ class SchedulingQueue:
 
     def _put_unschedulable(self, queued: QueuedPod, now: float) -> None:
         self._move(queued, UNSCHEDULABLE, now)
-        self._wait_for(queued)
+        self.waiting.add(queued)
         heapq.heappush(self._flush, (now + FLUSH_AFTER, queued.stamp, queued.pod.key))
 
     def _move(self, queued: QueuedPod, place: str, now: float) -> None:
@@ -428,29 +336,10 @@ class SchedulingQueue:
         self._counts[queued.place] -= 1
         key = queued.pod.key
         if queued.place in (UNSCHEDULABLE, GATED):
-            self._wait_no_more(queued)
+            self.waiting.discard(queued)
         elif queued.place == IN_FLIGHT:
             self._in_flight.pop(key, None)
         queued.stamp = 0
-
-    def _wait_for(self, queued: QueuedPod) -> None:
-        """Put a pod among those that wait for what helps the plugins that rejected it."""
-        shape = queued.waits_as = queued.pod.shape
-        for plugin in queued.rejected_by:
-            self._waiting.setdefault(plugin, {}).setdefault(shape, {})[queued.pod.key] = None
-
-    def _wait_no_more(self, queued: QueuedPod) -> None:
-        shape, queued.waits_as = queued.waits_as, None
-        if shape is None:
-            return
-        for plugin in queued.rejected_by:
-            shapes = self._waiting[plugin]
-            keys = shapes[shape]
-            del keys[queued.pod.key]
-            if not keys:
-                del shapes[shape]
-                if not shapes:
-                    del self._waiting[plugin]
 
     def _advance(self) -> None:
         """Let back-offs and waits that are over end."""

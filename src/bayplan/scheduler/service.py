@@ -81,7 +81,7 @@ class SchedulerService:
         self.metrics = SchedulerMetrics(metrics, self.core.queue, sizes, clock)
         self.core.measure(self.metrics)
         self.core.queue.incoming = self.metrics.incoming
-        self.core.queue.hinted = self.metrics.hinted
+        self.core.queue.waiting.hinted = self.metrics.hinted
         self.actions.created = self.metrics.claim_created
         self._http = HttpDoor()
         self._door: Door = door or self._http

@@ -1,0 +1,109 @@
+"""Which pods wait for which event.
+
+Waiting pods are indexed by the plugins that rejected them and by their shape, and events by the plugins that care: an
+event which no rejecting plugin cares for costs nothing, and most others one look per shape, however many pods wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from bayplan.scheduler.framework.events import ClusterEvent, EventHint
+from bayplan.scheduler.queued_pod import Clock, QueuedPod
+from bayplan.scheduler.snapshot.shape import PodShape
+
+Hinted = Callable[[str, str, bool, float], None]
+"""(plugin, event, whether it may help, seconds that the look took)"""
+
+
+class Waiting:
+    """The pods that plugins rejected. `hints`: plugin -> the events that may help what it rejected; without hints any may."""
+
+    def __init__(self, clock: Clock, hints: Mapping[str, Iterable[EventHint]]) -> None:
+        self.hinted: Hinted | None = None
+        """Told what a plugin's hints said; None if nobody wants to know."""
+        self._clock = clock
+        self._hints = {plugin: tuple(found) for plugin, found in hints.items()}
+        self._pods: dict[str, dict[PodShape, dict[str, QueuedPod]]] = {}
+        """Plugin -> shape -> key -> pod that the plugin rejected."""
+
+    def rejected_by(self, plugin: str) -> Iterator[QueuedPod]:
+        """The pods that a plugin rejected."""
+        for pods in self._pods.get(plugin, {}).values():
+            yield from pods.values()
+
+    def add(self, queued: QueuedPod) -> None:
+        """A pod waits for what helps the plugins that rejected it."""
+        shape = queued.waits_as = queued.pod.shape
+        for plugin in queued.rejected_by:
+            self._pods.setdefault(plugin, {}).setdefault(shape, {})[queued.pod.key] = queued
+
+    def discard(self, queued: QueuedPod) -> None:
+        """A pod waits no more, if it did."""
+        shape, queued.waits_as = queued.waits_as, None
+        if shape is None:
+            return
+        for plugin in queued.rejected_by:
+            shapes = self._pods[plugin]
+            pods = shapes[shape]
+            del pods[queued.pod.key]
+            if not pods:
+                del shapes[shape]
+                if not shapes:
+                    del self._pods[plugin]
+
+    def helped(self, event: ClusterEvent, old: Any, new: Any) -> Iterator[tuple[QueuedPod, bool]]:
+        """The pods that an event may help, each once per plugin that says so, and whether it says so by a hint.
+
+        Pods may be discarded on the way.
+        """
+        for plugin in list(self._pods):
+            hints = self._interested(plugin, event)
+            if hints is None:
+                continue
+            for pods in list(self._pods.get(plugin, {}).values()):
+                for queued in self._helped_of(plugin, hints, pods, event, old, new):
+                    yield queued, bool(hints)
+
+    def helps(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> bool:
+        """Whether an event may help a pod."""
+        for plugin in queued.rejected_by:
+            hints = self._interested(plugin, event)
+            if hints is not None and self._may_help(plugin, hints, queued, event, old, new):
+                return True
+        return False
+
+    def _helped_of(
+        self,
+        plugin: str,
+        hints: tuple[EventHint, ...],
+        pods: Mapping[str, QueuedPod],
+        event: ClusterEvent,
+        old: Any,
+        new: Any,
+    ) -> list[QueuedPod]:
+        """Those of some pods of one shape that an event may help."""
+        if all(hint.per_shape or hint.hint is None for hint in hints):
+            first = next(iter(pods.values()))
+            return list(pods.values()) if self._may_help(plugin, hints, first, event, old, new) else []
+        return [queued for queued in pods.values() if self._may_help(plugin, hints, queued, event, old, new)]
+
+    def _may_help(
+        self, plugin: str, hints: tuple[EventHint, ...], queued: QueuedPod, event: ClusterEvent, old: Any, new: Any
+    ) -> bool:
+        if not hints:
+            return True
+        started = self._clock.monotonic() if self.hinted is not None else 0.0
+        answer = any(hint.may_help(event, queued.pod, old, new) for hint in hints)
+        if self.hinted is not None:
+            self.hinted(plugin, event.label, answer, self._clock.monotonic() - started)
+        return answer
+
+    def _interested(self, plugin: str, event: ClusterEvent) -> tuple[EventHint, ...] | None:
+        """A plugin's hints about an event: () any event helps, None this one never does."""
+        hints = self._hints.get(plugin, ())
+        if not hints:
+            return ()
+        found = tuple(h for h in hints if h.resource in (event.resource, "*") and h.actions & event.action)
+        return found or None
