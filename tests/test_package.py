@@ -65,6 +65,16 @@ def test_capacity_shows_itself(cluster: bayplan.ClusterCopy, tmp_path: Path) -> 
         bayplan.capacity(cluster)
 
 
+def test_what_is_large_shows_what_it_is_in_a_line(cluster: bayplan.ClusterCopy) -> None:
+    assert repr(cluster) == "<ClusterCopy: Node 2, Pod 2>"
+    workload = bayplan.workload_on(cluster.of("Node"), [bayplan.Arrival(0.0, cluster.of("Pod")[0], lasts=5.0)])
+    assert repr(workload) == "<Workload: 1 pods come to 2 nodes>"
+    objects = [*cluster.of("Node"), cluster.of("Pod")[0]]
+    run = bayplan.place(objects, [cluster.of("Pod")[1]])
+    assert repr(run) == "<Run: 0 of 1 pods placed in 1 attempts>"
+    assert "Insufficient cpu" in repr(bayplan.evaluate(objects, cluster.of("Pod")[1]))
+
+
 def test_the_other_questions(cluster: bayplan.ClusterCopy) -> None:
     assert "huge" in repr(bayplan.fix(cluster, "default/huge"))
     assert [step.node for step in bayplan.consolidate(cluster).result.steps] in (["a"], ["b"])

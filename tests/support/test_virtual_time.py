@@ -75,3 +75,14 @@ def test_there_are_neither_threads_nor_sockets() -> None:
         run(thread())
     with pytest.raises(RuntimeError, match="no sockets"):
         run(read())
+
+
+def test_virtual_time_passes_while_another_loop_waits() -> None:
+    async def hour() -> float:
+        await asyncio.sleep(3600)
+        return asyncio.get_running_loop().time()
+
+    async def notebook() -> float:
+        return run(hour())
+
+    assert asyncio.run(notebook()) == pytest.approx(3600)

@@ -28,7 +28,7 @@ NOMINATED_NODE = "nominatedNodeName"
 EMPTY_CODES: Codes = np.zeros(0, dtype=np.int32)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Decision:
     """One scheduling attempt.
 
@@ -63,6 +63,9 @@ class Decision:
     """The pod as it was judged, for `summary`."""
     snapshot: Snapshot | None = None
     """What the nodes were judged by; it lives on, so figures taken from it are those of the moment they are asked for."""
+
+    def __repr__(self) -> str:
+        return self.summary()
 
     def refuse(self, failure: Failure) -> None:
         """Take the node back: a plugin of Reserve or Permit refuses it."""

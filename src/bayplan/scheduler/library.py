@@ -233,11 +233,16 @@ class Attempt:
         return entry
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Run:
     """What `place` did, attempt by attempt."""
 
     attempts: list[Attempt] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        tried = {attempt.pod for attempt in self.attempts}
+        placed = {attempt.pod for attempt in self.attempts if attempt.decision.scheduled}
+        return f"<Run: {len(placed):,} of {len(tried):,} pods placed in {len(self.attempts):,} attempts>"
 
     def to_dict(self) -> dict[str, Any]:
         """`{"attempts": [...]}` in the form of the golden sequences."""

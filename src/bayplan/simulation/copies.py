@@ -81,7 +81,7 @@ class LeftOut:
     why: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ClusterCopy:
     """What was copied, and the circumstances."""
 
@@ -94,6 +94,12 @@ class ClusterCopy:
     """Where the objects come from, for people."""
     anonymized: bool = False
     left_out: list[LeftOut] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        where = f" of {self.source}" if self.source else ""
+        when = f", taken {self.taken_at}" if self.taken_at else ""
+        held = ", ".join(f"{kind} {count:,}" for kind, count in self.counts().items()) or "nothing"
+        return f"<ClusterCopy{where}{when}: {held}>"
 
     def of(self, kind: str) -> list[Any]:
         """The objects of a kind; none if the copy has none."""

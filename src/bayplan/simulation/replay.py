@@ -46,7 +46,7 @@ class Arrival:
     lasts: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Workload:
     """Nodes, and the pods that come to them."""
 
@@ -54,6 +54,9 @@ class Workload:
     arrivals: tuple[Arrival, ...]
     others: tuple[Any, ...] = ()
     """Further objects that bear on scheduling: priority classes, volumes, ..."""
+
+    def __repr__(self) -> str:
+        return f"<Workload: {len(self.arrivals):,} pods come to {len(self.nodes):,} nodes>"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ _WIDE: Final = 200
 
 def console() -> Console:
     """Where tables go; without a terminal they are wide enough not to be wrapped."""
-    found = Console(soft_wrap=True, highlight=False)
-    return found if found.is_terminal else Console(soft_wrap=True, highlight=False, width=_WIDE)
+    found = Console(soft_wrap=True, highlight=False, force_jupyter=False)  # what is printed for a notebook is text, too
+    return found if found.is_terminal else Console(soft_wrap=True, highlight=False, force_jupyter=False, width=_WIDE)
 
 
 def print_capacity(answer: Capacity | MixCapacity) -> None:

@@ -1,8 +1,9 @@
-"""How far long work is: a line on a terminal or in a notebook, nothing elsewhere."""
+"""How far long work is: a line on a terminal or (with ipywidgets, which rich needs there) in a notebook, nothing elsewhere."""
 
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 
@@ -22,7 +23,7 @@ class Progress:
             from rich.progress import Progress as Bar
 
             console = Console(stderr=True)
-            if not (console.is_terminal or console.is_jupyter):
+            if not (console.is_terminal or (console.is_jupyter and find_spec("ipywidgets"))):
                 return self
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
             self._bar = Bar(*columns, console=console, transient=True)

@@ -7,8 +7,10 @@ what would wait for a socket or a thread would wait for ever, since nothing outs
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import selectors
 from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
@@ -69,6 +71,18 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run to the end on a virtual loop of its own. Raises NothingLeft if it waits for something that never happens."""
+    """Run to the end on a virtual loop of its own. Raises NothingLeft if it waits for something that never happens.
+
+    Where a loop runs already, as in a notebook, that one waits: a thread can run one loop only, so this has its own.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _run(coroutine)
+    with ThreadPoolExecutor(1, "virtual time") as thread:
+        return thread.submit(contextvars.copy_context().run, _run, coroutine).result()
+
+
+def _run(coroutine: Coroutine[Any, Any, T]) -> T:
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(coroutine)
