@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
+from bayplan.api.node_groups import GROUP_LABEL
 from bayplan.api.types import apps_v1, core_v1, meta_v1, policy_v1
 from bayplan.cluster.autoscaling import sandbox_maker
-from bayplan.controllers.cluster_autoscaler_plan import Limits, View, growth, removable
+from bayplan.controllers import cluster_autoscaler_plan
+from bayplan.controllers.cluster_autoscaler_expanders import LEAST_WASTE, MOST_PODS, choose
+from bayplan.controllers.cluster_autoscaler_plan import Growth, Limits, View, removable
 from bayplan.controllers.cluster_autoscaler_rules import (
-    GROUP_LABEL,
     SAFE_TO_EVICT,
     SAFE_VOLUMES,
     SCALE_DOWN_DISABLED,
@@ -21,13 +24,13 @@ from bayplan.controllers.cluster_autoscaler_rules import (
     Option,
     daemon_pod,
     is_pending,
-    least_waste,
     obstacle,
     requests,
     utilization,
     why_not,
 )
 from bayplan.controllers.cluster_autoscaler_status import status_of
+from bayplan.controllers.settings import ControllerSettings
 from bayplan.kubelet.simulator.groups import parse_group, template_node
 from bayplan.support.timestamps import parse_rfc3339
 from bayplan.testing.builders import CREATED, container, metadata, node, owner, pod, pod_status, replica_set, template
@@ -70,6 +73,18 @@ def view(
     by_node = {each.metadata.name: [one for one in pods if one.spec.node_name == each.metadata.name] for each in nodes}
     named = {each.metadata.name: each for each in nodes}
     return View(named, by_node, pending, groups, sizes, {}, sandbox_maker())
+
+
+def min_by_name(options: Sequence[Option]) -> Option:
+    return min(options, key=lambda one: one.group.name)
+
+
+def growth(seen: View, unavailable: Mapping[str, str]) -> Growth:
+    """With the expander that is the default."""
+    chain = ControllerSettings().autoscaler_expanders
+    return cluster_autoscaler_plan.growth(
+        seen, unavailable, lambda options: choose(options, chain, None, min_by_name).best
+    )
 
 
 class TestMoreNodes:
@@ -147,8 +162,8 @@ class TestMoreNodes:
 
     def test_of_equal_waste_the_option_with_more_pods_wins(self) -> None:
         one, two = Option(SMALL, 1, (waiting("a", "2"),)), Option(SMALL, 2, (waiting("a", "2"), waiting("b", "2")))
-        assert least_waste((one, two)) is two
-        assert least_waste(()) is None
+        assert choose((one, two), (LEAST_WASTE, MOST_PODS), None, min_by_name).best is two
+        assert choose((), (LEAST_WASTE,), None, min_by_name).best is None
 
     @pytest.mark.parametrize(
         ("fields", "pending"),

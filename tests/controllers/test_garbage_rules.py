@@ -6,7 +6,7 @@ import pytest
 
 from bayplan.api.kinds import DEFAULT_KINDS
 from bayplan.api.types import apps_v1, core_v1, meta_v1
-from bayplan.controllers.garbage_collector import FOREGROUND, ORPHAN, Graph, Node, Verdict, verdict
+from bayplan.controllers.garbage_collector import FOREGROUND, ORPHAN, Graph, Node, Verdict, unblocked, verdict
 from bayplan.controllers.pod_garbage_collector import lost_with_node, surplus, unscheduled_terminating
 from bayplan.testing.builders import CREATED, node, owner, pod, pod_status, replica_set, taint
 
@@ -152,3 +152,17 @@ def test_an_owner_that_is_known_from_references_only_is_forgotten_with_the_last_
     assert set(graph.nodes) == {"1", "gone"}
     graph.put(PODS, core_v1.Pod(metadata=meta_v1.ObjectMeta(name="one", uid="1")))
     assert set(graph.nodes) == {"1"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param(an_object("a", "b"), an_object("a", "b"), [], id="nothing has changed"),
+        pytest.param(an_object("a", "b"), an_object("b"), ["a"], id="an owner that is let go need not wait"),
+        pytest.param(an_object("a"), an_object("a", block=False), ["a"], id="nor one that is not blocked any more"),
+        pytest.param(an_object("a", block=False), an_object(), [], id="one that was never blocked does not wait"),
+        pytest.param(an_object(), an_object("a"), [], id="a new owner is blocked from now on"),
+    ],
+)
+def test_who_need_not_wait_for_a_dependent_any_more(before: Node, after: Node, expected: list[str]) -> None:
+    assert unblocked(before.owners, after.owners) == expected

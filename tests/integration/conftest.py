@@ -85,7 +85,7 @@ def kubectl_binaries() -> list[str]:
     return [str(one) for one in beside if one.exists()] or [str(real)]
 
 
-@pytest.fixture(params=kubectl_binaries() or [None], ids=lambda one: re.sub(r".*/", "", one or "none"))
+@pytest.fixture(params=kubectl_binaries() or (None,), ids=lambda one: re.sub(r".*/", "", one or "none"))
 def binary(request: pytest.FixtureRequest) -> str:
     """A kubectl; the test is skipped if there is none."""
     if request.param is None:

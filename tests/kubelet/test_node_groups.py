@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bayplan.api.node_groups import GROUP_LABEL
 from bayplan.kubelet.simulator.groups import (
-    GROUP_LABEL,
     NodeGroupSettingError,
     is_new,
     make_group_node,

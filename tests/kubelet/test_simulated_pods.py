@@ -112,6 +112,12 @@ def test_an_exit_code_makes_it_fail_or_restart() -> None:
         pytest.param(bound(policy="Never", command=("sh", "-c", "sleep 30")), 30.0, id="sleep takes its time"),
         pytest.param(bound(policy="Never", command=("sleep", "infinity")), None, id="sleep infinity"),
         pytest.param(bound("registry.k8s.io/pause:3.10", policy="Never"), None, id="pause"),
+        pytest.param(bound("registry.k8s.io/test/agnhost:2.56", policy="Never"), None, id="a tool waits for orders"),
+        pytest.param(
+            bound("registry.k8s.io/test/agnhost:2.56", policy="Never", command=("logs-generator",)),
+            2.0,
+            id="a tool that is given one carries it out",
+        ),
         pytest.param(bound(annotations={"bayplan.dev/run-seconds": "7"}), 7.0, id="the annotation wins"),
         pytest.param(
             bound(policy="Never", annotations={"bayplan.dev/run-seconds": "soon"}),
@@ -130,6 +136,19 @@ def test_a_deleted_pod_stops_and_then_goes() -> None:
     running.metadata.deletion_grace_period_seconds = 30
     assert step(running, NOW).wait == pytest.approx(0.5)
     assert step(running, NOW + 1) == Step(delete=True)
+
+
+def test_a_pod_takes_its_moment_to_stop_also_late_in_the_second_in_which_it_was_deleted() -> None:
+    running = after(after(bound()))
+    running.metadata.deletion_timestamp = rfc3339(NOW + 30)
+    running.metadata.deletion_grace_period_seconds = 30
+
+    def seen(told: float, now: float) -> Step:
+        return next_step(running, now, SETTINGS, "172.18.0.1", "10.128.0.2", 0.2, told)
+
+    assert seen(NOW + 0.8, NOW + 0.8).wait == pytest.approx(0.5)
+    assert seen(NOW + 0.8, NOW + 1.4) == Step(delete=True)
+    assert seen(NOW + 60, NOW + 60) == Step(delete=True), "its node had lost contact, its containers stopped long ago"
 
 
 def test_a_pod_whose_end_is_counted_shows_it_before_it_goes() -> None:

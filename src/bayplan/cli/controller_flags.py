@@ -47,6 +47,22 @@ class Networks(click.ParamType[tuple[str, ...]]):
         return tuple(str(one) for one in networks)
 
 
+class Expanders(click.ParamType[tuple[str, ...]]):
+    """Expanders of the cluster autoscaler, with commas between."""
+
+    name = "expanders"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        from bayplan.controllers.cluster_autoscaler_expanders import chain_of
+
+        if isinstance(value, tuple):
+            return value
+        try:
+            return chain_of(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 @dataclass(frozen=True, slots=True)
 class Flag:
     """A flag and the setting that it is for."""
@@ -120,6 +136,9 @@ FLAGS: Mapping[str, Flag] = {
     "--new-pod-scale-up-delay": Flag(
         "autoscaler_new_pod_delay", DURATION, "Cluster autoscaler: age below which a pod is not looked at."
     ),
+    "--expander": Flag(
+        "autoscaler_expanders", Expanders(), "Cluster autoscaler: who chooses among groups, until one is left."
+    ),
     "--expendable-pods-priority-cutoff": Flag(
         "autoscaler_priority_cutoff", click.INT, "Cluster autoscaler: pods of lower priority get no node."
     ),
@@ -172,6 +191,7 @@ def flag_options(function: F) -> F:
     for name, flag in reversed(tuple(FLAGS.items())):
         default = defaults[flag.field]
         shown = f"{default:g}s" if flag.type is DURATION else str(default)
+        shown = ",".join(default) if isinstance(default, tuple) else shown
         text = flag.meaning if default == () else f"{flag.meaning}  [default: {shown}]"
         function = click.option(name, _variable(name), type=flag.type, help=text)(function)
     return function

@@ -9,7 +9,7 @@ A provider is a class with these methods; nothing else of the control plane know
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -47,6 +47,9 @@ class Cloud(Protocol):
     name: str
     makes_routes: bool
     """Whether pods of different nodes reach one another by routes of the cloud."""
+
+    def recall_load_balancers(self, services: Iterable[core_v1.Service]) -> None:
+        """Be told of services that have a balancer from before. Called once, before anything else is asked about balancers."""
 
     async def ensure_load_balancer(
         self, service: core_v1.Service, nodes: Sequence[core_v1.Node]
@@ -94,14 +97,19 @@ class SimulatedCloud:
     """Address by name."""
     known_routes: dict[str, Route] = field(default_factory=dict)
 
+    def recall_load_balancers(self, services: Iterable[core_v1.Service]) -> None:
+        """See Cloud. Their addresses are nobody else's: this cloud forgets everything when the process ends."""
+        for service in services:
+            if address := _address_in(service):
+                self.balancers.setdefault(balancer_name(service), address)
+
     async def ensure_load_balancer(
         self, service: core_v1.Service, nodes: Sequence[core_v1.Node]
     ) -> tuple[core_v1.LoadBalancerIngress, ...]:
         """See Cloud. A service that had an address, before a restart perhaps, keeps it; `loadBalancerIP` is given if it is free."""
         name = balancer_name(service)
-        before = next((one.ip for one in service.status.load_balancer.ingress if one.ip), "")
         if name not in self.balancers:
-            self.balancers[name] = self._address(before, service.spec.load_balancer_ip)
+            self.balancers[name] = self._address(_address_in(service), service.spec.load_balancer_ip)
         return (core_v1.LoadBalancerIngress(ip=self.balancers[name], ip_mode="VIP"),)
 
     def _address(self, before: str, wanted: str) -> str:
@@ -144,6 +152,11 @@ class SimulatedCloud:
     async def delete_route(self, route: Route) -> None:
         """See Cloud."""
         self.known_routes.pop(route.cidr, None)
+
+
+def _address_in(service: core_v1.Service) -> str:
+    """The address that a service says its balancer has; "" if it says none."""
+    return next((one.ip for one in service.status.load_balancer.ingress if one.ip), "")
 
 
 STATE = "bayplan.dev/cloud"

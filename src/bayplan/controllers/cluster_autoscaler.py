@@ -7,24 +7,26 @@ is drained is a key of the queue; it carries a taint, so that a restart finds it
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from bayplan.api.errors import ApiError
+from bayplan.api.node_groups import GROUP_LABEL
 from bayplan.api.types import apps_v1, core_v1, policy_v1
 from bayplan.client.errors import ClientError
 from bayplan.controllers.base import Controller, ControllerContext
+from bayplan.controllers.cluster_autoscaler_expanders import PRIORITY, PRIORITY_MAP, choose
 from bayplan.controllers.cluster_autoscaler_plan import Growth, Limits, Removable, View, growth, removable
 from bayplan.controllers.cluster_autoscaler_rules import (
     CANDIDATE,
-    GROUP_LABEL,
     TO_BE_DELETED,
     Drain,
     MakeSandbox,
     NodeGroup,
     NodeGroupError,
     NodeProvider,
+    Option,
     as_if_ready,
     bound,
     daemon_pod,
@@ -81,6 +83,10 @@ class ClusterAutoscalerController(Controller):
         self.daemons = self.informer(apps_v1.DaemonSet)
         self.budgets = self.informer(policy_v1.PodDisruptionBudget)
         self._others: dict[str, Informer[Any]] = {name: self.informer(cls) for name, cls in self._kinds.items()}
+        self._expanders = self.context.settings.autoscaler_expanders
+        priorities = PRIORITY in self._expanders
+        self._config_maps: Informer[Any] | None = self.informer(core_v1.ConfigMap) if priorities else None
+        """Where the priorities of groups are; None if nobody asks for them."""
         self._groups = {one.name: one for one in self.provider.groups}
         self._status = StatusWriter(self.client)
         self._made: dict[str, float] = {}
@@ -171,7 +177,7 @@ class ClusterAutoscalerController(Controller):
         """Make nodes for pods that wait."""
         self._paused = {name: until for name, until in self._paused.items() if until > moment}
         unavailable = dict.fromkeys(self._paused, "in backoff after failed scale-up")
-        plan = growth(view, unavailable)
+        plan = growth(view, unavailable, self._choose)
         self._tell(plan)
         best = plan.best
         if best is None:
@@ -194,6 +200,19 @@ class ClusterAutoscalerController(Controller):
         for pod in best.pods:
             self.recorder.event(pod, "Normal", "TriggeredScaleUp", text)
         return plan
+
+    def _choose(self, options: Sequence[Option]) -> Option | None:
+        config = None
+        if self._config_maps is not None:
+            config = self._config_maps.cache.get(NAMESPACE, PRIORITY_MAP)
+            if config is None:
+                logger.warning(
+                    "cluster autoscaler: no group grows: ConfigMap %s/%s is missing", NAMESPACE, PRIORITY_MAP
+                )
+        choice = choose(options, self._expanders, config, self.context.randomness.choice)
+        for reason, message in choice.warnings:
+            self.recorder.event(config, "Warning", reason, message)
+        return choice.best
 
     def _tell(self, plan: Growth) -> None:
         """Say of each pod that no group helps why that is, when that is new."""

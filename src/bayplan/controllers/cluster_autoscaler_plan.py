@@ -16,7 +16,6 @@ from bayplan.controllers.cluster_autoscaler_rules import (
     Sandbox,
     bound,
     from_template,
-    least_waste,
     likeness,
     needs_moving,
     obstacle,
@@ -64,8 +63,8 @@ class Growth:
     """Node -> pods that wait and will find their place there."""
 
 
-def growth(view: View, unavailable: Mapping[str, str]) -> Growth:
-    """Which group to grow, by how much, for whom. `unavailable`: groups that cannot be asked now, and why."""
+def growth(view: View, unavailable: Mapping[str, str], choose: Callable[[Sequence[Option]], Option | None]) -> Growth:
+    """Which group to grow, by how much, for whom. `unavailable`: groups that cannot be asked now, and why; `choose`: which of several options is taken."""
     if not view.pending:
         return Growth()
     ordered = sorted(view.pending, key=lambda pod: (-(pod.spec.priority or 0), pod.metadata.creation_timestamp or ""))
@@ -90,7 +89,7 @@ def growth(view: View, unavailable: Mapping[str, str]) -> Growth:
         option = _estimate(view, group, waiting, group.maximum - size, found.refused)
         if option is not None:
             options.append(option)
-    found.best = least_waste(options)
+    found.best = choose(options) if options else None
     for option in options:
         for pod in option.pods:
             found.refused.pop(pod.metadata.uid, None)

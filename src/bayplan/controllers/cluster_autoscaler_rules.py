@@ -1,6 +1,6 @@
 """When nodes come and go: the rules of cluster autoscaling, as pure functions.
 
-    pods that fit nowhere ─▶ per group: how many more nodes, for which pods ─▶ the option that wastes least ─▶ grow
+    pods that fit nowhere ─▶ per group: how many more nodes, for which pods ─▶ the best option, by what expanders say ─▶ grow
     nodes used less than half ─▶ do their pods fit elsewhere, and may they move? ─▶ unneeded for ten minutes ─▶ drain and delete
 
 Where a pod fits is the scheduler's own judgement, reached through a `Sandbox`: a copy of the cluster in which pods are placed and nodes come and go.
@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from bayplan.api.codec import encode
+from bayplan.api.node_groups import GROUP_LABEL
 from bayplan.api.pod_resources import pod_total
 from bayplan.api.quantity import milli_value, value
 from bayplan.api.quota.amounts import ZERO
@@ -26,8 +27,6 @@ from bayplan.api.types import apps_v1, core_v1, meta_v1, policy_v1
 from bayplan.controllers.base import condition_of, controller_of
 from bayplan.support.timestamps import parse_rfc3339
 
-GROUP_LABEL = "bayplan.dev/node-group"
-"""Label that names the group of a node."""
 TO_BE_DELETED, CANDIDATE = "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"
 """Taints of nodes that are about to go, and of those that may go soon; their values are unix times."""
 _PREFIX = "cluster-autoscaler.kubernetes.io"
@@ -216,11 +215,6 @@ class Option:
             used.update(requests(pod))
         offered = {name: have * self.nodes for name, have in allocatable(self.group.template).items()}
         return sum((have - used[name]) / have for name, have in offered.items() if have)
-
-
-def least_waste(options: Iterable[Option]) -> Option | None:
-    """The option that wastes least; of equals the one with most pods, then the first by name."""
-    return min(options, key=lambda one: (one.waste, -len(one.pods), one.group.name), default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from typing import Any
 
 from bayplan.api.types import apps_v1, core_v1
@@ -9,7 +10,7 @@ from bayplan.controllers import daemonset_rules as rules
 from bayplan.controllers.daemonset_rules import Plan
 from bayplan.controllers.pod_owner import PodOwner, claim
 from bayplan.controllers.pods import is_available, is_ready, ready_since
-from bayplan.controllers.revisions import POD_LABEL, RevisionKeeper, outdated
+from bayplan.controllers.revisions import POD_LABEL, RevisionKeeper, outdated, twins_of
 from bayplan.informers.cache import key_of
 
 BURST = 250
@@ -58,7 +59,11 @@ class DaemonSetController(PodOwner):
         history = await self.revisions.of(one, selector)
         labels = one.spec.template.metadata.labels
         update, collisions = await self.revisions.settle(one, labels, history, one.status.collision_count)
-        digest = update.metadata.labels[POD_LABEL]
+        digest = _pod_label(update)
+        twins = twins_of(update, history)
+        if await self._relabel(claimed.owned, {_pod_label(each) for each in twins}, digest):
+            return  # pods come back with their labels; until then they would look outdated
+        await self.revisions.forget(twins)
         now = self.clock.now()
         places = rules.layout(one, self.nodes.cache, claimed.owned)
         problem = ""
@@ -71,15 +76,27 @@ class DaemonSetController(PodOwner):
         status.collision_count = collisions
         await self.update_status(one, status)
         live = {update.metadata.name}
+        history = [each for each in history if each not in twins]
         live |= {
             each.metadata.name
             for each in history
-            if any(rules.is_updated(pod, each.metadata.labels.get(POD_LABEL, "")) for pod in claimed.owned)
+            if any(rules.is_updated(pod, _pod_label(each)) for pod in claimed.owned)
         }
         await self.revisions.forget(outdated(history, live, one.spec.revision_history_limit))
         if problem:
             raise RuntimeError(problem)
         self._look_again(key, one, claimed.owned, now)
+
+    async def _relabel(self, pods: Iterable[core_v1.Pod], old: Container[str], digest: str) -> bool:
+        """Let pods of revisions that are one with the newest say so. Returns whether there were any.
+
+        Kubernetes gives pods of all other revisions this label too, and so never updates them.
+        """
+        labelled = ((pod, pod.metadata.labels.get(POD_LABEL, digest)) for pod in pods)
+        wrong = [pod for pod, label in labelled if label != digest and label in old]
+        for pod in wrong:
+            await self.patch_pod(pod, {"metadata": {"uid": pod.metadata.uid, "labels": {POD_LABEL: digest}}})
+        return bool(wrong)
 
     def _patient(self, key: str, one: apps_v1.DaemonSet, plan: Plan, now: float) -> Plan:
         """The plan without failed pods whose replacement has to wait because those before failed, too."""
@@ -136,3 +153,8 @@ class DaemonSetController(PodOwner):
         pod.spec.tolerations = rules.daemon_tolerations(pod.spec)
         pod.spec.affinity = rules.placed_on(pod.spec, node)
         return pod
+
+
+def _pod_label(revision: apps_v1.ControllerRevision) -> str:
+    """What pods of a revision are labelled with. One that was made by hand may have no label; its name serves then."""
+    return revision.metadata.labels.get(POD_LABEL, revision.metadata.name)

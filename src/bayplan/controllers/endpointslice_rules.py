@@ -21,7 +21,9 @@ from bayplan.controllers.service_pods import Ports, addresses_of, host_name, pod
 
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 SERVICE_NAME = "kubernetes.io/service-name"
-_ZONE = "topology.kubernetes.io/zone"
+ZONE = "topology.kubernetes.io/zone"
+_TOPOLOGY = ("service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode")
+"""Annotations that ask for hints by zone; the first one that is there counts."""
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 Shape = tuple[str, Ports]
@@ -41,14 +43,18 @@ class Changes:
 def endpoint_of(
     service: core_v1.Service, pod: core_v1.Pod, node: core_v1.Node | None, family: str
 ) -> discovery_v1.Endpoint | None:
-    """The endpoint of a pod, with hints as the service's traffic distribution wants them; None if the pod has no address of that family."""
+    """The endpoint of a pod; None if the pod has no address of that family.
+
+    It has hints as the service's traffic distribution wants them, unless these follow from the zones of nodes (`endpointslice_topology`).
+    """
     addresses = addresses_of(pod, family)
     if not addresses:
         return None
     terminating = bool(pod.metadata.deletion_timestamp)
     serving = is_ready(pod)
     ready = service.spec.publish_not_ready_addresses or (serving and not terminating)
-    zone = (node.metadata.labels.get(_ZONE) or None) if node is not None else None
+    zone = (node.metadata.labels.get(ZONE) or None) if node is not None else None
+    distribution = None if by_topology(service) else service.spec.traffic_distribution
     return discovery_v1.Endpoint(
         addresses=addresses,
         conditions=discovery_v1.EndpointConditions(ready=ready, serving=serving, terminating=terminating),
@@ -56,8 +62,14 @@ def endpoint_of(
         node_name=pod.spec.node_name or None,
         target_ref=pod_reference(pod),
         zone=zone,
-        hints=hints_for(service.spec.traffic_distribution, zone, pod.spec.node_name) if ready else None,
+        hints=hints_for(distribution, zone, pod.spec.node_name) if ready else None,
     )
+
+
+def by_topology(service: core_v1.Service) -> bool:
+    """Whether a service's annotations ask that its endpoints be shared among zones by what their nodes can do."""
+    annotations = service.metadata.annotations
+    return next((annotations[name] for name in _TOPOLOGY if name in annotations), "") in ("Auto", "auto")
 
 
 def hints_for(distribution: str | None, zone: str | None, node_name: str) -> discovery_v1.EndpointHints | None:
@@ -83,7 +95,7 @@ def ports_in(shape: Shape) -> tuple[discovery_v1.EndpointPort, ...]:
     )
 
 
-def _key(endpoint: discovery_v1.Endpoint) -> tuple[object, ...]:
+def identity(endpoint: discovery_v1.Endpoint) -> tuple[object, ...]:
     """What makes an endpoint the same one."""
     uid = endpoint.target_ref.uid if endpoint.target_ref is not None else ""
     return endpoint.addresses, uid, endpoint.node_name
@@ -161,7 +173,7 @@ def _packed(
     annotations: Mapping[str, str] | None,
 ) -> tuple[list[_Draft], list[Slice]]:
     """(slices to write, slices that are not needed) of one shape."""
-    left = {_key(endpoint): endpoint for endpoint in endpoints}
+    left = {identity(endpoint): endpoint for endpoint in endpoints}
     changed: list[_Draft] = []
     unchanged: list[Slice] = []
     free: list[Slice] = []
@@ -169,7 +181,7 @@ def _packed(
         kept, differs = [], one.metadata.labels != labels
         differs |= annotations is not None and one.metadata.annotations != annotations
         for endpoint in one.endpoints:
-            new = left.pop(_key(endpoint), None)
+            new = left.pop(identity(endpoint), None)
             if new is not None:
                 kept.append(new)
             differs |= new != endpoint

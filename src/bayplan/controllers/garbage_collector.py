@@ -119,6 +119,12 @@ def verdict(node: Node, absent: set[str], waiting: set[str]) -> Verdict:
     return Verdict(delete="Foreground" if FOREGROUND in node.finalizers else "Background")
 
 
+def unblocked(before: Iterable[meta_v1.OwnerReference], after: Iterable[meta_v1.OwnerReference]) -> list[str]:
+    """Uids of owners that an object kept from going, and does not any more: it let go of them, or does not block them."""
+    still = {owner.uid for owner in after if owner.block_owner_deletion}
+    return [owner.uid for owner in before if owner.block_owner_deletion and owner.uid not in still]
+
+
 class GarbageCollector(Controller):
     """See the module. Keys are uids."""
 
@@ -169,6 +175,7 @@ class GarbageCollector(Controller):
                 or before.finalizers != after.finalizers
             ):
                 put(new)
+                self._consider_owners(unblocked(before.owner_references, after.owner_references))
 
         def remove(obj: Any) -> None:
             node = self.graph.remove(obj.metadata.uid)
@@ -177,10 +184,7 @@ class GarbageCollector(Controller):
             self._remember_absent(node.uid)
             for uid in node.dependents:
                 self.queue.add(uid)
-            for owner in node.owners:
-                above = self.graph.nodes.get(owner.uid)
-                if above is not None and above.deleting and FOREGROUND in above.finalizers:
-                    self.queue.add(owner.uid)
+            self._consider_owners(owner.uid for owner in node.owners)
 
         self.informer(kind.type).on_change(add=put, update=change, delete=remove)
 
@@ -193,6 +197,13 @@ class GarbageCollector(Controller):
             if FOREGROUND in node.finalizers:
                 for uid in node.dependents:
                     self.queue.add(uid)
+
+    def _consider_owners(self, uids: Iterable[str]) -> None:
+        """Queue those that wait for their dependents: one of these is out of their way."""
+        for uid in uids:
+            above = self.graph.nodes.get(uid)
+            if above is not None and above.deleting and FOREGROUND in above.finalizers:
+                self.queue.add(uid)
 
     async def reconcile(self, key: str) -> None:
         await self._complete.wait()

@@ -192,11 +192,12 @@ class PodOwner(Controller):
             raise RuntimeError(f"the cache is behind: the {self.kind} is gone or about to go")
         reference = owner_reference(self.api_version, self.kind, owner)
         for pod in claimed.adopt:
-            await self._patch(pod, adoption(reference, pod))
+            await self.patch_pod(pod, adoption(reference, pod))
         for pod in claimed.release:
-            await self._patch(pod, release(owner, pod))
+            await self.patch_pod(pod, release(owner, pod))
 
-    async def _patch(self, pod: core_v1.Pod, patch: dict[str, Any]) -> None:
+    async def patch_pod(self, pod: core_v1.Pod, patch: dict[str, Any]) -> None:
+        """Write a strategic merge patch of a pod, which may be gone or another one by now."""
         try:
             await self.client.patch(
                 core_v1.Pod, pod.metadata.name, pod.metadata.namespace, patch, patch_type=STRATEGIC_PATCH

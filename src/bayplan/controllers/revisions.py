@@ -108,6 +108,14 @@ def _canonical(data: Any) -> bytes:
     return msgspec.json.encode(data, order="deterministic")
 
 
+def twins_of(
+    revision: apps_v1.ControllerRevision, revisions: Iterable[apps_v1.ControllerRevision]
+) -> list[apps_v1.ControllerRevision]:
+    """Other revisions with the same template."""
+    data = _canonical(revision.data)
+    return [one for one in revisions if one.metadata.name != revision.metadata.name and _canonical(one.data) == data]
+
+
 def outdated(
     revisions: Sequence[apps_v1.ControllerRevision], live: Container[str], limit: int | None
 ) -> list[apps_v1.ControllerRevision]:

@@ -44,6 +44,8 @@ class ServiceLoadBalancerController(CloudController):
         self.nodes = self.informer(core_v1.Node)
         self.services.on_change(add=self._seen, update=lambda old, new: self._seen(new))
         self.nodes.on_change(add=self._node_changed, update=self._node_updated, delete=self._node_changed)
+        self._cloud_recalls = False
+        """Whether the cloud has been told what services had when this began."""
 
     def _seen(self, service: core_v1.Service) -> None:
         if wants_balancer(service) or has_balancer(service):
@@ -59,6 +61,9 @@ class ServiceLoadBalancerController(CloudController):
                 self.queue.add(key_of(service))
 
     async def reconcile(self, key: str) -> None:
+        if not self._cloud_recalls:
+            self._cloud_recalls = True
+            self.cloud.recall_load_balancers(one for one in self.services.cache if has_balancer(one))
         service = self.services.cache.by_key(key)
         if service is None:
             return

@@ -59,6 +59,9 @@ class ControllerSettings:
     """Cluster autoscaler: between two looks at pods that wait and at nodes that are hardly used."""
     autoscaler_new_pod_delay: float = 0.0
     """Cluster autoscaler: age of a pod below which it is not looked at."""
+    autoscaler_expanders: tuple[str, ...] = ("least-waste",)
+    """Cluster autoscaler: who chooses among groups that could help, one after the other, until one group is left: `random`, `most-pods`, `least-waste`,
+    `least-nodes`, `priority`."""
     autoscaler_priority_cutoff: int = -10
     """Cluster autoscaler: pods of lower priority get no node made for them."""
     autoscaler_provision_time: float = 900.0

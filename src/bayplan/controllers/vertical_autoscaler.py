@@ -145,6 +145,8 @@ class VerticalAutoscalerController(Controller):
         pods = [pod for pod in found if selector.matches(pod.metadata.labels) and is_active(pod)]
         present = {pod.metadata.uid for pod in pods}
         watched.seen &= present
+        known = {*names, *(one.name for pod in pods for one in pod.spec.containers)}
+        watched.usages = {name: usage for name, usage in watched.usages.items() if name in known}
         if not any(usage.count for usage in watched.usages.values()):
             watched.seen |= present  # nothing was recommended when these were made
         interval = self.context.settings.vertical_interval

@@ -13,6 +13,8 @@ from bayplan.api.types import apps_v1, core_v1
 from bayplan.cluster.settings import CLUSTER_CONTROLLERS, ClusterSettings
 from bayplan.controllers.vpa_annotations import MODE, RECOMMENDATION
 from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.simulation.virtual_cluster import VirtualCluster
+from bayplan.support.virtual_time import run
 from bayplan.testing.builders import container, deployment
 from bayplan.testing.cluster import LiveCluster, running_cluster
 
@@ -84,8 +86,10 @@ def test_in_place_pods_keep_running_and_get_what_they_need() -> None:
 
 def test_recreated_pods_come_back_with_what_they_need() -> None:
     async def scenario(cluster: LiveCluster) -> None:
-        await deploy(cluster, "Recreate")
+        await deploy(cluster, "Off")
         before = {pod.metadata.uid for pod in await cluster.pods(app="web")}
+        mode = {"metadata": {"annotations": {MODE: "Recreate"}}}
+        await cluster.client.patch(apps_v1.Deployment, "web", "default", mode)
         await cluster.eventually(lambda: all_request(cluster, "300m"), 20.0)
         assert not before & {pod.metadata.uid for pod in await cluster.pods(app="web")}
         assert len(await cluster.eventually(lambda: told(cluster, "EvictedByVPA"))) == 2
@@ -124,3 +128,26 @@ def test_who_is_killed_for_want_of_memory_is_recommended_more() -> None:
         assert await cluster.eventually(enough, 20.0)
 
     live(scenario)
+
+
+def test_a_container_that_left_the_template_is_recommended_nothing_more() -> None:
+    async def main() -> None:
+        async with VirtualCluster() as cluster:
+            client = cluster.client
+            both = (container("main", cpu="100m"), container("helper", cpu="100m"))
+            web = deployment("web", 2, meta={"annotations": {MODE: "Off"}}, pod_spec={"containers": both})
+            await client.create(web)
+
+            async def recommended(*names: str) -> bool:
+                found = await client.get(apps_v1.Deployment, "web", "default")
+                text = found.metadata.annotations.get(RECOMMENDATION)
+                shown = json.loads(text)["containerRecommendations"] if text else []
+                return [one["containerName"] for one in shown] == list(names)
+
+            await cluster.eventually(lambda: recommended("helper", "main"))
+            found = await client.get(apps_v1.Deployment, "web", "default")
+            found.spec.template.spec.containers = both[:1]
+            await client.update(found)
+            await cluster.eventually(lambda: recommended("main"))
+
+    run(main())

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bayplan.api.errors import ApiError
+from bayplan.api.node_groups import GROUP_LABEL
 from bayplan.api.types import apps_v1, autoscaling_v2, core_v1, meta_v1
+from bayplan.cluster.settings import CLUSTER_CONTROLLERS, ClusterSettings
+from bayplan.controllers.cluster_autoscaler_expanders import PRIORITY_MAP
 from bayplan.controllers.vpa_annotations import RECOMMENDATION
-from bayplan.kubelet.simulator.groups import GROUP_LABEL, parse_groups
+from bayplan.kubelet.simulator.groups import parse_groups
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support import virtual_time
@@ -124,5 +127,33 @@ def test_a_group_that_grows_by_less_than_it_was_asked_for_is_told_of_as_it_is() 
             events = (await cluster.client.list(core_v1.Event, "kube-system")).items
             told = [one.message for one in events if one.reason == "ScaledUpGroup"]
             assert told == ["Scale-up: group web size set to 1 instead of 0 (max: 6)"]
+
+    virtual_time.run(main())
+
+
+def test_the_group_with_the_highest_priority_grows_and_what_is_wrong_with_priorities_is_told() -> None:
+    async def main() -> None:
+        groups = parse_groups([f"name={name},min=0,max=3,cpu=2,memory=8Gi" for name in ("costly", "spot")])
+        settings = ClusterSettings(controller=replace(CLUSTER_CONTROLLERS, autoscaler_expanders=("priority",)))
+        nodes = SimulatorSettings(nodes=0, groups=groups)
+        async with VirtualCluster(seed=3, nodes=nodes, settings=settings) as cluster:
+            client = cluster.client
+            await client.create(core_v1.ConfigMap(metadata=metadata(PRIORITY_MAP, "kube-system")))
+            await client.create(deployment("web", 1, cpu="1500m"))
+
+            async def told() -> bool:
+                events = (await client.list(core_v1.Event, "kube-system")).items
+                about = {(one.reason, one.involved_object.name) for one in events}
+                return ("PriorityConfigMapInvalid", PRIORITY_MAP) in about
+
+            await cluster.eventually(told)
+            assert (await client.list(core_v1.Node)).items == []
+            data = {"priorities": "10: [costly]\n20: [spot]"}
+            await client.patch(core_v1.ConfigMap, PRIORITY_MAP, "kube-system", {"data": data})
+
+            async def grown() -> list[str]:
+                return [one.metadata.labels[GROUP_LABEL] for one in (await client.list(core_v1.Node)).items]
+
+            assert await cluster.eventually(grown) == ["spot"]
 
     virtual_time.run(main())

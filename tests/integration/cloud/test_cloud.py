@@ -7,8 +7,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from bayplan.api.codec import from_tree
+from bayplan.api.kinds import DEFAULT_KINDS
 from bayplan.api.types import core_v1
 from bayplan.controllers.cloud import STATE, Route, routes_of
+from bayplan.controllers.service_load_balancers import FINALIZER
+from bayplan.simulation.virtual_cluster import VirtualCluster
+from bayplan.support.virtual_time import run
 from bayplan.testing.builders import node
 from bayplan.testing.cluster import LiveCluster, running_cluster
 
@@ -58,6 +62,28 @@ def test_services_get_addresses_of_their_own_and_give_them_back() -> None:
     live(scenario)
 
 
+def test_a_new_service_does_not_get_the_address_that_an_old_one_had_before_a_restart() -> None:
+    async def main() -> None:
+        old, new = service("old"), service("new")
+        old.metadata.uid, new.metadata.uid = "old", "new"
+        old.metadata.finalizers = (FINALIZER,)
+        ingress = (core_v1.LoadBalancerIngress(ip="198.51.100.1", ip_mode="VIP"),)
+        old.status.load_balancer = core_v1.LoadBalancerStatus(ingress=ingress)
+        kind = DEFAULT_KINDS.of_type(core_v1.Service)
+        async with VirtualCluster(nodes=0, contents=[(kind, new), (kind, old)]) as cluster:
+
+            async def both() -> list[str]:
+                found = [await cluster.client.get(core_v1.Service, name, "default") for name in ("new", "old")]
+                addresses = [one.ip for each in found for one in each.status.load_balancer.ingress]
+                return addresses if len(addresses) == 2 else []
+
+            await cluster.eventually(both)
+            await cluster.settle()
+            assert await both() == ["198.51.100.2", "198.51.100.1"]
+
+    run(main())
+
+
 def test_a_stopped_machine_taints_its_node_and_a_vanished_one_takes_it_along() -> None:
     async def scenario(cluster: LiveCluster) -> None:
         name = (await cluster.client.list(core_v1.Node)).items[0].metadata.name
@@ -75,7 +101,9 @@ def test_a_stopped_machine_taints_its_node_and_a_vanished_one_takes_it_along() -
         await cluster.eventually(lambda: taints())
         await state("gone")
         await cluster.eventually(lambda: cluster.gone(core_v1.Node, name, ""))
-        assert await has_event(cluster, "DeletingNode")
+        assert await cluster.eventually(
+            lambda: has_event(cluster, "DeletingNode")
+        )  # events are written in the background
 
     live(scenario)
 

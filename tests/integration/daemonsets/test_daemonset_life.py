@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from bayplan.api.codec import from_tree
-from bayplan.api.types import apps_v1, core_v1
+from bayplan.api.types import apps_v1, core_v1, meta_v1
+from bayplan.controllers.revisions import POD_LABEL
 from bayplan.testing.cluster import LiveCluster, running_cluster
 
 
@@ -136,6 +139,36 @@ def test_an_update_goes_node_by_node_and_can_be_taken_back() -> None:
         assert {pod.spec.containers[0].image for pod in await cluster.pods(app="agent")} == {"agent:2"}
         revisions = (await cluster.client.list(apps_v1.ControllerRevision, "default")).items
         assert sorted(one.revision for one in revisions) == [1, 2]
+
+    live(scenario)
+
+
+@pytest.mark.parametrize(("label", "expected"), [("twin", "twin"), ("", "agent-twin")])
+def test_revisions_with_one_template_become_one_and_no_pod_is_replaced(label: str, expected: str) -> None:
+    """`label`: the hash that the newer revision is labelled with, if any; its name serves otherwise."""
+
+    async def scenario(cluster: LiveCluster) -> None:
+        await cluster.client.create(daemon_set())
+        await settled(cluster, 3)
+        pods = {pod.metadata.uid for pod in await cluster.pods(app="agent")}
+        (first,) = (await cluster.client.list(apps_v1.ControllerRevision, "default")).items
+        labels = {key: value for key, value in first.metadata.labels.items() if key != POD_LABEL}
+        labels |= {POD_LABEL: label} if label else {}
+        metadata = meta_v1.ObjectMeta(
+            name="agent-twin", namespace="default", labels=labels, owner_references=first.metadata.owner_references
+        )
+        await cluster.client.create(apps_v1.ControllerRevision(metadata=metadata, data=first.data, revision=2))
+        await cluster.client.patch(apps_v1.DaemonSet, "agent", "default", {"metadata": {"labels": {"look": "again"}}})
+
+        async def merged() -> bool:
+            found = (await cluster.client.list(apps_v1.ControllerRevision, "default")).items
+            return [one.metadata.name for one in found] == ["agent-twin"]
+
+        await cluster.eventually(merged)
+        await settled(cluster, 3)
+        found = await cluster.pods(app="agent")
+        assert {pod.metadata.uid for pod in found} == pods
+        assert {pod.metadata.labels[POD_LABEL] for pod in found} == {expected}
 
     live(scenario)
 

@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from bayplan.api.types import apps_v1, core_v1
+from bayplan.simulation.virtual_cluster import VirtualCluster
+from bayplan.support import virtual_time
 from bayplan.testing.builders import RECREATE, deployment, rolling
 from bayplan.testing.cluster import LiveCluster, running_cluster
 
@@ -188,39 +190,38 @@ def test_a_roll_out_that_cannot_succeed_exceeds_its_deadline_and_recovers() -> N
 
 
 def test_a_deployment_that_has_been_up_for_long_does_not_time_out_when_it_is_changed() -> None:
-    async def scenario(cluster: LiveCluster) -> None:
-        await cluster.client.create(deployment("web", 2, progress_deadline_seconds=1))
-        await cluster.rolled_out("web", 2)
-        one = await cluster.eventually(lambda: has_condition(cluster, "Progressing", "NewReplicaSetAvailable"))
-        assert one is not None
-        long_ago = [
-            {
-                "type": "Progressing",
-                "status": "True",
-                "reason": "NewReplicaSetAvailable",
-                "lastUpdateTime": "2020-01-01T00:00:00Z",
-            }
-        ]
-        await cluster.client.patch(
-            apps_v1.Deployment, "web", "default", {"status": {"conditions": long_ago}}, subresource="status"
-        )
-        stream = await cluster.client.watch(apps_v1.Deployment, "default")
-        await patch(cluster, image("app:2"))
-        await cluster.rolled_out("web", 2)
-        reasons = set()
-        async for event in stream:
-            reasons.add(condition(event.object, "Progressing")[1])
-            one = event.object
-            seen = (
-                one.metadata.annotations[REVISION] == "2" and one.status.observed_generation == one.metadata.generation
-            )
-            if seen and (one.status.updated_replicas, one.status.replicas) == (2, 2):
-                break
-        stream.close()
-        assert "NewReplicaSetCreated" in reasons
-        assert "ProgressDeadlineExceeded" not in reasons
+    async def main() -> None:
+        async with VirtualCluster(seed=1) as cluster:
+            client = cluster.client
 
-    live(scenario)
+            async def rolled_out() -> bool:
+                one = await client.get(apps_v1.Deployment, "web", "default")
+                counts = (one.status.updated_replicas, one.status.available_replicas, one.status.replicas)
+                return counts == (2, 2, 2) and one.status.observed_generation == one.metadata.generation
+
+            await client.create(deployment("web", 2, progress_deadline_seconds=1))
+            await cluster.eventually(rolled_out)
+            await cluster.advance(hours=24)
+            one = await client.get(apps_v1.Deployment, "web", "default")
+            assert condition(one, "Progressing")[1] == "NewReplicaSetAvailable"
+            stream = await client.watch(apps_v1.Deployment, "default")
+            await client.patch(apps_v1.Deployment, "web", "default", {"spec": image("app:2")})
+            await cluster.eventually(rolled_out)
+            reasons = set()
+            async for event in stream:
+                reasons.add(condition(event.object, "Progressing")[1])
+                one = event.object
+                seen = (
+                    one.metadata.annotations[REVISION] == "2"
+                    and one.status.observed_generation == one.metadata.generation
+                )
+                if seen and (one.status.updated_replicas, one.status.replicas) == (2, 2):
+                    break
+            stream.close()
+            assert "NewReplicaSetCreated" in reasons
+            assert "ProgressDeadlineExceeded" not in reasons
+
+    virtual_time.run(main())
 
 
 def test_pods_that_are_not_available_yet_hold_a_roll_out_back() -> None:

@@ -11,7 +11,7 @@
 
 Each may be followed by `.NAME` for one container. Durations are numbers or distributions (`durations`). A container whose memory-usage annotation is more than its
 limit is killed too. Without annotations a container that may end (restartPolicy Never or OnFailure) ends after a while with code 0, unless it sleeps: `sleep 30`
-runs for 30 seconds, the pause image and `sleep infinity` for ever. What cannot be read counts as not there.
+runs for 30 seconds, `sleep infinity` and images that do nothing but wait (pause, and agnhost without a command) for ever. What cannot be read counts as not there.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ _OOM_SECONDS = 5.0
 _PERIOD, _FAILURES = 10.0, 3
 """Defaults of probes: seconds between two, and failures after which the container is killed."""
 _SLEEP = re.compile(r"\bsleep\s+(\d+(?:\.\d+)?)\b")
+_WAITING_IMAGE = re.compile(r"pause|/agnhost(?:[:@]|$)")
+"""Images that wait to be stopped unless they are told to do something else."""
 _ENDLESS = re.compile(r"sleep\s+inf|pause|tail\s+-f|while\s+(?:true|:)")
 
 
@@ -93,7 +95,7 @@ def run_seconds(
     if (container.restart_policy or pod.spec.restart_policy) in ("", "Always"):
         return None
     text = " ".join((*container.command, *container.args))
-    if _ENDLESS.search(text) or (not text and "pause" in container.image):
+    if _ENDLESS.search(text) or (not text and _WAITING_IMAGE.search(container.image)):
         return None
     match = _SLEEP.search(text)
     return float(match[1]) if match else settings.run_seconds

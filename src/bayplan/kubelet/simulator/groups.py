@@ -11,14 +11,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from bayplan.api.node_groups import GROUP_LABEL
 from bayplan.api.quantity import parse
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.kubelet.simulator.durations import parse_seconds
 from bayplan.kubelet.simulator.nodes import MACHINE_LABELS, MANAGED_ATTACH, SIMULATED
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
-GROUP_LABEL = "bayplan.dev/node-group"
-"""Label that names the group of a node."""
 READY_AT = "bayplan.dev/ready-at"
 """Annotation of nodes that are being made: when they will be ready."""
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")

@@ -147,3 +147,8 @@ def is_silent(node: core_v1.Node) -> bool:
 def is_lost(node: core_v1.Node) -> bool:
     """Whether somebody gave the node up for want of a heartbeat."""
     return any(one.type == "Ready" and one.status == "Unknown" for one in node.status.conditions)
+
+
+def is_erased(node: core_v1.Node) -> bool:
+    """Whether somebody erased what the node told about itself, as clients of types do that patch a node's status with one of theirs."""
+    return not node.status.node_info.kubelet_version

@@ -51,15 +51,15 @@ class PodPlayer:
         """Uid of a pod that is about to start -> unix time since when; what it shows until it runs is not worth writing."""
         self._due: dict[str, float] = {}
         """Uid of a pod -> unix time of its next step, however often the pod changes meanwhile."""
-        self._stopping: set[str] = set()
-        """Uids of pods of which it was told that they are being stopped."""
+        self._stopping: dict[str, float] = {}
+        """Uid of a pod that is being deleted -> unix time when that was seen."""
 
     def forget(self, pod: core_v1.Pod) -> None:
         """A pod is gone."""
         uid = pod.metadata.uid
         self._begun.pop(uid, None)
         self._due.pop(uid, None)
-        self._stopping.discard(uid)
+        self._stopping.pop(uid, None)
 
     async def advance(self, pod: core_v1.Pod) -> float | None:
         """Carry out what is due for a pod. Seconds until there is something to do; None if nothing is until the pod changes.
@@ -71,10 +71,10 @@ class PodPlayer:
         if due > now and pod.status.phase == "Pending" and not pod.metadata.deletion_timestamp:
             return due - now
         had_begun = uid in self._begun
-        step = self._next(pod, now)
         if pod.metadata.deletion_timestamp and uid not in self._stopping:
-            self._stopping.add(uid)
+            self._stopping[uid] = now
             self._tell(pod, stopping(pod, self._settings.events))
+        step = self._next(pod, now)
         self._due.pop(uid, None)
         if step.wait is not None:
             self._due[uid] = now + step.wait
@@ -100,7 +100,7 @@ class PodPlayer:
                 step = replace(step, status=with_status(resized))
             return step if wait is None else replace(step, wait=wait if step.wait is None else min(wait, step.wait))
         if pod.status.start_time or pod.metadata.deletion_timestamp:
-            return next_step(pod, now, settings, host_ip, pod_ip, start)
+            return next_step(pod, now, settings, host_ip, pod_ip, start, self._stopping.get(uid))
         begun = self._begun.get(uid)
         if begun is not None:
             first = next_step(pod, begun, settings, host_ip, pod_ip, start).status

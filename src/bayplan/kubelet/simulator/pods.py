@@ -58,11 +58,18 @@ def missing_images(pod: core_v1.Pod) -> list[str]:
 
 
 def next_step(
-    pod: core_v1.Pod, now: float, settings: SimulatorSettings, host_ip: str, pod_ip: str, start_seconds: float
+    pod: core_v1.Pod,
+    now: float,
+    settings: SimulatorSettings,
+    host_ip: str,
+    pod_ip: str,
+    start_seconds: float,
+    told_to_stop: float | None = None,
 ) -> Step:
-    """The next step of a bound pod. `pod_ip` is the address to give it, `start_seconds` how long it takes to start."""
+    """The next step of a bound pod. `pod_ip` is the address to give it, `start_seconds` how long it takes to start, `told_to_stop` the unix time when its node
+    saw that it is being deleted."""
     if pod.metadata.deletion_timestamp:
-        return _stop(pod, now, settings)
+        return _stop(pod, now, settings, told_to_stop)
     if pod.status.phase in ("Succeeded", "Failed"):
         return Step()
     if not pod.status.start_time:
@@ -295,10 +302,14 @@ def _is_settled(pod: core_v1.Pod) -> bool:
 # The end
 
 
-def _stop(pod: core_v1.Pod, now: float, settings: SimulatorSettings) -> Step:
-    """A pod that is being deleted: its containers take a moment to stop, then it goes."""
+def _stop(pod: core_v1.Pod, now: float, settings: SimulatorSettings, told: float | None) -> Step:
+    """A pod that is being deleted: its containers take a moment to stop, then it goes.
+
+    Its deletionTimestamp has no fractions of seconds, which would often be longer than that moment: when within its second it was is what the node saw."""
     grace = pod.metadata.deletion_grace_period_seconds or 0
     begun = parse_rfc3339(pod.metadata.deletion_timestamp or rfc3339(now)) - grace
+    if told is not None:
+        begun = min(max(begun, told), begun + 1)
     left = begun + min(settings.stop_seconds, grace) - now
     if pod.status.phase != "Running":
         return Step(delete=True)

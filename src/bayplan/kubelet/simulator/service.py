@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from bayplan.api.errors import ApiError
+from bayplan.api.node_groups import GROUP_LABEL
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1
 from bayplan.client import Client
@@ -17,12 +18,13 @@ from bayplan.client.events import EventRecorder
 from bayplan.informers import InformerFactory
 from bayplan.informers.cache import key_of
 from bayplan.kubelet.simulator.addresses import Addresses
-from bayplan.kubelet.simulator.groups import GROUP_LABEL, NodeGroupSettings, is_new, make_group_node, seconds_to_ready
+from bayplan.kubelet.simulator.groups import NodeGroupSettings, is_new, make_group_node, seconds_to_ready
 from bayplan.kubelet.simulator.nodes import (
     LEASE_NAMESPACE,
     SIMULATED,
     free_network,
     hosts_of,
+    is_erased,
     is_lost,
     is_silent,
     make_lease,
@@ -155,13 +157,13 @@ class NodeSimulator:
             self._addresses.pop(name, None)
 
     def _node_changed(self, old: core_v1.Node, new: core_v1.Node) -> None:
-        """A node that is back, or was taken for lost though it lives, reports itself."""
+        """A node that is back, or was taken for lost or wiped though it lives, reports itself."""
         if old.status.allocatable != new.status.allocatable:
             self._retry_resizes(new.metadata.name)
         back = is_silent(old) and not is_silent(new)
         if is_silent(new) and not is_silent(old):
             self.queue.add(_LAST_SIGN + new.metadata.name)
-        elif back or (is_lost(new) and not is_silent(new)):
+        elif back or ((is_lost(new) or is_erased(new)) and not is_silent(new)):
             self.queue.add(_NODE + new.metadata.name)
 
     async def _return(self, name: str) -> None:
@@ -174,7 +176,7 @@ class NodeSimulator:
             self.queue.add_after(_NODE + name, left)
             return
         await self._renew(name, now)
-        if is_lost(node) or is_new(node):
+        if is_lost(node) or is_new(node) or is_erased(node):
             await self._revive(node, self._index[name], now)
         for pod in self.pods.cache.by_index("node", name):
             self._touch(pod)
