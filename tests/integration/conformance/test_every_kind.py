@@ -136,7 +136,7 @@ async def _remove(api: Requests, path: str, own: str) -> None:
     assert await api.gone(own)
 
 
-_STATUS_ALONE = {"apiservices", "flowschemas", "prioritylevelconfigurations", "volumeattachments"}
+_STATUS_ALONE = {"apiservices", "flowschemas", "prioritylevelconfigurations", "resourceclaims", "volumeattachments"}
 """Kinds of which a write of status changes nothing of metadata; of others it may change annotations."""
 
 
