@@ -41,7 +41,7 @@ class SimulatorSettings:
     Pods whose ends somebody counts (restartPolicy, finalizers) are shown. 0 writes every state."""
     run_seconds: float = 2.0
     """How long the containers of pods that end by themselves (restartPolicy Never or OnFailure) run, if nothing else says so."""
-    stop_seconds: float = 0.5
+    stop_seconds: float = 1.0
     """How long containers take to stop, at most the grace period."""
     resize_seconds: float = 0.2
     """From the moment a node accepts other resources for a container until it has them."""
