@@ -29,7 +29,7 @@ def follow(connection: Any, namespace: str, stop_after: int | None = None) -> No
     while True:
         start: Any = core.list_namespaced_config_map(namespace)
         try:
-            stream: Any = watch.Watch().stream  # type: ignore[no-untyped-call]
+            stream: Any = watch.Watch().stream
             for event in stream(
                 core.list_namespaced_config_map, namespace, resource_version=start.metadata.resource_version
             ):
@@ -45,5 +45,5 @@ def follow(connection: Any, namespace: str, stop_after: int | None = None) -> No
 
 
 if __name__ == "__main__":
-    config.load_kube_config()  # type: ignore[no-untyped-call]
+    config.load_kube_config()
     follow(None, sys.argv[1] if len(sys.argv) > 1 else "default")

@@ -16,7 +16,7 @@ _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
-_EITHER = {
+_EITHER: dict[str, list[tuple[str, int, Any, bool]]] = {
     _CRD + "JSONSchemaPropsOrArray": [
         ("schema", 1, _CRD + "JSONSchemaProps", False),
         ("jsonSchemas", 2, _CRD + "JSONSchemaProps", True),
@@ -64,7 +64,7 @@ class Messages:
         if definition in self.done:
             return name
         self.done.add(definition)
-        message = descriptor_pb2.DescriptorProto(name=name)
+        message: Any = descriptor_pb2.DescriptorProto(name=name)
         if definition in _SPECIAL:
             for field, number, kind in _SPECIAL[definition]:
                 message.field.add(name=field, number=number, type=kind, label=_OPTIONAL)
@@ -79,12 +79,12 @@ class Messages:
             properties = definitions()[definition].get("properties", {})
             for field, (place, _) in self.numbers.get(definition, {}).items():
                 if field in properties:
-                    *heads, number = place.split(".")
+                    *heads, place_in = place.split(".")
                     owner, path = message, f".k.{name}"
                     for head in heads:
                         path += f".Inline{head}"
                         owner = self._inlined(owner, head, path)
-                    self._field(owner, path if heads else f".k.{name}", field, int(number), properties[field])
+                    self._field(owner, path if heads else f".k.{name}", field, int(place_in), properties[field])
         self.file.message_type.append(message)
         return name
 

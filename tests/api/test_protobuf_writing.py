@@ -22,7 +22,8 @@ KINDS = [kind for kind in DEFAULT_KINDS if kind.type is not None]
 
 def unknown_fields(message: Any) -> list[int]:
     """Numbers of fields that the message class does not know, at any depth."""
-    found = [field.field_number for field in UnknownFieldSet(message)]
+    unknown: Any = UnknownFieldSet(message)
+    found = [field.field_number for field in unknown]
     for descriptor, value in message.ListFields():
         if descriptor.type != descriptor.TYPE_MESSAGE:
             continue
@@ -73,7 +74,7 @@ def test_a_list_is_its_metadata_and_its_items() -> None:
     items = [protobuf.message_of(meta_v1.OwnerReference(name=name)) for name in ("a", "b")]
     message = protobuf.list_message(meta_v1.ListMeta(resource_version="7", remaining_item_count=3), items)
     assert [value for number, value in wire.fields(message) if number == 2] == items
-    meta = dict(wire.fields(next(bytes(value) for number, value in wire.fields(message) if number == 1)))  # type: ignore[arg-type]
+    meta = dict(wire.fields(next(bytes(value) for number, value in wire.fields(message) if number == 1)))
     assert (meta[2], meta[4]) == (b"7", 3)
 
 
@@ -105,6 +106,14 @@ def test_a_kind_without_numbers_is_refused() -> None:
 )
 def test_answers_that_are_no_objects_have_messages(api_version: str, tree: dict[str, Any], first: str) -> None:
     assert first.encode() in protobuf.message_of_tree(api_version, tree)
+
+
+def test_a_list_with_a_name_of_its_own_in_go_is_a_message_of_its_own() -> None:
+    verbs = ("get", "list")
+    written = protobuf.message_of(meta_v1.APIResource(name="boats", kind="Boat", verbs=verbs))
+    found = [value for number, value in wire.fields(written) if number == 4]
+    assert found == [b"".join(wire.delimited(1, verb.encode()) for verb in verbs)]
+    assert protobuf.to_tree(definition_of(meta_v1.APIResource), written)["verbs"] == list(verbs)
 
 
 def test_packed_numbers_are_read() -> None:

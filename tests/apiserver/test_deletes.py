@@ -203,7 +203,7 @@ def test_objects_of_a_collection_are_committed_together() -> None:
             revision = (await client.list(core_v1.ConfigMap, "default")).resource_version
             stream = await client.watch(core_v1.ConfigMap, "default", resource_version=revision)
             deleting = asyncio.create_task(client.raw("DELETE", "/api/v1/namespaces/default/configmaps"))
-            sizes = []
+            sizes: list[int] = []
             while sum(sizes) < 640:
                 sizes.append(len(await stream.next_batch()))
             await deleting

@@ -162,11 +162,11 @@ def test_discovery_in_protobuf() -> None:
             assert (code, media_type) == (200, aggregated)
             api_version, kind, message = protobuf.unwrap(body)
             assert (api_version, kind) == ("apidiscovery.k8s.io/v2", "APIGroupDiscoveryList")
-            groups = [bytes(value) for number, value in wire.fields(message) if number == 2]  # type: ignore[arg-type]
-            named = [dict(wire.fields(bytes(dict(wire.fields(group))[1])))[1] for group in groups]  # type: ignore[arg-type]
+            groups = [bytes(value) for number, value in wire.fields(message) if number == 2]
+            named = [dict(wire.fields(bytes(dict(wire.fields(group))[1])))[1] for group in groups]
             assert b"apps" in named
             apps = groups[named.index(b"apps")]
-            version = dict(wire.fields(bytes(dict(wire.fields(apps))[2])))  # type: ignore[arg-type]
+            version = dict(wire.fields(bytes(dict(wire.fields(apps))[2])))
             assert (version[1], version[3]) == (b"v1", b"Current")
 
     asyncio.run(run())

@@ -21,6 +21,7 @@ def wanted(mode: str = "ReadWriteOnce") -> dict[str, rules.Wanted]:
     volume = from_tree(
         core_v1.PersistentVolume, {"metadata": {"name": "pv"}, "spec": {"csi": HANDLE, "accessModes": [mode]}}
     )
+    assert volume.spec.csi is not None
     return {NAME: rules.Wanted(volume, volume.spec.csi, ())}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bayplan.api.kinds import DEFAULT_KINDS
@@ -10,8 +12,9 @@ from bayplan.controllers.endpoints import subsets_of
 from bayplan.controllers.expectations import TIMEOUT, Expectations
 from bayplan.controllers.garbage_collector import FOREGROUND, Graph, Verdict, verdict
 from bayplan.controllers.node_lifecycle import unknown_conditions, wanted_taints
+from bayplan.controllers.pods import claims_of
 from bayplan.controllers.taint_eviction import eviction_time
-from bayplan.controllers.volume_protection import claims_of, holds_claim
+from bayplan.controllers.volume_protection import holds_claim
 from bayplan.testing.clock import ManualClock
 
 NOW = 1_767_225_600.0
@@ -202,11 +205,11 @@ class TestTaintEviction:
 
 
 class TestEndpoints:
-    def service(self, **spec: object) -> core_v1.Service:
+    def service(self, **spec: Any) -> core_v1.Service:
         ports = (core_v1.ServicePort(name="http", port=80, target_port="web"),)
         return core_v1.Service(
             metadata=meta_v1.ObjectMeta(name="s", namespace="default"), spec=core_v1.ServiceSpec(ports=ports, **spec)
-        )  # type: ignore[arg-type]
+        )
 
     def serving(self, name: str, port: int, **options: object) -> core_v1.Pod:
         one = pod(name, **options)  # type: ignore[arg-type]

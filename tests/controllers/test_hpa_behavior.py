@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from bayplan.api.types import autoscaling_v2
+from bayplan.api.types.autoscaling_v2 import HPAScalingPolicy as Policy
+from bayplan.api.types.autoscaling_v2 import HPAScalingRules as Rules
 from bayplan.controllers.hpa_behavior import History, Sample, Wish, normalize
 
-Rules, Policy = autoscaling_v2.HPAScalingRules, autoscaling_v2.HPAScalingPolicy
 NOW = 10_000.0
 
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from bayplan.api.types import autoscaling_v2, core_v1, meta_v1
+from bayplan.api.types.autoscaling_v2 import MetricSpec as Spec
 from bayplan.controllers.hpa_behavior import History
 from bayplan.controllers.hpa_metrics import MetricsError, PodMetric, resource_metrics
 from bayplan.controllers.hpa_replicas import Patience, Target, Tolerances
@@ -26,7 +27,7 @@ from bayplan.support.timestamps import parse_rfc3339
 from bayplan.testing.builders import CREATED, pod, pod_status
 
 NOW = parse_rfc3339(CREATED) + 3600
-Wanted, Spec = autoscaling_v2.MetricTarget, autoscaling_v2.MetricSpec
+Wanted = autoscaling_v2.MetricTarget
 Identifier = autoscaling_v2.MetricIdentifier
 
 CPU = Spec(

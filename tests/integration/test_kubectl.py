@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ class Kubectl:
     def __init__(self, cluster: LiveCluster, binary: str, namespace: str) -> None:
         self.cluster, self.binary, self.namespace = cluster, binary, namespace
 
-    def __call__(self, *arguments: str, check: bool = True, **environment: str) -> str:
+    def __call__(self, *arguments: str, check: bool = True, **environment: Any) -> str:
         return self.cluster.kubectl(self.binary, "-n", self.namespace, *arguments, check=check, **environment)
 
     def json(self, *arguments: str) -> dict[str, object]:

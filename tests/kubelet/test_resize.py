@@ -131,7 +131,7 @@ def test_taking_it_back_ends_a_pending_resize() -> None:
         pytest.param({"cpu": "2"}, 0, id="another one changes"),
     ],
 )
-def test_a_container_restarts_only_if_its_policy_says_so(requests: dict[str, str], restarts: int) -> None:
+def test_a_container_restarts_only_if_its_policy_says_so(requests: dict[str, Any], restarts: int) -> None:
     one = wanting(running(resize_policy=RESTART), **requests)
     one = changed(one, status=step(one).status)
     [status] = step(one, 5.0).status.container_statuses

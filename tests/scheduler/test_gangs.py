@@ -10,6 +10,7 @@ from bayplan.api.types.core_v1 import Pod
 from bayplan.scheduler.core import Outcome
 from bayplan.scheduler.library import place, typed
 from tests.scheduler.objects import Tree, apart, node, pod, taint
+from tests.scheduler.plugins.test_dynamic_resources import claim, device, device_class, slice_of
 from tests.scheduler.test_core import Setup
 
 
@@ -223,6 +224,13 @@ def test_pods_of_a_gang_see_one_another() -> None:
     setup.see("Node", node("c"))
     setup.clock.seconds += 10
     assert sorted(str(name) for name in places(outcomes(setup)).values()) == ["a", "b", "c"]
+
+
+def test_the_claims_of_a_placed_gang_can_be_used_by_others() -> None:
+    objects = [node("a"), group("g", 1), device_class(), slice_of("a", device("gpu-0")), claim("c")]
+    wants = [{"name": "r", "resourceClaimName": "c"}]
+    run = place(objects, [member("p", "g", resourceClaims=wants), pod("q", resourceClaims=wants)])
+    assert [attempt.decision.node for attempt in run.attempts] == ["a", "a"]
 
 
 def test_a_gang_that_asks_for_two_schedulers_is_an_error() -> None:

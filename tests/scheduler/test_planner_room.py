@@ -114,6 +114,25 @@ def test_a_pending_pod_like_a_running_one_may_go_elsewhere() -> None:
 def test_devices_that_were_only_tried_are_free_afterwards() -> None:
     planner = Planner([node("a"), device_class(), slice_of("a", device("gpu-0")), claim("c"), claim("d")])
     wanting = typed("Pod", user("p", "c"))
-    assert room_for(planner, wanting).per_node == {"a": 1}
-    assert room_for_mix(planner, [(wanting, 1)]).sets == 1
+    assert room_for(planner, wanting).per_node == {"a": 110}  # they share the claim
+    assert room_for_mix(planner, [(wanting, 1)]).sets == 110
+    assert planner.decide(user("q", "d")).node == "a"
+
+
+def test_pods_share_a_claim_that_the_first_of_them_gets_allocated() -> None:
+    planner = Planner(
+        [node("a"), node("b"), device_class(), slice_of("b", device("gpu-0"), device("gpu-1")), claim("shared")]
+    )
+    assert planner.schedule(user("p", "shared")).node == "b"
+    assert planner.schedule(user("q", "shared")).node == "b"
+    (shared,) = planner.snapshot.catalog.resource_claims.values()
+    assert [one.name for one in shared.status.reserved_for] == ["p", "q"]
+    assert not planner.snapshot.catalog.pending_allocations
+
+
+def test_pods_that_share_a_claim_fill_its_node_and_leave_no_trace() -> None:
+    planner = Planner([node("a", pods="3"), device_class(), slice_of("a", device("gpu-0")), claim("c"), claim("d")])
+    assert room_for(planner, typed("Pod", user("p", "c"))).per_node == {"a": 3}
+    claims = planner.snapshot.catalog.resource_claims.values()
+    assert all(one.status.allocation is None and not one.status.reserved_for for one in claims)
     assert planner.decide(user("q", "d")).node == "a"

@@ -195,7 +195,7 @@ def test_events_nobody_waits_for_cost_nothing_however_many_pods_wait() -> None:
     while (queued := setup.queue.pop()) is not None:
         setup.queue.reject(queued.pod.key, ("Fit",))
     asked = []
-    setup.queue._helps = lambda *args: asked.append(args) or False  # type: ignore[method-assign,func-returns-value]
+    setup.queue.waiting.hinted = lambda *args: asked.append(args)
     for _ in range(1000):
         assert setup.queue.move(ClusterEvent("Node", Action.NODE_LABEL), None, None) == 0
         assert setup.queue.pop() is None

@@ -23,7 +23,8 @@ def running(name: str, node_name: str, **fields: Any) -> core_v1.Pod:
 
 def owned(replicas: apps_v1.ReplicaSet, name: str, node_name: str, **fields: Any) -> core_v1.Pod:
     """A pod of a replica set, which has its labels."""
-    labels = dict(replicas.spec.selector.match_labels)
+    selector = replicas.spec.selector
+    labels = dict(selector.match_labels) if selector is not None else {}
     meta = {"labels": labels, "owners": (owner(replicas, "ReplicaSet"),), **fields.pop("meta", {})}
     return running(name, node_name, meta=meta, **fields)
 

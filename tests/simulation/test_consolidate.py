@@ -27,7 +27,7 @@ def why(answer: Consolidation, name: str) -> str:
 def two_nodes(**fields: object) -> ClusterCopy:
     """Node a with one pod that fits on b."""
     web = set_of("web")
-    return copy_of(node("a"), node("b"), web, owned(web, "web-1", "a", cpu="1", **fields))  # type: ignore[arg-type]
+    return copy_of(node("a"), node("b"), web, owned(web, "web-1", "a", cpu="1", **fields))
 
 
 def test_the_emptiest_node_goes_and_its_pods_move() -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from bayplan.api.codec import encode
-from bayplan.api.types import apps_v1, batch_v1, core_v1
+from bayplan.api.types import apps_v1, batch_v1, core_v1, meta_v1, storage_v1
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.controllers.job_indexes import ANNOTATION
@@ -238,3 +238,20 @@ def test_a_lost_node_comes_back_as_it_was_when_its_silence_ends() -> None:
 async def _ready(cluster: LiveCluster) -> bool:
     found = await cluster.client.get(core_v1.Node, "a")
     return any(one.type == "Ready" and one.status == "True" for one in found.status.conditions)
+
+
+def storage_class(name: str, mark: str = "") -> storage_v1.StorageClass:
+    annotations = {mark: "true"} if mark else {}
+    return storage_v1.StorageClass(
+        metadata=meta_v1.ObjectMeta(name=name, annotations=annotations), provisioner="disk.example.com"
+    )
+
+
+def test_a_copy_with_a_default_storage_class_gets_no_second_one() -> None:
+    async def classes(copy: ClusterCopy) -> list[str]:
+        async with begun_with(copy) as cluster:
+            return [one.metadata.name for one in (await cluster.client.list(storage_v1.StorageClass)).items]
+
+    for mark in ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"):
+        assert asyncio.run(classes(copy_of(node("a"), storage_class("fast", mark)))) == ["fast"]
+    assert asyncio.run(classes(copy_of(node("a"), storage_class("fast")))) == ["fast", "standard"]

@@ -133,6 +133,49 @@ def test_pairs_are_tried_when_no_single_change_helps() -> None:
     assert ("lower-request", "add-toleration") in {tuple(sorted(kind, reverse=True)) for kind in kinds(found)}
 
 
+def test_two_changes_of_one_node_go_together() -> None:
+    one = asked(node_selector={"disk": "ssd"})
+    found = answer(one, node("a", unschedulable=True), shape="a")
+    assert ("uncordon-node", "label-node") in kinds(found)
+
+
+def test_two_required_affinities_are_given_up_one_after_the_other() -> None:
+    terms = tuple(
+        core_v1.PodAffinityTerm(label_selector=selector({"app": name}), topology_key="kubernetes.io/hostname")
+        for name in "xyz"
+    )
+    rules = core_v1.PodAffinity(required_during_scheduling_ignored_during_execution=terms)
+    there = running("p", "a", meta={"labels": {"app": "y"}})
+    found = answer(asked(affinity=core_v1.Affinity(pod_affinity=rules)), node("a"), there)
+    assert kinds(found) == [("drop-pod-affinity", "drop-pod-affinity")]
+    assert not any("app=y" in text for text in texts(found, "drop-pod-affinity"))
+
+
+def test_three_changes_are_tried_when_no_two_help() -> None:
+    tainted = node(
+        "a", taints=(taint("only", "NoSchedule", "gpu"), taint("team", "NoExecute", "db")), unschedulable=True
+    )
+    found = answer(asked(), tainted, shape="a")
+    assert kinds(found)[0] == ("uncordon-node", "add-toleration", "add-toleration")
+    assert [fix.size for fix in found.fixes] == sorted(fix.size for fix in found.fixes)
+    assert all(len(fix.changes) == 3 for fix in found.fixes)
+    assert {fix.node for fix in found.fixes} == {"a"}
+
+
+def test_one_of_three_changes_is_made_no_more_than_needed() -> None:
+    tainted = node("a", cpu="2", taints=(taint("only", "NoSchedule"),), unschedulable=True)
+    found = answer(asked(cpu="3"), tainted, shape="a")
+    assert texts(found, "lower-request")[0] == "lower the cpu request of container main from 3 to 2"
+    assert len(found.fixes[0].changes) == 3
+
+
+def test_three_changes_are_searched_for_no_longer_than_allowed() -> None:
+    taints = tuple(taint(f"t{number}", "NoSchedule") for number in range(24))
+    found = answer(asked(), node("a", taints=taints), shape="a")
+    assert not found.fixes
+    assert found.tried < 8_000
+
+
 def test_a_pod_that_fits_needs_no_fix() -> None:
     found = answer(asked(), node("a"))
     assert (found.placed, found.fixes) == (True, [])

@@ -104,6 +104,25 @@ def test_memory_history_is_bounded_by_number_and_age() -> None:
     asyncio.run(run())
 
 
+def test_memory_history_goes_with_age_where_little_is_written() -> None:
+    async def run() -> None:
+        clock = ManualClock()
+        store = MemoryStore(clock=clock)
+        await store.open()
+        for _ in range(29):
+            await store.put("/lease", b"v")
+            clock.advance(10)
+        listed = store.revision
+        assert store.compacted_revision == 0
+        for _ in range(40):
+            await store.put("/lease", b"v")
+            clock.advance(10)
+        assert store.compacted_revision > listed
+        await store.close()
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("values", [{"keep_revisions": 0}, {"keep_seconds": -1.0}])
 def test_senseless_history_settings_are_refused(values: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(values))):

@@ -32,7 +32,7 @@ spec:
 
 def api(cluster: ClusterHandle) -> Any:
     """The `kubernetes` client of a cluster."""
-    return config.new_client_from_config(str(cluster.kubeconfig))  # type: ignore[no-untyped-call]
+    return config.new_client_from_config(str(cluster.kubeconfig))
 
 
 class TestLiveCluster:

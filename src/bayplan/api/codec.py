@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -35,6 +35,8 @@ _AS_NULL = {
 }
 
 KINDS_WITH_NULL_LISTS = frozenset(_NULL_LISTS)
+
+T = TypeVar("T")
 
 
 def with_null_lists(kind_name: str, data: bytes) -> bytes:
@@ -113,9 +115,10 @@ def to_tree(obj: Any) -> Any:
     return msgspec.json.decode(encode(obj))
 
 
-def from_tree(cls: type[Any], tree: Any) -> Any:
+def from_tree(cls: type[T], tree: Any) -> T:
     """An object from plain dicts and lists. Raises DecodeError."""
-    return decode(cls, encode(tree))
+    found: T = decode(cls, encode(tree))
+    return found
 
 
 def json_type(value: Any) -> str:

@@ -6,11 +6,13 @@ Everything that `spec` takes is a field of the object's spec by its Python name,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from bayplan.api.types import apps_v1, core_v1, meta_v1
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 NAMESPACE = "default"
 CREATED = "2026-01-02T03:04:05Z"
@@ -228,6 +230,6 @@ def namespace(name: str) -> core_v1.Namespace:
     return core_v1.Namespace(metadata=metadata(name))
 
 
-def changed(obj: Any, **fields: Any) -> Any:
+def changed(obj: T, **fields: Any) -> T:
     """A copy of a struct with other fields."""
     return msgspec.structs.replace(obj, **fields)

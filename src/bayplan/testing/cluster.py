@@ -35,7 +35,7 @@ class InvariantBroken(AssertionError):
     """The cluster is in a state that must never be."""
 
 
-async def eventually(condition: Callable[[], Awaitable[T]], within: float = PATIENCE) -> T:
+async def eventually(condition: Callable[[], Awaitable[T | None]], within: float = PATIENCE) -> T:
     """Wait until a condition gives something true, and return that. Failed assertions and 404 count as not yet.
 
     Raises AssertionError with the last failure when time is up.
@@ -70,7 +70,7 @@ class LiveCluster:
         self.cluster = cluster
         self.client = client
 
-    async def eventually(self, condition: Callable[[], Awaitable[T]], within: float = PATIENCE) -> T:
+    async def eventually(self, condition: Callable[[], Awaitable[T | None]], within: float = PATIENCE) -> T:
         """See the function of that name."""
         return await eventually(condition, within)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bayplan.api.errors import ApiError
@@ -41,7 +43,7 @@ def test_a_runtime_class_brings_overhead_nodes_and_tolerations() -> None:
         ({"runtime_class_name": "kata", "node_selector": {"kata": "no"}}, "conflict: runtimeClass.scheduling"),
     ],
 )
-def test_a_pod_that_contradicts_its_runtime_class_is_refused(spec: dict[str, object], message: str) -> None:
+def test_a_pod_that_contradicts_its_runtime_class_is_refused(spec: dict[str, Any], message: str) -> None:
     async def case(client: Client) -> None:
         await client.create(KATA)
         with pytest.raises(ApiError, match=message) as caught:

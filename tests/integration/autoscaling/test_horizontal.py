@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -73,6 +74,7 @@ def test_a_deployment_grows_with_its_load_and_shrinks_with_it() -> None:
         await cluster.client.create(autoscaler("web"))
         hpa = await cluster.eventually(lambda: measured(cluster), 15.0)
         current = hpa.status.current_metrics[0].resource
+        assert current is not None
         assert (current.current.average_utilization, current.current.average_value) == (200, "200m")
         await cluster.eventually(lambda: scaled(cluster, 5), 15.0)
         assert await reason_is(cluster, "web", "ScalingLimited", "TooManyReplicas")
@@ -143,7 +145,8 @@ def test_two_autoscalers_of_the_same_pods_both_refuse() -> None:
         await cluster.client.create(autoscaler("first"))
         await cluster.client.create(autoscaler("second"))
         for name in ("first", "second"):
-            await cluster.eventually(lambda name=name: reason_is(cluster, name, "ScalingActive", "AmbiguousSelector"))
+            ambiguous = partial(reason_is, cluster, name, "ScalingActive", "AmbiguousSelector")
+            await cluster.eventually(ambiguous)
         text = "pods by selector app=web are controlled by multiple HPAs: [default/first default/second]"
         assert (await condition(cluster, "second", "ScalingActive")).message == text
         await cluster.client.delete(HPA, "second", "default")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -33,8 +33,10 @@ def live(test: Callable[[LiveCluster], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-async def deploy(cluster: LiveCluster, mode: str, replicas: int = 2, **annotations: str) -> None:
-    wanted = {MODE: mode, **CAPS, **annotations}
+async def deploy(
+    cluster: LiveCluster, mode: str, replicas: int = 2, annotations: Mapping[str, str] | None = None
+) -> None:
+    wanted = {MODE: mode, **CAPS, **(annotations or {})}
     web = deployment("web", replicas, cpu="100m", meta={"annotations": wanted}, pod_meta={"annotations": USAGE})
     await cluster.client.create(web)
     await cluster.rolled_out("web", replicas)
@@ -60,7 +62,7 @@ async def told(cluster: LiveCluster, reason: str) -> list[core_v1.Event]:
 
 def test_off_only_recommends() -> None:
     async def scenario(cluster: LiveCluster) -> None:
-        await deploy(cluster, "Off", **{MOST: "cpu=2"})
+        await deploy(cluster, "Off", annotations={MOST: "cpu=2"})
         found = await cluster.eventually(lambda: recommendation(cluster))
         assert found is not None
         assert found["containerName"] == "main"
@@ -99,7 +101,7 @@ def test_recreated_pods_come_back_with_what_they_need() -> None:
 
 def test_an_annotation_that_cannot_be_understood_is_told() -> None:
     async def scenario(cluster: LiveCluster) -> None:
-        await deploy(cluster, "InPlaceOrRecreate", **{MOST: "cpu=lots"})
+        await deploy(cluster, "InPlaceOrRecreate", annotations={MOST: "cpu=lots"})
         [one] = await cluster.eventually(lambda: told(cluster, "InvalidVerticalAutoscaling"))
         assert one.message.startswith(f"annotation {MOST}: ")
         assert await recommendation(cluster) is None
@@ -109,7 +111,7 @@ def test_an_annotation_that_cannot_be_understood_is_told() -> None:
 
 def test_who_is_killed_for_want_of_memory_is_recommended_more() -> None:
     async def scenario(cluster: LiveCluster) -> None:
-        kept = {"cpu": "100m", "memory": "300Mi"}
+        kept: dict[str, str | int | float] = {"cpu": "100m", "memory": "300Mi"}
         resources = core_v1.ResourceRequirements(requests=kept, limits={"memory": "300Mi"})
         killed = {**USAGE, "bayplan.dev/oom-seconds": "0.2"}
         web = deployment(

@@ -111,7 +111,12 @@ def test_the_failure_policy_ends_a_job_at_once_and_says_why() -> None:
 
 def test_an_index_that_fails_does_not_keep_others_from_running() -> None:
     async def scenario(cluster: LiveCluster) -> None:
-        spec = {"completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 0}
+        spec: dict[str, Any] = {
+            "completions": 3,
+            "parallelism": 3,
+            "completionMode": "Indexed",
+            "backoffLimitPerIndex": 0,
+        }
         await cluster.client.create(job(annotations={EXIT: "1"}, **spec))
         failed = await ended(cluster, "Failed")
         assert failed.status.conditions[-1].reason == "FailedIndexes"
@@ -168,7 +173,12 @@ def test_a_deadline_ends_a_job_and_its_pods() -> None:
 def test_a_success_policy_ends_a_job_before_all_indexes_are_done() -> None:
     async def scenario(cluster: LiveCluster) -> None:
         policy = {"rules": [{"succeededCount": 1}]}
-        spec = {"completions": 5, "parallelism": 1, "completionMode": "Indexed", "successPolicy": policy}
+        spec: dict[str, Any] = {
+            "completions": 5,
+            "parallelism": 1,
+            "completionMode": "Indexed",
+            "successPolicy": policy,
+        }
         await cluster.client.create(job(**spec))
         done = await ended(cluster, "Complete")
         assert done.status.conditions[-1].reason == "SuccessPolicy"

@@ -3,7 +3,7 @@
     k8s\\0 | Unknown{ 1: typeMeta{1: apiVersion, 2: kind}, 2: raw, 3: contentEncoding, 4: contentType }   raw = the message of the kind
 
 `types/protobuf.json` says for each definition which number a field has. A field of a struct that Go inlines in JSON but not in protobuf has two numbers,
-`2.1`: field 1 of the message in field 2. Source: apimachinery's protobuf serializer.
+`2.1`: field 1 of the message in field 2; so has a list that has a name in Go. Source: apimachinery's protobuf serializer.
 """
 
 from __future__ import annotations
