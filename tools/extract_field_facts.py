@@ -22,17 +22,20 @@ DEFINITION_PREFIX = {
     "k8s.io/kube-aggregator": "io.k8s.kube-aggregator",
 }
 STRUCT = re.compile(r"^type (\w+) struct \{")
+LIST = re.compile(r"^type (\w+) \[\]", re.M)
 FIELD = re.compile(r"^\s+(?:(\w+)\s+)?([*\[\]\w.]+)\s+`(.*)`")
 JSON_TAG = re.compile(r'json:"([^"]*)"')
 PROTOBUF_TAG = re.compile(r'protobuf:"([^"]*)"')
 
 Field = tuple[str, str, str, int, str]
 """JSON name ("" for an inlined struct), Go type, options of the json tag, protobuf number (0: none), protobuf wire type."""
+NAMED_LIST: list[Field] = [("items", "[]", "", 1, "bytes")]
+"""What stands for a list that has a name in Go: in protobuf it is a message of its own."""
 
 
 def parse_structs(text: str) -> dict[str, list[Field]]:
-    """The structs of one Go file: name -> fields in order."""
-    structs: dict[str, list[Field]] = {}
+    """The structs of one Go file: name -> fields in order. Lists that have a name are there, too."""
+    structs: dict[str, list[Field]] = dict.fromkeys(LIST.findall(text), NAMED_LIST)
     current: list[Field] | None = None
     for line in text.splitlines():
         start = STRUCT.match(line)
@@ -59,14 +62,16 @@ def flags_of(go_type: str, options: str) -> str:
 
 
 def flatten(structs: dict[str, list[Field]], name: str) -> list[list[str | int]]:
-    """Fields of a struct as JSON shows them: inlined structs replaced by their fields, which keep the number of the inlined message in front."""
+    """Fields of a struct as JSON shows them: inlined structs replaced by their fields, which keep the number of the inlined message in front, as named
+    lists do."""
     rows: list[list[str | int]] = []
     for json_name, go_type, options, number, wire in structs[name]:
         bare = go_type.lstrip("*").rsplit(".", 1)[-1]
         if json_name == "-":
             continue
         if json_name:
-            rows.append([json_name, flags_of(go_type, options), str(number), wire])
+            inner = ".1" if structs.get(go_type) is NAMED_LIST and number else ""
+            rows.append([json_name, flags_of(go_type, options), f"{number}{inner}", wire])
         elif bare != "TypeMeta" and bare in structs:
             rows += [
                 [row[0], row[1], f"{number}.{row[2]}" if number else row[2], row[3]] for row in flatten(structs, bare)
@@ -92,7 +97,7 @@ def facts_of(source: pathlib.Path) -> dict[str, list[list[str | int]]]:
         f"{prefix}.{folder}.{name}": flatten(structs, name)
         for folder, structs in packages.items()
         for name in sorted(structs)
-        if structs[name]
+        if structs[name] and structs[name] is not NAMED_LIST
     }
 
 

@@ -24,6 +24,8 @@ from bayplan.store.interface import Event as StoreEvent
 
 HISTORY_LIMIT = 8192
 """Most events kept per kind, so that watches can resume without a new list."""
+HISTORY_KEPT = 100
+"""Events kept per kind however old they are."""
 DECODED_LIMIT = 4096
 """Entries per kind whose decoded object is kept for watchers in this process."""
 
@@ -222,9 +224,12 @@ class ResourceCache:
         return found
 
     def forget(self, revision: int) -> None:
-        """Drop the events up to a revision: who wants to go on from before has to list anew. What is quiet stays resumable."""
+        """Drop events up to a revision, but not the latest: who wants to go on from before has to list anew.
+
+        What changes seldom stays resumable, as with kube-apiserver, whose watch cache keeps about as many.
+        """
         history = self._history
-        while history and history[0].revision <= revision:
+        while len(history) > HISTORY_KEPT and history[0].revision <= revision:
             self.history_start = history.popleft().revision
 
     def watch(self, watcher: Watcher) -> None:

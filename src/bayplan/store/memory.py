@@ -17,7 +17,9 @@ from bayplan.store.sorted_keys import SortedKeys
 from bayplan.store.watching import Subscription, WatchHub
 from bayplan.support.clock import Clock
 
+_LOOK_EVERY = 8
 _TRIM_EVERY = 1024
+_TRIM_SECONDS = 30.0
 
 
 class MemoryStore:
@@ -33,7 +35,12 @@ class MemoryStore:
         self._log: list[Event] = []
         """Events of the revisions from `_log_start` to `_revision`, one for each; without attachments."""
         self._log_start = 1
+        self._look_at = _LOOK_EVERY
+        """Revision that asks whether it is time to trim."""
         self._trim_at = _TRIM_EVERY
+        """Revision from which on it is."""
+        self._trim_due = 0.0
+        """Monotonic seconds from which on it is, however few writes there were."""
         self._bound = HistoryBound(history)
         self._hub = WatchHub()
         self._expiries = Expiries(clock, self._expire)
@@ -155,9 +162,9 @@ class MemoryStore:
 
     def _commit(self, event: Event, attachment: object) -> None:
         self._revision = event.revision
-        log = self._log
-        log.append(event)
-        if len(log) >= self._trim_at:
+        self._log.append(event)
+        if event.revision >= self._look_at:
+            self._look_at = event.revision + _LOOK_EVERY
             self._trim()
         if attachment is not None:
             event = msgspec.structs.replace(event, attachment=attachment)
@@ -189,12 +196,15 @@ class MemoryStore:
         self._log_start = revision
 
     def _trim(self) -> None:
-        """Forget by age and number; runs once per `_TRIM_EVERY` writes, so an idle store needs no timer."""
+        """Forget by age and number, if `_TRIM_EVERY` writes were made or `_TRIM_SECONDS` went by; asked by writes, so an idle store needs no timer."""
+        now = self._clock.monotonic()
+        if self._revision < self._trim_at and now < self._trim_due:
+            return
         if self._history.automatic:
-            now = self._clock.monotonic()
             self._bound.mark(now, self._revision)
             self._forget_before(self._bound.bound(now, self._revision))
-        self._trim_at = len(self._log) + _TRIM_EVERY
+        self._trim_at = self._revision + _TRIM_EVERY
+        self._trim_due = now + _TRIM_SECONDS
 
 
 def _before(event: Event) -> KeyValue | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import aiohttp
 import pytest
 
 from bayplan.api import protobuf
 from bayplan.api.codec import decode
-from bayplan.api.kinds import Kind
+from bayplan.api.kinds import DEFAULT_KINDS, Kind
+from bayplan.api.protobuf import wire
 from bayplan.api.schema import definition_of
 from tests.integration.conformance.requests import Requests, conformance
 from tests.integration.conformance.test_every_kind import BODIES, kind_of_path
@@ -62,5 +64,34 @@ def test_an_object_comes_back_as_it_was_and_writing_it_back_changes_nothing(path
         options = {"kind": "DeleteOptions", "apiVersion": kind.api_version, "gracePeriodSeconds": 0}
         message = protobuf.message_of_tree("v1", {**options, "apiVersion": "v1"})
         await _send(api, "DELETE", own, protobuf.envelope(kind.api_version, "DeleteOptions", message))
+
+    conformance(scenario)
+
+
+async def _next_object(answer: aiohttp.ClientResponse) -> bytes:
+    """The message of the object in the next event of a watch."""
+    length = int.from_bytes(await answer.content.readexactly(4), "big")
+    event: dict[int, Any] = dict(wire.fields(await answer.content.readexactly(length)))
+    raw: dict[int, Any] = dict(wire.fields(event[2]))
+    return protobuf.unwrap(raw[1])[2]
+
+
+def test_writer_reader_and_watcher_get_the_same_bytes() -> None:
+    """Watchers should observe add, update, and delete watch notifications on configmaps: managed fields are compared byte by byte."""
+
+    async def scenario(api: Requests) -> None:
+        kind = DEFAULT_KINDS.of_resource("", "v1", "configmaps")
+        assert kind is not None
+        path = f"{await api.namespace()}/configmaps"
+        body = {"metadata": {"name": "log", "labels": {"watched": "yes"}, "creationTimestamp": None}}
+        headers = {**api.headers, "Accept": protobuf.MEDIA_TYPE}
+        query = {"watch": "1", "labelSelector": "watched in (yes)"}
+        async with api.server.session.get(api.server.url + path, headers=headers, params=query) as watch:
+            written = await _send(api, "POST", path, _enveloped(kind, body))
+            for mutation in ("1", "2"):
+                assert protobuf.unwrap(written)[2] == await _next_object(watch)
+                assert written == await _send(api, "GET", f"{path}/log")
+                changed = {**_tree(kind, written), "data": {"mutation": mutation}}
+                written = await _send(api, "PUT", f"{path}/log", _enveloped(kind, changed))
 
     conformance(scenario)

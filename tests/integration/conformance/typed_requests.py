@@ -16,7 +16,7 @@ from bayplan.api.codec import decode, encode
 from bayplan.api.kinds import DEFAULT_KINDS, Kind
 from bayplan.api.protobuf.wire import fields
 from bayplan.api.schema import definition_of
-from bayplan.api.types import autoscaling_v1, meta_v1, policy_v1
+from bayplan.api.types import authentication_v1, autoscaling_v1, meta_v1, policy_v1
 from tests.integration.conformance.requests import PATIENCE_SECONDS, Object, Refused, Requests, Watching
 
 _ACCEPT = f"{protobuf.MEDIA_TYPE},application/json"
@@ -24,11 +24,12 @@ _ACCEPT_WATCH = f"{protobuf.MEDIA_TYPE};stream=watch,application/json;stream=wat
 _OTHERS: dict[str, tuple[type[Any], str]] = {
     "Scale": (autoscaling_v1.Scale, "autoscaling/v1"),
     "Eviction": (policy_v1.Eviction, "policy/v1"),
+    "TokenRequest": (authentication_v1.TokenRequest, "authentication.k8s.io/v1"),
     "DeleteOptions": (meta_v1.DeleteOptions, "v1"),
     "Status": (meta_v1.Status, "v1"),
 }
 """Kinds that are no resources: type and version."""
-_BODIES = {"scale": "Scale", "eviction": "Eviction"}
+_BODIES = {"scale": "Scale", "eviction": "Eviction", "token": "TokenRequest"}
 """What the bodies of subresources are, unless they are the object itself."""
 
 
@@ -36,7 +37,8 @@ def _place(path: str) -> tuple[Kind, str]:
     """The kind that a path is about, and the subresource."""
     parts = path.strip("/").split("/")
     group, version, rest = ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
-    rest = rest[2:] if rest[0] == "namespaces" and len(rest) > 2 else rest
+    of_namespace = len(rest) == 3 and rest[2] in ("status", "finalize")
+    rest = rest[2:] if rest[0] == "namespaces" and len(rest) > 2 and not of_namespace else rest
     kind = DEFAULT_KINDS.of_resource(group, version, rest[0])
     assert kind is not None, path
     return kind, rest[2] if len(rest) > 2 else ""
