@@ -240,3 +240,49 @@ def test_a_cluster_without_nodes_is_answered_about(tmp_path: Path, arguments: tu
     result = run(*arguments, "--cluster", str(file), "--html", str(page))
     assert result.exit_code == (0 if "--fix" in arguments else 1), result.output
     assert page.exists()
+
+
+@pytest.mark.parametrize("name", ["pod/big", "pods/big", "po/big", "default/big"])
+def test_a_pod_may_be_named_as_kubectl_prints_it(cluster: str, name: str) -> None:
+    result = run("explain", name, "--cluster", cluster)
+    assert (result.exit_code, "default/big: pending" in result.output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("web",), "did you mean web-1?"),
+        (("bog",), "did you mean big?"),
+        (("big", "-n", "shop"), "there is no pod big in namespace shop; there is one in namespace default"),
+        (("other", "-n", "shop"), "it has 0 pods"),
+    ],
+)
+def test_a_pod_that_is_not_there_is_looked_for(cluster: str, arguments: tuple[str, ...], hint: str) -> None:
+    result = run("explain", *arguments, "--cluster", cluster)
+    assert (result.exit_code, hint in result.output) == (1, True), result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("apiVersion: v1\nkind: ConfigMap\n", "name or generateName is required"),
+        ("apiVersion: example.com/v1\nkind: Gadget\nmetadata: {name: x}\n", "this server has no Gadget"),
+    ],
+)
+def test_an_applied_object_that_is_refused_is_named_with_its_file(
+    cluster: str, tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "app.yaml"
+    file.write_text(text)
+    result = run("simulate", "--cluster", cluster, "--apply", str(file))
+    assert (result.exit_code, said in result.output) == (1, True), result.output
+    assert f"bayplan: {file}: " in result.output
+
+
+@pytest.mark.parametrize("output", [(), ("-o", "json")])
+def test_an_output_that_takes_no_more_is_said_in_one_line(cluster: str, output: tuple[str, ...]) -> None:
+    command = [str(Path(sys.executable).parent / "bayplan"), "explain", "big", "--cluster", cluster, *output]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "bayplan: the output cannot be written: No space left on device\n"

@@ -136,3 +136,16 @@ def test_pods_that_share_a_claim_fill_its_node_and_leave_no_trace() -> None:
     claims = planner.snapshot.catalog.resource_claims.values()
     assert all(one.status.allocation is None and not one.status.reserved_for for one in claims)
     assert planner.decide(user("q", "d")).node == "a"
+
+
+@pytest.mark.parametrize("uid", ["uid-of-{}", ""])
+def test_devices_are_free_once_nobody_uses_their_claim(uid: str) -> None:
+    planner = Planner([node("a"), device_class(), slice_of("a", device("gpu-0")), claim("c"), claim("d")])
+    for name in ("p", "q"):
+        asked = user(name, "c")
+        asked["metadata"]["uid"] = uid.format(name)
+        assert planner.schedule(asked).node == "a"
+    planner.remove("default/p")
+    assert planner.decide(user("other", "d")).node is None
+    planner.remove("default/q")
+    assert planner.schedule(user("other", "d")).node == "a"

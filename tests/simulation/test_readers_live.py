@@ -83,6 +83,7 @@ def test_what_may_not_be_read_is_left_out_and_named() -> None:
             missing = {one.what for one in copy.left_out}
             assert "Pod in namespace other" in missing
             assert "PersistentVolume" in missing
+            assert {"LimitRange", "ResourceQuota", "HorizontalPodAutoscaler"} <= missing
             assert "Pod" not in missing
 
     asyncio.run(main())

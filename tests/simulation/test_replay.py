@@ -50,6 +50,18 @@ def pod(name: str, cpu: str = "2", priority: int = 0) -> core_v1.Pod:
 
 
 class TestReplay:
+    @pytest.mark.parametrize("pods", [1, 200])
+    def test_looks_are_as_many_however_long_pods_last_and_wait(self, pods: int) -> None:
+        arrivals = tuple(Arrival(float(number % 7), pod(f"p-{number}", "4"), lasts=3600.0) for number in range(pods))
+        result = replay(Workload((node("a"),), arrivals), samples=40)
+        assert result.placed == pods
+        assert result.seconds == pytest.approx(3600.0 * pods, abs=7)
+        assert 40 <= len(result.moments) <= 82
+        times = [moment.at for moment in result.moments[:-1]]
+        gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+        assert gaps == pytest.approx([gaps[0]] * len(gaps))
+        assert result.mean_use("cpu") == pytest.approx(1.0, abs=0.05)
+
     def test_pods_wait_for_those_before_them(self) -> None:
         arrivals = tuple(Arrival(0.0, pod(f"p{number}"), lasts=100.0) for number in range(5))
         result = replay(Workload((node("a"),), arrivals))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
@@ -188,6 +188,11 @@ class TestOtherActions:
     def test_what_is_not_there_is_told(self, shop: ClusterCopy, action: Action, text: str) -> None:
         with pytest.raises(ActionError, match=text):
             done(shop, action)
+
+
+def test_a_drain_of_a_name_instead_of_names_is_told() -> None:
+    with pytest.raises(TypeError, match=r"such as Drain\(\('n1',\)\)"):
+        Drain(cast(Any, "n1"))
 
 
 def test_equal_seeds_give_equal_outcomes(shop: ClusterCopy) -> None:

@@ -317,6 +317,8 @@ class KindTable:
         """The row of a struct class. Raises KeyError if the class is not the type of a kind."""
         kind = self._by_type.get(cls)
         if kind is None:
+            if not isinstance(cls, type):
+                raise KeyError(f"{cls!r} is not the type of a kind; such a type is core_v1.Pod of bayplan.api.types")
             module = cls.__module__.rpartition(".")[2]
             for row in self:
                 if row.kind == cls.__name__ and row.module == module:

@@ -8,27 +8,64 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from bayplan.api.pod_resources import pod_total
 from bayplan.api.quantity import Quantity
 from bayplan.api.quota.amounts import ZERO, Amounts, parsed
 from bayplan.api.types import core_v1
 from bayplan.api.types.scalars import Quantity as WireQuantity
 
+Wire = dict[str, WireQuantity]
+"""A resource list as objects have it."""
 _MILLI_LIMIT = (2**63 - 1) // 1000
 """Above this Kubernetes compares whole units, not thousandths."""
 
 
 def default_resources(
     limit_range: core_v1.LimitRange,
-) -> tuple[dict[str, WireQuantity], dict[str, WireQuantity]]:
+) -> tuple[Wire, Wire]:
     """Requests and limits for containers that leave them out."""
-    requests: dict[str, WireQuantity] = {}
-    limits: dict[str, WireQuantity] = {}
+    requests: Wire = {}
+    limits: Wire = {}
     for item in limit_range.spec.limits:
         if item.type == "Container":
             requests.update(item.default_request)
             limits.update(item.default)
     return requests, limits
+
+
+def fill_in(spec: core_v1.PodSpec, limit_range: core_v1.LimitRange) -> list[str]:
+    """Give every container what it leaves out. Returns what was given, for people."""
+    requests, limits = default_resources(limit_range)
+    if not requests and not limits:
+        return []
+    told: list[str] = []
+    for name in ("containers", "init_containers"):
+        containers = getattr(spec, name)
+        filled = tuple(
+            _filled(container, name == "init_containers", requests, limits, told) for container in containers
+        )
+        setattr(spec, name, filled)
+    return told
+
+
+def _filled(
+    container: core_v1.Container, init: bool, requests: Wire, limits: Wire, told: list[str]
+) -> core_v1.Container:
+    resources = container.resources
+    more_requests = {name: amount for name, amount in requests.items() if name not in resources.requests}
+    more_limits = {name: amount for name, amount in limits.items() if name not in resources.limits}
+    if not more_requests and not more_limits:
+        return container
+    shown = f"init container {container.name}" if init else f"container {container.name}"
+    for more, what in ((more_requests, "request"), (more_limits, "limit")):
+        if more:
+            told.append(f"{', '.join(sorted(more))} {what} for {shown}")
+    resources = replace(
+        resources, requests={**resources.requests, **more_requests}, limits={**resources.limits, **more_limits}
+    )
+    return replace(container, resources=resources)
 
 
 def pod_violations(limit_range: core_v1.LimitRange, spec: core_v1.PodSpec) -> list[str]:

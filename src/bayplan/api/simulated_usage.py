@@ -25,6 +25,8 @@ from bayplan.support.timestamps import parse_rfc3339
 SIMULATED_NODE = "bayplan.dev/simulated"
 """Annotation of nodes that somebody simulates: only their pods have usage that follows from annotations."""
 ANNOTATIONS = {"cpu": "bayplan.dev/cpu-usage", "memory": "bayplan.dev/memory-usage"}
+_MOMENT = 0.001
+"""Seconds, less than what lies between two points of a usage."""
 _WAVE = re.compile(r"wave\(([^,]+),([^,]+),([^,]+)\)")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)(s|m|h)")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -107,6 +109,15 @@ def breakpoints(pod: core_v1.Pod, resource: str, container: str) -> list[float]:
         return sorted(_point(one)[0] for one in text.split()) if "@" in text else []
     except ValueError:
         return []
+
+
+def readable(text: str) -> bool:
+    """Whether an annotation's value can be read at every age."""
+    try:
+        ages = [0.0, *(_point(one)[0] + _MOMENT for one in text.split())] if "@" in text else [0.0]
+    except ValueError:
+        return False
+    return all(_value(text, lambda: 0.5, age) is not None for age in ages)
 
 
 def _value(text: str, chance: Callable[[], float], age: float) -> _Value | None:

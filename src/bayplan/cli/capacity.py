@@ -108,7 +108,11 @@ def _answer(
             if mix:
                 return mix_capacity(copy, _mix(copy, mix), wanted=replicas, config=config, told=progress.tell)
             pod = (
-                pod_of_file(pod_file) if pod_file else fresh(pod_named(copy, like)) if like else pod_of_requests(asked)
+                pod_of_file(pod_file, copy)
+                if pod_file
+                else fresh(pod_named(copy, like))
+                if like
+                else pod_of_requests(asked)
             )
             return capacity(copy, pod, wanted=replicas, shape=_shape(copy, *nodes), config=config, told=progress.tell)
     except QuestionError as error:
@@ -131,5 +135,5 @@ def _mix(copy: ClusterCopy, mix: tuple[str, ...]) -> list[tuple[Pod, int]]:
         name, _, share = entry.rpartition("=")
         if not name or not share.isdecimal() or not int(share):
             raise click.UsageError(f"--mix {entry}: expected POD=SHARE with a whole number, such as default/web-0=3")
-        pods.append((pod_of_file(name) if Path(name).is_file() else fresh(pod_named(copy, name)), int(share)))
+        pods.append((pod_of_file(name, copy) if Path(name).is_file() else fresh(pod_named(copy, name)), int(share)))
     return pods

@@ -50,12 +50,12 @@ def command(
     context: str,
     output: str,
 ) -> None:
-    """Say why a pod is where it is, or why it is pending.
+    """Say why a pod is where it is, or why it is pending. POD is a name, pod/NAME or NAMESPACE/NAME.
 
     Every node is judged as the scheduler would judge it now: which plugin refuses it and why, or what each plugin scores. Exit code 1 if no node fits; with
     --fix, if nothing that was tried helps.
     """
-    name = pod if "/" in pod else f"{namespace}/{pod}"
+    name = _full_name(pod, namespace)
     if (html is not None or like_node or shape) and not fix:
         raise click.UsageError("--html, --like-node and --shape go with --fix")
     if fix:
@@ -79,6 +79,14 @@ def command(
         _print(decision, node, show_all)
     if decision.gate is not None or not (decision.scheduled or node):
         raise SystemExit(1)
+
+
+def _full_name(pod: str, namespace: str) -> str:
+    """`NAMESPACE/NAME` of a pod that may be given in this form, by its name alone or as kubectl prints it."""
+    first, slash, rest = pod.partition("/")
+    if slash and first not in ("pod", "pods", "po"):
+        return pod
+    return f"{namespace}/{rest or first}"
 
 
 def judge(objects: dict[str, list[Any]], pod: Any, config: Path | None) -> Decision:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from pathlib import Path
@@ -98,10 +99,14 @@ def _run(copy: ClusterCopy, actions: list[Action], lasting: float | None, seed: 
     from bayplan.simulation.actions import ActionError
     from bayplan.simulation.what_if import simulate
 
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # what controllers try in vain is told by the outcome
     try:
         return simulate(copy, actions, seconds=lasting, seed=seed, config=config)
     except (ActionError, ClusterError, SchedulerError, DecodeError, ApiError) as error:
         raise Failure(str(error)) from error
+    finally:
+        logging.disable(before)
 
 
 def _actions(

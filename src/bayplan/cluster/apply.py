@@ -20,7 +20,15 @@ from bayplan.cluster.apply_patch import merge_apply_patch, strategic_apply_patch
 from bayplan.cluster.manifests import ManifestError, read_manifests
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_FIRST = ("Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClass", "ServiceAccount")
+_FIRST = (
+    "Namespace",
+    "CustomResourceDefinition",
+    "LimitRange",
+    "ResourceQuota",
+    "PriorityClass",
+    "StorageClass",
+    "ServiceAccount",
+)
 _STRICT = {"fieldValidation": "Strict", "fieldManager": "bayplan-up"}
 _ESCAPED = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
@@ -29,12 +37,15 @@ Tree = dict[str, Any]
 
 async def apply_manifests(client: Client, objects: Iterable[tuple[Path, Tree]]) -> int:
     """Create or update all objects, those that others need first. Returns their number. Raises ManifestError."""
-    ordered = sorted(
-        objects, key=lambda pair: _FIRST.index(pair[1]["kind"]) if pair[1]["kind"] in _FIRST else len(_FIRST)
-    )
+    ordered = in_order(objects)
     for file, obj in ordered:
         await _apply_one(client, file, obj)
     return len(ordered)
+
+
+def in_order(objects: Iterable[tuple[Path, Tree]]) -> list[tuple[Path, Tree]]:
+    """The objects, those that others need or that bound others first."""
+    return sorted(objects, key=lambda pair: _FIRST.index(pair[1]["kind"]) if pair[1]["kind"] in _FIRST else len(_FIRST))
 
 
 def last_applied(obj: Tree) -> str:
@@ -118,4 +129,4 @@ async def _live(client: Client, path: str) -> Tree | None:
     return live
 
 
-__all__ = ["ManifestError", "apply_manifests", "apply_patch", "last_applied", "read_manifests"]
+__all__ = ["ManifestError", "apply_manifests", "apply_patch", "in_order", "last_applied", "read_manifests"]

@@ -40,7 +40,7 @@ def gather_manifests(sources: Iterable[str | Path | Mapping[str, Any]]) -> list[
     found: list[tuple[Path, dict[str, Any]]] = []
     for source in sources:
         if isinstance(source, Mapping):
-            found.append((Path("(object)"), dict(source)))
+            found.extend((Path("(object)"), obj) for obj in _taken_apart(dict(source), "(object)"))
         elif isinstance(source, str) and "\n" in source:
             found.extend((Path("(text)"), obj) for obj in objects_in(source, "(text)"))
         else:

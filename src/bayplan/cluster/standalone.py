@@ -5,15 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 from aiohttp import web
 
 from bayplan.client import Client
-from bayplan.client.leader_election import LeaderElector, LeaseLock
+from bayplan.client.leader_election import ElectionSettings, LeaderElector, LeaseLock
 from bayplan.cluster.errors import ClusterError
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Election:
+    """The lease that a component holds while it works."""
+
+    name: str
+    namespace: str = "kube-system"
+    times: ElectionSettings = field(default_factory=ElectionSettings)
 
 
 class HealthServer:
@@ -61,13 +71,24 @@ async def run_component(
     *,
     clock: Clock,
     randomness: Randomness,
-    elect: bool,
+    election: Election | None,
+    waits: Callable[[str], None],
     health: HealthServer,
 ) -> None:
-    """Run a component until told to stop; with `elect` only while it holds the lease `kube-system/NAME`. Raises what the component raises."""
-    if elect:
-        lock = LeaseLock(client, "kube-system", name)
-        elector = LeaderElector(lock, f"{name}_{randomness.uuid4()}", clock=clock, randomness=randomness)
+    """Run a component until told to stop; with `election` only while it holds that lease. Raises what the component raises.
+
+    waits: told who holds the lease that the component waits for.
+    """
+    if election is not None:
+        identity = f"{name}_{randomness.uuid4()}"
+        elector = LeaderElector(
+            LeaseLock(client, election.namespace, election.name),
+            identity,
+            clock=clock,
+            randomness=randomness,
+            settings=election.times,
+            on_new_leader=lambda leader: waits(leader) if leader not in ("", identity) else None,
+        )
         running = asyncio.ensure_future(elector.run(work))
     else:
         running = asyncio.ensure_future(work())

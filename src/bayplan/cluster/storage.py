@@ -8,12 +8,20 @@ from bayplan.client import Client
 from bayplan.controllers.volume_binder import PROVISIONER
 
 NAME = "standard"
+_DEFAULT_MARKS = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+"""Annotations that make a class the default one: the one of today first."""
 
 
 async def publish_storage_class(client: Client) -> None:
-    """Make the class, if there is none of that name. Raises ApiError."""
+    """Make the class, unless there is one of that name, or another default one already. Raises ApiError."""
+    known = (await client.list(storage_v1.StorageClass)).items
+    if any(one.metadata.annotations.get(mark) == "true" for one in known for mark in _DEFAULT_MARKS):
+        return
     storage_class = storage_v1.StorageClass(
-        metadata=meta_v1.ObjectMeta(name=NAME, annotations={"storageclass.kubernetes.io/is-default-class": "true"}),
+        metadata=meta_v1.ObjectMeta(name=NAME, annotations={_DEFAULT_MARKS[0]: "true"}),
         provisioner=PROVISIONER,
         reclaim_policy="Delete",
         volume_binding_mode="WaitForFirstConsumer",

@@ -9,7 +9,7 @@ Follows the pod group cycle of kube-scheduler 1.36 (`schedule_one_podgroup.go`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -69,10 +69,11 @@ class GroupResult:
 
 
 class GangCycle:
-    """See the module."""
+    """See the module. `decide`: who decides about one pod in place of the cycle, such as one that asks extenders as well."""
 
-    def __init__(self, cycle: Cycle, cache: Cache) -> None:
+    def __init__(self, cycle: Cycle, cache: Cache, decide: Callable[[PodInfo], Decision] | None = None) -> None:
         self.cycle = cycle
+        self._decide = decide or cycle.decide
         self.cache = cache
         self.snapshot = cycle.snapshot
 
@@ -94,7 +95,7 @@ class GangCycle:
 
     def _try(self, queued: QueuedPod) -> Member:
         pod = queued.pod
-        decision = self.cycle.decide(pod)
+        decision = self._decide(pod)
         member = Member(queued, decision)
         node_name = decision.node or decision.nominated_node
         if not node_name:

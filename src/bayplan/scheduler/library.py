@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,7 @@ from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.extended_cycle import ExtendedCycle
 from bayplan.scheduler.extenders import Answer, Ask, Call, ExtenderError
+from bayplan.scheduler.framework.claims import forget_user
 from bayplan.scheduler.gang_cycle import GangCycle, minimum_of_gang
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.passage import Passage
@@ -146,10 +148,10 @@ class Planner:
     def decide(self, pod: Any, *, full: bool = True, explain: bool = False) -> Decision:
         """What would happen to a pod; nothing is changed."""
         info = pod if isinstance(pod, PodInfo) else self.pod(pod)
-        return self._decided(self.cycle_for(info), info, full, explain)
+        return self.decide_in(self.cycle_for(info), info, full=full, explain=explain)
 
-    def _decided(self, cycle: Cycle, info: PodInfo, full: bool, explain: bool) -> Decision:
-        """The decision about a pod, with what extenders say to it."""
+    def decide_in(self, cycle: Cycle, info: PodInfo, *, full: bool, explain: bool) -> Decision:
+        """The decision of a cycle about a pod, with what extenders say to it."""
         if self._ask is not None and self.settings.extenders:
             extenders = [item for item in self.settings.extenders if item.is_interested(info.shape.spec)]
             if extenders:
@@ -160,7 +162,7 @@ class Planner:
         """Decide, and count the pod on its node if one was found."""
         info = pod if isinstance(pod, PodInfo) else self.pod(pod)
         cycle = self.cycle_for(info)
-        decision = self._decided(cycle, info, full, False)
+        decision = self.decide_in(cycle, info, full=full, explain=False)
         if decision.row >= 0:
             self.settle(cycle, info, decision)
         return decision
@@ -181,6 +183,8 @@ class Planner:
             if failure is not None:
                 self.take_back(info.key)
                 decision.refuse(failure)
+            else:
+                passage.conclude()
 
     def take_back(self, key: str) -> None:
         """Undo `settle`: count a pod no more, and let plugins give back what they reserved for it. Last settled, first undone."""
@@ -190,9 +194,11 @@ class Planner:
             passage.undo()
 
     def remove(self, key: str) -> None:
-        """Take a pod away (`namespace/name`), wherever it is. What was bound for it, such as volumes, stays bound."""
+        """Take a pod away (`namespace/name`), wherever it is. What was bound for it, such as volumes, stays bound; devices are freed."""
         info = self.snapshot.remove_pod(key)
         self._passages.pop(key, None)
+        if info is not None:
+            forget_user(self.snapshot, info)
         if info is not None and info.pod.spec.scheduling_group is not None:
             self.snapshot.gangs.remove(group_key(info.pod), key)
         self.nominator.remove(key)
@@ -300,7 +306,7 @@ def place(
     good nodes the first by name is taken; a placed pod runs at once. `requeue`: whether a pod that
     preempted others is tried again next (`immediate`) or after all others (`deferred`). `start_time`: RFC 3339; a pod
     placed in the n-th attempt started n seconds after it. Extenders of the configuration are asked over HTTP, or through
-    `ask`; about the pods of a gang they are not. Raises SettingsError, DecodeError, ValueError.
+    `ask`. Raises SettingsError, DecodeError, ValueError.
     """
     if requeue not in ("immediate", "deferred"):
         raise ValueError(f"requeue: {requeue!r} is neither 'immediate' nor 'deferred'")
@@ -339,13 +345,16 @@ def _attempt_gang(planner: Planner, gang: list[tuple[Pod, int]], run: Run, start
         ]
         return []
     queued = [QueuedPod(info, (), 0.0) for info in infos]
-    members, _ = GangCycle(cycle, Cache(planner.snapshot)).run(queued, minimum_of_gang(planner.snapshot, gang[0][0]))
+    decide = partial(planner.decide_in, cycle, full=True, explain=False)
+    gang_cycle = GangCycle(cycle, Cache(planner.snapshot), decide)
+    members, _ = gang_cycle.run(queued, minimum_of_gang(planner.snapshot, gang[0][0]))
     again: list[tuple[Pod, int]] = []
     for member, (pod, number) in zip(members, gang, strict=True):
         info, decision = member.queued.pod, member.decision
         run.attempts.append(Attempt(info.key, number, decision))
         if member.passage is not None:
             member.passage.settle()
+            member.passage.conclude()
             info.start_time = _moment(started, len(run.attempts))
             planner.nominator.remove(info.key)
             continue

@@ -109,6 +109,11 @@ class Passage:
         """The pod waits no more."""
         self._waiting_pods.remove(self.pod.uid)
 
+    def conclude(self) -> None:
+        """The pod is on its node, and nobody is going to write anything: what was reserved counts as written. `undo` still takes it back."""
+        for plugin in self.way.reserve:
+            plugin.conclude(self.state, self.pod, self.node_name)
+
     @property
     def has_work(self) -> bool:
         """Whether binding is going to take a while: a plugin holds the pod back or has to prepare something."""

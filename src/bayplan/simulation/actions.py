@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -17,6 +18,8 @@ from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.client.client import MERGE_PATCH
+from bayplan.cluster.apply import apply_manifests, in_order
+from bayplan.cluster.manifests import ManifestError
 from bayplan.controllers.base import controller_of
 from bayplan.kubelet.simulator.nodes import SILENT, SIMULATED
 from bayplan.simulation.copies_planner import HOST_LABEL, ZONE_LABEL, NodeShape
@@ -28,6 +31,7 @@ _EVICT_AGAIN: Final = 5.0
 """Seconds between two tries to evict a pod, as kubectl waits."""
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _READY_WITHIN: Final = 120.0
+_FORBIDDEN: Final = 403
 
 
 _UNTIL_NOTICED: Final = 60.0
@@ -62,23 +66,42 @@ class _Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Apply(_Prompt):
-    """Create or update objects."""
+    """Create or update objects. What the cluster forbids, such as a pod beyond a quota, is a problem; the rest is applied all the same."""
 
     objects: tuple[tuple[Path, dict[str, Any]], ...]
 
     def describe(self) -> str:
-        return f"apply {len(self.objects)} objects"
+        return f"apply {len(self.objects)} object{'s' * (len(self.objects) != 1)}"
 
     async def run(self, cluster: VirtualCluster) -> list[str]:
         namespaces = {one.metadata.name for one in (await cluster.client.list(core_v1.Namespace)).items}
-        made = {obj["metadata"].get("name") for _, obj in self.objects if obj["kind"] == "Namespace"}
-        needed = dict.fromkeys(obj["metadata"].get("namespace") or "default" for _, obj in self.objects)
+        described = [(obj["kind"], obj.get("metadata") or {}) for _, obj in self.objects]
+        made = {metadata.get("name") for kind, metadata in described if kind == "Namespace"}
+        needed = dict.fromkeys(metadata.get("namespace") or "default" for _, metadata in described)
         for name in needed:
             if name not in namespaces and name not in made:
                 await cluster.client.create(core_v1.Namespace(metadata=meta_v1.ObjectMeta(name=name)))
         await cluster.eventually(lambda: _accounts_are_there(cluster, needed))
-        await cluster.apply(*(obj for _, obj in self.objects))
-        return []
+        problems = []
+        for file, obj in in_order(self.objects):
+            try:
+                await apply_manifests(cluster.client, [(file, obj)])
+            except ManifestError as error:
+                if not (isinstance(error.__cause__, ApiError) and error.__cause__.code == _FORBIDDEN):
+                    raise
+                problems.append(str(error))
+            else:
+                await cluster.eventually(partial(_is_in_force, cluster, obj))
+        return problems
+
+
+async def _is_in_force(cluster: VirtualCluster, obj: Mapping[str, Any]) -> bool:
+    """Whether what was applied has its effect: a quota has, once somebody has counted."""
+    if obj["kind"] != "ResourceQuota":
+        return True
+    metadata = obj["metadata"]
+    quota = await cluster.client.get(core_v1.ResourceQuota, metadata["name"], metadata.get("namespace") or "default")
+    return quota.status.hard.keys() == quota.spec.hard.keys()
 
 
 async def _accounts_are_there(cluster: VirtualCluster, namespaces: Iterable[str]) -> bool:
@@ -130,6 +153,11 @@ class Drain(_Prompt):
 
     nodes: tuple[str, ...]
     patience: float = DRAIN_PATIENCE
+
+    def __post_init__(self) -> None:
+        given: object = self.nodes
+        if isinstance(given, str):
+            raise TypeError(f"Drain takes a tuple of nodes, such as Drain(({given!r},))")
 
     def describe(self) -> str:
         return f"drain {', '.join(self.nodes)}"

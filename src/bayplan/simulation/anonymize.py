@@ -25,10 +25,14 @@ from bayplan.simulation.anonymize_rules import (
     KEPT_TREES,
     KEYS,
     LABELS,
+    METRICS,
     NAMED,
     NUMBER,
+    OF_CLASS,
     OWN_ANNOTATIONS,
     QUALIFIED,
+    QUOTAS,
+    REFERENCES,
     RESOURCES,
     TEMPLATE_HASH,
     harmless,
@@ -52,6 +56,9 @@ _SHORT: Final = {
     "PodDisruptionBudget": "pdb",
     "StorageClass": "class",
     "PriorityClass": "priority",
+    "LimitRange": "limits",
+    "ResourceQuota": "quota",
+    "HorizontalPodAutoscaler": "hpa",
 }
 """Kind -> what its new names begin with; others by their kind."""
 
@@ -136,6 +143,19 @@ class Anonymizer:
             new = self._resources[old] = f"example.com/resource-{len(self._resources) + 1:02d}"
         return new
 
+    def counted(self, old: str) -> str:
+        """The new name of what a quota counts."""
+        of_class = OF_CLASS.fullmatch(old)
+        if of_class is not None:
+            return self.name(of_class["name"]) + of_class["rest"]
+        prefix, dot, resource = old.partition(".")
+        if dot and prefix in ("requests", "limits"):
+            return f"{prefix}.{self.resource(resource)}"
+        if old.startswith("count/"):
+            known = any(old == f"count/{kind.group_resource}" for kind in KINDS)
+            return old if known else f"count/{self.name(old.removeprefix('count/'))}.example.com"
+        return self.resource(old)
+
     def _give(self, old: str, new: str) -> str:
         while new in self._taken:
             new += "x"
@@ -215,13 +235,15 @@ class Anonymizer:
             return dict(self._annotations(value))
         if field in RESOURCES and all(isinstance(item, str | int | float) for item in value.values()):
             return {self.resource(key): item for key, item in value.items()}
+        if field in QUOTAS:
+            return {self.counted(key): item for key, item in value.items()}
         if field in LABELS and all(isinstance(item, str) for item in value.values()):
             return {self.key(key): self.value(key, item) for key, item in value.items()}
         if field in NAMED and all(isinstance(item, str) for item in value.values()):
             return {self.name(key): self._text(item, field, parent) for key, item in value.items()}
         if "key" in value and isinstance(value["key"], str):
             return self._keyed(value, field)
-        if field == "ownerReferences":
+        if field in REFERENCES:
             value = self._owner(value)
         return {
             key: self._walk(item, key, field) for key, item in value.items() if key not in DROPPED or _is_port(field)
@@ -236,7 +258,7 @@ class Anonymizer:
             return self.key(value)
         if field == "image" or (field == "names" and parent == "images"):
             return self.image(value, on_node=field == "names")
-        if field in ("resourceName", "extendedResourceName"):
+        if field in ("resourceName", "extendedResourceName") or (field == "name" and parent in METRICS):
             return self.resource(value)
         if field == "request":
             return "/".join(self.name(part) for part in value.split("/"))

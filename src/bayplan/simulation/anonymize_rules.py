@@ -85,6 +85,9 @@ KEPT_FIELDS: Final = frozenset(
         "restartPolicy",
         "schedule",
         "schedulerName",
+        "scopeName",
+        "scopes",
+        "selectPolicy",
         "sessionAffinity",
         "signal",
         "status",
@@ -146,8 +149,36 @@ LABELS: Final = frozenset({"labels", "matchLabels", "nodeSelector", "selector"})
 KEYS: Final = frozenset({"topologyKey", "topologyKeys", "matchLabelKeys", "mismatchLabelKeys"})
 """Fields whose texts are keys of labels."""
 
-RESOURCES: Final = frozenset({"requests", "limits", "capacity", "allocatable", "overhead", "allocatedResources"})
+RESOURCES: Final = frozenset(
+    [
+        "allocatable",
+        "allocatedResources",
+        "capacity",
+        "default",
+        "defaultRequest",
+        "limits",
+        "max",
+        "maxLimitRequestRatio",
+        "min",
+        "overhead",
+        "requests",
+    ]
+)
 """Fields that are maps of resources."""
+
+QUOTAS: Final = frozenset({"hard", "used"})
+"""Fields that are maps of what quotas count."""
+
+OF_CLASS: Final = re.compile(
+    r"(?P<name>.+)(?P<rest>\.(storageclass\.storage|volumeattributesclass\.storage|deviceclass\.resource)\.k8s\.io/.+)"
+)
+"""What a quota counts of one class."""
+
+METRICS: Final = frozenset({"resource", "containerResource"})
+"""Fields whose `name` is a resource."""
+
+REFERENCES: Final = frozenset({"describedObject", "ownerReferences", "scaleTargetRef"})
+"""Fields that name an object whose kind may be anybody's."""
 
 NAMED: Final = frozenset(
     ["attachmentMetadata", "binaryData", "data", "disruptedPods", "options", "parameters", "volumeAttributes"]

@@ -16,6 +16,7 @@ from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.planner_moves import NodeUse, use_of_nodes
 from bayplan.scheduler.planner_room import Limit, MixRoom, Room, Told, room_for, room_for_mix
 from bayplan.scheduler.snapshot.pods import pod_key
+from bayplan.simulation.allowance import Allowance, allowance
 from bayplan.simulation.copies_planner import NodeShape, QuestionError, planner_of
 
 if TYPE_CHECKING:
@@ -59,13 +60,16 @@ class Capacity:
     room: Room
     wanted: int | None = None
     missing: Missing | None = None
+    allowed: Allowance | None = None
+    """What allows fewer than fit, or than are wanted; None if nothing does."""
     uses: list[NodeUse] = field(default_factory=list)
     """How full the nodes are before."""
 
     @property
     def enough(self) -> bool:
-        """Whether as many fit as are wanted; one, if nothing is said."""
-        return self.room.total >= (self.wanted if self.wanted is not None else 1)
+        """Whether as many fit and are allowed as are wanted; one, if nothing is said."""
+        wanted = self.wanted if self.wanted is not None else 1
+        return self.room.total >= wanted and (self.allowed is None or self.allowed.pods >= wanted)
 
     def spread(self) -> list[tuple[int, int]]:
         """(pods, nodes that take so many), from the most to none."""
@@ -90,6 +94,8 @@ class Capacity:
         }
         if self.missing is not None:
             answer["missing"] = self.missing.to_dict()
+        if self.allowed is not None:
+            answer["allowed"] = self.allowed.to_dict()
         return answer
 
 
@@ -102,11 +108,14 @@ class MixCapacity:
     wanted: int | None = None
     uses: list[NodeUse] = field(default_factory=list)
     """How full the nodes are before."""
+    allowed: Allowance | None = None
+    """What allows fewer sets than fit, or than are wanted; None if nothing does."""
 
     @property
     def enough(self) -> bool:
-        """Whether as many sets fit as are wanted; one, if nothing is said."""
-        return self.answer.sets >= (self.wanted if self.wanted is not None else 1)
+        """Whether as many sets fit and are allowed as are wanted; one, if nothing is said."""
+        wanted = self.wanted if self.wanted is not None else 1
+        return self.answer.sets >= wanted and (self.allowed is None or self.allowed.pods >= wanted)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -118,6 +127,8 @@ class MixCapacity:
         }
         if self.wanted is not None:
             answer |= {"wanted": self.wanted, "enough": self.enough}
+        if self.allowed is not None:
+            answer["allowed"] = self.allowed.to_dict()
         return answer | {
             "stoppedBy": found.stopped_by,
             "limits": [one.to_dict() for one in found.room.limits],
@@ -140,7 +151,8 @@ def capacity(
     try:
         room = room_for(planner, pod, enough=wanted, told=told)
         answer = Capacity(_name(pod), _requests(pod), room, wanted, uses=use_of_nodes(planner))
-        if wanted is not None and shape is not None and not answer.enough:
+        answer.allowed = _tighter(allowance(copy, [(pod, 1)]), room.total, wanted)
+        if wanted is not None and shape is not None and room.total < wanted:
             answer.missing = _missing(planner, pod, wanted, shape())
     except SchedulerError as error:
         raise QuestionError(str(error)) from error
@@ -162,7 +174,13 @@ def mix_capacity(
         found = room_for_mix(planner, pods, told=told)
     except SchedulerError as error:
         raise QuestionError(str(error)) from error
-    return MixCapacity([(_name(pod), share) for pod, share in pods], found, wanted, uses)
+    shares = [(_name(pod), share) for pod, share in pods]
+    return MixCapacity(shares, found, wanted, uses, _tighter(allowance(copy, pods), found.sets, wanted))
+
+
+def _tighter(allowed: Allowance | None, fits: int, wanted: int | None) -> Allowance | None:
+    """What allows fewer than fit, or than are wanted, where more room alone would not help."""
+    return allowed if allowed is not None and allowed.pods < max(fits, wanted or 1) else None
 
 
 def _missing(planner: Planner, pod: core_v1.Pod, wanted: int, shape: NodeShape) -> Missing:

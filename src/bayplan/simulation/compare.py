@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from bayplan.api.selectors import SelectorError, parse_labels
 from bayplan.api.types.core_v1 import Node, Pod
 from bayplan.scheduler.library import Config
+from bayplan.simulation.allowance import with_defaults
 from bayplan.simulation.copies import ClusterCopy
 from bayplan.simulation.copies_planner import fresh, pod_of_template
 from bayplan.simulation.replay import Arrival, Replay, Workload, replay
@@ -191,7 +192,8 @@ def _of_templates(copy: ClusterCopy) -> Iterator[Pod]:
     for kind in ("Deployment", "StatefulSet", "ReplicationController"):
         for one in copy.of(kind):
             for number in range(one.spec.replicas if one.spec.replicas is not None else 1):
-                yield pod_of_template(one.spec.template, one.metadata.namespace, f"{one.metadata.name}-{number}")
+                pod = pod_of_template(one.spec.template, one.metadata.namespace, f"{one.metadata.name}-{number}")
+                yield with_defaults(copy, pod)
 
 
 def _again(pod: Pod) -> Pod:

@@ -33,6 +33,8 @@ KINDS: Final = KindTable((*BUILT_IN, *OPTIONAL))
 COPIED: Final = (
     "Namespace",
     "Node",
+    "LimitRange",
+    "ResourceQuota",
     "PriorityClass",
     "RuntimeClass",
     "StorageClass",
@@ -52,6 +54,7 @@ COPIED: Final = (
     "ControllerRevision",
     "CronJob",
     "Job",
+    "HorizontalPodAutoscaler",
     "DeviceClass",
     "ResourceSlice",
     "ResourceClaimTemplate",
@@ -59,7 +62,7 @@ COPIED: Final = (
     "PodGroup",
     "Pod",
 )
-"""What a copy has by default: all that bears on placement, and the owners of pods."""
+"""What a copy has by default: all that bears on placement, the owners of pods, and what says how many pods there may be."""
 
 NEVER_COPIED: Final = frozenset({"Secret"})
 """Kinds that no copy ever holds."""

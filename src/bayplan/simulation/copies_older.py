@@ -20,6 +20,7 @@ _MOVED: Final = {
     **{("extensions/v1beta1", kind): "apps/v1" for kind in ("Deployment", "DaemonSet", "ReplicaSet")},
     ("batch/v1beta1", "CronJob"): "batch/v1",
     ("policy/v1beta1", "PodDisruptionBudget"): "policy/v1",
+    ("autoscaling/v2beta2", "HorizontalPodAutoscaler"): "autoscaling/v2",
     ("node.k8s.io/v1beta1", "RuntimeClass"): "node.k8s.io/v1",
     ("scheduling.k8s.io/v1beta1", "PriorityClass"): "scheduling.k8s.io/v1",
     ("scheduling.k8s.io/v1alpha1", "PriorityClass"): "scheduling.k8s.io/v1",

@@ -17,6 +17,7 @@ from bayplan.api.types import apps_v1, core_v1, meta_v1
 from bayplan.controllers.daemonset_rules import daemon_tolerations, fits
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.library import Planner
+from bayplan.simulation.allowance import with_defaults
 from bayplan.simulation.copies import ClusterCopy, CopyError, defaulted
 from bayplan.simulation.readers import read
 
@@ -46,12 +47,22 @@ def pod_named(copy: ClusterCopy, name: str, namespace: str = "default") -> core_
         if pod.metadata.name == name and (pod.metadata.namespace or "default") == namespace:
             found: core_v1.Pod = pod
             return found
+    raise QuestionError(f"there is no pod {name} in namespace {namespace}; {_pod_hint(copy, name, namespace)}")
+
+
+def _pod_hint(copy: ClusterCopy, name: str, namespace: str) -> str:
+    """What somebody may have meant who named a pod that is not there: a pod of a workload, one elsewhere, one written alike."""
     import difflib
 
-    names = [pod.metadata.name for pod in copy.of("Pod") if (pod.metadata.namespace or "default") == namespace]
-    near = difflib.get_close_matches(name, names, 1)
-    hint = f"; did you mean {near[0]}?" if near else f"; it has {len(names)} pods"
-    raise QuestionError(f"there is no pod {name} in namespace {namespace}{hint}")
+    pods = [(pod.metadata.namespace or "default", pod.metadata.name) for pod in copy.of("Pod")]
+    names = [one for home, one in pods if home == namespace]
+    elsewhere = [home for home, one in pods if one == name]
+    near = [one for one in names if one.startswith(f"{name}-")] or difflib.get_close_matches(name, names, 1)
+    if elsewhere:
+        return f"there is one in namespace {elsewhere[0]}"
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"it has {len(names)} pod{'s' * (len(names) != 1)}"
 
 
 def fresh(pod: core_v1.Pod) -> core_v1.Pod:
@@ -65,8 +76,8 @@ def unplaced(spec: core_v1.PodSpec) -> core_v1.PodSpec:
     return replace(spec, node_name="", scheduling_gates=())
 
 
-def pod_of_file(path: str) -> core_v1.Pod:
-    """The pod, or the pod that a workload makes, which a manifest shows. Raises QuestionError."""
+def pod_of_file(path: str, cluster: ClusterCopy) -> core_v1.Pod:
+    """The pod, or the pod that a workload makes, which a manifest shows, as the cluster would take it. Raises QuestionError."""
     try:
         copy = read(path)
     except CopyError as error:
@@ -74,7 +85,7 @@ def pod_of_file(path: str) -> core_v1.Pod:
     pods = [fresh(pod) for pod in copy.of("Pod")] + list(_of_workloads(copy))
     if len(pods) != 1:
         raise QuestionError(f"{path}: has {len(pods)} pods and workloads; give a file with one")
-    return pods[0]
+    return with_defaults(cluster, pods[0])
 
 
 def _of_workloads(copy: ClusterCopy) -> Iterator[core_v1.Pod]:
@@ -172,7 +183,7 @@ def node_shape(copy: ClusterCopy, like: str = "", amounts: Mapping[str, str] | N
     base = replace(base, spec=replace(base.spec, unschedulable=False, taints=_lasting(base.spec.taints)))
     shape = NodeShape(base, zones)
     first = shape.node(1)
-    daemons = tuple(_daemon_pod(one) for one in copy.of("DaemonSet") if fits(one.spec.template, first)[0])
+    daemons = tuple(_daemon_pod(copy, one) for one in copy.of("DaemonSet") if fits(one.spec.template, first)[0])
     return dataclasses.replace(shape, daemons=daemons)
 
 
@@ -181,8 +192,8 @@ def _lasting(taints: Sequence[core_v1.Taint]) -> tuple[core_v1.Taint, ...]:
     return tuple(one for one in taints if not one.key.startswith(("node.kubernetes.io/", "node.cloudprovider.")))
 
 
-def _daemon_pod(one: apps_v1.DaemonSet) -> core_v1.Pod:
-    pod = pod_of_template(one.spec.template, one.metadata.namespace, one.metadata.name)
+def _daemon_pod(copy: ClusterCopy, one: apps_v1.DaemonSet) -> core_v1.Pod:
+    pod = with_defaults(copy, pod_of_template(one.spec.template, one.metadata.namespace, one.metadata.name))
     return replace(pod, spec=replace(pod.spec, tolerations=daemon_tolerations(pod.spec)))
 
 

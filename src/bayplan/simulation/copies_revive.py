@@ -25,6 +25,7 @@ from bayplan.controllers.base import controller_of, owner_reference
 from bayplan.controllers.revisions import HASH_LABEL, POD_LABEL, data_of, template_in
 from bayplan.kubelet.simulator.nodes import SILENT, SIMULATED, make_lease
 from bayplan.simulation.copies import KINDS, ClusterCopy, Objects, defaulted
+from bayplan.simulation.copies_load import give_load
 from bayplan.support.timestamps import rfc3339
 
 _WITH_TEMPLATE: Final = ("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job")
@@ -44,6 +45,7 @@ def revived(copy: ClusterCopy, now: float) -> list[tuple[Kind, Any]]:
         objects.setdefault(kind, []).append(made)
     _identify(objects, now)
     _own(objects)
+    give_load(objects)
     _settle_revisions(objects)
     _rest(objects, now)
     leases = [_play(node, now) for node in objects.get("Node", [])]

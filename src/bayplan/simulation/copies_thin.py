@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from bayplan.api.codec import DecodeError, from_tree, to_tree
-from bayplan.api.types import apps_v1, core_v1, meta_v1, resource_v1, storage_v1
+from bayplan.api.types import apps_v1, autoscaling_v2, core_v1, meta_v1, resource_v1, storage_v1
 
 _KEPT_ANNOTATIONS: Final = frozenset(
     {
@@ -215,6 +215,11 @@ def _cron_job(obj: Any) -> Any:
     return replace(obj, spec=replace(obj.spec, job_template=replace(job_template, metadata=metadata, spec=job)))
 
 
+def _autoscaler(one: autoscaling_v2.HorizontalPodAutoscaler) -> autoscaling_v2.HorizontalPodAutoscaler:
+    conditions = tuple(replace(condition, message="") for condition in one.status.conditions)
+    return replace(one, status=replace(one.status, conditions=conditions))
+
+
 def _device_class(one: resource_v1.DeviceClass) -> resource_v1.DeviceClass:
     return replace(one, spec=replace(one.spec, config=()))
 
@@ -266,5 +271,6 @@ _BY_KIND: Final[dict[str, Callable[[Any], Any]]] = {
     "Job": _workload,
     "CronJob": _cron_job,
     "ControllerRevision": _revision,
+    "HorizontalPodAutoscaler": _autoscaler,
 }
 """Kind -> what is left out of it besides metadata."""

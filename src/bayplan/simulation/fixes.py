@@ -2,13 +2,12 @@
 
 Every proposal was tried: the scheduler decides about the changed pod in the changed cluster, and only what places the
 pod is shown, the smallest intervention first. Requests and skews are changed no more than needed. If no single change
-helps, pairs are tried.
+helps, pairs are tried, then three together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -20,42 +19,21 @@ from bayplan.controllers.base import controller_of
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.snapshot.pods import pod_key
-from bayplan.simulation.consolidate_rules import CONTROL_PLANE, belongs_to_node
+from bayplan.simulation.consolidate_rules import CONTROL_PLANE
 from bayplan.simulation.copies_planner import NodeShape, QuestionError, fresh, node_shape, planner_of
-from bayplan.simulation.fixes_base import Candidate, Change, Range, Supposed
-from bayplan.simulation.fixes_changes import amount_of, amount_text, candidates
-from bayplan.simulation.fixes_selectors import labelled, with_terms
+from bayplan.simulation.fixes_base import Candidate, Change, Fix, Supposed
+from bayplan.simulation.fixes_changes import amount_of, amount_text
+from bayplan.simulation.fixes_combined import pairs, triples
+from bayplan.simulation.fixes_trial import Trial
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from bayplan.simulation.copies import ClusterCopy
 
-_ABOVE_ALL: Final = 2_000_001_000
-"""A priority above every other: whoever has it could evict anybody."""
-_SHOWN_EVICTIONS: Final = 3
 _SHAPES: Final = 6
 _FACTORS: Final = (2, 4, 8, 16)
 """How much larger nodes may be if none of the known kinds is large enough."""
-_PAIRED: Final = 25
-"""Candidates that are tried in pairs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fix:
-    """Changes that together place the pod on `node`."""
-
-    changes: tuple[Change, ...]
-    node: str
-
-    @property
-    def size(self) -> int:
-        """How much they touch; see `fixes_changes`."""
-        return sum(change.size for change in self.changes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"size": self.size, "node": self.node, "changes": [change.to_dict() for change in self.changes]}
 
 
 @dataclass(slots=True)
@@ -110,7 +88,7 @@ def fixes_for(
 
 
 class _Finder:
-    """Tries changes on one planner."""
+    """Knows what might help one pod."""
 
     def __init__(
         self,
@@ -121,32 +99,29 @@ class _Finder:
         amounts: Mapping[str, str] | None,
     ) -> None:
         self.copy = copy
-        self.planner = planner_of(copy, config, without=pod)
         self.nodes: dict[str, core_v1.Node] = {node.metadata.name: node for node in copy.of("Node")}
         gates = pod.spec.scheduling_gates
         anew = fresh(pod)
         self.pod = replace(anew, spec=replace(anew.spec, scheduling_gates=gates))
-        self.still = replace(self.pod, spec=replace(self.pod.spec, preemption_policy="Never"))
-        """The same pod, which evicts nobody by itself."""
+        still = replace(self.pod, spec=replace(self.pod.spec, preemption_policy="Never"))
+        self.trial = Trial(planner_of(copy, config, without=pod), self.nodes, still)
         self.shape, self.amounts = shape, amounts
-        self.tried = 0
 
     def find(self, most: int) -> Fixes:
-        """All single changes that help, else pairs."""
-        decision = self.planner.decide(self.pod)
+        """All single changes that help, else pairs, else three together."""
+        decision, trial = self.trial.planner.decide(self.pod), self.trial
         answer = Fixes(pod_key(self.pod), self._owner(), decision)
         if decision.scheduled:
             return answer
         known = self._candidates()
-        found = [fix for candidate in known if (fix := self._single(candidate)) is not None]
-        found += self._evictions(Supposed(self.still), ())
+        found = [fix for candidate in known if (fix := trial.fix((candidate,))) is not None]
+        found += trial.evictions(())
         if not (self.shape or self.amounts or any(fix.changes[0].kind == "add-node" for fix in found)):
-            larger = (self._single(change) for change in self._larger_nodes())
+            larger = (trial.fix((change,)) for change in self._larger_nodes())
             found += [fix for fix in (next((one for one in larger if one is not None), None),) if fix is not None]
-        if not found:
-            found = list(self._pairs(known))
+        found = found or list(pairs(trial, known)) or triples(trial, known, most)
         answer.fixes = _smallest(found)[:most]
-        answer.tried = self.tried
+        answer.tried = trial.tried
         return answer
 
     def _owner(self) -> str:
@@ -161,17 +136,7 @@ class _Finder:
     # What comes into question
 
     def _candidates(self) -> list[Candidate]:
-        decision = self._decide(Supposed(self.still))
-        known = list(candidates(self.still, decision, self.nodes))
-        spec = with_terms(self.still.spec, ())
-        if spec is not self.still.spec or spec.node_selector:
-            anywhere = self._decide(Supposed(replace(self.still, spec=replace(spec, node_selector={}))))
-            fits = [
-                name for name, code in zip(anywhere.names, anywhere.codes.tolist(), strict=False) if code == 0 and name
-            ]
-            known += labelled(self.still, self.nodes, sorted(fits))
-        known += self._added_nodes()
-        return known
+        return [*self.trial.candidates(Supposed(self.trial.still)), *self._added_nodes()]
 
     def _added_nodes(self) -> Iterator[Change]:
         """One node of each kind that the cluster has."""
@@ -218,133 +183,9 @@ class _Finder:
         )
         return amounts, taints, tuple(node.metadata.labels.get(key) for key in keys)
 
-    # Trying
-
-    def _decide(self, state: Supposed) -> Decision:
-        self.tried += 1
-        with self._supposing(state):
-            return self.planner.decide(state.pod)
-
-    @contextmanager
-    def _supposing(self, state: Supposed) -> Iterator[None]:
-        planner, snapshot = self.planner, self.planner.snapshot
-        for node in state.nodes.values():
-            planner.add("Node", node)
-        gone = [info for key in state.evicted if (info := snapshot.remove_pod(key)) is not None]
-        places = [info.node_name for info in gone]
-        daemons = []
-        if state.added is not None:
-            planner.add("Node", state.added.node(1))
-            for pod in state.added.pods(1):
-                planner.add("Pod", pod)
-                daemons.append(pod_key(pod))
-        try:
-            yield
-        finally:
-            for key in daemons:
-                planner.remove(key)
-            if state.added is not None:
-                snapshot.remove_node(state.added.node(1).metadata.name)
-            for info, node_name in zip(gone, places, strict=True):
-                snapshot.place(info, node_name)
-            for name in state.nodes:
-                planner.add("Node", self.nodes[name])
-
-    def _works(self, changes: Iterable[Change]) -> str:
-        """The node on which the pod is placed after some changes; empty if there is none."""
-        state = Supposed(self.still)
-        for change in changes:
-            state = change.apply(state)
-        decision = self._decide(state)
-        return decision.node or ""
-
-    def _single(self, candidate: Candidate) -> Fix | None:
-        strongest = _strongest(candidate)
-        node = self._works((strongest,))
-        if not node:
-            return None
-        change = self._softened(candidate, ())
-        return Fix((change,), self._works((change,)) if change is not strongest else node)
-
-    def _softened(self, candidate: Candidate, others: tuple[Change, ...]) -> Change:
-        """The weakest form of a change that helps together with others."""
-        if isinstance(candidate, Change):
-            return candidate
-        works, fails = candidate.strongest, candidate.weakest - 1
-        while works - fails > 1:
-            middle = (works + fails) // 2
-            if self._works((*others, candidate.at(middle))):
-                works = middle
-            else:
-                fails = middle
-        return candidate.at(works)
-
-    def _pairs(self, known: list[Candidate]) -> Iterator[Fix]:
-        """Two changes together. The second may come into question only once the first is made: a node says one thing at a time."""
-        tried: set[frozenset[str]] = set()
-        first_ones = sorted(known, key=lambda one: _strongest(one).size)[:_PAIRED]
-        for first in first_ones:
-            a = _strongest(first)
-            state = a.apply(Supposed(self.still))
-            further = [*first_ones, *candidates(state.pod, self._decide(state), self.nodes)]
-            for second in further:
-                b = _strongest(second)
-                pair = frozenset((a.text, b.text))
-                if pair in tried or len(pair) < 2 or _same_target(a, b):
-                    continue
-                tried.add(pair)
-                if self._works((a, b)):
-                    softer = self._softened(first, (b,))
-                    both = (softer, self._softened(second, (softer,)))
-                    yield Fix(both, self._works(both))
-            if a.kind not in ("lower-request", "add-node"):
-                yield from self._evictions(state, (a,))
-
-    def _evictions(self, state: Supposed, changes: tuple[Change, ...]) -> Iterator[Fix]:
-        """Pods whose eviction makes room, as preemption would choose them if the pod were above all others."""
-        spec = replace(state.pod.spec, priority=_ABOVE_ALL, preemption_policy="PreemptLowerPriority")
-        self.tried += 1
-        with self._supposing(state):
-            decision = self.planner.decide(replace(state.pod, spec=spec))
-        outcome = decision.post_filter
-        if outcome is None or outcome.nominated is None:
-            return
-        ordered = sorted(outcome.candidates, key=lambda one: (one.cost, decision.names[one.row]))
-        evictable = [one for one in ordered if not any(belongs_to_node(victim.pod) for victim in one.victims)]
-        for one in evictable[:_SHOWN_EVICTIONS]:
-            change = _eviction([victim.pod for victim in one.victims], decision.names[one.row], one.violations)
-            node = self._works((*changes, change))
-            if node:
-                yield Fix((*changes, change), node)
-
 
 def _with_node(shape: NodeShape, state: Supposed) -> Supposed:
     return Supposed(state.pod, state.nodes, state.evicted, shape)
-
-
-def _strongest(candidate: Candidate) -> Change:
-    return candidate.at(candidate.strongest) if isinstance(candidate, Range) else candidate
-
-
-def _same_target(one: Change, other: Change) -> bool:
-    """Whether two changes exclude each other."""
-    both_add = one.kind == other.kind == "add-node"
-    node = one.detail.get("node")
-    return both_add or (node is not None and node == other.detail.get("node"))
-
-
-def _eviction(pods: list[core_v1.Pod], node: str, violations: int) -> Change:
-    keys = tuple(pod_key(pod) for pod in pods)
-    against = f", {violations} of them against their disruption budget" if violations else ""
-    shown = ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
-    critical = any((pod.spec.priority or 0) >= 2_000_000_000 for pod in pods)
-    return Change(
-        "evict",
-        f"evict {shown} from {node}{against}",
-        50 + 8 * len(keys) + 30 * violations + (100 if critical else 0),
-        {"from": node, "pods": list(keys), "budgetViolations": violations},
-        lambda state: Supposed(state.pod, state.nodes, (*state.evicted, *keys), state.added),
-    )
 
 
 def _smallest(found: list[Fix]) -> list[Fix]:

@@ -53,6 +53,28 @@ class Range:
 Candidate = Change | Range
 
 
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Changes that together place the pod on `node`."""
+
+    changes: tuple[Change, ...]
+    node: str
+
+    @property
+    def size(self) -> int:
+        """How much they touch; see `fixes_changes`."""
+        return sum(change.size for change in self.changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"size": self.size, "node": self.node, "changes": [change.to_dict() for change in self.changes]}
+
+
+def strongest(candidate: Candidate) -> Change:
+    """The form of a change that helps if any does."""
+    return candidate.at(candidate.strongest) if isinstance(candidate, Range) else candidate
+
+
 def of_spec(change: Callable[[core_v1.PodSpec], core_v1.PodSpec]) -> Apply:
     """A change of the pod's spec."""
     return lambda state: replace_pod(state, replace(state.pod, spec=change(state.pod.spec)))
@@ -63,6 +85,8 @@ def replace_pod(state: Supposed, pod: core_v1.Pod) -> Supposed:
     return Supposed(pod, state.nodes, state.evicted, state.added)
 
 
-def replace_node(state: Supposed, node: core_v1.Node) -> Supposed:
-    """The same with another node."""
-    return Supposed(state.pod, {**state.nodes, node.metadata.name: node}, state.evicted, state.added)
+def change_node(state: Supposed, node: core_v1.Node, change: Callable[[core_v1.Node], core_v1.Node]) -> Supposed:
+    """The same with one node changed, which may have been changed before."""
+    name = node.metadata.name
+    changed = change(state.nodes.get(name, node))
+    return Supposed(state.pod, {**state.nodes, name: changed}, state.evicted, state.added)

@@ -19,7 +19,7 @@ from bayplan.api.quantity import Format, Quantity, parse
 from bayplan.api.types import core_v1
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.planner_room import limits_of
-from bayplan.simulation.fixes_base import Apply, Candidate, Change, Range, of_spec, replace_node
+from bayplan.simulation.fixes_base import Apply, Candidate, Change, Range, change_node, of_spec
 from bayplan.simulation.fixes_selectors import affinity_expressions, selector_entries
 
 _CONDITION_TAINTS: Final = "node.kubernetes.io/"
@@ -159,10 +159,13 @@ def _tolerations(refused: list[str], nodes: Mapping[str, core_v1.Node]) -> Itera
 
 def _uncordoned(node: core_v1.Node) -> Change:
     name = node.metadata.name
-    keep = tuple(one for one in node.spec.taints if one.key != "node.kubernetes.io/unschedulable")
-    open_ = replace(node, spec=replace(node.spec, unschedulable=False, taints=keep))
     detail = {"node": name, "command": f"kubectl uncordon {name}"}
-    return Change("uncordon-node", f"uncordon node {name}", 15, detail, partial(replace_node, node=open_))
+    return Change("uncordon-node", f"uncordon node {name}", 15, detail, partial(change_node, node=node, change=_open))
+
+
+def _open(node: core_v1.Node) -> core_v1.Node:
+    keep = tuple(one for one in node.spec.taints if one.key != "node.kubernetes.io/unschedulable")
+    return replace(node, spec=replace(node.spec, unschedulable=False, taints=keep))
 
 
 # What other pods have to do with it
@@ -179,7 +182,7 @@ def _pod_terms(pod: core_v1.Pod) -> Iterator[Change]:
                 f"drop the required pod {kind} to {_selected(term)} within {term.topology_key}, or only prefer it",
                 40,
                 {"topologyKey": term.topology_key, "index": index},
-                of_spec(partial(_without_term, name=name, index=index)),
+                of_spec(partial(_without_term, name=name, term=term)),
             )
 
 
@@ -192,13 +195,12 @@ def _selected(term: core_v1.PodAffinityTerm) -> str:
     return " and ".join(parts) or "all pods"
 
 
-def _without_term(spec: core_v1.PodSpec, name: str, index: int) -> core_v1.PodSpec:
+def _without_term(spec: core_v1.PodSpec, name: str, term: core_v1.PodAffinityTerm) -> core_v1.PodSpec:
     affinity = spec.affinity
     rules = getattr(affinity, name) if affinity is not None else None
     if affinity is None or rules is None:
         return spec
-    terms = rules.required_during_scheduling_ignored_during_execution
-    left = (*terms[:index], *terms[index + 1 :])
+    left = tuple(one for one in rules.required_during_scheduling_ignored_during_execution if one != term)
     changed: dict[str, Any] = {name: replace(rules, required_during_scheduling_ignored_during_execution=left)}
     return replace(spec, affinity=replace(affinity, **changed))
 

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from bayplan.api.types import core_v1
-from bayplan.simulation.fixes_base import Change, of_spec, replace_node
+from bayplan.simulation.fixes_base import Change, change_node, of_spec
 
 _TRIED_NODES: Final = 5
 """Nodes for which a label is proposed."""
@@ -43,21 +43,29 @@ def with_terms(spec: core_v1.PodSpec, terms: tuple[core_v1.NodeSelectorTerm, ...
 
 
 def affinity_expressions(pod: core_v1.Pod) -> Iterator[Change]:
-    terms = required_terms(pod.spec)
-    for number, term in enumerate(terms):
-        for index, one in enumerate(term.match_expressions):
-            left = tuple(other for position, other in enumerate(term.match_expressions) if position != index)
-            shorter = replace(term, match_expressions=left)
-            empty = not left and not term.match_fields
-            changed = () if empty else (*terms[:number], shorter, *terms[number + 1 :])
+    for number, term in enumerate(required_terms(pod.spec)):
+        for one in term.match_expressions:
             shown = f"{one.key} {one.operator} {','.join(one.values)}".strip()
             yield Change(
                 "drop-node-affinity",
                 f"drop the required node affinity {shown}",
                 32,
                 {"key": one.key, "operator": one.operator, "values": list(one.values)},
-                of_spec(partial(with_terms, terms=changed)),
+                of_spec(partial(_without_expression, number=number, expression=one)),
             )
+
+
+def _without_expression(
+    spec: core_v1.PodSpec, number: int, expression: core_v1.NodeSelectorRequirement
+) -> core_v1.PodSpec:
+    """A spec one of whose required terms asks for one thing less; a term that asks for nothing lets every node pass."""
+    terms = required_terms(spec)
+    if number >= len(terms):
+        return spec
+    left = tuple(other for other in terms[number].match_expressions if other != expression)
+    if not left and not terms[number].match_fields:
+        return with_terms(spec, ())
+    return with_terms(spec, (*terms[:number], replace(terms[number], match_expressions=left), *terms[number + 1 :]))
 
 
 def labelled(pod: core_v1.Pod, nodes: Mapping[str, core_v1.Node], names: list[str]) -> Iterator[Change]:
@@ -69,7 +77,6 @@ def labelled(pod: core_v1.Pod, nodes: Mapping[str, core_v1.Node], names: list[st
             continue
         found += 1
         (key, value), node = next(iter(missing.items())), nodes[name]
-        changed = replace(node, metadata=replace(node.metadata, labels={**node.metadata.labels, key: value}))
         command = f"kubectl label node {name} {key}={value}" + (" --overwrite" if key in node.metadata.labels else "")
         detail = {"node": name, "key": key, "value": value, "command": command}
         yield Change(
@@ -77,8 +84,12 @@ def labelled(pod: core_v1.Pod, nodes: Mapping[str, core_v1.Node], names: list[st
             f"label node {name} {key}={value}",
             35,
             detail,
-            partial(replace_node, node=changed),
+            partial(change_node, node=node, change=partial(_with_label, key=key, value=value)),
         )
+
+
+def _with_label(node: core_v1.Node, key: str, value: str) -> core_v1.Node:
+    return replace(node, metadata=replace(node.metadata, labels={**node.metadata.labels, key: value}))
 
 
 def _missing_labels(spec: core_v1.PodSpec, labels: Mapping[str, str]) -> dict[str, str] | None:

@@ -26,7 +26,14 @@ def outcome_page(copy: ClusterCopy, outcome: Outcome) -> str:
     parts = [figures(cards)]
     if outcome.problems:
         parts.append(section("What did not work", table(("Problem",), [(one,) for one in outcome.problems])))
-    parts += [_over_time(outcome), _pending(outcome), _workloads(outcome), _moves(outcome), _nodes(outcome)]
+    parts += [
+        _over_time(outcome),
+        _pending(outcome),
+        _missing(outcome),
+        _workloads(outcome),
+        _moves(outcome),
+        _nodes(outcome),
+    ]
     about = f"{counts.get('Node', 0):,} nodes and {counts.get('Pod', 0):,} pods of {copy.source or 'a copy'}"
     return page("; ".join(outcome.actions) or "The cluster left alone", about, [part for part in parts if part])
 
@@ -51,6 +58,12 @@ def _pending(outcome: Outcome) -> str:
     pods = [(one.pod, "yes" if one.new else "no", one.reason) for one in outcome.pending]
     every = details("Every pod", table(("Pod", "Because of this", "Reason"), pods))
     return section("Why pods are pending", table(("Pods", "Reason"), rows, frozenset({0})), every)
+
+
+def _missing(outcome: Outcome) -> str:
+    rows = [(one.workload, one.pods, "yes" if one.new else "no", one.reason) for one in outcome.missing]
+    head = ("Workload", "Pods", "Because of this", "Reason")
+    return section("Pods that could not be made", table(head, rows, frozenset({1}))) if rows else ""
 
 
 def _workloads(outcome: Outcome) -> str:

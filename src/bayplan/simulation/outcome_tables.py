@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from bayplan.simulation.tables import console
@@ -34,6 +35,7 @@ def print_outcome(outcome: Outcome) -> None:
         out.print(f"  [red]✗[/] {problem}")
     _print_departures(outcome, out)
     _print_pending(outcome, out)
+    _print_missing(outcome, out)
     _print_workloads(outcome, out)
     _print_nodes(outcome, out)
 
@@ -43,7 +45,7 @@ def _print_departures(outcome: Outcome, out: Console) -> None:
     counts = Counter(departure.reason for departure in outcome.departures)
     placed = len(outcome.placements)
     told = ", ".join(f"{count} {_WORDS.get(reason, reason)}" for reason, count in counts.most_common())
-    out.print(f"{placed} pods placed" + (f"; {told}" if told else ""))
+    out.print(f"{placed} pod{'s' * (placed != 1)} placed" + (f"; {told}" if told else ""))
     if not moves:
         return
     table = Table("WORKLOAD", "LEFT", "WHY", "CAME TO", box=None, pad_edge=False)
@@ -60,13 +62,26 @@ def _print_pending(outcome: Outcome, out: Console) -> None:
         out.print("no pod is pending")
         return
     new = sum(one.new for one in outcome.pending)
-    out.print(f"[red]{len(outcome.pending)} pods are pending[/], {new} of them because of this:")
+    many = len(outcome.pending)
+    out.print(
+        f"[red]{many} {'pods are' if many > 1 else 'pod is'} pending[/], {new or 'none'} of them because of this:"
+    )
     reasons: dict[str, list[str]] = {}
     for one in outcome.pending:
         reasons.setdefault(one.reason, []).append(one.pod)
     for reason, pods in sorted(reasons.items(), key=lambda item: -len(item[1]))[:_ROWS]:
         out.print(f"  {pods[0]}{f' and {len(pods) - 1} more' if len(pods) > 1 else ''}: {reason}")
     _print_more(len(reasons), "reasons", out)
+
+
+def _print_missing(outcome: Outcome, out: Console) -> None:
+    if not outcome.missing:
+        return
+    pods = sum(one.pods for one in outcome.missing)
+    out.print(f"[red]{pods} {'pod' if pods == 1 else 'pods'} could not be made[/]:")
+    for one in outcome.missing[:_ROWS]:
+        out.print(f"  {one.pods} of {one.workload}{'' if one.new else ' (as before)'}: {escape(one.reason)}")
+    _print_more(len(outcome.missing), "workloads", out)
 
 
 def _print_workloads(outcome: Outcome, out: Console) -> None:

@@ -21,6 +21,7 @@ import msgspec
 from bayplan.api.codec import DecodeError
 from bayplan.api.kinds import Kind
 from bayplan.cluster.manifests import ManifestError, documents
+from bayplan.simulation.allowance import admit
 from bayplan.simulation.copies import (
     COPIED,
     ClusterCopy,
@@ -163,12 +164,14 @@ class _Gathered:
             self.left_out.append(LeftOut(f"{kind} {api_version}", "this version of the API is not known"))
 
     def copy(self) -> ClusterCopy:
-        """What was gathered, with defaults filled in. Raises CopyError."""
+        """What was gathered, with defaults filled in, also those of limit ranges for pods of manifests. Raises CopyError."""
         try:
             objects = defaulted(unique(self.objects))
         except DecodeError as error:
             raise CopyError(f"{self.source}: {error}") from error
-        return ClusterCopy(objects, source=self.source, left_out=self.left_out)
+        copy = ClusterCopy(objects, source=self.source, left_out=self.left_out)
+        admit(copy)
+        return copy
 
 
 def _documents(text: str, where: str) -> Iterator[Any]:

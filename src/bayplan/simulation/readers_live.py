@@ -27,6 +27,7 @@ _OTHER_VERSIONS: Final = {
     "resource.k8s.io": ("v1beta2", "v1beta1"),
     "policy": ("v1beta1",),
     "batch": ("v1beta1",),
+    "autoscaling": ("v2beta2", "v1"),
     "storage.k8s.io": ("v1beta1",),
     "node.k8s.io": ("v1beta1",),
 }

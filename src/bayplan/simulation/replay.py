@@ -199,7 +199,7 @@ class _Player:
         if not arrivals:
             return self.result
         began = arrivals[0].at
-        last = max(max(one.at, one.ends or one.at) for one in arrivals)
+        last = max(max(one.at, one.ends or one.at + (one.lasts or 0.0)) for one in arrivals)
         for arrival in arrivals:
             self._push(arrival.at, "come", _Waiting(arrival, 0, 0))
             if arrival.ends is not None:
@@ -209,6 +209,9 @@ class _Player:
         while self.events:
             now = self.events[0][0]
             while next_look < now:
+                if looks == 2 * max(self.samples, 1):
+                    looks, step = looks // 2, 2 * step
+                    self._thin_out()
                 self._look(next_look, looks)
                 next_look, looks = next_look + step, looks + 1
             freed = self._take_in(now)
@@ -342,6 +345,11 @@ class _Player:
         self.result.moments.append(Moment(at, len(self.running), len(self.pending), shares(uses), _unevenness(uses)))
         if self.usual is not None and number % max(self.samples // _LOOKS_AT_ROOM, 1) == 0:
             self.result.fragmentation.append((at, self._fragmentation(uses, self.usual)))
+
+    def _thin_out(self) -> None:
+        """It takes longer than was known (pods wait, or last from when they are placed): forget every other look."""
+        del self.result.moments[1::2]
+        del self.result.fragmentation[1::2]
 
     def _fragmentation(self, uses: Sequence[NodeUse], pod: Pod) -> float:
         """Of what is free of the resource that is scarcest for pods like this one: the share that none of them can use."""

@@ -141,6 +141,8 @@ def capacity_page(copy: ClusterCopy, answer: Capacity | MixCapacity) -> str:
     shown = [(f"{room.total:,}", "more pods fit", "good" if answer.enough else "bad")]
     if answer.wanted is not None:
         shown.append((f"{answer.wanted:,}", "are wanted", ""))
+    if answer.allowed is not None:
+        shown.append((f"{answer.allowed.pods:,}", f"of them {answer.allowed.by} allows: {answer.allowed.why}", "bad"))
     shown.append((f"{len(room.per_node):,}", f"of {room.node_count:,} nodes have room", ""))
     if answer.missing is not None:
         nodes = f"{answer.missing.nodes:,}" if answer.missing.nodes >= 0 else "no number"
@@ -164,10 +166,11 @@ def capacity_page(copy: ClusterCopy, answer: Capacity | MixCapacity) -> str:
 
 
 def _mix_page(copy: ClusterCopy, answer: MixCapacity, uses: Sequence[NodeUse]) -> str:
-    found = answer.answer
+    found, limit = answer.answer, answer.allowed
+    allowed = [(f"{limit.pods:,}", f"of them {limit.by} allows: {limit.why}", "bad")] if limit is not None else []
     rows = [(pod, share, share * found.sets) for pod, share in answer.shares]
     parts = [
-        figures([(f"{found.sets:,}", "more sets fit", "good" if answer.enough else "bad")]),
+        figures([(f"{found.sets:,}", "more sets fit", "good" if answer.enough else "bad"), *allowed]),
         section("The mix", table(("Pod", "Share", "Fit"), rows, frozenset({1, 2}))),
     ]
     if found.stopped_by:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from bayplan.simulation.capacity import Capacity, MixCapacity
@@ -14,6 +15,7 @@ from bayplan.simulation.fixes import Fixes
 
 if TYPE_CHECKING:
     from bayplan.scheduler.planner_room import Limit
+    from bayplan.simulation.allowance import Allowance
 
 _ROWS: Final = 12
 _WIDE: Final = 200
@@ -35,6 +37,7 @@ def print_capacity(answer: Capacity | MixCapacity) -> None:
     asks = ", ".join(f"{name} {amount}" for name, amount in answer.requests.items()) or "nothing"
     more = "at least " if room.one_by_one and not room.limits else ""
     out.print(f"[bold]{more}{room.total}[/bold] more pods like {answer.pod} fit (each asks for {asks})", markup=True)
+    _print_allowed(answer.allowed, out)
     if answer.wanted is not None:
         _print_wanted(answer, out)
     if room.per_node:
@@ -51,12 +54,18 @@ def print_capacity(answer: Capacity | MixCapacity) -> None:
         out.print("Such pods see one another, so the number holds for the order in which the scheduler places them.")
 
 
+def _print_allowed(allowed: Allowance | None, out: Console) -> None:
+    if allowed is not None:
+        out.print(f"[red]{allowed.by} allows {allowed.pods or 'none'} of them[/red] ({escape(allowed.why)})")
+
+
 def _print_wanted(answer: Capacity, out: Console) -> None:
     wanted = answer.wanted or 0
     if answer.enough:
         out.print(f"[green]{wanted} fit[/green]")
         return
-    out.print(f"[red]{wanted - answer.room.total} of {wanted} do not fit[/red]")
+    if answer.room.total < wanted:
+        out.print(f"[red]{wanted - answer.room.total} of {wanted} do not fit[/red]")
     missing = answer.missing
     if missing is None:
         return
@@ -73,11 +82,12 @@ def _print_wanted(answer: Capacity, out: Console) -> None:
 def _print_mix(answer: MixCapacity, out: Console) -> None:
     found = answer.answer
     out.print(f"[bold]{found.sets}[/bold] more sets fit")
+    _print_allowed(answer.allowed, out)
     table = Table("Pod", "Share", "Fit", box=None, header_style="bold")
     for pod, share in answer.shares:
         table.add_row(pod, str(share), str(share * found.sets))
     out.print(table)
-    if answer.wanted is not None:
+    if answer.wanted is not None and (answer.enough or found.sets < answer.wanted):
         out.print(
             f"[green]{answer.wanted} fit[/green]"
             if answer.enough

@@ -173,10 +173,12 @@ class VirtualCluster:
         until = self.clock.monotonic() + within
         while True:
             last: BaseException | None = None
+            said = ""
             try:
                 found = await condition()
                 if found:
                     return found
+                said = f"the condition gave {found!r}"
             except AssertionError as error:
                 last = error
             except ApiError as error:
@@ -184,7 +186,7 @@ class VirtualCluster:
                     raise
                 last = error
             if self.clock.monotonic() >= until:
-                raise AssertionError(f"not true within {within:g} virtual seconds: {last or 'no'}") from last
+                raise AssertionError(f"not true within {within:g} virtual seconds: {said or last}") from last
             await self.clock.sleep(_LOOK_EVERY)
 
     async def validate(self) -> None:

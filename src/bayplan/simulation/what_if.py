@@ -14,6 +14,7 @@ from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.actions import Action, FailZone
 from bayplan.simulation.copies import ClusterCopy
 from bayplan.simulation.copies_revive import revived
+from bayplan.simulation.missing import Missing, missing_pods
 from bayplan.simulation.observer import FINISHED, Departure, Observer, Placement, Sample, Workload, nodes_used
 from bayplan.simulation.virtual_cluster import EPOCH, VirtualCluster
 from bayplan.support.virtual_time import run
@@ -60,6 +61,8 @@ class Outcome:
     placements: tuple[Placement, ...]
     departures: tuple[Departure, ...]
     pending: tuple[Pending, ...]
+    missing: tuple[Missing, ...]
+    """Pods that could not even be made."""
     workloads: tuple[Workload, ...]
     """Those that were short of pods at some time, worst first."""
     samples: tuple[Sample, ...]
@@ -71,8 +74,8 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether everything worked and no pod is pending that was not before."""
-        return not self.problems and not any(one.new for one in self.pending)
+        """Whether everything worked and no pod is pending or missing that was not before."""
+        return not (self.problems or any(one.new for one in self.pending) or any(one.new for one in self.missing))
 
     def moves(self) -> list[Move]:
         """Who left, and who came instead, in order of time. What was there and is done is no move."""
@@ -116,6 +119,7 @@ async def _simulate(
         await cluster.settle(within=SETTLE_WITHIN)
         before = (await cluster.client.list(core_v1.Pod)).items
         waiting = {pod.metadata.uid for pod in before if not pod.spec.node_name}
+        missing = await missing_pods(cluster.client)
         began = cluster.clock.monotonic()
         problems: list[str] = []
         async with Observer(cluster) as seen:
@@ -145,6 +149,7 @@ async def _simulate(
             placements=tuple(seen.placements),
             departures=tuple(seen.departures),
             pending=pending,
+            missing=await missing_pods(cluster.client, missing),
             workloads=tuple(short),
             samples=tuple(seen.samples),
             before=nodes_used(before),

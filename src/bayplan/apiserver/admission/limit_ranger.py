@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from bayplan.api.errors import forbidden_error
 from bayplan.api.kinds import Kind
-from bayplan.api.limits import claim_violations, default_resources, pod_violations
+from bayplan.api.limits import claim_violations, fill_in, pod_violations
 from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionRequest
 
 ANNOTATION = "kubernetes.io/limit-ranger"
-_replace = msgspec.structs.replace
 
 
 class LimitRanger(AdmissionPlugin):
@@ -38,7 +35,7 @@ class LimitRanger(AdmissionPlugin):
         if request.kind.kind != "Pod":
             return
         for limit_range in _limit_ranges(request):
-            told = _fill_in(request.obj.spec, *default_resources(limit_range))
+            told = fill_in(request.obj.spec, limit_range)
             if told:
                 request.obj.metadata.annotations[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
 
@@ -67,35 +64,3 @@ def _limit_ranges(request: AdmissionRequest) -> Iterator[core_v1.LimitRange]:
         return
     for entry in bucket.ordered():
         yield cache.shared(entry)
-
-
-def _fill_in(spec: core_v1.PodSpec, requests: dict[str, Any], limits: dict[str, Any]) -> list[str]:
-    """Give every container what it leaves out. Returns what was given, for people."""
-    if not requests and not limits:
-        return []
-    told: list[str] = []
-    for name in ("containers", "init_containers"):
-        containers = getattr(spec, name)
-        filled = tuple(
-            _filled(container, name == "init_containers", requests, limits, told) for container in containers
-        )
-        setattr(spec, name, filled)
-    return told
-
-
-def _filled(
-    container: core_v1.Container, init: bool, requests: dict[str, Any], limits: dict[str, Any], told: list[str]
-) -> core_v1.Container:
-    resources = container.resources
-    more_requests = {name: amount for name, amount in requests.items() if name not in resources.requests}
-    more_limits = {name: amount for name, amount in limits.items() if name not in resources.limits}
-    if not more_requests and not more_limits:
-        return container
-    shown = f"init container {container.name}" if init else f"container {container.name}"
-    for more, what in ((more_requests, "request"), (more_limits, "limit")):
-        if more:
-            told.append(f"{', '.join(sorted(more))} {what} for {shown}")
-    resources = _replace(
-        resources, requests={**resources.requests, **more_requests}, limits={**resources.limits, **more_limits}
-    )
-    return _replace(container, resources=resources)

@@ -16,6 +16,7 @@ from bayplan.scheduler.framework.verdicts import ActionError, PluginError
 from bayplan.scheduler.snapshot.allocation import label
 from bayplan.scheduler.snapshot.catalog import is_older
 from bayplan.scheduler.snapshot.extended_resources import Needs, claim_of, left_over
+from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -23,6 +24,37 @@ if TYPE_CHECKING:
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 _ATTEMPTS: Final = 5
+
+
+def used_by(claim: ResourceClaim, pod: Pod) -> ResourceClaim:
+    """The claim with the pod as one more user."""
+    return replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, _reference(pod))))
+
+
+def is_user(claim: ResourceClaim, pod: Pod) -> bool:
+    """Whether the pod is among the claim's users; pods that no API server has seen are told apart by name."""
+    return _reference(pod) in claim.status.reserved_for
+
+
+def _reference(pod: Pod) -> ResourceClaimConsumerReference:
+    return ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+
+
+def forget_user(snapshot: Snapshot, pod: PodInfo) -> None:
+    """Where no controller runs: a pod that is gone uses its claims no more, and a claim that nobody uses is allocated no more."""
+    for reference in pod.shape.claims:
+        claim = snapshot.catalog.resource_claims.get(f"{pod.shape.namespace}/{reference.claim}")
+        if claim is not None and is_user(claim, pod.pod):
+            users = tuple(user for user in claim.status.reserved_for if user != _reference(pod.pod))
+            allocation = claim.status.allocation if users else None
+            status = replace(claim.status, reserved_for=users, allocation=allocation)
+            snapshot.put_object("ResourceClaim", replace(claim, status=status))
+    snapshot.end_allocation(extended_uid(pod))
+
+
+def extended_uid(pod: PodInfo) -> str:
+    """The UID under which a pod's extended resources are allocated before there is a claim for them."""
+    return f"{pod.uid}/extended-resources"
 
 
 class ClaimWriter:
@@ -64,10 +96,8 @@ class ClaimWriter:
         if allocated is not None and FINALIZER not in claim.metadata.finalizers:
             finalizers = (*claim.metadata.finalizers, FINALIZER)
             claim = await actions.update(replace(claim, metadata=replace(claim.metadata, finalizers=finalizers)))
-        user = ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
-        users = (*claim.status.reserved_for, user)
-        status = replace(claim.status, allocation=allocation, reserved_for=users)
-        written: ResourceClaim = await actions.update(replace(claim, status=status), subresource="status")
+        allocated_claim = replace(claim, status=replace(claim.status, allocation=allocation))
+        written: ResourceClaim = await actions.update(used_by(allocated_claim, pod), subresource="status")
         known = self._snapshot.catalog.actual("ResourceClaim", label(written))
         if known is None or is_older(known, written):
             self._snapshot.put_object("ResourceClaim", written)

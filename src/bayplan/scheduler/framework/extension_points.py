@@ -241,6 +241,9 @@ class ReservePlugin(Plugin, ABC):
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """The pod will not go there after all. Must not fail, and be harmless without a `reserve` before."""
 
+    def conclude(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """In a planner, where PreBind never comes: take what was reserved to be as PreBind would have written it, until `unreserve`."""
+
     async def release(self, state: CycleState, pod: PodInfo, actions: Actions) -> None:
         """After `unreserve`, undo what PreBind has written for the pod. Raises ActionError, which is logged."""
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from bayplan.api.types.resource_v1 import ResourceClaim
 from bayplan.scheduler.framework.arguments import DynamicResourcesArgs
-from bayplan.scheduler.framework.claims import ClaimWriter
+from bayplan.scheduler.framework.claims import ClaimWriter, extended_uid, is_user, used_by
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import (
     Actions,
@@ -82,6 +82,8 @@ class _Reserved:
     claims: list[ResourceClaim]
     allocated: dict[int, ResourceClaim] = field(default_factory=dict)
     written: list[ResourceClaim] = field(default_factory=list)
+    before: list[ResourceClaim] = field(default_factory=list)
+    """Claims as they were before a planner took them to be written."""
     extended: tuple[ResourceClaim, Needs] | None = None
     """The claim for extended resources: allocated, but not created yet."""
     created: ResourceClaim | None = None
@@ -318,7 +320,7 @@ class DynamicResources(
             self.snapshot.begin_allocation(allocated)
         if len(allocator.claims) > len(claims.pending):
             needs = next(item for one, item in claims.allocators.values() if one is allocator)
-            claim = claim_for(pod.shape.namespace, needs, uid=f"{pod.uid}/extended-resources")
+            claim = claim_for(pod.shape.namespace, needs, uid=extended_uid(pod))
             allocation = result_of(claim, solution[-1], node, lambda: self._share_id(pod))
             claim = replace(claim, status=replace(claim.status, allocation=allocation))
             reserved.extended = (claim, needs)
@@ -336,8 +338,23 @@ class DynamicResources(
             for claim in reserved.allocated.values():
                 self.snapshot.end_allocation(claim.metadata.uid)
             reserved.allocated.clear()
+            for claim in reserved.before:
+                self.snapshot.put_object("ResourceClaim", claim)
+            reserved.before.clear()
             if reserved.extended is not None:
                 self.snapshot.end_allocation(reserved.extended[0].metadata.uid)
+
+    def conclude(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """The claims are allocated, and the pod is one of their users; a claim for extended resources is nobody else's business."""
+        reserved: _Reserved | None = state.own.get(self.name)
+        if reserved is None:
+            return
+        for index, found in enumerate(reserved.claims):
+            claim = self.snapshot.catalog.resource_claims.get(label(found), found)
+            if not is_user(claim, pod.pod):
+                reserved.before.append(claim)
+                self.snapshot.end_allocation(claim.metadata.uid)
+                self.snapshot.put_object("ResourceClaim", used_by(reserved.allocated.pop(index, claim), pod.pod))
 
     async def release(self, state: CycleState, pod: PodInfo, actions: Actions) -> None:
         """Take the pod from the users of the claims that were written for it."""
