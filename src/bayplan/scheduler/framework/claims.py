@@ -36,6 +36,29 @@ def is_user(claim: ResourceClaim, pod: Pod) -> bool:
     return _reference(pod) in claim.status.reserved_for
 
 
+def is_owned(claim: ResourceClaim, uid: str) -> bool:
+    """Whether a pod of this UID controls the claim, which was made for it."""
+    return any(owner.controller and owner.uid == uid for owner in claim.metadata.owner_references)
+
+
+def is_reserved(claim: ResourceClaim, uid: str) -> bool:
+    """Whether a pod of this UID is among the claim's users."""
+    return any(user.uid == uid for user in claim.status.reserved_for)
+
+
+def readiness(claim: ResourceClaim) -> tuple[str, bool]:
+    """The device of an allocated claim that failed, if one did, and whether all are ready, as their binding conditions say."""
+    ready = True
+    devices = {(item.driver, item.pool, item.device): item for item in claim.status.devices}
+    for result in claim.status.allocation.devices.results if claim.status.allocation is not None else ():
+        device = devices.get((result.driver, result.pool, result.device))
+        true = {item.type for item in device.conditions if item.status == "True"} if device is not None else set()
+        if true.intersection(result.binding_failure_conditions):
+            return result.device, False
+        ready = ready and true.issuperset(result.binding_conditions)
+    return "", ready
+
+
 def _reference(pod: Pod) -> ResourceClaimConsumerReference:
     return ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
 

@@ -6,16 +6,24 @@ devices; PreBind writes it, and the pod among the claim's users, before the pod 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
 
 from bayplan.api.types.resource_v1 import ResourceClaim
 from bayplan.scheduler.framework.arguments import DynamicResourcesArgs
-from bayplan.scheduler.framework.claims import ClaimWriter, extended_uid, is_user, used_by
+from bayplan.scheduler.framework.claims import (
+    ClaimWriter,
+    extended_uid,
+    is_owned,
+    is_reserved,
+    is_user,
+    readiness,
+    used_by,
+)
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import (
     Actions,
@@ -46,13 +54,8 @@ from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
 from bayplan.scheduler.snapshot.shape import ClaimReference, claim_references
 
-if TYPE_CHECKING:
-    from bayplan.api.types.resource_v1 import AllocatedDeviceStatus
-
-FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 MOST_USERS: Final = 256
 MOST_ALTERNATIVES: Final = 8
-_ATTEMPTS: Final = 5
 _REMEMBERED: Final = 1_000_000
 
 
@@ -129,7 +132,7 @@ class DynamicResources(
                 return f'resourceclaim.resource.k8s.io "{reference.claim}" not found'
             if claim.metadata.deletion_timestamp is not None:
                 return f'resourceclaim "{claim.metadata.name}" is being deleted'
-            if reference.is_made and not _is_owned(claim, uid):
+            if reference.is_made and not is_owned(claim, uid):
                 place = f"{pod.namespace}/{pod.name}"
                 return f"ResourceClaim {label(claim)} was not created for Pod {place} (Pod is not owner)"
             found.append(claim)
@@ -158,7 +161,7 @@ class DynamicResources(
                 if problem is not None:
                     return Reject(Status.UNRESOLVABLE, (problem,))
                 pending.append(claim)
-            elif len(claim.status.reserved_for) >= MOST_USERS and not _is_reserved(claim, pod.uid):
+            elif len(claim.status.reserved_for) >= MOST_USERS and not is_reserved(claim, pod.uid):
                 return Reject(Status.UNRESOLVABLE, ("resourceclaim in use",))
             selector = allocation.node_selector if allocation is not None else None
             selectors.append(NodeAffinityMatcher({}, selector) if selector is not None else None)
@@ -367,7 +370,7 @@ class DynamicResources(
     def has_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:
         reserved: _Reserved | None = state.own.get(self.name)
         return reserved is not None and (
-            reserved.extended is not None or any(not _is_reserved(claim, pod.uid) for claim in reserved.claims)
+            reserved.extended is not None or any(not is_reserved(claim, pod.uid) for claim in reserved.claims)
         )
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, actions: Actions) -> Reject | None:
@@ -375,7 +378,7 @@ class DynamicResources(
         if reserved is None:
             return None
         for index, claim in enumerate(reserved.claims):
-            if not _is_reserved(claim, pod.uid):
+            if not is_reserved(claim, pod.uid):
                 written = await self._writer.bind(claim, reserved.allocated.get(index), pod.pod, actions)
                 reserved.claims[index] = written
                 reserved.written.append(written)
@@ -409,15 +412,10 @@ class DynamicResources(
         claim: ResourceClaim | None = self.snapshot.catalog.actual("ResourceClaim", key)
         if claim is None or claim.status.allocation is None:
             raise PluginError(self.name, f"claim {key} is not allocated any more")
-        devices = {(item.driver, item.pool, item.device): item for item in claim.status.devices}
-        for result in claim.status.allocation.devices.results:
-            device = devices.get((result.driver, result.pool, result.device))
-            true = set(_true_conditions(device)) if device is not None else set()
-            if true.intersection(result.binding_failure_conditions):
-                raise PluginError(self.name, f"claim {key}: device {result.device} failed to bind")
-            if not true.issuperset(result.binding_conditions):
-                return False
-        return True
+        failed, ready = readiness(claim)
+        if failed:
+            raise PluginError(self.name, f"claim {key}: device {failed} failed to bind")
+        return ready
 
     # Hints
 
@@ -443,15 +441,3 @@ class DynamicResources(
 
 def _is_itself(pod: PodInfo, old: Any, new: Any) -> bool:
     return bool(new.metadata.uid == pod.uid)
-
-
-def _is_owned(claim: ResourceClaim, uid: str) -> bool:
-    return any(owner.controller and owner.uid == uid for owner in claim.metadata.owner_references)
-
-
-def _is_reserved(claim: ResourceClaim, uid: str) -> bool:
-    return any(user.uid == uid for user in claim.status.reserved_for)
-
-
-def _true_conditions(device: AllocatedDeviceStatus) -> Iterator[str]:
-    return (item.type for item in device.conditions if item.status == "True")
