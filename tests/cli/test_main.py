@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from bayplan import KUBERNETES_VERSION, __version__
 from bayplan.cli.main import VERBS, main
+from bayplan.store.file_lock import FileLock
 
 
 def run(*arguments: str) -> Result:
@@ -51,6 +52,24 @@ def test_version_as_text_json_and_yaml() -> None:
 
 
 class TestUp:
+    def test_a_data_directory_in_use_says_how_to_choose_another(self, tmp_path: Path) -> None:
+        lock = FileLock(tmp_path / "store.db.lock", tmp_path / "store.db")
+        lock.acquire()
+        try:
+            result = run("up", "--data-dir", str(tmp_path), "--port", "0")
+        finally:
+            lock.release()
+        assert (result.exit_code, "choose another path with --data-dir or --store" in result.output) == (1, True)
+
+    def test_a_file_of_options_knows_them_by_the_names_of_the_command_line(self, tmp_path: Path) -> None:
+        file = tmp_path / "up.yaml"
+        file.write_text("nods: 2\n")
+        result = run("up", "--config", str(file))
+        assert (result.exit_code, "nods: no such option; known: " in result.output) == (2, True)
+        known = result.output.split("known: ")[1].split()
+        assert "from," in known
+        assert not {"source,", "config,", "help,"} & set(known)
+
     def test_store_and_data_directory_exclude_each_other(self, tmp_path: Path) -> None:
         result = run("up", "--store", "memory:", "--data-dir", str(tmp_path))
         assert result.exit_code == 2

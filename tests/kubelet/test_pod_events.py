@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bayplan.api.types import core_v1
 from bayplan.kubelet.simulator.events import ALL, NONE, WARNINGS, Told, stopping, told
 from bayplan.kubelet.simulator.pods import next_step
@@ -61,3 +63,37 @@ def test_lost_readiness_is_told() -> None:
     one, _ = story(bound(), 0, 0)
     one.metadata.annotations = {"bayplan.dev/ready": "false"}
     assert reasons(story(one, 1, choice=WARNINGS)[1]) == ["Unhealthy"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "words"),
+    [
+        ("run-secs", "5", "nothing reads it; did you mean bayplan.dev/run-seconds?"),
+        ("start-seconds", "soon", "'soon' is no duration such as 2, 1.5s or 1m30s"),
+        ("run-seconds.main", "uniform(1,2)", "is no duration"),
+        ("run-seconds", "normal(1)", "normal takes two numbers"),
+        ("exit-code", "1@often", "'1@often' is no exit code such as 1 or 1@20%"),
+        ("ready", "no", "'no' is neither true nor false"),
+        ("cpu-usage", "lots", "'lots' is no usage such as 300m"),
+        ("memory-usage", "50Mi@0s 50%@1m", "is no usage"),
+    ],
+)
+def test_an_annotation_that_cannot_be_understood_is_told_once(annotation: str, value: str, words: str) -> None:
+    _, found = story(bound(**{annotation: value}), 0, 0, 5, 10, choice=WARNINGS)
+    invalid = [one for one in found if one.reason == "InvalidAnnotation"]
+    assert [one.message.startswith(f"annotation bayplan.dev/{annotation}: ") for one in invalid] == [True]
+    assert words in invalid[0].message
+
+
+def test_annotations_that_can_be_read_are_not_told() -> None:
+    good = {
+        "start-seconds": "lognormal(4,0.5)",
+        "pull-seconds": "1..3",
+        "run-seconds.main": "1m30s",
+        "exit-code.main": "1@10%",
+        "ready": "True",
+        "cpu-usage": "wave(50m,400m,1h)",
+        "cpu-usage.main": "50%",
+        "memory-usage": "50Mi@0s 600Mi@10m",
+    }
+    assert story(bound(**good), 0, 0, choice=WARNINGS)[1] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class TestReplay:
         assert result.seconds == pytest.approx(3600.0 * pods, abs=7)
         assert 40 <= len(result.moments) <= 82
         times = [moment.at for moment in result.moments[:-1]]
-        gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+        gaps = [after - before for before, after in pairwise(times)]
         assert gaps == pytest.approx([gaps[0]] * len(gaps))
         assert result.mean_use("cpu") == pytest.approx(1.0, abs=0.05)
 

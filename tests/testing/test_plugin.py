@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kubernetes import client as kubernetes
@@ -12,6 +12,7 @@ from kubernetes.client.exceptions import ApiException
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import apps_v1, core_v1
+from bayplan.cluster.manifests import ManifestError
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.testing.builders import deployment
@@ -59,8 +60,17 @@ class TestLiveCluster:
         assert bayplan_cluster.get("deployment", "other") is None
         assert len(bayplan_cluster.list("pods", labels="app=web")) == 2
         assert bayplan_cluster.list("pods", "kube-system") == []
-        with pytest.raises(KeyError):
+        assert len(bayplan_cluster.list("pods", labels={"app": "web"})) == 2
+        with pytest.raises(KeyError, match="this cluster has no resource 'gadget'"):
             bayplan_cluster.get("gadget", "web")
+
+    def test_mistakes_are_told(self, bayplan_cluster: ClusterHandle) -> None:
+        with pytest.raises(ManifestError, match=r"\(object\): apiVersion is missing"):
+            bayplan_cluster.apply({"kind": "Pod"})
+        with pytest.raises(KeyError, match=r"such a type is core_v1\.Pod"):
+            bayplan_cluster.run(lambda client: client.list(cast(Any, "pods")))
+        with pytest.raises(AssertionError, match=r"not true within 0 s: the condition gave \[\]"):
+            bayplan_cluster.eventually(lambda: bayplan_cluster.list("pods"), within=0)
 
     @pytest.mark.bayplan(nodes=7)
     def test_a_marker_says_how_it_is_to_be(self, bayplan_cluster: ClusterHandle) -> None:
@@ -116,6 +126,13 @@ class TestVirtualCluster:
         assert bayplan_sim.now() - began == pytest.approx(3600)
         web = await bayplan_sim.client.get(apps_v1.Deployment, "web", "default")
         assert web.status.ready_replicas == 2
+
+    async def test_a_condition_that_stays_false_is_shown(self, bayplan_sim: VirtualCluster) -> None:
+        async def pods() -> list[core_v1.Pod]:
+            return list((await bayplan_sim.client.list(core_v1.Pod)).items)
+
+        with pytest.raises(AssertionError, match=r"not true within 5 virtual seconds: the condition gave \[\]"):
+            await bayplan_sim.eventually(pods, within=5)
 
     @pytest.mark.bayplan(nodes=5, seed=3)
     async def test_a_marker_says_how_it_is_to_be(self, bayplan_sim: VirtualCluster) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from bayplan.cli.connect import connect
+from bayplan.cli.election import election_of, election_options
 from bayplan.cli.output import Failure
 from bayplan.cli.up import run_loop, stop_event
 
@@ -31,15 +32,7 @@ def component_options(port: int) -> Callable[[F], F]:
                 show_default=True,
                 help="Port for health and metrics (HTTP); 0: none.",
             ),
-            click.option(
-                "--leader-elect",
-                type=bool,
-                default=True,
-                show_default=True,
-                is_flag=False,
-                flag_value=True,
-                help="Work only while holding the lease.",
-            ),
+            election_options,
             click.option(
                 "--kubeconfig",
                 type=click.Path(path_type=Path),
@@ -57,12 +50,16 @@ def run(
     make: Callable[[Any, Any, Any, Any], Any],
     *,
     kubeconfig: Path | None,
-    leader_elect: bool,
     secure_port: int,
     bind_address: str,
     v: int,
+    configured: Mapping[str, Any] | None = None,
+    **election_flags: Any,
 ) -> None:
-    """Run a component until SIGINT or SIGTERM. `make` gets client, clock, randomness and metrics and returns something with `run()`. Raises Failure."""
+    """Run a component until SIGINT or SIGTERM. `make` gets client, clock, randomness and metrics and returns something with `run()`.
+
+    configured: `leaderElection` of the component's configuration; flags go before it. Raises Failure.
+    """
     from bayplan.client.leader_election import LeadershipLost
     from bayplan.cluster.errors import ClusterError
     from bayplan.cluster.standalone import HealthServer, run_component
@@ -72,6 +69,14 @@ def run(
     from bayplan.support.randomness import SystemRandomness
 
     set_up_logging(verbosity=v)
+    election = election_of(name, election_flags, configured or {})
+
+    def waits(leader: str) -> None:
+        assert election is not None
+        click.echo(
+            f"waiting: {leader} holds the lease {election.namespace}/{election.name} "
+            "(another lease: --leader-elect-resource-name, none: --leader-elect=false)"
+        )
 
     async def main() -> None:
         stop = stop_event()
@@ -82,7 +87,15 @@ def run(
         component = make(client, clock, randomness, metrics)
         click.echo(f"started: {name}")
         await run_component(
-            client, name, component.run, stop, clock=clock, randomness=randomness, elect=leader_elect, health=health
+            client,
+            name,
+            component.run,
+            stop,
+            clock=clock,
+            randomness=randomness,
+            election=election,
+            waits=waits,
+            health=health,
         )
 
     try:

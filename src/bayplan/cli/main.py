@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import errno
 import importlib
 import os
 import sys
@@ -31,6 +33,10 @@ VERBS = {
     "version": "Print versions",
 }
 """Every verb and its one line of help; the module is named after the verb."""
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+"""What an output that takes no more answers, besides a pipe that was closed (click knows that)."""
 
 
 class VerbGroup(click.Group):
@@ -76,13 +82,27 @@ def run() -> NoReturn:
         main()
     except SystemExit as end:
         code = end.code
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        print(f"bayplan: {error.filename or 'the output cannot be written'}: {error.strerror}", file=sys.stderr)
+        _end(1)
     if code is not None and not isinstance(code, int):
         print(code, file=sys.stderr)
         code = 1
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        code = code or 1
+        if error.errno in _NO_ROOM:  # else whoever read it has gone
+            print(f"bayplan: the output cannot be written: {error.strerror}", file=sys.stderr)
+    _end(code or 0)
+
+
+def _end(code: int) -> NoReturn:
+    """End the process as it is."""
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with contextlib.suppress(OSError):  # whoever read it has gone, or it was said before
             stream.flush()
-        except OSError:  # whoever read it has gone
-            code = code or 1
-    os._exit(code or 0)
+    os._exit(code)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from bayplan.cli import component
+from bayplan.cli.output import Failure
 
 
 @click.command()
@@ -23,4 +25,15 @@ def command(config: Path | None, **options: Any) -> None:
 
         return SchedulerService(client, clock=clock, randomness=randomness, metrics=metrics, config=config)
 
-    component.run("kube-scheduler", make, **options)
+    component.run("kube-scheduler", make, configured=_election_in(config), **options)
+
+
+def _election_in(config: Path | None) -> Mapping[str, Any]:
+    """`leaderElection` of a configuration. Raises Failure."""
+    from bayplan.scheduler.errors import SettingsError
+    from bayplan.scheduler.settings import load
+
+    try:
+        return load(config).leader_election
+    except (SettingsError, OSError) as error:
+        raise Failure(str(error)) from error

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     Contents = Sequence[tuple[Kind, Any]]
 
 
+_COMMAND_LINE_ONLY = ("config", "help", "h")
+"""Options that make no sense in the file that `--config` names."""
+
+
 def default_data_directory() -> Path:
     """`$XDG_DATA_HOME/bayplan`, `~/.local/share/bayplan` without that variable."""
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "bayplan"
@@ -80,7 +84,7 @@ def default_data_directory() -> Path:
 @click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path),
-    help="Where to write the kubeconfig.  [default: kubeconfig in the data directory]",
+    help="Where to write the kubeconfig.  [default: kubeconfig in the data directory; without one ./bayplan.kubeconfig]",
 )
 @click.option("--config", type=FILE, help="YAML file with options by name; the command line wins.")
 @scheduler_config_option("for the scheduler")
@@ -146,7 +150,7 @@ def merged_options(ctx: click.Context) -> dict[str, Any]:
         key = spelled.get(str(name)) or str(name).replace("-", "_")
         if key not in options:
             raise click.UsageError(
-                f"{path}: {name}: no such option; known: {', '.join(sorted(one.replace('_', '-') for one in options))}"
+                f"{path}: {name}: no such option; known: {', '.join(sorted(one for one in spelled if one not in _COMMAND_LINE_ONLY))}"
             )
         if ctx.get_parameter_source(key) is not click.core.ParameterSource.COMMANDLINE:
             try:
@@ -281,18 +285,29 @@ def run_cluster(options: UpOptions) -> None:
     settings = options.settings()
     contents = options.contents()
     nodes = settings.nodes.nodes + sum(kind.kind == "Node" for kind, _ in contents)
-    run_until_stopped(settings, options.kubeconfig_path, manifests, f"with {nodes} nodes", contents)
+    what = f"with {nodes} node{'s' * (nodes != 1)}"
+    path = options.kubeconfig_path
+    run_until_stopped(settings, path, manifests, what, contents, elsewhere="--data-dir or --store")
 
 
 def run_until_stopped(
-    settings: ClusterSettings, kubeconfig: Path, manifests: Any, what: str, contents: Contents = ()
+    settings: ClusterSettings,
+    kubeconfig: Path,
+    manifests: Any,
+    what: str,
+    contents: Contents = (),
+    *,
+    elsewhere: str = "--store",
 ) -> None:
-    """Run a cluster, which begins with `contents`, until SIGINT or SIGTERM. Raises Failure."""
+    """Run a cluster, which begins with `contents`, until SIGINT or SIGTERM. `elsewhere`: the options that name another place for
+    the store. Raises Failure."""
     from bayplan.cluster.errors import ClusterError
-    from bayplan.store.errors import StoreError
+    from bayplan.store.errors import StoreError, StoreLocked
 
     try:
         run_loop(_serve(settings, kubeconfig.absolute(), manifests, what, contents))
+    except StoreLocked as error:
+        raise Failure(f"{error} with {elsewhere}") from error
     except (ClusterError, StoreError, ValueError) as error:
         raise Failure(str(error)) from error
 
@@ -320,7 +335,7 @@ async def _serve(settings: ClusterSettings, kubeconfig: Path, manifests: Any, wh
         write_kubeconfig(kubeconfig, cluster.kubeconfig())
         if manifests:
             count = await apply_manifests(cluster.client(), manifests)
-            click.echo(f"applied {count} objects")
+            click.echo(f"applied {count} object{'s' * (count != 1)}")
         click.echo(f"ready: {cluster.server_url} {what}\n\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n")
         await wait_for_stop(stop, cluster.wait())
     finally:

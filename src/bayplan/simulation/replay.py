@@ -24,7 +24,7 @@ from bayplan.scheduler.library import Config, Planner
 from bayplan.scheduler.planner_moves import NodeUse, use_of_nodes
 from bayplan.scheduler.planner_room import room_for
 from bayplan.scheduler.snapshot.pods import PodInfo
-from bayplan.scheduler.snapshot.resources import pod_requests
+from bayplan.simulation.replay_figures import asked_for, shares, unevenness
 from bayplan.support.randomness import SeededRandomness
 
 SAMPLES: Final = 400
@@ -342,7 +342,7 @@ class _Player:
 
     def _look(self, at: float, number: int) -> None:
         uses = use_of_nodes(self.planner)
-        self.result.moments.append(Moment(at, len(self.running), len(self.pending), shares(uses), _unevenness(uses)))
+        self.result.moments.append(Moment(at, len(self.running), len(self.pending), shares(uses), unevenness(uses)))
         if self.usual is not None and number % max(self.samples // _LOOKS_AT_ROOM, 1) == 0:
             self.result.fragmentation.append((at, self._fragmentation(uses, self.usual)))
 
@@ -353,23 +353,13 @@ class _Player:
 
     def _fragmentation(self, uses: Sequence[NodeUse], pod: Pod) -> float:
         """Of what is free of the resource that is scarcest for pods like this one: the share that none of them can use."""
-        asks = {name: amount for name, amount in _asked(pod).items() if amount}
+        asks = {name: amount for name, amount in asked_for(pod).items() if amount}
         could = {
             name: sum(use.allocatable.get(name, 0) - use.requested.get(name, 0) for use in uses) // amount
             for name, amount in asks.items()
         }
         most = min(could.values(), default=0)
         return 1.0 - min(room_for(self.planner, pod).total, most) / most if most else 0.0
-
-
-def _unevenness(uses: Sequence[NodeUse]) -> float:
-    return statistics.pstdev(use.fullness for use in uses) if uses else 0.0
-
-
-def _asked(pod: Pod) -> dict[str, int]:
-    """What a pod asks for, in the units of `NodeUse`."""
-    amounts = pod_requests(pod.spec, pod.status)
-    return {name: one.milli_value() if name == "cpu" else one.value() for name, one in amounts.items()}
 
 
 def stretched(workload: Workload, factor: float) -> Workload:
@@ -386,17 +376,6 @@ def stretched(workload: Workload, factor: float) -> Workload:
         for one in workload.arrivals
     )
     return Workload(workload.nodes, arrivals, workload.others)
-
-
-def shares(uses: Iterable[NodeUse]) -> dict[str, float]:
-    """Resource -> share of all nodes' amount that is asked for."""
-    asked: dict[str, int] = {}
-    offered: dict[str, int] = {}
-    for use in uses:
-        for name, amount in use.allocatable.items():
-            offered[name] = offered.get(name, 0) + amount
-            asked[name] = asked.get(name, 0) + use.requested.get(name, 0)
-    return {name: asked[name] / amount for name, amount in offered.items()}
 
 
 def _usual(arrivals: Iterable[Arrival]) -> Pod | None:

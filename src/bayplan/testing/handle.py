@@ -127,9 +127,13 @@ class ClusterHandle:
                 return None
             raise
 
-    def list(self, resource: str, namespace: str = "", labels: str = "") -> list[dict[str, Any]]:
-        """Objects of one namespace or (by default) all. `labels`: a label selector. Raises ApiError."""
-        query = {"labelSelector": labels} if labels else {}
+    def list(self, resource: str, namespace: str = "", labels: str | Mapping[str, str] = "") -> list[dict[str, Any]]:
+        """Objects of one namespace or (by default) all. `labels`: a label selector, or labels that they have to have.
+
+        Raises ApiError, KeyError for a resource that does not exist.
+        """
+        selector = labels if isinstance(labels, str) else ",".join(f"{key}={value}" for key, value in labels.items())
+        query = {"labelSelector": selector} if selector else {}
         items: list[dict[str, Any]] = self._read(self._kind(resource).path(namespace), query)["items"]
         return items
 
@@ -137,10 +141,13 @@ class ClusterHandle:
         return msgspec.json.decode(self._thread.run(self._client.raw("GET", path, query)), type=dict[str, Any])
 
     def _kind(self, resource: str) -> Kind:
-        return self.cluster.api.context.kinds.named(resource)
+        try:
+            return self.cluster.api.context.kinds.named(resource)
+        except KeyError:
+            raise KeyError(f"this cluster has no resource {resource!r}") from None
 
     def run(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
-        """Run a coroutine with Bayplan's own client."""
+        """Run a coroutine with Bayplan's own client, such as `lambda client: client.list(core_v1.Pod)`."""
         return self._thread.run(work(self._client))
 
     def eventually(self, condition: Callable[[], T], within: float = _PATIENCE) -> T:
@@ -151,12 +158,14 @@ class ClusterHandle:
         until = time.monotonic() + within
         while True:
             last: AssertionError | None = None
+            said = ""
             try:
                 found = condition()
                 if found:
                     return found
+                said = f"the condition gave {found!r}"
             except AssertionError as error:
                 last = error
             if time.monotonic() >= until:
-                raise AssertionError(f"not true within {within:g} s: {last or 'no'}") from last
+                raise AssertionError(f"not true within {within:g} s: {said or last}") from last
             time.sleep(_LOOK_EVERY)

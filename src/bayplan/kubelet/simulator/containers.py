@@ -101,13 +101,16 @@ def run_seconds(
     return float(match[1]) if match else settings.run_seconds
 
 
+def parse_exit_code(text: str) -> tuple[int, float]:
+    """An exit code and the likelihood of it, of `3` or `3@20%`. Raises ValueError."""
+    code, at, part = text.partition("@")
+    return int(float(code)), float(part.strip().removesuffix("%")) / 100 if at else 1.0
+
+
 def exit_code(pod: core_v1.Pod, container: str, attempt: int = 0) -> int:
     """The code with which a container ends; `3@20%` in a fifth of all cases."""
-    text = setting(pod, EXIT_CODE, container) or "0"
-    code, at, part = text.partition("@")
     try:
-        number = int(float(code))
-        likely = float(part.strip().removesuffix("%")) / 100 if at else 1.0
+        number, likely = parse_exit_code(setting(pod, EXIT_CODE, container) or "0")
     except ValueError:
         return 0
     return number if chance(pod.metadata.uid, EXIT_CODE, container, str(attempt)) < likely else 0

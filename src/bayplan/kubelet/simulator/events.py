@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bayplan.api.types import core_v1
+from bayplan.kubelet.simulator.annotation_checks import mistakes
 from bayplan.kubelet.simulator.containers import LIVE, setting
 from bayplan.kubelet.simulator.restarts import CRASH_LOOP
 
@@ -35,6 +36,8 @@ def told(pod: core_v1.Pod, after: core_v1.PodStatus, choice: str) -> list[Told]:
         for one in (*after.init_container_statuses, *after.container_statuses)
         for event in _about(pod, before.get(one.name), one)
     ]
+    if after.start_time and not pod.status.start_time:
+        found[:0] = (Told(WARNING, "InvalidAnnotation", text) for text in mistakes(pod.metadata.annotations))
     return found if choice == ALL else [one for one in found if one.type == WARNING]
 
 

@@ -19,11 +19,11 @@ class SimulatorSettings:
     zones: int = 3
     """Zones over which the nodes are spread."""
     name_prefix: str = "node"
-    """Nodes are called `PREFIX-0001` and so on."""
+    """Nodes are called `PREFIX-1` and so on, with as many digits as the last one needs."""
     capacity: dict[str, str] = field(
         default_factory=lambda: {"cpu": "4", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
     )
-    """Capacity of each node; all of it is allocatable."""
+    """Capacity of each node, whole: a resource that is not named is not there. All of it is allocatable."""
     labels: dict[str, str] = field(default_factory=dict)
     """Further labels of each node."""
     groups: tuple[NodeGroupSettings, ...] = ()

@@ -1,0 +1,77 @@
+"""The flags of leader election that all components share, and what they and a configuration file make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from bayplan.cli.output import Failure
+
+if TYPE_CHECKING:
+    from bayplan.cluster.standalone import Election
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_TIMES = {
+    "leaseDuration": ("lease-duration", "15s", "After which others take a lease that is not renewed."),
+    "renewDeadline": ("renew-deadline", "10s", "After which a leader that cannot renew gives up."),
+    "retryPeriod": ("retry-period", "2s", "Between two tries."),
+}
+"""Field of `leaderElection` in a configuration -> flag, default, help."""
+
+
+def election_options(function: F) -> F:
+    """The flags of leader election; those that are not given are None."""
+    for flag, default, text in reversed(_TIMES.values()):
+        function = click.option(f"--leader-elect-{flag}", metavar="TIME", help=f"{text}  [default: {default}]")(
+            function
+        )
+    function = click.option("--leader-elect-resource-namespace", help="Its namespace.  [default: kube-system]")(
+        function
+    )
+    function = click.option(
+        "--leader-elect-resource-name", help="Name of the lease.  [default: the name of the component]"
+    )(function)
+    return click.option(
+        "--leader-elect",
+        type=bool,
+        is_flag=False,
+        flag_value=True,
+        help="Work only while holding the lease.  [default: True]",
+    )(function)
+
+
+def election_of(component: str, flags: Mapping[str, Any], configured: Mapping[str, Any]) -> Election | None:
+    """What the flags say, else `leaderElection` of the configuration, else the defaults. None: work without a lease. Raises Failure."""
+    from bayplan.client.leader_election import ElectionSettings
+    from bayplan.cluster.standalone import Election
+    from bayplan.support.durations import go_seconds
+
+    def said(flag: str, field: str, default: Any) -> Any:
+        given = flags.get(flag)
+        return configured.get(field, default) if given is None else given
+
+    if not said("leader_elect", "leaderElect", True):
+        return None
+    seconds = {}
+    for field, (flag, default, _) in _TIMES.items():
+        time = said(f"leader_elect_{flag.replace('-', '_')}", field, default) or default
+        try:
+            seconds[field] = go_seconds(time) if isinstance(time, str) else time / 1e9  # as in Go: nanoseconds
+        except ValueError as error:
+            raise Failure(f"--leader-elect-{flag}: {error}") from error
+    try:
+        times = ElectionSettings(
+            lease_duration=seconds["leaseDuration"],
+            renew_deadline=seconds["renewDeadline"],
+            retry_period=seconds["retryPeriod"],
+        )
+    except ValueError as error:
+        raise Failure(f"leader election: {error}") from error
+    return Election(
+        name=said("leader_elect_resource_name", "resourceName", component) or component,
+        namespace=said("leader_elect_resource_namespace", "resourceNamespace", "") or "kube-system",
+        times=times,
+    )
