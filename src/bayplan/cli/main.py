@@ -26,6 +26,7 @@ VERBS = {
     "compare": "Compare two scheduler configurations on one workload",
     "replay": "Place a workload over time: waits, utilisation, fragmentation",
     "record": "Write down which pods come to a cluster and go",
+    "trace": "Print every write of a cluster in virtual time",
     "apiserver": "Run the API server alone",
     "scheduler": "Run the scheduler against any cluster",
     "controller-manager": "Run the controllers against any cluster",

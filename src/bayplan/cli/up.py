@@ -103,6 +103,12 @@ def default_data_directory() -> Path:
     help="A flag of `bayplan apiserver`, such as --service-cluster-ip-range=10.0.0.0/16.",
 )
 @click.option(
+    "--scheduler-flag",
+    multiple=True,
+    metavar="FLAG",
+    help="A flag of `bayplan scheduler`: --config=FILE, which is the same as --scheduler-config.",
+)
+@click.option(
     "--controller-manager-flag",
     multiple=True,
     metavar="FLAG",
@@ -175,6 +181,7 @@ class UpOptions:
     port: int
     kubeconfig: Path | None
     scheduler_config: Path | None
+    scheduler_flag: tuple[str, ...]
     apply: tuple[Path, ...]
     apiserver_flag: tuple[str, ...]
     controller_manager_flag: tuple[str, ...]
@@ -205,13 +212,26 @@ class UpOptions:
                 events=self.pod_events,
                 adopts=self.source is not None,
             ),
-            scheduler_config=self.scheduler_config,
+            scheduler_config=self._scheduler_config(),
             api=api,
             tokens=tokens,
             anonymous=anonymous,
             controller=parsed_settings(self.controller_manager_flag, CLUSTER_CONTROLLERS),
             cloud="" if self.cloud_provider == "none" else self.cloud_provider,
         )
+
+    def _scheduler_config(self) -> Path | None:
+        """The scheduler's configuration, by whichever flag it is named. Raises UsageError."""
+        from bayplan.cli.kube_flags import parse_flags
+
+        given = parse_flags(self.scheduler_flag, {"--config": "KubeSchedulerConfiguration."}).get("--config")
+        if given is None:
+            return self.scheduler_config
+        if self.scheduler_config is not None:
+            raise click.UsageError("--scheduler-config and --scheduler-flag=--config name the same; give one of them")
+        if not Path(given).is_file():
+            raise click.UsageError(f"--scheduler-flag=--config: {given}: no such file")
+        return Path(given)
 
     def _groups(self) -> tuple[NodeGroupSettings, ...]:
         """The node groups. Raises UsageError."""

@@ -17,6 +17,11 @@ _RESTLESS: Final = ("coordination.k8s.io/leases/", "core/events/", "events.k8s.i
 """Where keys begin that are written also when nothing goes on."""
 
 
+def is_restless(key: str) -> bool:
+    """Whether a key (as lines have it) is one of those that are written also when nothing goes on: leases and events."""
+    return key.startswith(_RESTLESS)
+
+
 class Trace:
     """One line of text per write: `seconds revision actor verb key digest`, separated by blanks.
 
@@ -48,7 +53,7 @@ class Trace:
             line = f"{passed:.6f} {event.revision} {actor} {verb} {key} {state}\n"
             self._digest.update(line.encode())
             self.writes += 1
-            if not key.startswith(_RESTLESS):
+            if not is_restless(key):
                 self.last_change = now
             if self._sink is not None:
                 self._sink(line)
