@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -33,11 +32,11 @@ def run(quick: bool) -> Iterator[Figure]:
     size = (500, 10_000) if quick else (5_000, 100_000)
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory, "copy.gz")
-        _write_copy(copy, *size, "32", "128Gi")
+        write_copy(copy, *size, cpu="32", memory="128Gi")
         seconds, mebibytes = _measured("capacity", "--cluster", str(copy), "--cpu", "500m", "--memory", "1Gi")
         yield Figure("Questions", f"capacity, {size[0]:,} nodes and {size[1]:,} pods, from the file", seconds, "s")
         yield Figure("Questions", f"memory of that copy with {size[1]:,} pods", mebibytes, "MiB")
-        _write_copy(copy, size[0], 0, "4", "32Gi")
+        write_copy(copy, size[0], 0, cpu="4", memory="32Gi")
         seconds, mebibytes = _measured("capacity", "--cluster", str(copy), "--cpu", "1", "--memory", "1Gi")
         name = f"capacity, {size[0]:,} empty nodes of 4 cpu until they are full"
         yield Figure("Questions", name, seconds, "s", "" if quick else "35.4 (cluster-capacity)")
@@ -151,22 +150,23 @@ def _faults(seeds: int) -> float:
     return time.perf_counter() - started
 
 
+_MEASURE = """
+import os, subprocess, sys, time
+
+started = time.perf_counter()
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+_, status, usage = os.wait4(process.pid, 0)
+print(time.perf_counter() - started, usage.ru_maxrss / 1024)
+sys.exit(status != 0)
+"""
+
+
 def _measured(*arguments: str) -> tuple[float, float]:
-    """Seconds and peak MiB of a `bayplan` process."""
-    started = time.perf_counter()
+    """Seconds and peak MiB of a `bayplan` process. It is begun by a small process: what begins one counts as its memory."""
     command = [str(Path(sys.executable).parent / "bayplan"), *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise RuntimeError(f"{' '.join(command)} ended with status {status}")
-    return time.perf_counter() - started, usage.ru_maxrss / 1024
-
-
-def _write_copy(path: Path, *shape: object) -> None:
-    """Write a copy in a process of its own: a large one would count as memory of the processes that are measured next."""
-    code = "import pathlib, sys; from benchmarks.simulation import write_copy; path, nodes, pods, cpu, memory = sys.argv[1:]; "
-    code += "write_copy(pathlib.Path(path), int(nodes), int(pods), cpu=cpu, memory=memory)"
-    subprocess.run([sys.executable, "-c", code, str(path), *map(str, shape)], check=True)
+    done = subprocess.run([sys.executable, "-c", _MEASURE, *command], check=True, capture_output=True, text=True)
+    seconds, mebibytes = map(float, done.stdout.split())
+    return seconds, mebibytes
 
 
 def write_copy(path: Path, nodes: int, pods: int, *, cpu: str, memory: str) -> None:
