@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import json
+import socket
+import ssl
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import uvloop
 import yaml
 
 from tests.apiserver.serving import Served, served
@@ -182,3 +186,25 @@ def test_kinds_that_are_going_away_say_so() -> None:
             assert "v1 Endpoints is deprecated" in dict(headers)["Warning"]
 
     asyncio.run(run())
+
+
+def test_a_client_that_does_not_answer_the_end_holds_no_connection_open() -> None:
+    """A loop that is closed with an open connection complains, which fails the test."""
+
+    async def run() -> ssl.SSLSocket:
+        async with served() as server:
+            port = int(server.url.rpartition(":")[2])
+            trust = ssl.create_default_context()
+            trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+
+            def connect() -> ssl.SSLSocket:
+                return trust.wrap_socket(socket.create_connection(("127.0.0.1", port)))
+
+            return await asyncio.to_thread(connect)
+
+    loop = uvloop.new_event_loop()
+    client = loop.run_until_complete(run())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+    gc.collect()
+    client.close()

@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = 1.0
 _REAP_SECONDS = 5.0
+_FAREWELL_SECONDS = 0.02
+"""How long clients have to answer the end of TLS; whoever does not would keep the connection open."""
 _HEADER_LIMIT = 1 << 20
 """Bytes of a request line or header, as Go's server takes them."""
 
@@ -91,8 +93,14 @@ class HttpServer:
             self._reaper.cancel()
         self._watches.close()
         if self._runner is not None:
+            server = self._runner.server
+            left = [one.transport for one in server.connections if one.transport is not None] if server else []
             await self._runner.cleanup()
             self._runner = None
+            if left:
+                await self.server.context.clock.sleep(_FAREWELL_SECONDS)
+            for transport in left:
+                transport.abort()
 
     async def _reap(self) -> None:
         """End watches whose client went away while nothing happened: nobody notices otherwise."""
