@@ -95,12 +95,12 @@ class Strategy:
 
     def prepare_subresource_update(self, subresource: str, obj: Any, old: Any) -> None:
         """Restore what a write through another subresource than `status` (`ephemeralcontainers`, `resize`,
-        `approval`, `finalize`) may not change."""
-        raise NotImplementedError(f"{type(self).__name__} has no rules for {subresource}")
+        `approval`, `finalize`) may not change. Without rules of its own it may change what `status` may."""
+        self.prepare_status_update(obj, old)
 
     def validate_subresource_update(self, subresource: str, obj: Any, old: Any) -> list[FieldError]:
         """What is wrong with a write through such a subresource; nothing else is checked then."""
-        raise NotImplementedError(f"{type(self).__name__} has no rules for {subresource}")
+        return self.validate_status_update(obj, old)
 
     def ownable(self, subresource: str, fields: FieldSet) -> FieldSet:
         """The part of some changed fields that their writer can own: not what a write this way does not change."""

@@ -65,9 +65,7 @@ class CertificateSigningRequestStrategy(Strategy):
         obj: certificates_v1.CertificateSigningRequest,
         old: certificates_v1.CertificateSigningRequest,
     ) -> None:
-        if subresource != "approval":
-            super().prepare_subresource_update(subresource, obj, old)
-        obj.spec = old.spec
+        obj.spec = old.spec  # `approval`
         obj.status.certificate = old.status.certificate
 
     def validate(self, obj: certificates_v1.CertificateSigningRequest) -> list[FieldError]:

@@ -34,9 +34,7 @@ class NamespaceStrategy(Strategy):
         obj.status = old.status
 
     def prepare_subresource_update(self, subresource: str, obj: core_v1.Namespace, old: core_v1.Namespace) -> None:
-        if subresource != "finalize":
-            super().prepare_subresource_update(subresource, obj, old)
-        obj.status = old.status
+        obj.status = old.status  # `finalize`
 
     def validate(self, obj: core_v1.Namespace) -> list[FieldError]:
         errors: list[FieldError] = []

@@ -28,7 +28,9 @@ class SoundForms:
         """Of the latest spec that was asked for."""
 
     def knows(self, spec: core_v1.PodSpec) -> bool:
-        """Whether a spec of this form was remembered."""
+        """Whether a spec of this form was remembered. A pod that is bound has no crowd: it is not asked about, nor remembered."""
+        if spec.node_name:
+            return False
         self._latest, self._form = spec, form_of(spec)
         return self._form in self._forms
 
@@ -43,8 +45,8 @@ class SoundForms:
         """
         if spec is not self._latest or len(self._form) > _LONGEST_FORM:
             return
-        if spec.node_name or any(volume.ephemeral is not None for volume in spec.volumes):
-            return  # a pod for one node only has no crowd; the name of an ephemeral volume's claim is made of the pod's
+        if any(volume.ephemeral is not None for volume in spec.volumes):
+            return  # the name of its claim is made of the pod's
         if len(self._forms) >= _MOST_FORMS:
             del self._forms[next(iter(self._forms))]
         self._forms[self._form] = None

@@ -114,7 +114,7 @@ class PodStrategy(Strategy):
 
     def validate(self, obj: core_v1.Pod) -> list[FieldError]:
         annotations, spec = obj.metadata.annotations, obj.spec
-        if not annotations and not spec.node_name and self._sound.knows(spec):
+        if not annotations and self._sound.knows(spec):
             return []
         errors: list[FieldError] = []
         if annotations:

@@ -68,7 +68,7 @@ async def apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> Al
 
 
 def _prepare(strategy: Strategy, obj: Any, old: Any, subresource: str) -> None:
-    if _is_status(strategy, subresource):
+    if subresource == "status":
         strategy.prepare_status_update(obj, old)
         _keep_metadata(strategy, obj.metadata, old.metadata)
         return
@@ -80,17 +80,11 @@ def _prepare(strategy: Strategy, obj: Any, old: Any, subresource: str) -> None:
         obj.metadata.generation = old.metadata.generation + 1
 
 
-def _is_status(strategy: Strategy, subresource: str) -> bool:
-    """Whether a write counts as one of status: kinds without rules for another subresource keep what it writes there."""
-    has_rules = type(strategy).prepare_subresource_update is not Strategy.prepare_subresource_update
-    return subresource == "status" or (bool(subresource) and not has_rules)
-
-
 def _check_subresource(call: Call, obj: Any, old: Any, subresource: str) -> None:
     strategy = call.strategy
     rules = (
         strategy.validate_status_update(obj, old)
-        if _is_status(strategy, subresource)
+        if subresource == "status"
         else strategy.validate_subresource_update(subresource, obj, old)
     )
     errors = [*validate_object_meta_update(obj.metadata, old.metadata), *rules]

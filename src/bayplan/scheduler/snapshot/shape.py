@@ -254,10 +254,8 @@ class ShapeTable:
             unique,
             spec.node_name if pending else "",
         )
-        text = _encode(spec)
-        if spec.node_name and not pending:
-            text = text.replace(b',"nodeName":' + _encode(spec.node_name), b"")
-        exact = (place, text)
+        nowhere = msgspec.structs.replace(spec, node_name="") if spec.node_name else spec
+        exact = (place, _encode(nowhere))
         shape = self._by_spec.get(exact)
         if shape is None:
             shape = self._by_relevance(place, pod, pending=pending)
