@@ -20,6 +20,14 @@ async def make(server: Served, name: str, size: int = 1) -> None:
         assert answer.status == 201
 
 
+async def make_many(server: Served, number: int, size: int = 1) -> list[str]:
+    """Returns their names, in order."""
+    made = [f"m-{index:02d}" for index in range(number)]
+    for name in made:
+        await make(server, name, size)
+    return made
+
+
 async def open_watch(server: Served, accept: str = "application/json") -> aiohttp.ClientResponse:
     headers = {**server.headers(), "Accept": accept}
     timeout = aiohttp.ClientTimeout(None)
@@ -45,9 +53,7 @@ def test_everybody_gets_every_event_in_order(monkeypatch: pytest.MonkeyPatch) ->
         async with served() as server:
             table = "application/json;as=Table;v=v1;g=meta.k8s.io"
             watches = [await open_watch(server, accept) for accept in ("application/json", table) * 4]
-            expected = [f"m-{index:02d}" for index in range(20)]
-            for name in expected:
-                await make(server, name)
+            expected = await make_many(server, 20)
             for watch in watches:
                 assert await names(watch, expected[-1]) == expected
                 watch.close()
@@ -61,9 +67,7 @@ def test_more_events_at_once_than_one_batch_are_all_told(monkeypatch: pytest.Mon
     async def run() -> None:
         async with served() as server:
             watch = await open_watch(server)
-            expected = [f"m-{index:02d}" for index in range(20)]
-            for name in expected:
-                await make(server, name)
+            expected = await make_many(server, 20)
             assert await names(watch, expected[-1]) == expected
             async with server.session.delete(server.url + MAPS, headers=server.headers()) as answer:
                 assert answer.status == 200
@@ -77,10 +81,8 @@ def test_who_does_not_read_gets_everything_later_and_holds_up_nobody() -> None:
     async def run() -> None:
         async with served() as server:
             slow, quick = await open_watch(server), await open_watch(server)
-            expected = [f"m-{index:02d}" for index in range(40)]
-            reading = asyncio.create_task(names(quick, expected[-1]))
-            for name in expected:
-                await make(server, name, 400_000)
+            reading = asyncio.create_task(names(quick, "m-39"))
+            expected = await make_many(server, 40, 400_000)
             assert await reading == expected
             assert await names(slow, expected[-1]) == expected
             slow.close()

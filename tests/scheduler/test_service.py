@@ -11,11 +11,10 @@ import pytest
 import yaml
 
 from bayplan.api.codec import from_tree
-from bayplan.api.kinds import POD_GROUP, Kind
+from bayplan.api.kinds import POD_GROUP
 from bayplan.api.types.core_v1 import Pod, PodCondition
 from bayplan.api.types.scheduling_v1 import PriorityClass
 from bayplan.client import Client
-from bayplan.client.transport import Decode, RawWatch
 from bayplan.scheduler.framework.extension_points import Actions, PermitPlugin, Plugin, PreBindPlugin
 from bayplan.scheduler.framework.state import CycleState, PodInfo
 from bayplan.scheduler.framework.verdicts import PluginError, Reject
@@ -25,6 +24,7 @@ from bayplan.scheduler.service import SchedulerService
 from bayplan.support.clock import SystemClock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import SeededRandomness
+from tests.client.transports import StubTransport
 from tests.scheduler.installing import install
 from tests.scheduler.objects import node, pod
 from tests.scheduler.running import World, play
@@ -194,34 +194,16 @@ def test_a_pod_whose_victims_the_server_would_not_let_go_is_tried_again(monkeypa
     play(story)
 
 
-class Listening:
-    """An API server that has everything, and knows what it was asked to change."""
+def test_what_a_pods_status_says_already_is_not_written_again_where_there_are_pod_groups() -> None:
+    changes: list[str] = []
 
-    def __init__(self) -> None:
-        self.changes: list[str] = []
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: bytes = b"",
-        content_type: str = "application/json",
-    ) -> bytes:
+    def answer(method: str, path: str, query: Mapping[str, str]) -> bytes:
         if method != "GET":
-            self.changes.append(f"{method} {path}")
+            changes.append(f"{method} {path}")
         return b"{}"
 
-    async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
-        raise AssertionError("nothing is to be watched")
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-
-def test_what_a_pods_status_says_already_is_not_written_again_where_there_are_pod_groups() -> None:
-    server = Listening()
-    service = SchedulerService(Client(server), clock=SystemClock(), randomness=SeededRandomness(1), metrics=Registry())
+    client = Client(StubTransport(answer))
+    service = SchedulerService(client, clock=SystemClock(), randomness=SeededRandomness(1), metrics=Registry())
     queued: Pod = typed("Pod", pod("p"))
     told: Pod = typed("Pod", pod("p"))
     condition = PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message="no room")
@@ -231,10 +213,10 @@ def test_what_a_pods_status_says_already_is_not_written_again_where_there_are_po
         await service._find_optional_kinds()
         assert POD_GROUP.kind not in service._absent
         await service.reporter.not_scheduled(queued, "Unschedulable", "no room", None)
-        assert len(server.changes) == 1
+        assert len(changes) == 1
         service.informers.informer(Pod).cache.put(told)
         await service.reporter.not_scheduled(queued, "Unschedulable", "no room", None)
-        assert len(server.changes) == 1
+        assert len(changes) == 1
 
     asyncio.run(main())
 
@@ -254,8 +236,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-async def scheduled_for_good(world: World, told: list[str]) -> None:
-    """The urgent pod is bound, and stays scheduled after all has been told."""
+async def is_scheduled_for_good(world: World, told: list[str]) -> bool:
+    """Whether the urgent pod, when it is bound and all has been told of it, is still said to be scheduled."""
     await world.bound("urgent")
 
     async def all_told() -> bool:
@@ -263,7 +245,7 @@ async def scheduled_for_good(world: World, told: list[str]) -> None:
 
     await world.until(all_told)
     conditions = (await world.pod("urgent")).status.conditions
-    assert [item.status for item in conditions if item.type == "PodScheduled"] == ["True"]
+    return [item.status for item in conditions if item.type == "PodScheduled"] == ["True"]
 
 
 def test_that_a_pod_had_to_make_room_is_not_told_after_it_was_scheduled(told: list[str]) -> None:
@@ -271,7 +253,7 @@ def test_that_a_pod_had_to_make_room_is_not_told_after_it_was_scheduled(told: li
         await world.create(node("a", cpu="1"), pod("low", cpu="800m", terminationGracePeriodSeconds=0))
         await world.bound("low")
         await create_urgent(world)
-        await scheduled_for_good(world, told)
+        assert await is_scheduled_for_good(world, told)
 
     play(story)
 
@@ -281,6 +263,6 @@ def test_that_a_pod_fitted_nowhere_is_not_told_after_it_was_scheduled(told: list
         await create_urgent(world)
         await world.until(lambda: world.events("FailedScheduling"))
         await world.create(node("a", cpu="1"))
-        await scheduled_for_good(world, told)
+        assert await is_scheduled_for_good(world, told)
 
     play(story)

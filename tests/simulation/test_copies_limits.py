@@ -101,6 +101,22 @@ class TestQuotas:
         assert len(outcome.problems) == 1
         assert outcome.problems[0].startswith('new.yaml: Pod p: pods "p" is forbidden: exceeded quota: team')
 
+    def test_a_quota_that_is_widened_counts_for_what_is_applied_with_it(self, tmp_path: Path) -> None:
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": workload("p", 1)["spec"]}
+        pod["spec"] = pod["spec"]["template"]["spec"]
+        outcome = applied(copy_of(tmp_path, node("a", "z"), quota(pods="0")), quota(pods="1"), pod)
+        assert (outcome.problems, outcome.after) == ((), {"a": 1})
+
+    def test_pods_that_a_job_wants_no_more_are_not_missing(self, tmp_path: Path) -> None:
+        made = workload("work", 1)
+        template = made["spec"]["template"]
+        template["metadata"]["annotations"] = {"bayplan.dev/run-seconds": "100"}
+        template["spec"]["restartPolicy"] = "Never"
+        made |= {"kind": "Job", "apiVersion": "batch/v1", "spec": {"parallelism": 3, "template": template}}
+        copy = copy_of(tmp_path, node("a", "z"), quota(pods="2"))
+        assert [one.pods for one in applied(copy, made, seconds=30.0).missing] == [1]
+        assert applied(copy, made, seconds=101.5).missing == ()
+
     def test_a_quota_makes_every_pod_say_what_it_needs(self, tmp_path: Path) -> None:
         copy = copy_of(tmp_path, node("a", "z"), quota(requests_cpu="4"))
         assert "must specify requests.cpu for: main" in applied(copy, plain("web", 2)).missing[0].reason

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from bayplan.api.errors import ApiError, failure
 from bayplan.api.types import core_v1, meta_v1, rbac_v1
 from bayplan.client import Client
+from bayplan.simulation import readers_live
 from bayplan.simulation.copies import COPIED, CopyError
 from bayplan.simulation.readers_live import kind_named, read_live
 from bayplan.testing.builders import container, deployment, namespace, pod
 from bayplan.testing.cluster import LiveCluster, running_cluster
+from tests.client.transports import Spoiler
 
 TAKEN = "2026-01-02T03:04:05Z"
 
@@ -98,34 +98,15 @@ def test_whoever_may_read_neither_nodes_nor_pods_is_told_what_to_ask_for() -> No
     asyncio.run(main())
 
 
-class Forgetful:
-    """A transport whose first continue token has expired when it is used."""
+def test_a_list_that_expires_between_pages_is_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers_live, "PAGE", 2)
+    expired = ApiError(failure(410, "Expired", "the token is too old", details=False).status)
+    second_page = Spoiler("GET", "/api/v1/nodes", expired, after=1)
 
-    def __init__(self, sound: Any) -> None:
-        self.sound = sound
-        self.expired = 0
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        body: bytes = b"",
-        content_type: str = "application/json",
-    ) -> bytes:
-        if "continue" in query and not self.expired:
-            self.expired += 1
-            raise ApiError(failure(410, "Expired", "the token is too old", details=False).status)
-        answer: bytes = await self.sound.request(method, path, {**query, "limit": "2"}, body, content_type)
-        return answer
-
-
-def test_a_list_that_expires_between_pages_is_begun_anew() -> None:
     async def main() -> None:
         async with running_cluster(nodes=5) as cluster:
-            transport = Forgetful(cluster.client.transport)
-            copy = await read_live(Client(transport), taken_at=TAKEN)  # type: ignore[arg-type]
-            assert transport.expired == 1
+            copy = await read_live(Client(second_page.over(cluster.client.transport)), taken_at=TAKEN)
+            assert second_page.seen == 2 + 3, "two pages until it expires, then all three"
             assert len({one.metadata.name for one in copy.of("Node")}) == len(copy.of("Node")) == 5
 
     asyncio.run(main())

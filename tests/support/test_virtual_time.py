@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
+import threading
 import time
 
 import pytest
@@ -86,3 +88,35 @@ def test_virtual_time_passes_while_another_loop_waits() -> None:
         return run(hour())
 
     assert asyncio.run(notebook()) == pytest.approx(3600)
+
+
+def test_whoever_interrupts_the_waiting_loop_ends_virtual_time() -> None:
+    hours, ended = [], threading.Event()
+
+    async def years() -> None:
+        try:
+            for hour in range(100_000):
+                await asyncio.sleep(3600)
+                hours.append(hour)
+                if hour == 10:
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        finally:
+            ended.set()
+
+    async def notebook() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        run(years())
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(notebook())
+    assert ended.wait(10)
+    assert len(hours) < 100_000
+
+
+def test_errors_in_virtual_time_come_from_nothing_else() -> None:
+    async def fail() -> None:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken") as caught:
+        run(fail())
+    assert caught.value.__context__ is None

@@ -59,12 +59,12 @@ def parse_flags(flags: Sequence[str], known: dict[str, str]) -> dict[str, str]:
 
 def seconds(text: str) -> float:
     """A Go duration such as `1h0m30s` in seconds. Raises UsageError."""
-    import re
+    from bayplan.support.durations import go_seconds
 
-    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?", text)
-    if not text or parts is None:
-        raise click.UsageError(f"{text!r} is no duration such as 1h0m0s")
-    return int(parts[1] or 0) * 3600 + int(parts[2] or 0) * 60 + float(parts[3] or 0)
+    try:
+        return go_seconds(text)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
 
 
 def api_server_settings(

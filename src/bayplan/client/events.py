@@ -65,16 +65,10 @@ class EventRecorder:
         """Record an event about an object (or an ObjectReference). With an action it is written in the newer form, as kube-scheduler does."""
         regarding = obj if isinstance(obj, core_v1.ObjectReference) else reference(self._client, obj)
         now = self._clock.now()
-        key: Key | None = (
-            regarding.kind,
-            regarding.namespace,
-            regarding.name,
-            regarding.uid,
-            event_type,
-            reason,
-            message,
-        )
-        if not action:
+        key: Key | None
+        if action:
+            key = (regarding.kind, regarding.namespace, regarding.name, regarding.uid, event_type, reason, message)
+        else:
             key = self._correlator.correlate(regarding, event_type, reason, message, now)
         if key is None:
             return

@@ -6,11 +6,12 @@ otherwise; times that a change of clocks skips do not happen, times that it repe
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from zoneinfo import ZoneInfo
+
+from bayplan.support.durations import go_seconds
 
 _DESCRIPTORS = {
     "@yearly": "0 0 1 1 *",
@@ -30,7 +31,6 @@ _NAMES = {
     for number, name in enumerate(names.split(), first)
 }
 _BOUNDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DAYS = 366 * 5
 """Days after which a schedule that was not due (30 February) never is."""
 
@@ -102,8 +102,7 @@ def _times_of_day(hours: tuple[int, ...], minutes: tuple[int, ...], day: date, z
 def parse(text: str) -> Schedule:
     """A schedule that validation has let through. Raises ValueError."""
     if text.startswith("@every "):
-        parts = re.findall(r"([\d.]+)(ns|us|µs|ms|s|m|h)", text)
-        return Schedule(every=max(float(int(sum(float(count) * _UNITS[unit] for count, unit in parts))), 1.0))
+        return Schedule(every=max(float(int(go_seconds(text.removeprefix("@every ")))), 1.0))
     fields = _DESCRIPTORS.get(text, text).split()
     if len(fields) != len(_BOUNDS):
         raise ValueError(f"expected exactly 5 fields, found {len(fields)}: {text!r}")

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1, meta_v1
+from bayplan.api.validation.profiles import MIRROR
 from bayplan.client.client import MERGE_PATCH
 from bayplan.cluster.apply import apply_manifests, in_order
 from bayplan.cluster.manifests import ManifestError
@@ -29,7 +30,6 @@ DRAIN_PATIENCE: Final = 3600.0
 """Seconds after which a drain gives up."""
 _EVICT_AGAIN: Final = 5.0
 """Seconds between two tries to evict a pod, as kubectl waits."""
-_MIRROR: Final = "kubernetes.io/config.mirror"
 _READY_WITHIN: Final = 120.0
 _FORBIDDEN: Final = 403
 
@@ -101,7 +101,7 @@ async def _is_in_force(cluster: VirtualCluster, obj: Mapping[str, Any]) -> bool:
         return True
     metadata = obj["metadata"]
     quota = await cluster.client.get(core_v1.ResourceQuota, metadata["name"], metadata.get("namespace") or "default")
-    return quota.status.hard.keys() == quota.spec.hard.keys()
+    return quota.status.hard == quota.spec.hard
 
 
 async def _accounts_are_there(cluster: VirtualCluster, namespaces: Iterable[str]) -> bool:
@@ -313,7 +313,7 @@ def _is_evicted(pod: core_v1.Pod) -> bool:
     owner = controller_of(pod)
     return not (
         (owner is not None and owner.kind == "DaemonSet")
-        or _MIRROR in pod.metadata.annotations
+        or MIRROR in pod.metadata.annotations
         or pod.status.phase in ("Succeeded", "Failed")
     )
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec.structs import replace
 
 from bayplan.api.limits import fill_in, pod_violations
-from bayplan.api.quota.amounts import ZERO, Amounts, add, masked, parsed
+from bayplan.api.quota.amounts import ZERO, Amounts, add, masked, parsed, to_wire
 from bayplan.api.quota.evaluators import Evaluator, evaluator_for
+from bayplan.api.types import core_v1
+from bayplan.controllers.resource_quota import usage
 from bayplan.simulation.copies import KINDS, ClusterCopy
-
-if TYPE_CHECKING:
-    from bayplan.api.types import core_v1
 
 _EXACT = -9
 """Amounts are compared in this power of ten, which no amount is finer than."""
@@ -62,7 +61,7 @@ def allowance(copy: ClusterCopy, pods: Sequence[tuple[core_v1.Pod, int]]) -> All
             problems = pod_violations(limit_range, pod.spec)
             if problems:
                 found.append(Allowance(0, f"LimitRange {_key(limit_range)}", "; ".join(problems)))
-    evaluator = evaluator_for(KINDS.of_kind("v1", "Pod") or KINDS.named("pods"))
+    evaluator = evaluator_for(KINDS.of_type(core_v1.Pod))
     for quota in copy.of("ResourceQuota"):
         wanted = [(pod, count) for pod, count in pods if _space(pod) == _space(quota)]
         left = _left(copy, evaluator, quota, wanted)
@@ -115,9 +114,6 @@ def _whole(amount: Any) -> int:
 
 def _counted(copy: ClusterCopy, evaluator: Evaluator, quota: core_v1.ResourceQuota) -> core_v1.ResourceQuota:
     """The quota with what the copy's pods use of it."""
-    stated = replace(quota, status=replace(quota.status, hard=quota.spec.hard))
-    used: Amounts = {}
-    for pod in copy.of("Pod"):
-        if _space(pod) == _space(quota) and evaluator.matches(stated, pod):
-            used = add(used, masked(evaluator.usage(pod, 0.0), quota.spec.hard))
-    return replace(stated, status=replace(stated.status, used={name: str(amount) for name, amount in used.items()}))
+    own = (pod for pod in copy.of("Pod") if _space(pod) == _space(quota))
+    used = to_wire(usage(quota, [(evaluator, own)], 0.0))
+    return replace(quota, status=core_v1.ResourceQuotaStatus(hard=quota.spec.hard, used=used))

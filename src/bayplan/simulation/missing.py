@@ -10,6 +10,7 @@ from bayplan.api.types import apps_v1, batch_v1, core_v1
 from bayplan.client import Client
 from bayplan.client.event_correlation import COMBINED
 from bayplan.controllers.base import controller_of
+from bayplan.controllers.job_rules import finished, is_suspended
 
 _REASONS: Final = ("FailedCreate", "ReplicaSetCreateError")
 """Of events by which owners say that they could not make something."""
@@ -72,10 +73,10 @@ def _of_daemons(owner: apps_v1.DaemonSet) -> int:
 
 
 def _of_job(job: batch_v1.Job) -> int:
-    if job.spec.suspend or any(
-        one.type in ("Complete", "Failed") and one.status == "True" for one in job.status.conditions
-    ):
+    if is_suspended(job) or finished(job) is not None:
         return 0
+    if job.spec.completions is None and job.status.succeeded:
+        return 0  # once one has succeeded, no more are made
     wanted = 1 if job.spec.parallelism is None else job.spec.parallelism
     if job.spec.completions is not None:
         wanted = min(wanted, job.spec.completions - job.status.succeeded)

@@ -32,7 +32,7 @@ def print_outcome(outcome: Outcome) -> None:
     rest = "" if outcome.settled else "; it had not come to rest"
     out.print(f"{_time(outcome.seconds)} of virtual time{rest}")
     for problem in outcome.problems:
-        out.print(f"  [red]✗[/] {problem}")
+        out.print(f"  [red]✗[/] {escape(problem)}")
     _print_departures(outcome, out)
     _print_pending(outcome, out)
     _print_missing(outcome, out)
@@ -70,7 +70,7 @@ def _print_pending(outcome: Outcome, out: Console) -> None:
     for one in outcome.pending:
         reasons.setdefault(one.reason, []).append(one.pod)
     for reason, pods in sorted(reasons.items(), key=lambda item: -len(item[1]))[:_ROWS]:
-        out.print(f"  {pods[0]}{f' and {len(pods) - 1} more' if len(pods) > 1 else ''}: {reason}")
+        out.print(f"  {pods[0]}{f' and {len(pods) - 1} more' if len(pods) > 1 else ''}: {escape(reason)}")
     _print_more(len(reasons), "reasons", out)
 
 

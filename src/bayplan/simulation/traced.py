@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def traced(
     sink: Callable[[str], object],
 ) -> tuple[int, str]:
     """Let a cluster run for so long; `sink` gets each line of its trace. Returns the number of writes and the digest of all.
+    What the sink raises ends it.
 
     copy: what it begins with. nodes: simulated nodes besides those of the copy. files: manifests that are applied at the
     start. config: KubeSchedulerConfiguration. Raises ManifestError, DecodeError, ApiError, and what a broken configuration
@@ -31,12 +33,25 @@ def traced(
     """
 
     async def main() -> tuple[int, str]:
+        failed = asyncio.get_running_loop().create_future()
+
+        def take(line: str) -> None:
+            """A store goes on whatever its watchers raise, so that is told here."""
+            if not failed.done():
+                try:
+                    sink(line)
+                except Exception as error:
+                    failed.set_exception(error)
+
         played = SimulatorSettings(nodes=nodes, adopts=copy is not None)
         contents = revived(copy, EPOCH) if copy is not None else ()
         settings = ClusterSettings(scheduler_config=config)
-        async with VirtualCluster(seed=seed, nodes=played, settings=settings, contents=contents, trace=sink) as cluster:
+        async with VirtualCluster(seed=seed, nodes=played, settings=settings, contents=contents, trace=take) as cluster:
             await cluster.apply(*map(Path, files))
-            await cluster.advance(seconds=seconds)
-            return cluster.trace.writes, cluster.trace.digest()
+            await asyncio.wait((failed,), timeout=seconds)
+            written = cluster.trace.writes, cluster.trace.digest()
+        if failed.done():
+            await failed
+        return written
 
     return run(main())

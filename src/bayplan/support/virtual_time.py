@@ -7,6 +7,7 @@ what would wait for a socket or a thread would wait for ever, since nothing outs
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import selectors
 from collections.abc import Coroutine, Mapping
@@ -73,16 +74,36 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run to the end on a virtual loop of its own. Raises NothingLeft if it waits for something that never happens.
 
-    Where a loop runs already, as in a notebook, that one waits: a thread can run one loop only, so this has its own.
+    Where a loop runs already, as in a notebook, that one waits: a thread can run one loop only, so this has its own. Who
+    interrupts the one ends the other.
     """
+    runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
+    if not _is_looping():
+        return _run(runner, coroutine)
+    loop = runner.get_loop()
+    with ThreadPoolExecutor(1, "virtual time") as thread:
+        try:
+            return thread.submit(contextvars.copy_context().run, _run, runner, coroutine).result()
+        except BaseException:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: it has come to its end itself
+                loop.call_soon_threadsafe(_cancel_all, loop)
+            raise
+
+
+def _is_looping() -> bool:
+    """Whether a loop runs in this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _run(coroutine)
-    with ThreadPoolExecutor(1, "virtual time") as thread:
-        return thread.submit(contextvars.copy_context().run, _run, coroutine).result()
+        return False
+    return True
 
 
-def _run(coroutine: Coroutine[Any, Any, T]) -> T:
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+def _run(runner: asyncio.Runner, coroutine: Coroutine[Any, Any, T]) -> T:
+    with runner:
         return runner.run(coroutine)
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    for task in asyncio.all_tasks(loop):
+        task.cancel()

@@ -38,9 +38,11 @@ class LoopThread:
         self._thread.start()
 
     def _run(self) -> None:
-        """The loop is closed by the thread that ran it: another one may wait for it forever."""
-        self.loop.run_forever()
-        self.loop.close()
+        """The loop is closed where it ran: in another thread that may never return."""
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run there and wait for the result, or raise what it raised."""

@@ -146,10 +146,10 @@ def test_a_container_that_left_the_template_is_recommended_nothing_more() -> Non
                 shown = json.loads(text)["containerRecommendations"] if text else []
                 return [one["containerName"] for one in shown] == list(names)
 
-            await cluster.eventually(lambda: recommended("helper", "main"))
+            assert await cluster.eventually(lambda: recommended("helper", "main"))
             found = await client.get(apps_v1.Deployment, "web", "default")
             found.spec.template.spec.containers = both[:1]
             await client.update(found)
-            await cluster.eventually(lambda: recommended("main"))
+            assert await cluster.eventually(lambda: recommended("main"))
 
     run(main())

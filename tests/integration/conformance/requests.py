@@ -70,6 +70,9 @@ class Watching:
 class Requests:
     """Requests of one user to a server."""
 
+    accept = ""
+    """The media types that are asked for where a request says nothing else."""
+
     def __init__(self, server: Served, user: str = "admin", headers: dict[str, str] | None = None) -> None:
         self.server = server
         self.headers = server.headers(user) | (headers or {})
@@ -93,20 +96,28 @@ class Requests:
     ) -> Any:
         """The decoded answer. Raises Refused if it is no success."""
         headers = [*self.headers.items(), *(("Impersonate-Group", one) for one in self._groups)]
+        data, media_type = self._encoded(method, path, body, media_type)
         headers.append(("Content-Type", media_type))
-        if accept:
-            headers.append(("Accept", accept))
-        data = body.encode() if isinstance(body, str) else None if body is None else json.dumps(body).encode()
+        if accept or self.accept:
+            headers.append(("Accept", accept or self.accept))
         async with self.server.session.request(
             method, self.server.url + path, data=data, headers=headers, params=query
         ) as answer:
-            text = await answer.text()
-            decoded = json.loads(text) if "json" in answer.content_type else text
+            decoded = self._decoded(path, answer.content_type, await answer.read())
             if answer.status >= 300:
-                raise Refused(
-                    answer.status, decoded if isinstance(decoded, dict) else {"message": text}, f"{method} {path}"
-                )
+                status = decoded if isinstance(decoded, dict) else {"message": str(decoded)}
+                raise Refused(answer.status, status, f"{method} {path}")
             return decoded
+
+    def _encoded(self, method: str, path: str, body: object, media_type: str) -> tuple[bytes | None, str]:
+        """A body as it is sent, and its media type; a string goes as it is."""
+        if body is None:
+            return None, media_type
+        return (body if isinstance(body, str) else json.dumps(body)).encode(), media_type
+
+    def _decoded(self, path: str, media_type: str, received: bytes) -> Any:
+        """What an answer says; text if it is no JSON."""
+        return json.loads(received) if "json" in media_type else received.decode()
 
     async def get(self, path: str, **query: str) -> Any:
         """Read an object, a list, or any other path."""

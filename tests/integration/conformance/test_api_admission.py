@@ -5,18 +5,8 @@ Conformance: LimitRange, ResourceQuota, RuntimeClass, Sysctls, Pods Extended (Qo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.integration.conformance.requests import STRATEGIC_PATCH, Object
-from tests.integration.conformance.workloads import PAUSE, Space, Workloads, two_nodes
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
+from tests.integration.conformance.workloads import PAUSE, Space, Workloads
 
 
 def amounts(cpu: str = "", memory: str = "", disk: str = "") -> dict[str, str]:

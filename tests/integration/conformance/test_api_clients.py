@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from bayplan.api.schema import definition_of
 from bayplan.api.types import authorization_v1, meta_v1
 from tests.integration.conformance.requests import Object, Requests
 from tests.integration.conformance.test_discovery import AGGREGATED, RESOURCES
-from tests.integration.conformance.workloads import NODES, Space, Workloads, is_ready, two_nodes
+from tests.integration.conformance.workloads import NODES, Space, Workloads, is_ready
 
 PREFERRED = f"{protobuf.MEDIA_TYPE}, */*"
 """What typed clients accept that were told nothing but the type of their bodies."""
@@ -34,12 +33,6 @@ DEPLOYMENT = """{"apiVersion": "apps/v1", "kind": "Deployment",
 "metadata": {"name": "ferry", %s"labels": {"app": "ferry"}},
 "spec": {%s"selector": {"matchLabels": {"app": "ferry"}}, "template": {"metadata": {"labels": {"app": "ferry"}},
 "spec": {"containers": [{"name": "main", "image": "ferry:1"}]}}}}"""
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 async def ask(

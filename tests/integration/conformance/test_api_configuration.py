@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 
 import pytest
 
 from tests.integration.conformance.requests import STRATEGIC_PATCH, Object
-from tests.integration.conformance.workloads import Space, Workloads, two_nodes
+from tests.integration.conformance.workloads import Space, Workloads
 
 
 def text(value: str) -> str:
     """A value that a ConfigMap and a Secret can hold."""
     return base64.b64encode(value.encode()).decode()
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 @pytest.mark.parametrize("plural", ["configmaps", "secrets"])

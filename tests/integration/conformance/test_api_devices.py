@@ -6,7 +6,7 @@ Conformance: [DRA] CRUD Tests resource.k8s.io/v1 DeviceClass, ResourceClaim, Res
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ from tests.integration.conformance.requests import (
     Object,
     Watching,
 )
-from tests.integration.conformance.workloads import Space, Workloads, revision, two_nodes
+from tests.integration.conformance.workloads import Space, Workloads, revision
 
 GROUP = "/apis/resource.k8s.io/v1"
 STREAM = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
@@ -75,12 +75,6 @@ DEVICES = {
     ),
     "ResourceSlice": Device("resourceslices", False, {"spec": SLICE}, WITH_DEVICE, ((STRATEGIC_PATCH, WITH_DEVICE),)),
 }
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 def merged(target: Any, change: Any) -> Any:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.integration.conformance.requests import STRATEGIC_PATCH, Object
-from tests.integration.conformance.workloads import Space, Workloads, two_nodes
+from tests.integration.conformance.workloads import Space, Workloads
 
 FIRST, LATER = "2017-09-19T13:49:11.000000Z", "2017-09-19T13:49:16.000000Z"
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 def plain(event: Object) -> Object:

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.integration.conformance.requests import STRATEGIC_PATCH
 from tests.integration.conformance.typed_requests import TypedRequests
-from tests.integration.conformance.workloads import PAUSE, Space, Workloads, two_nodes
+from tests.integration.conformance.workloads import PAUSE, Space, Workloads
 
 MOUNTED = "/var/run/secrets/kubernetes.io/serviceaccount"
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 def test_accounts_and_pods_say_whether_a_token_is_mounted(workloads: Workloads) -> None:

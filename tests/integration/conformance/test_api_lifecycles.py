@@ -5,13 +5,12 @@ Conformance: CSINodes, StorageClasses, VolumeAttachment, VolumeAttributesClass, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
 from tests.integration.conformance.requests import MERGE_PATCH, STRATEGIC_PATCH, Object
-from tests.integration.conformance.workloads import PAUSE, Space, Workloads, condition, revision, two_nodes
+from tests.integration.conformance.workloads import PAUSE, Space, Workloads, condition, revision
 
 STORAGE = "/apis/storage.k8s.io/v1"
 NAMESPACES = "/api/v1/namespaces"
@@ -54,12 +53,6 @@ LIVES = {
     ),
     "Node": Life("/api/v1/nodes", NODE, generated=False),
 }
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 async def born(space: Space, life: Life, prefix: str) -> Object:

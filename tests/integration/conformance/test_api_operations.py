@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from bayplan.apiserver.certificates import make_authority
 from tests.integration.conformance.requests import MERGE_PATCH, Object, Watching
-from tests.integration.conformance.workloads import PAUSE, Space, Workloads, condition, revision, two_nodes
+from tests.integration.conformance.workloads import PAUSE, Space, Workloads, condition, revision
 
 RULES = [
     {
@@ -114,12 +113,6 @@ KINDS = {
         status=({"lastScheduleTime": "2026-05-04T03:02:01Z"}, {"lastScheduleTime": "2026-05-04T03:02:59Z"}),
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 async def discover(space: Space, path: str, *names: str) -> None:

@@ -5,20 +5,10 @@ Conformance: Services, Endpoints, ServiceCIDR and IPAddress API, API Server.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.integration.conformance.requests import MERGE_PATCH, STRATEGIC_PATCH, Object
-from tests.integration.conformance.workloads import CHANGES, Space, Workloads, condition, revision, two_nodes
+from tests.integration.conformance.workloads import CHANGES, Space, Workloads, condition, revision
 
 NETWORKING = "/apis/networking.k8s.io/v1"
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 def service(name: str, labels: dict[str, str], **spec: object) -> Object:

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 
-import pytest
-
 from tests.integration.conformance.requests import Object, Watching
-from tests.integration.conformance.workloads import Space, Workloads, revision, two_nodes
+from tests.integration.conformance.workloads import Space, Workloads, revision
 
 KEY = "watch-this"
 ROUNDS = 100
 TEMPLATES = 400
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 def config_map(name: str, label: str) -> Object:

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-
-import pytest
 
 from bayplan.testing.cluster import eventually
 from tests.integration.conformance.requests import Object
-from tests.integration.conformance.workloads import PAUSE, SERVER_IMAGE, Space, Workloads, template, two_nodes
+from tests.integration.conformance.workloads import PAUSE, SERVER_IMAGE, Space, Workloads, template
 
 SERVICE_NAME = "kubernetes.io/service-name"
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 def service(name: str, port: str, target: int | str | None = None, **spec: object) -> Object:
@@ -61,7 +52,7 @@ def check_reference(reference: Object, pod: Object) -> None:
     assert wanted.items() <= reference.items()
 
 
-async def leads(space: Space, name: str, port: str, targets: dict[int, Object]) -> None:
+async def leads(space: Space, name: str, port: str, targets: dict[int, Object]) -> bool:
     """Wait until the Endpoints of a service have a subset for each of these ports, with the address of its pod alone."""
 
     async def look() -> bool:
@@ -76,10 +67,10 @@ async def leads(space: Space, name: str, port: str, targets: dict[int, Object]) 
             check_reference(address["targetRef"], pod)
         return True
 
-    await eventually(look)
+    return await eventually(look)
 
 
-async def leads_in_slices(space: Space, name: str, port: str, targets: dict[int, Object]) -> None:
+async def leads_in_slices(space: Space, name: str, port: str, targets: dict[int, Object]) -> bool:
     """The same of its EndpointSlices; of a service without pods there is an empty one."""
 
     async def look() -> bool:
@@ -94,7 +85,7 @@ async def leads_in_slices(space: Space, name: str, port: str, targets: dict[int,
             check_reference(endpoint["targetRef"], pod)
         return True
 
-    await eventually(look)
+    return await eventually(look)
 
 
 def test_slices_and_endpoints_of_pods(workloads: Workloads) -> None:
@@ -107,12 +98,12 @@ def test_slices_and_endpoints_of_pods(workloads: Workloads) -> None:
         await space.api.create(path, service("nobody", "none", 8080, selector={"pod3": "yes"}, **always))
         one, two = await two_pods(space)
         for check in (leads, leads_in_slices):
-            await check(space, "by-number", "first", {3000: one})
-            await check(space, "by-name", "http", {3000: one, 3001: two})
-            await check(space, "nobody", "none", {})
+            assert await check(space, "by-number", "first", {3000: one})
+            assert await check(space, "by-name", "http", {3000: one, 3001: two})
+            assert await check(space, "nobody", "none", {})
         for each in await slices_of(space, "by-name"):
             await space.api.delete(f"{slices_path(space)}/{each['metadata']['name']}")
-        await leads_in_slices(space, "by-name", "http", {3000: one, 3001: two})
+        assert await leads_in_slices(space, "by-name", "http", {3000: one, 3001: two})
 
     workloads.run(scenario)
 

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from bayplan.testing.cluster import eventually
 from tests.integration.conformance.requests import Object, pod
-from tests.integration.conformance.workloads import Space, Workloads, condition, two_nodes
+from tests.integration.conformance.workloads import Space, Workloads, condition
 
 NAMESPACES = "/api/v1/namespaces"
 AUTHORITY = "configmaps/kube-root-ca.crt"
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 async def another(space: Space) -> Space:
@@ -26,6 +16,13 @@ async def another(space: Space) -> Space:
     await space.api.create(NAMESPACES, {"metadata": {"name": other.name}})
     await eventually(lambda: space.api.get(other.core("serviceaccounts/default")))
     return other
+
+
+async def renewed(other: Space, space: Space) -> Space:
+    """The second namespace, deleted with all that is in it and made again."""
+    await space.api.delete(f"{NAMESPACES}/{other.name}")
+    await space.gone(f"{NAMESPACES}/{other.name}")
+    return await another(space)
 
 
 async def running(space: Space, name: str) -> Object:
@@ -40,9 +37,7 @@ def test_pods_go_with_their_namespace(workloads: Workloads) -> None:
         other = await another(space)
         await space.api.create(other.core("pods"), pod("left-behind"))
         await running(other, "left-behind")
-        await space.api.delete(f"{NAMESPACES}/{other.name}")
-        await space.gone(f"{NAMESPACES}/{other.name}")
-        again = await another(space)
+        again = await renewed(other, space)
         assert await space.absent(again.core("pods/left-behind"))
 
     workloads.run(scenario)
@@ -56,9 +51,7 @@ def test_services_go_with_their_namespace(workloads: Workloads) -> None:
         ports = [{"port": 80, "targetPort": 80}]
         service = {"metadata": {"name": "left-behind"}, "spec": {"selector": {"app": "none"}, "ports": ports}}
         await space.api.create(other.core("services"), service)
-        await space.api.delete(f"{NAMESPACES}/{other.name}")
-        await space.gone(f"{NAMESPACES}/{other.name}")
-        again = await another(space)
+        again = await renewed(other, space)
         assert await space.absent(again.core("services/left-behind"))
 
     workloads.run(scenario)
@@ -81,10 +74,10 @@ def test_pods_go_before_what_they_may_need(workloads: Workloads) -> None:
 
         await space.until(f"{NAMESPACES}/{other.name}", processed)
         await space.until(other.core("pods/held"), lambda one: "deletionTimestamp" in one["metadata"])
-        await space.api.get(other.core("configmaps/needed"))
+        assert (await space.api.get(other.core("configmaps/needed")))["data"] == {"key": "value"}
         await space.changed(other.core("pods/held"), lambda one: one["metadata"].update(finalizers=[]))
-        await space.gone(other.core("pods/held"))
-        await space.gone(f"{NAMESPACES}/{other.name}")
+        assert await space.gone(other.core("pods/held"))
+        assert await space.gone(f"{NAMESPACES}/{other.name}")
 
     workloads.run(scenario)
 

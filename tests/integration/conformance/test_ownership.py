@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from bayplan.testing.cluster import eventually
 from tests.integration.conformance.requests import STRATEGIC_PATCH, Object, pod
-from tests.integration.conformance.workloads import Space, Workloads, controller, template, two_nodes, workload
+from tests.integration.conformance.workloads import Space, Workloads, controller, template, workload
 
 MANY = 100
 """Pods of the tests that are about many: eight tenths of what two nodes hold are more."""
 
 
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
-
-
-def options(policy: str, owner: Object) -> Object:
+async def delete(space: Space, path: str, policy: str, owner: Object) -> None:
     """Delete this very object, with this policy."""
-    return {"propagationPolicy": policy, "preconditions": {"uid": owner["metadata"]["uid"]}}
+    body = {"propagationPolicy": policy, "preconditions": {"uid": owner["metadata"]["uid"]}}
+    await space.api.delete(path, body)
 
 
 async def replication_controller(space: Space, name: str, replicas: int) -> Object:
@@ -34,12 +25,17 @@ async def replication_controller(space: Space, name: str, replicas: int) -> Obje
     )
 
 
-async def filled(space: Space, name: str) -> None:
-    """Wait until as many pods are counted as there should be."""
-    await space.until(
-        space.core(f"replicationcontrollers/{name}"),
-        lambda one: one["status"]["replicas"] == one["spec"]["replicas"],
-    )
+async def full_controller(space: Space, name: str) -> Object:
+    """Create one of many pods and wait until all of them are counted."""
+    made = await replication_controller(space, name, MANY)
+    await space.until(space.core(f"replicationcontrollers/{name}"), lambda one: one["status"]["replicas"] == MANY)
+    return made
+
+
+async def add_owner(space: Space, one: Object, reference: Object) -> None:
+    """Give a pod one owner more."""
+    patch = {"metadata": {"ownerReferences": [reference]}}
+    await space.api.patch(space.core(f"pods/{one['metadata']['name']}"), patch, STRATEGIC_PATCH)
 
 
 async def deployment(space: Space) -> Object:
@@ -84,8 +80,8 @@ def test_pods_go_with_their_replication_controller(workloads: Workloads) -> None
             return bool(await space.pods())
 
         await eventually(has_pods)
-        await space.api.delete(space.core("replicationcontrollers/owner"), options("Background", owner))
-        await eventually(lambda: remain(space, replicationcontrollers=0, pods=0))
+        await delete(space, space.core("replicationcontrollers/owner"), "Background", owner)
+        assert await eventually(lambda: remain(space, replicationcontrollers=0, pods=0))
 
     workloads.run(scenario)
 
@@ -94,9 +90,8 @@ def test_many_pods_are_orphaned(workloads: Workloads) -> None:
     """Garbage collector should orphan pods created by rc if delete options say so."""
 
     async def scenario(space: Space) -> None:
-        owner = await replication_controller(space, "owner", MANY)
-        await filled(space, "owner")
-        await space.api.delete(space.core("replicationcontrollers/owner"), options("Orphan", owner))
+        owner = await full_controller(space, "owner")
+        await delete(space, space.core("replicationcontrollers/owner"), "Orphan", owner)
         await space.gone(space.core("replicationcontrollers/owner"))
         await collector_has_looked(space)
         pods = await space.pods()
@@ -111,8 +106,8 @@ def test_a_replica_set_goes_with_its_deployment(workloads: Workloads) -> None:
 
     async def scenario(space: Space) -> None:
         made = await deployment(space)
-        await space.api.delete(space.apps("deployments/owned"), options("Background", made))
-        await eventually(lambda: remain(space, deployments=0, replicasets=0, pods=0))
+        await delete(space, space.apps("deployments/owned"), "Background", made)
+        assert await eventually(lambda: remain(space, deployments=0, replicasets=0, pods=0))
 
     workloads.run(scenario)
 
@@ -122,10 +117,10 @@ def test_a_replica_set_is_orphaned(workloads: Workloads) -> None:
 
     async def scenario(space: Space) -> None:
         made = await deployment(space)
-        await space.api.delete(space.apps("deployments/owned"), options("Orphan", made))
+        await delete(space, space.apps("deployments/owned"), "Orphan", made)
         await eventually(lambda: remain(space, deployments=0, replicasets=1, pods=2))
         await collector_has_looked(space)
-        await remain(space, deployments=0, replicasets=1, pods=2)
+        assert await remain(space, deployments=0, replicasets=1, pods=2)
         (left,) = (await space.api.get(space.apps("replicasets")))["items"]
         assert controller(left) is None
 
@@ -136,9 +131,8 @@ def test_an_owner_stays_until_all_its_pods_are_gone(workloads: Workloads) -> Non
     """Garbage collector should keep the rc around until all its pods are deleted if the deleteOptions says so."""
 
     async def scenario(space: Space) -> None:
-        owner = await replication_controller(space, "owner", MANY)
-        await filled(space, "owner")
-        await space.api.delete(space.core("replicationcontrollers/owner"), options("Foreground", owner))
+        owner = await full_controller(space, "owner")
+        await delete(space, space.core("replicationcontrollers/owner"), "Foreground", owner)
         await space.gone(space.core("replicationcontrollers/owner"))
         assert not await space.pods()
 
@@ -149,9 +143,8 @@ def test_a_second_owner_keeps_what_the_first_would_take_along(workloads: Workloa
     """Garbage collector should not delete dependents that have both valid owner and owner that's waiting for dependents to be deleted."""
 
     async def scenario(space: Space) -> None:
-        going = await replication_controller(space, "going", MANY)
+        going = await full_controller(space, "going")
         staying = await replication_controller(space, "staying", 0)
-        await filled(space, "going")
         reference = {
             "apiVersion": "v1",
             "kind": "ReplicationController",
@@ -159,12 +152,8 @@ def test_a_second_owner_keeps_what_the_first_would_take_along(workloads: Workloa
             "uid": staying["metadata"]["uid"],
         }
         for one in (await space.pods())[: MANY // 2]:
-            await space.api.patch(
-                space.core(f"pods/{one['metadata']['name']}"),
-                {"metadata": {"ownerReferences": [reference]}},
-                STRATEGIC_PATCH,
-            )
-        await space.api.delete(space.core("replicationcontrollers/going"), options("Foreground", going))
+            await add_owner(space, one, reference)
+        await delete(space, space.core("replicationcontrollers/going"), "Foreground", going)
         await space.gone(space.core("replicationcontrollers/going"))
         left = await space.pods()
         assert len(left) == MANY // 2
@@ -192,12 +181,8 @@ def test_a_circle_of_pods_goes_as_a_whole(workloads: Workloads) -> None:
                 "controller": True,
                 "blockOwnerDeletion": True,
             }
-            await space.api.patch(
-                space.core(f"pods/{one['metadata']['name']}"),
-                {"metadata": {"ownerReferences": [reference]}},
-                STRATEGIC_PATCH,
-            )
-        await space.api.delete(space.core("pods/pod1"), options("Foreground", circle[0]))
-        await eventually(lambda: remain(space, pods=0))
+            await add_owner(space, one, reference)
+        await delete(space, space.core("pods/pod1"), "Foreground", circle[0])
+        assert await eventually(lambda: remain(space, pods=0))
 
     workloads.run(scenario)

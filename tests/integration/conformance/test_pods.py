@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator
-
-import pytest
+from collections.abc import Callable
 
 from bayplan.testing.cluster import eventually
 from tests.integration.conformance.requests import MERGE_PATCH, STRATEGIC_PATCH, Object
@@ -18,7 +16,6 @@ from tests.integration.conformance.workloads import (
     condition,
     is_ready,
     revision,
-    two_nodes,
 )
 
 TOOL = "registry.k8s.io/e2e-test-images/agnhost:2.56"
@@ -29,12 +26,6 @@ RESTRICTED = {
     "runAsNonRoot": True,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 def pod(name: str, labels: dict[str, str] | None = None, image: str = PAUSE, **spec: object) -> Object:
@@ -52,13 +43,9 @@ async def submit(space: Space, made: Object) -> Object:
     )
 
 
-async def gone(space: Space, chosen: str) -> None:
-    """Wait until no pod with these labels is left."""
-
-    async def none() -> bool:
-        return not await space.api.names(space.core("pods"), labelSelector=chosen)
-
-    await eventually(none)
+async def none_left(space: Space, **labels: str) -> bool:
+    """No pod with these labels is there any more."""
+    return not await space.pods(**labels)
 
 
 def test_a_pod_tells_the_address_of_its_host(workloads: Workloads) -> None:
@@ -122,7 +109,7 @@ def test_pods_are_deleted_as_a_collection(workloads: Workloads) -> None:
             await space.api.create(space.core("pods"), made)
         assert all(is_ready(one) for one in await space.running(3, **labels))
         await space.api.delete(space.core("pods"), {"gracePeriodSeconds": 1}, labelSelector="type=together")
-        await gone(space, "type=together")
+        assert await eventually(lambda: none_left(space, **labels))
 
     workloads.run(scenario)
 
@@ -179,12 +166,13 @@ def test_the_status_of_a_pod_is_patched(workloads: Workloads) -> None:
     workloads.run(scenario)
 
 
-async def observed(space: Space, name: str, generation: int) -> None:
-    """Wait until the kubelet has seen a generation of a pod's spec, which is the present one."""
+async def observed(space: Space, name: str, generation: int) -> Object:
+    """The metadata of a pod when the kubelet has seen a generation of its spec."""
     found = await space.until(
         space.core(f"pods/{name}"), lambda one: one["status"].get("observedGeneration") == generation
     )
-    assert found["metadata"]["generation"] == generation
+    metadata: Object = found["metadata"]
+    return metadata
 
 
 def _tolerate(one: Object) -> None:
@@ -220,7 +208,7 @@ def test_the_generation_of_a_pod_counts_changes_of_its_spec(workloads: Workloads
             await space.changed(own, lambda one, change=change: change(one))  # type: ignore[misc]
             generation += counts
             assert (await space.api.get(own))["metadata"]["generation"] == generation
-            await observed(space, "counted", generation)
+            assert (await observed(space, "counted", generation))["generation"] == generation
 
     workloads.run(scenario)
 
@@ -250,7 +238,7 @@ def test_what_is_observed_follows_five_hundred_updates(workloads: Workloads) -> 
         await submit(space, pod("hurried", image=TOOL, activeDeadlineSeconds=5000))
         for _ in range(499):
             await space.changed(space.core("pods/hurried"), sooner)
-        await observed(space, "hurried", 500)
+        assert (await observed(space, "hurried", 500))["generation"] == 500
 
     workloads.run(scenario)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-
-import pytest
+from collections.abc import AsyncIterator
 
 from bayplan.api.quantity import value
 from bayplan.testing.cluster import eventually
@@ -18,7 +16,6 @@ from tests.integration.conformance.workloads import (
     Workloads,
     condition,
     template,
-    two_nodes,
     workload,
 )
 
@@ -26,12 +23,6 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 NODES = "/api/v1/nodes"
 RESOURCE = "example.com/berth"
 LEVELS = {"low": 1, "medium": 100, "high": 1000}
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 @contextlib.asynccontextmanager

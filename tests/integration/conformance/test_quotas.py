@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
 from bayplan.api.quantity import parse
 from tests.integration.conformance.requests import STRATEGIC_PATCH, Object
-from tests.integration.conformance.workloads import PAUSE, Space, Workloads, revision, template, two_nodes, workload
+from tests.integration.conformance.workloads import PAUSE, Space, Workloads, revision, template, workload
 
 DEVICES = "example.com/crane"
 HARD = {
@@ -35,25 +35,20 @@ ITS_USE = {"requests.cpu": "500m", "requests.memory": "200Mi", "limits.cpu": "1"
 SCOPED = {"pods": "5", "requests.cpu": "1", "requests.memory": "500Mi", "limits.cpu": "2", "limits.memory": "1Gi"}
 
 
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
-
-
 async def limit(space: Space, name: str, hard: dict[str, str], **spec: object) -> None:
     """Create a quota."""
     await space.api.create(space.core("resourcequotas"), {"metadata": {"name": name}, "spec": {"hard": hard, **spec}})
 
 
-async def counts(space: Space, name: str, wanted: Mapping[str, str | int]) -> None:
-    """Wait until a quota's status says that so much is used of each of these."""
+async def counts(space: Space, name: str, wanted: Mapping[str, str | int]) -> Object:
+    """Wait until a quota's status says that so much is used of each of these; returns all that is used."""
 
     def met(quota: Object) -> bool:
         used = quota.get("status", {}).get("used", {})
         return all(key in used and parse(used[key]) == parse(amount) for key, amount in wanted.items())
 
-    await space.until(space.core(f"resourcequotas/{name}"), met)
+    found: Object = (await space.until(space.core(f"resourcequotas/{name}"), met))["status"]["used"]
+    return found
 
 
 def pod(name: str, requests: dict[str, str], limits: dict[str, str], **spec: object) -> Object:
@@ -73,7 +68,7 @@ def test_a_quota_is_counted_at_once(workloads: Workloads) -> None:
     async def scenario(space: Space) -> None:
         before = len(await space.api.names(space.core("resourcequotas")))
         await limit(space, "quota", HARD)
-        await counts(space, "quota", {"resourcequotas": before + 1})
+        assert await counts(space, "quota", {"resourcequotas": before + 1})
 
     workloads.run(scenario)
 
@@ -83,16 +78,16 @@ def test_services(workloads: Workloads) -> None:
 
     async def scenario(space: Space) -> None:
         await limit(space, "quota", HARD)
-        await counts(space, "quota", {"resourcequotas": 1})
+        assert await counts(space, "quota", {"resourcequotas": 1})
         path = space.core("services")
         await space.api.create(path, service("inside", "ClusterIP"))
         await space.api.create(path, service("on-nodes", "NodePort"))
         balanced = service("balanced", "LoadBalancer", allocateLoadBalancerNodePorts=True)
         assert (await space.api.refused("POST", path, balanced)).reason == "Forbidden"
-        await counts(space, "quota", {"resourcequotas": 1, "services": 2, "services.nodeports": 1})
+        assert await counts(space, "quota", {"resourcequotas": 1, "services": 2, "services.nodeports": 1})
         for name in ("inside", "on-nodes"):
             await space.api.delete(f"{path}/{name}")
-        await counts(space, "quota", {"resourcequotas": 1, "services": 0, "services.nodeports": 0})
+        assert await counts(space, "quota", {"resourcequotas": 1, "services": 0, "services.nodeports": 0})
 
     workloads.run(scenario)
 
@@ -105,11 +100,11 @@ def test_secrets_and_config_maps(workloads: Workloads, kind: str) -> None:
         path = space.core(kind)
         before = len(await space.api.names(path))
         await limit(space, "quota", {**HARD, kind: str(before + 1)})
-        await counts(space, "quota", {"resourcequotas": 1, kind: before})
+        assert await counts(space, "quota", {"resourcequotas": 1, kind: before})
         await space.api.create(path, {"metadata": {"name": "mine"}, "data": {"key": "dmFsdWU="}})
-        await counts(space, "quota", {"resourcequotas": 1, kind: before + 1})
+        assert await counts(space, "quota", {"resourcequotas": 1, kind: before + 1})
         await space.api.delete(f"{path}/mine")
-        await counts(space, "quota", {"resourcequotas": 1, kind: before})
+        assert await counts(space, "quota", {"resourcequotas": 1, kind: before})
 
     workloads.run(scenario)
 
@@ -119,7 +114,7 @@ def test_pods(workloads: Workloads) -> None:
 
     async def scenario(space: Space) -> None:
         await limit(space, "quota", HARD)
-        await counts(space, "quota", {"resourcequotas": 1})
+        assert await counts(space, "quota", {"resourcequotas": 1})
         path = space.core("pods")
         asked = {"cpu": "500m", "memory": "252Mi", "ephemeral-storage": "30Gi", DEVICES: "2"}
         made = await space.api.create(path, pod("fits", asked, {DEVICES: "2"}))
@@ -131,7 +126,7 @@ def test_pods(workloads: Workloads) -> None:
             "ephemeral-storage": "30Gi",
             f"requests.{DEVICES}": 2,
         }
-        await counts(space, "quota", used)
+        assert await counts(space, "quota", used)
         too_much = pod("too-much", {"cpu": "600m", "memory": "100Mi"}, {})
         assert (await space.api.refused("POST", path, too_much)).reason == "Forbidden"
         too_many = {"cpu": "500m", "memory": "100Mi", "ephemeral-storage": "20Gi", DEVICES: "2"}
@@ -140,9 +135,9 @@ def test_pods(workloads: Workloads) -> None:
         less = {"cpu": "100m", "memory": "100Mi", "ephemeral-storage": "10Gi"}
         made["spec"]["containers"][0]["resources"]["requests"] = less
         await space.api.refused("PUT", f"{path}/fits", made)
-        await counts(space, "quota", used)
+        assert await counts(space, "quota", used)
         await space.api.delete(f"{path}/fits", {"gracePeriodSeconds": 0})
-        await counts(space, "quota", {**dict.fromkeys(used, 0), "resourcequotas": 1})
+        assert await counts(space, "quota", {**dict.fromkeys(used, 0), "resourcequotas": 1})
 
     workloads.run(scenario)
 
@@ -152,13 +147,13 @@ def test_replication_controllers(workloads: Workloads) -> None:
 
     async def scenario(space: Space) -> None:
         await limit(space, "quota", HARD)
-        await counts(space, "quota", {"resourcequotas": 1, "replicationcontrollers": 0})
+        assert await counts(space, "quota", {"resourcequotas": 1, "replicationcontrollers": 0})
         path, labels = space.core("replicationcontrollers"), {"name": "none"}
         spec = {"replicas": 0, "selector": labels, "template": template(labels)}
         await space.api.create(path, {"metadata": {"name": "none"}, "spec": spec})
-        await counts(space, "quota", {"replicationcontrollers": 1})
+        assert await counts(space, "quota", {"replicationcontrollers": 1})
         await space.api.delete(f"{path}/none", {"propagationPolicy": "Background"})
-        await counts(space, "quota", {"replicationcontrollers": 0})
+        assert await counts(space, "quota", {"replicationcontrollers": 0})
 
     workloads.run(scenario)
 
@@ -168,24 +163,26 @@ def test_replica_sets(workloads: Workloads) -> None:
 
     async def scenario(space: Space) -> None:
         await limit(space, "quota", HARD)
-        await counts(space, "quota", {"resourcequotas": 1, "count/replicasets.apps": 0})
+        assert await counts(space, "quota", {"resourcequotas": 1, "count/replicasets.apps": 0})
         path, labels = space.apps("replicasets"), {"name": "none"}
         await space.api.create(path, workload("none", labels, template(labels), replicas=0))
-        await counts(space, "quota", {"count/replicasets.apps": 1})
+        assert await counts(space, "quota", {"count/replicasets.apps": 1})
         await space.api.delete(f"{path}/none")
-        await counts(space, "quota", {"count/replicasets.apps": 0})
+        assert await counts(space, "quota", {"count/replicasets.apps": 0})
 
     workloads.run(scenario)
 
 
-async def only_one_counts(space: Space, counting: str, other: str, one: Object, used: Mapping[str, str | int]) -> None:
+async def check_only_one_counts(
+    space: Space, counting: str, other: str, one: Object, used: Mapping[str, str | int]
+) -> None:
     """A pod is counted by one of two quotas while it is there, and by the other never."""
     nothing = dict.fromkeys(used, 0)
     await space.api.create(space.core("pods"), one)
-    await counts(space, counting, used)
-    await counts(space, other, nothing)
+    assert await counts(space, counting, used)
+    assert await counts(space, other, nothing)
     await space.api.delete(space.core(f"pods/{one['metadata']['name']}"), {"gracePeriodSeconds": 0})
-    await counts(space, counting, nothing)
+    assert await counts(space, counting, nothing)
 
 
 def test_pods_that_end_and_pods_that_do_not(workloads: Workloads) -> None:
@@ -194,11 +191,11 @@ def test_pods_that_end_and_pods_that_do_not(workloads: Workloads) -> None:
     async def scenario(space: Space) -> None:
         for name, scope in (("ending", "Terminating"), ("lasting", "NotTerminating")):
             await limit(space, name, SCOPED, scopes=[scope])
-            await counts(space, name, {"pods": 0})
+            assert await counts(space, name, {"pods": 0})
         used: Mapping[str, str | int] = {"pods": 1, **ITS_USE}
-        await only_one_counts(space, "lasting", "ending", pod("lasts", MODEST, GENEROUS), used)
+        await check_only_one_counts(space, "lasting", "ending", pod("lasts", MODEST, GENEROUS), used)
         ends = pod("ends", MODEST, GENEROUS, activeDeadlineSeconds=3600)
-        await only_one_counts(space, "ending", "lasting", ends, used)
+        await check_only_one_counts(space, "ending", "lasting", ends, used)
 
     workloads.run(scenario)
 
@@ -209,9 +206,9 @@ def test_pods_that_ask_for_something_and_pods_that_do_not(workloads: Workloads) 
     async def scenario(space: Space) -> None:
         for name, scope in (("modest", "BestEffort"), ("asking", "NotBestEffort")):
             await limit(space, name, {"pods": "5"}, scopes=[scope])
-            await counts(space, name, {"pods": 0})
-        await only_one_counts(space, "modest", "asking", pod("asks-nothing", {}, {}), {"pods": 1})
-        await only_one_counts(space, "asking", "modest", pod("asks", MODEST, GENEROUS), {"pods": 1})
+            assert await counts(space, name, {"pods": 0})
+        await check_only_one_counts(space, "modest", "asking", pod("asks-nothing", {}, {}), {"pods": 1})
+        await check_only_one_counts(space, "asking", "modest", pod("asks", MODEST, GENEROUS), {"pods": 1})
 
     workloads.run(scenario)
 

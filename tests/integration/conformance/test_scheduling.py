@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator
-
-import pytest
+from collections.abc import AsyncIterator
 
 from bayplan.api.quantity import milli_value
 from bayplan.testing.cluster import eventually
 from tests.integration.conformance.requests import STRATEGIC_PATCH, Object
-from tests.integration.conformance.workloads import PAUSE, Space, Workloads, is_ready, two_nodes
+from tests.integration.conformance.workloads import PAUSE, Space, Workloads, is_ready
 
 NODES = "/api/v1/nodes"
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 def pod(name: str, **spec: object) -> Object:

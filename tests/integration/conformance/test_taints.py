@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
-import pytest
-
 from tests.integration.conformance.requests import STRATEGIC_PATCH, Object
-from tests.integration.conformance.workloads import PAUSE, Space, Workloads, two_nodes
+from tests.integration.conformance.workloads import PAUSE, Space, Workloads
 
 TAINT = {"key": "example.com/leave", "value": "now", "effect": "NoExecute"}
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 def tolerant(name: str, seconds: int, **spec: object) -> Object:

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from bayplan.testing.cluster import eventually
 from tests.integration.conformance.requests import STRATEGIC_PATCH, Object
-from tests.integration.conformance.workloads import Space, Workloads, two_nodes
+from tests.integration.conformance.workloads import Space, Workloads
 
 VOLUMES = "/api/v1/persistentvolumes"
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 async def volume_and_claim(space: Space) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,7 +19,6 @@ from tests.integration.conformance.workloads import (
     is_ready,
     revision,
     template,
-    two_nodes,
     workload,
 )
 
@@ -29,12 +27,6 @@ HASH = "controller-revision-hash"
 LABELS = {NAME: "agent"}
 CHOSEN = f"{NAME}=agent"
 UNKNOWN_IMAGE = "made-up:non-existent"
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 def daemon_set(**spec: Any) -> Object:
@@ -62,37 +54,47 @@ async def checked(space: Space) -> Object:
     return found
 
 
-async def runs_on(space: Space, one: Object, nodes: list[str]) -> None:
+async def staying(space: Space, one: Object) -> list[Object]:
+    """The pods of the set that are not on their way out."""
+    owned = [pod for pod in await space.pods() if (controller(pod) or {}).get("uid") == one["metadata"]["uid"]]
+    return [pod for pod in owned if "deletionTimestamp" not in pod["metadata"]]
+
+
+async def runs_on(space: Space, one: Object, nodes: list[str]) -> bool:
     """Wait until exactly one available pod of the set is on each of these nodes, and none elsewhere."""
 
     async def look() -> bool:
-        owned = [pod for pod in await space.pods() if (controller(pod) or {}).get("uid") == one["metadata"]["uid"]]
-        staying = [pod for pod in owned if "deletionTimestamp" not in pod["metadata"]]
-        found = sorted(pod["spec"]["nodeName"] for pod in staying if is_ready(pod))
+        found = sorted(pod["spec"]["nodeName"] for pod in await staying(space, one) if is_ready(pod))
         assert found == sorted(nodes)
         return True
 
-    await eventually(look)
+    return await eventually(look)
 
 
-async def runs_everywhere(space: Space, one: Object) -> None:
+async def runs_everywhere(space: Space, one: Object) -> bool:
+    """Wait until exactly one available pod of the set is on each node."""
     nodes = await space.api.names("/api/v1/nodes")
     assert len(nodes) == NODES
-    await runs_on(space, one, nodes)
+    return await runs_on(space, one, nodes)
 
 
 async def has_image(space: Space, one: Object, image: str) -> None:
     """Wait until every node has a pod with an image; meanwhile at most one of those that stay is not available."""
 
     async def look() -> bool:
-        owned = [pod for pod in await space.pods() if (controller(pod) or {}).get("uid") == one["metadata"]["uid"]]
-        staying = [pod for pod in owned if "deletionTimestamp" not in pod["metadata"]]
-        if sum(not is_ready(pod) for pod in staying) > 1:
+        pods = await staying(space, one)
+        if sum(not is_ready(pod) for pod in pods) > 1:
             pytest.fail("more than one pod is not available")
-        nodes = {pod["spec"].get("nodeName") for pod in staying if pod["spec"]["containers"][0]["image"] == image}
+        nodes = {pod["spec"].get("nodeName") for pod in pods if pod["spec"]["containers"][0]["image"] == image}
         return len(nodes - {None}) == NODES
 
     await eventually(look)
+
+
+async def has_hash_of(space: Space, current: Object) -> bool:
+    """Whether all pods of the set are of a revision."""
+    hashes = {pod["metadata"]["labels"][HASH] for pod in await space.pods(**LABELS)}
+    return hashes == {current["metadata"]["labels"][HASH]}
 
 
 async def history(space: Space, number: int) -> Object:
@@ -125,9 +127,10 @@ def test_simple(workloads: Workloads) -> None:
         victim = (await space.pods(**LABELS))[0]["metadata"]
         await space.api.delete(space.core(f"pods/{victim['name']}"))
         await runs_everywhere(space, one)
-        await space.gone(space.core(f"pods/{victim['name']}"))
-        await runs_everywhere(space, one)
+        assert await space.gone(space.core(f"pods/{victim['name']}"))
+        assert await runs_everywhere(space, one)
         await space.remove_with_pods(space.apps("daemonsets/agent"))
+        assert not await space.pods(**LABELS)
 
     workloads.run(scenario)
 
@@ -138,18 +141,18 @@ def test_node_selection(workloads: Workloads) -> None:
     async def scenario(space: Space) -> None:
         node = (await space.api.names("/api/v1/nodes"))[0]
         one = await space.api.create(space.apps("daemonsets"), daemon_set(nodeSelector={COLOR: "blue"}))
-        await runs_on(space, one, [])
+        assert await runs_on(space, one, [])
         await color(space, node, "blue")
-        await runs_on(space, one, [node])
+        assert await runs_on(space, one, [node])
         await checked(space)
         await color(space, node, "green")
-        await runs_on(space, one, [])
+        assert await runs_on(space, one, [])
         spec = {"template": {"spec": {"nodeSelector": {COLOR: "green"}}}, "updateStrategy": {"type": "RollingUpdate"}}
         one = await space.api.patch(space.apps("daemonsets/agent"), {"spec": spec}, STRATEGIC_PATCH)
-        await runs_on(space, one, [node])
+        assert await runs_on(space, one, [node])
         await checked(space)
         await color(space, node, None)
-        await runs_on(space, one, [])
+        assert await runs_on(space, one, [])
 
     workloads.run(scenario)
 
@@ -166,8 +169,8 @@ def test_failed_pods_come_again(workloads: Workloads) -> None:
         failed = await space.api.update(f"{own}/status", victim)
         assert failed["status"]["phase"] == "Failed"
         await runs_everywhere(space, one)
-        await space.gone(own)
-        await runs_everywhere(space, one)
+        assert await space.gone(own)
+        assert await runs_everywhere(space, one)
 
     workloads.run(scenario)
 
@@ -181,9 +184,7 @@ def test_rolling_update(workloads: Workloads) -> None:
         one = await begin(space, made)
         current = await history(space, 1)
         assert current["revision"] == 1
-        assert {pod["metadata"]["labels"][HASH] for pod in await space.pods(**LABELS)} == {
-            current["metadata"]["labels"][HASH]
-        }
+        assert await has_hash_of(space, current)
         pods = {"containers": [{"name": "web", "image": OTHER_IMAGE}]}
         patch = {"spec": {"template": {"spec": pods}}}
         await space.api.patch(space.apps("daemonsets/agent"), patch, STRATEGIC_PATCH)
@@ -191,9 +192,7 @@ def test_rolling_update(workloads: Workloads) -> None:
         await runs_everywhere(space, one)
         current = await history(space, 2)
         assert current["revision"] == 2
-        assert {pod["metadata"]["labels"][HASH] for pod in await space.pods(**LABELS)} == {
-            current["metadata"]["labels"][HASH]
-        }
+        assert await has_hash_of(space, current)
 
     workloads.run(scenario)
 
@@ -258,7 +257,7 @@ def test_status(workloads: Workloads) -> None:
             },
         }
         await check_status_endpoints(space, path, "agent", since, patch, CHOSEN)
-        await runs_everywhere(space, await space.api.get(f"{path}/agent"))
+        assert await runs_everywhere(space, await space.api.get(f"{path}/agent"))
 
     workloads.run(scenario)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from bayplan.testing.cluster import eventually
@@ -21,18 +19,11 @@ from tests.integration.conformance.workloads import (
     controller,
     revision,
     template,
-    two_nodes,
     workload,
 )
 
 REVISION = "deployment.kubernetes.io/revision"
 HASH = "pod-template-hash"
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 def deployment(name: str, replicas: int, labels: dict[str, str], image: str = SERVER_IMAGE, **spec: object) -> Object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,18 +14,11 @@ from tests.integration.conformance.workloads import (
     Workloads,
     is_ready,
     template,
-    two_nodes,
     workload,
 )
 
 LABELS = {"guarded": "yes"}
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 async def processed(space: Space, name: str = "guard") -> Object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,18 +15,11 @@ from tests.integration.conformance.workloads import (
     condition,
     controller,
     revision,
-    two_nodes,
 )
 
 BUSYBOX = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"
 INDEX = "batch.kubernetes.io/job-completion-index"
 ENDS = ["/bin/sh", "-c", "exit 0"]
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 def job(name: str, image: str = PAUSE, command: list[str] | None = None, **spec: Any) -> Object:
@@ -113,6 +105,7 @@ def test_deletion(workloads: Workloads) -> None:
         await space.api.create(space.batch("jobs"), job("endless"))
         await running(space, "endless")
         await space.remove_with_pods(space.batch("jobs/endless"))
+        assert not await space.pods(job="endless")
 
     workloads.run(scenario)
 
@@ -130,7 +123,7 @@ def test_adoption_and_release(workloads: Workloads) -> None:
         assert (found["kind"], found["name"], found["uid"]) == ("Job", "parent", owner["metadata"]["uid"])
         await space.changed(path, lambda pod: pod["metadata"].pop("labels"))
         await space.until(path, lambda pod: controller(pod) is None)
-        await running(space, "parent")
+        assert path not in [space.core(f"pods/{pod['metadata']['name']}") for pod in await running(space, "parent")]
 
     workloads.run(scenario)
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from bayplan.testing.cluster import eventually
 from tests.integration.conformance.requests import STRATEGIC_PATCH, Object, Watching, pod
@@ -19,17 +16,10 @@ from tests.integration.conformance.workloads import (
     controller,
     revision,
     template,
-    two_nodes,
     workload,
 )
 
 LABELS = {"name": "sample", "pod": "web"}
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 def replica_set(name: str, replicas: int, labels: dict[str, str]) -> Object:
@@ -40,22 +30,34 @@ def replication_controller(name: str, replicas: int, labels: dict[str, str], **s
     return {"metadata": {"name": name}, "spec": {"replicas": replicas, "template": template(labels), **spec}}
 
 
+def owned_by(owner: Object, one: Object) -> bool:
+    """A pod belongs to the owner."""
+    return bool((controller(one) or {}).get("uid") == owner["metadata"]["uid"])
+
+
 async def adopted(space: Space, owner: Object, name: str) -> bool:
     """A pod belongs to the owner, or is gone."""
-    if await space.absent(space.core(f"pods/{name}")):
-        return True
-    found = controller(await space.api.get(space.core(f"pods/{name}")))
-    return found is not None and found["uid"] == owner["metadata"]["uid"]
+    path = space.core(f"pods/{name}")
+    return await space.absent(path) or owned_by(owner, await space.api.get(path))
+
+
+async def orphan(space: Space, labels: dict[str, str]) -> None:
+    """Make a pod of that name that nobody owns, and wait until it runs."""
+    alone = pod("orphan")
+    alone["metadata"]["labels"] = labels
+    await space.api.create(space.core("pods"), alone)
+    await space.running(1, **labels)
 
 
 async def check_release(space: Space, owner: Object, labels: dict[str, str]) -> None:
-    """A pod that gets other labels is let go."""
+    """A pod that gets other labels is let go, and another takes its place."""
     (one,) = await space.created(1, **labels)
     path = space.core(f"pods/{one['metadata']['name']}")
     await space.changed(path, lambda found: found["metadata"].update(labels={"name": "another"}))
     await space.until(path, lambda found: controller(found) is None)
-    await space.running(1, **labels)
-    assert owner["metadata"]["uid"]
+    (other,) = await space.running(1, **labels)
+    assert other["metadata"]["name"] != one["metadata"]["name"]
+    assert owned_by(owner, other)
 
 
 def test_replica_set_adopts_and_releases(workloads: Workloads) -> None:
@@ -63,12 +65,9 @@ def test_replica_set_adopts_and_releases(workloads: Workloads) -> None:
 
     async def scenario(space: Space) -> None:
         labels = {"name": "orphan"}
-        alone = pod("orphan")
-        alone["metadata"]["labels"] = labels
-        await space.api.create(space.core("pods"), alone)
-        await space.running(1, **labels)
+        await orphan(space, labels)
         owner = await space.api.create(space.apps("replicasets"), replica_set("orphan", 1, labels))
-        await eventually(lambda: adopted(space, owner, "orphan"))
+        assert await eventually(lambda: adopted(space, owner, "orphan"))
         await check_release(space, owner, labels)
 
     workloads.run(scenario)
@@ -107,7 +106,7 @@ def test_replica_set_replace_and_patch(workloads: Workloads) -> None:
                 0,
             )
 
-        await space.seen(path, since, patched, labelSelector=chosen)
+        assert await space.seen(path, since, patched, labelSelector=chosen)
 
     workloads.run(scenario)
 
@@ -146,14 +145,12 @@ def test_replication_controller_adopts(workloads: Workloads) -> None:
 
     async def scenario(space: Space) -> None:
         labels = {"name": "orphan"}
-        alone = pod("orphan")
-        alone["metadata"]["labels"] = labels
-        await space.api.create(space.core("pods"), alone)
-        await space.running(1, **labels)
+        await orphan(space, labels)
         made = replication_controller("orphan", 1, labels, selector=labels)
         owner = await space.api.create(space.core("replicationcontrollers"), made)
-        await eventually(lambda: adopted(space, owner, "orphan"))
-        await space.running(1, **labels)
+        assert await eventually(lambda: adopted(space, owner, "orphan"))
+        (one,) = await space.running(1, **labels)
+        assert owned_by(owner, one)
 
     workloads.run(scenario)
 
@@ -183,7 +180,7 @@ def test_replication_controller_scale(workloads: Workloads) -> None:
         del scale["metadata"]["resourceVersion"]
         scale["spec"]["replicas"] = 2
         await space.api.update(f"{own}/scale", scale)
-        await space.until(own, lambda one: one["status"]["replicas"] == 2)
+        assert await space.until(own, lambda one: one["status"]["replicas"] == 2)
 
     workloads.run(scenario)
 
@@ -209,7 +206,7 @@ def test_replication_controller_shows_failure(workloads: Workloads) -> None:
         def healed(one: Object) -> bool:
             return one["status"]["observedGeneration"] >= generation and not condition(one, "ReplicaFailure")
 
-        await space.until(own, healed)
+        assert await space.until(own, healed)
 
     workloads.run(scenario)
 
@@ -222,6 +219,7 @@ def test_replication_controller_lifecycle(workloads: Workloads) -> None:
         since = revision(await space.api.get(path, labelSelector="kept=yes"))
         async with space.dynamic.watch(path, resourceVersion=since, allowWatchBookmarks="true") as watch:
             await live_and_die(space, path, watch)
+        assert await space.api.names(path, labelSelector="kept=yes") == []
 
     workloads.run(scenario)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,18 +18,11 @@ from tests.integration.conformance.workloads import (
     is_ready,
     revision,
     template,
-    two_nodes,
     workload,
 )
 
 REVISION = "controller-revision-hash"
 LABELS = {"tier": "store", "app": "books"}
-
-
-@pytest.fixture(scope="module")
-def workloads() -> Iterator[Workloads]:
-    with two_nodes() as found:
-        yield found
 
 
 def stateful_set(name: str, replicas: int, labels: dict[str, str], **spec: Any) -> Object:

@@ -17,9 +17,8 @@ from bayplan.api.kinds import DEFAULT_KINDS, Kind
 from bayplan.api.protobuf.wire import fields
 from bayplan.api.schema import definition_of
 from bayplan.api.types import authentication_v1, autoscaling_v1, meta_v1, policy_v1
-from tests.integration.conformance.requests import PATIENCE_SECONDS, Object, Refused, Requests, Watching
+from tests.integration.conformance.requests import PATIENCE_SECONDS, Object, Requests, Watching
 
-_ACCEPT = f"{protobuf.MEDIA_TYPE},application/json"
 _ACCEPT_WATCH = f"{protobuf.MEDIA_TYPE};stream=watch,application/json;stream=watch"
 _OTHERS: dict[str, tuple[type[Any], str]] = {
     "Scale": (autoscaling_v1.Scale, "autoscaling/v1"),
@@ -93,30 +92,17 @@ class _Frames(Watching):
 class TypedRequests(Requests):
     """Requests of one user to a server, in protobuf; what is no protobuf in an answer fails the test."""
 
-    async def send(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        media_type: str = "application/json",
-        accept: str = "",
-        **query: str,
-    ) -> Any:
-        kind, subresource = _place(path)
-        headers = {**self.headers, "Accept": accept or _ACCEPT, "Content-Type": media_type}
-        data = None if body is None else json.dumps(body).encode()
-        if isinstance(body, dict) and media_type == "application/json":
-            data = _written(kind, subresource, method, body)
-            headers["Content-Type"] = protobuf.MEDIA_TYPE
-        async with self.server.session.request(
-            method, self.server.url + path, data=data, headers=headers, params=query
-        ) as answer:
-            received = await answer.read()
-            assert answer.content_type == protobuf.MEDIA_TYPE, received
-            found = _read(kind, received)
-            if answer.status >= 300:
-                raise Refused(answer.status, found, f"{method} {path}")
-            return found
+    accept = f"{protobuf.MEDIA_TYPE},application/json"
+
+    def _encoded(self, method: str, path: str, body: object, media_type: str) -> tuple[bytes | None, str]:
+        if not isinstance(body, dict) or media_type != "application/json":
+            return super()._encoded(method, path, body, media_type)
+        return _written(*_place(path), method, body), protobuf.MEDIA_TYPE
+
+    def _decoded(self, path: str, media_type: str, received: bytes) -> Any:
+        assert media_type == protobuf.MEDIA_TYPE, received
+        kind, _ = _place(path)
+        return _read(kind, received)
 
     @contextlib.asynccontextmanager
     async def watch(self, path: str, **query: str) -> AsyncIterator[Watching]:

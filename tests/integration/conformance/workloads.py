@@ -131,9 +131,9 @@ class Space:
                     (there.discard if kind == "DELETED" else there.add)(pod["metadata"]["name"])
         assert await self.absent(path)
 
-    async def gone(self, path: str) -> None:
+    async def gone(self, path: str) -> bool:
         """Wait until an object is not there."""
-        await eventually(lambda: self.absent(path))
+        return await eventually(lambda: self.absent(path))
 
     async def absent(self, path: str) -> bool:
         """Whether an object is not there."""

@@ -101,7 +101,7 @@ def test_a_paused_deployment_waits_but_scales() -> None:
         async def grown() -> bool:
             return len(await cluster.ready_pods(app="web")) == 4
 
-        await cluster.eventually(grown)
+        assert await cluster.eventually(grown)
         assert len(await cluster.sets_of("web")) == 1
         assert {pod.spec.containers[0].image for pod in await cluster.pods(app="web")} == {"app:1"}
         await patch(cluster, {"paused": None})
@@ -144,15 +144,16 @@ def test_scaling_in_the_middle_of_a_roll_out_keeps_proportions() -> None:
         async def stuck() -> bool:
             return [one.spec.replicas for one in await cluster.sets_of("web")] == [8, 2]
 
-        await cluster.eventually(stuck)
+        assert await cluster.eventually(stuck)
         await patch(cluster, {"replicas": 16})
 
         async def shared() -> bool:
             return [one.spec.replicas for one in await cluster.sets_of("web")] == [14, 4]
 
-        await cluster.eventually(shared)
+        assert await cluster.eventually(shared)
         await patch(cluster, image("app:3"))
         await cluster.rolled_out("web", 16)
+        assert [one.spec.replicas for one in await cluster.sets_of("web")] == [0, 0, 16]
 
     live(scenario)
 
@@ -167,7 +168,7 @@ def test_history_is_kept_up_to_its_limit() -> None:
         async def trimmed() -> bool:
             return [one.metadata.annotations[REVISION] for one in await cluster.sets_of("web")] == ["3", "4", "5"]
 
-        await cluster.eventually(trimmed)
+        assert await cluster.eventually(trimmed)
 
     live(scenario)
 
@@ -184,7 +185,7 @@ def test_a_roll_out_that_cannot_succeed_exceeds_its_deadline_and_recovers() -> N
         assert failed.status.available_replicas == 2, "the old pods serve on"
         await patch(cluster, image("app:1"))
         await cluster.rolled_out("web", 2)
-        await cluster.eventually(lambda: has_condition(cluster, "Progressing", "NewReplicaSetAvailable"))
+        assert await cluster.eventually(lambda: has_condition(cluster, "Progressing", "NewReplicaSetAvailable"))
 
     live(scenario)
 
@@ -233,7 +234,13 @@ def test_pods_that_are_not_available_yet_hold_a_roll_out_back() -> None:
             return one.status.ready_replicas == 2
 
         await cluster.eventually(ready)
-        await cluster.rolled_out("web", 2)
+        one = await cluster.rolled_out("web", 2)
+        (available,) = (each.last_transition_time or "" for each in one.status.conditions if each.type == "Available")
+        pods = await cluster.pods(app="web")
+        ready_since = [
+            each.last_transition_time or "" for pod in pods for each in pod.status.conditions if each.type == "Ready"
+        ]
+        assert available > max(ready_since)
 
     live(scenario)
 
@@ -255,7 +262,7 @@ def test_events_tell_what_was_scaled() -> None:
                 f"Scaled down replica set {name} from 2 to 0",
             }
 
-        await cluster.eventually(told)
+        assert await cluster.eventually(told)
 
     live(scenario)
 

@@ -145,7 +145,7 @@ def test_suspending_takes_running_pods_away() -> None:
         await cluster.eventually(lambda: active(cluster, 3))
         await cluster.client.patch(batch_v1.Job, "work", "default", {"spec": {"suspend": True}})
         await ended(cluster, "Suspended")
-        await cluster.eventually(lambda: no_pods(cluster))
+        assert await cluster.eventually(lambda: no_pods(cluster))
         assert (await read(cluster)).status.active == 0
 
     live(scenario)
@@ -165,7 +165,7 @@ def test_a_deadline_ends_a_job_and_its_pods() -> None:
         failed = await ended(cluster, "Failed")
         assert failed.status.conditions[-1].reason == "DeadlineExceeded"
         assert failed.status.failed == 1
-        await cluster.eventually(lambda: no_pods(cluster))
+        assert await cluster.eventually(lambda: no_pods(cluster))
 
     live(scenario)
 
@@ -193,7 +193,7 @@ def test_pods_go_with_a_deleted_job_in_spite_of_their_finalizers() -> None:
         await cluster.client.create(job(annotations={RUN: "3600"}, completions=3, parallelism=3))
         await cluster.eventually(lambda: active(cluster, 3))
         await cluster.client.delete(batch_v1.Job, "work", "default", propagation_policy="Background")
-        await cluster.eventually(lambda: no_pods(cluster))
+        assert await cluster.eventually(lambda: no_pods(cluster))
 
     live(scenario)
 
@@ -211,8 +211,8 @@ def test_an_ended_job_goes_after_its_time_to_live() -> None:
     async def scenario(cluster: LiveCluster) -> None:
         await cluster.client.create(job(ttlSecondsAfterFinished=1))
         await ended(cluster, "Complete")
-        await cluster.eventually(lambda: cluster.gone(batch_v1.Job, "work"))
-        await cluster.eventually(lambda: no_pods(cluster))
+        assert await cluster.eventually(lambda: cluster.gone(batch_v1.Job, "work"))
+        assert await cluster.eventually(lambda: no_pods(cluster))
 
     live(scenario)
 

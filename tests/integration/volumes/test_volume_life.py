@@ -170,6 +170,6 @@ def test_stateful_pods_run_with_volumes_of_their_own() -> None:
 
         await cluster.eventually(ready)
         for index in range(3):
-            await claim_is(cluster, f"data-db-{index}", "Bound")
+            assert await claim_is(cluster, f"data-db-{index}", "Bound")
 
     live(scenario)

@@ -104,7 +104,10 @@ def run_seconds(
 def parse_exit_code(text: str) -> tuple[int, float]:
     """An exit code and the likelihood of it, of `3` or `3@20%`. Raises ValueError."""
     code, at, part = text.partition("@")
-    return int(float(code)), float(part.strip().removesuffix("%")) / 100 if at else 1.0
+    number = float(code)
+    if not number.is_integer():
+        raise ValueError(f"{text!r} is no whole number")
+    return int(number), float(part.strip().removesuffix("%")) / 100 if at else 1.0
 
 
 def exit_code(pod: core_v1.Pod, container: str, attempt: int = 0) -> int:

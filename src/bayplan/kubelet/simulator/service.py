@@ -339,7 +339,7 @@ class NodeSimulator:
                     logger.warning("%s: %s", key, error)
                     self.queue.add_rate_limited(key)
             except Exception as error:  # whatever is wrong with one, the others go on
-                logger.warning("%s: %s", key, error)
+                logger.warning("%s: %s: %s", key, type(error).__name__, error)
                 self.queue.add_rate_limited(key)
             finally:
                 self.queue.done(key)
