@@ -18,10 +18,6 @@ NOT_OF_ONE_OBJECT = {
 }
 """Cases that more than the strategy decides."""
 KNOWN_DIFFERENCES: dict[str, str] = {
-    "invalid-vap-a 004": "expressions are not compiled here",
-    "invalid-vap-a 005": "expressions are not compiled here",
-    "invalid-vap-a 011": "expressions are not compiled here",
-    "invalid-map-a 005": "expressions are not compiled here",
     "invalid-resourceclaim-a 007": "expressions are not compiled here",
 }
 CUSTOM_RESOURCE_DEFINITIONS = ("invalid-crd-a", "crud-customresourcedefinition-a")

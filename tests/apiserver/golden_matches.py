@@ -124,6 +124,8 @@ MATCHES: dict[str, tuple[str, ...]] = {
         "invalid-clusterrole-a",
         "invalid-rolebinding-a",
         "invalid-clusterrolebinding-a",
+        "invalid-map-a",
+        "invalid-vap-a",
         "invalid-vapb-a",
         "invalid-webhooks-a",
         "invalid-flowschema-a",

@@ -29,7 +29,6 @@ from tests.scheduler.installing import install
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.running import World, play
 from tests.scheduler.test_core import Setup
-from tests.scheduler.test_gangs import group, member
 
 Handler = Callable[[Tree], Answer]
 
@@ -242,12 +241,12 @@ def test_ignorable_extenders_come_last() -> None:
     assert [item.url_prefix for item in settings.extenders] == ["http://b", "http://a"]
 
 
-def _without(*names: str) -> Handler:
+def without(*names: str) -> Handler:
     return lambda question: {"NodeNames": [name for name in question["NodeNames"] if name not in names]}
 
 
 def test_evaluate_and_place_ask_extenders() -> None:
-    helper = Helper(filter=_without("a"), prioritize=lambda question: [{"Host": "c", "Score": 10}])
+    helper = Helper(filter=without("a"), prioritize=lambda question: [{"Host": "c", "Score": 10}])
     config = {
         "extenders": [extender(filterVerb="filter", prioritizeVerb="prioritize", weight=1, nodeCacheCapable=True)]
     }
@@ -257,24 +256,6 @@ def test_evaluate_and_place_ask_extenders() -> None:
     run = place(nodes, [pod("p"), pod("q")], config, ask=helper.answer)
     assert [attempt.decision.node for attempt in run.attempts] == ["c", "c"]
     assert Planner(nodes, config).schedule(pod("p")).node == "a"
-
-
-def test_place_asks_extenders_about_every_pod_of_a_gang() -> None:
-    helper = Helper(filter=_without("a"), prioritize=lambda question: [{"Host": "c", "Score": 10}])
-    config = {
-        "extenders": [extender(filterVerb="filter", prioritizeVerb="prioritize", weight=1, nodeCacheCapable=True)]
-    }
-    objects = [*(node(name) for name in "abc"), group("g", 2)]
-    run = place(objects, [member("p", "g"), member("q", "g")], config, ask=helper.answer)
-    assert [attempt.decision.node for attempt in run.attempts] == ["c", "c"]
-    assert [question["Pod"]["metadata"]["name"] for verb, question in helper.asked if verb == "filter"] == ["p", "q"]
-
-
-def test_a_gang_that_an_extender_refuses_in_part_is_not_placed_in_part() -> None:
-    helper = Helper(filter=lambda question: {"NodeNames": [] if question["Pod"]["metadata"]["name"] == "q" else ["a"]})
-    objects = [node("a"), node("b"), group("g", 2)]
-    run = place(objects, [member("p", "g"), member("q", "g")], {"extenders": [extender(**CACHED)]}, ask=helper.answer)
-    assert [attempt.decision.node for attempt in run.attempts] == [None, None]
 
 
 def test_an_extender_that_cannot_be_asked_is_an_error_of_the_decision() -> None:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import yaml
 
 from bayplan.api.kinds import DEFAULT_KINDS, POD_GROUP
+from bayplan.api.types.resource_v1 import ResourceClaim
 from bayplan.api.types.scheduling_v1alpha2 import PodGroup
 from bayplan.cluster.settings import CLUSTER_API
-from tests.scheduler.objects import node
+from bayplan.scheduler.service import SchedulerService
+from bayplan.support.clock import SystemClock
+from bayplan.support.metrics import Registry
+from bayplan.support.randomness import SeededRandomness
+from tests.scheduler.objects import Tree, node, pod
+from tests.scheduler.plugins.test_dynamic_resources import claim, device, device_class, slice_of
 from tests.scheduler.running import World, play
+from tests.scheduler.test_gang_claims import sharing
 from tests.scheduler.test_gangs import group, member
 
 
@@ -36,5 +46,62 @@ def test_a_gang_is_bound_when_its_last_pod_comes() -> None:
             ]
 
         await world.until(condition)
+
+    play(story, api=dataclasses.replace(CLUSTER_API, authorization_modes=("AlwaysAllow",)))
+
+
+def test_a_gang_that_shares_a_claim_is_bound_with_all_its_pods_as_users() -> None:
+    async def story(world: World) -> None:
+        await world.create(node("a"), node("b"), device_class(), slice_of("b", device("gpu-0")), claim("c"))
+        names = [f"g{index}" for index in range(8)]
+        await world.create(group("g", len(names)), *(sharing(name, "g") for name in names))
+        assert {await world.bound(name) for name in names} == {"b"}
+        made = await world.client.get(ResourceClaim, "c", "default")
+        assert made.status.allocation is not None
+        assert [item.device for item in made.status.allocation.devices.results] == ["gpu-0"]
+        assert sorted(item.name for item in made.status.reserved_for) == names
+
+    play(story, api=dataclasses.replace(CLUSTER_API, authorization_modes=("AlwaysAllow",)))
+
+
+def test_what_is_done_for_a_gang_is_seen_in_the_metrics(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump({"profiles": [{"schedulerName": "second"}]}))
+
+    def mine(tree: Tree) -> Tree:
+        tree["spec"]["schedulerName"] = "second"
+        return tree
+
+    async def story(world: World) -> None:
+        registry = Registry()
+
+        def values(name: str) -> dict[tuple[str, ...], float]:
+            samples = [sample for metric in registry.collect() for sample in metric.samples]
+            return {tuple(sample.labels.values()): sample.value for sample in samples if sample.name == name}
+
+        service = SchedulerService(
+            world.client, clock=SystemClock(), randomness=SeededRandomness(1), metrics=registry, config=config
+        )
+        running = asyncio.create_task(service.run())
+        try:
+            await world.create(node("a", cpu="1"), group("g", 2), mine(member("g0", "g")), mine(member("g1", "g")))
+            await world.bound("g0")
+            await world.bound("g1")
+            await world.create(mine(pod("large", cpu="4")))
+            await world.refused("large", "Insufficient cpu")
+
+            async def told() -> bool:
+                calls = values("scheduler_async_api_call_execution_total")
+                return calls == {("pod_binding", "success"): 2, ("pod_status_patch", "success"): 1}
+
+            await world.until(told)
+            assert values("scheduler_podgroup_schedule_attempts_total") == {("scheduled", "second"): 1}
+            assert values("scheduler_pending_async_api_calls") == {("pod_binding",): 0}
+            assert values("scheduler_plugin_evaluation_total")["NodeResourcesFit", "PreFilter", "second"] >= 2
+            assert values("scheduler_goroutines")["prioritizing_extender",] == 0
+            assert values("scheduler_inflight_events")["PodPopped",] == 0
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
     play(story, api=dataclasses.replace(CLUSTER_API, authorization_modes=("AlwaysAllow",)))

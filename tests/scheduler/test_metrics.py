@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from bayplan.client.errors import TransportError
+from bayplan.scheduler.binding import Changes, ClientActions
+from bayplan.scheduler.framework.extension_points import Actions
+from bayplan.scheduler.framework.verdicts import ActionError, PluginError
+from bayplan.scheduler.gang_cycle import INCOMPLETE, PREEMPTING, GroupResult
+from bayplan.scheduler.library import typed
 from bayplan.scheduler.metrics import SchedulerMetrics
+from bayplan.scheduler.reporting import Reporter
 from bayplan.support.metrics import Registry
-from tests.scheduler.objects import node, pod
+from tests.scheduler.objects import Tree, node, pod
+from tests.scheduler.plugins.test_dynamic_resources import claim, device, device_class, exactly, slice_of, user
+from tests.scheduler.plugins.test_volume_binding import claim as volume_claim
+from tests.scheduler.plugins.test_volume_binding import storage_class, volume
+from tests.scheduler.plugins.test_volume_binding import user as volume_user
 from tests.scheduler.test_core import Setup
+from tests.scheduler.test_queue import Clock
+
+if TYPE_CHECKING:
+    from bayplan.client import Client
+    from bayplan.support.clock import Clock as RealClock
 
 
 class Measured(Setup):
     """A core whose metrics can be read."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, config: Tree | None = None) -> None:
+        super().__init__(config)
         self.registry = Registry()
         core = self.core
         sizes = {"nodes": lambda: core.snapshot.node_count, "pods": lambda: len(core.snapshot.pods)}
@@ -20,6 +42,7 @@ class Measured(Setup):
         core.measure(self.metrics)
         core.queue.incoming = self.metrics.incoming
         core.queue.waiting.hinted = self.metrics.hinted
+        core.queue.in_flight.tracked = self.metrics.tracked
 
     def attempt(self) -> None:
         outcome = self.core.schedule_one()
@@ -131,3 +154,146 @@ def test_what_the_scheduler_does_besides_is_counted_by_its_result() -> None:
     assert setup.values("scheduler_event_handling_duration_seconds_count") == {("NodeAdd",): 1}
     assert setup.values("scheduler_preemption_goroutines_execution_total") == {("success",): 1}
     assert setup.values("scheduler_resourceclaim_creates_total") == {("failure",): 1}
+
+
+def test_events_that_pods_in_flight_may_have_missed_are_told_by_name() -> None:
+    setup = Measured()
+    setup.see("Pod", pod("p"))
+    assert setup.values("scheduler_inflight_events") == {("PodPopped",): 0}
+    setup.core.queue.pop()
+    setup.see("Node", node("a"))
+    setup.see("Node", node("b"))
+    assert setup.values("scheduler_inflight_events") == {("PodPopped",): 1, ("NodeAdd",): 2}
+    setup.core.queue.done("default/p")
+    assert setup.values("scheduler_inflight_events") == {("PodPopped",): 0, ("NodeAdd",): 0}
+
+
+def test_pod_groups_are_counted_by_what_became_of_them() -> None:
+    setup = Measured()
+    preempting = GroupResult("default/g", False, "Unschedulable", PREEMPTING)
+    unfit = GroupResult("default/g", False, "Unschedulable", INCOMPLETE)
+    failed = GroupResult("default/g", False, "SchedulerError", "no")
+    for result in (GroupResult("default/g", True, "Scheduled", ""), preempting, unfit, failed):
+        setup.metrics.group_decided(result.outcome, "one", 0.01)
+    assert setup.values("scheduler_podgroup_schedule_attempts_total") == {
+        (result, "one"): 1 for result in ("scheduled", "waiting_on_preemption", "unschedulable", "error")
+    }
+    assert setup.values("scheduler_podgroup_scheduling_attempt_duration_seconds_count")["error", "one"] == 1
+    assert setup.values("scheduler_podgroup_scheduling_algorithm_duration_seconds_count") == {(): 4}
+
+
+class Scripted(Actions):
+    """Writes succeed or fail, and waits end, as the test says."""
+
+    def __init__(self, *, writes: bool = True, wait: bool | Exception = True) -> None:
+        self.writes = writes
+        self.wait = wait
+
+    async def update(self, obj: Any, *, subresource: str = "") -> Any:
+        if not self.writes:
+            raise ActionError("no")
+        return obj
+
+    async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        if isinstance(self.wait, Exception):
+            raise self.wait
+        return self.wait
+
+    async def bind(self, pod: Any, node_name: str) -> None:
+        raise AssertionError("nothing is to be bound")
+
+    async def get(self, cls: type[Any], name: str, namespace: str = "") -> Any:
+        raise AssertionError("nothing is to be read")
+
+    async def create(self, obj: Any) -> Any:
+        raise AssertionError("nothing is to be created")
+
+    async def delete(self, obj: Any) -> None:
+        raise AssertionError("nothing is to be deleted")
+
+
+def prepared(setup: Measured, actions: Actions) -> bool:
+    """Take the next pod through PreBind; whether that succeeds."""
+    outcome = setup.core.schedule_one()
+    assert outcome is not None
+    assert outcome.passage is not None
+    return asyncio.run(outcome.passage.prepare(actions)) is None
+
+
+@pytest.mark.parametrize(
+    ("wait", "status"), [(True, "success"), (False, "timeout"), (PluginError("DynamicResources", "broken"), "failure")]
+)
+def test_a_wait_for_devices_is_counted_once_per_driver_by_its_end(wait: bool | Exception, status: str) -> None:
+    setup = Measured()
+    two = [device(name) | {"bindingConditions": ["ready"]} for name in ("gpu-0", "gpu-1")]
+    for tree in (node("a"), device_class(), slice_of("a", *two), claim("c", exactly(count=2)), user("p", "c")):
+        setup.see(tree["kind"], tree)
+    assert prepared(setup, Scripted(wait=wait)) is (status == "success")
+    labels = ("default-scheduler", "gpu.example.com", status)
+    assert setup.values("scheduler_dra_bindingconditions_allocations_total") == {labels: 1}
+    assert setup.values("scheduler_dra_bindingconditions_wait_duration_seconds_count") == {labels: 1}
+
+
+def test_devices_without_conditions_are_not_waited_for() -> None:
+    setup = Measured()
+    for tree in (node("a"), device_class(), slice_of("a", device("gpu-0")), claim("c"), user("p", "c")):
+        setup.see(tree["kind"], tree)
+    assert prepared(setup, Scripted(wait=AssertionError("nobody waits")))
+    assert setup.values("scheduler_dra_bindingconditions_allocations_total") == {}
+
+
+@pytest.mark.parametrize(
+    ("actions", "expected"),
+    [(Scripted(), {}), (Scripted(writes=False), {("bind",): 1}), (Scripted(wait=False), {("bind",): 1})],
+)
+def test_volumes_that_cannot_be_bound_are_counted(actions: Actions, expected: dict[tuple[str], float]) -> None:
+    setup = Measured()
+    for tree in (storage_class(), volume("disk", "a"), volume_claim("one"), node("a"), volume_user("p", "one")):
+        setup.see(tree["kind"], tree)
+    assert prepared(setup, actions) is not bool(expected)
+    assert setup.values("scheduler_volume_scheduling_stage_error_total") == expected
+
+
+class Api:
+    """An API that is slow to answer, and refuses what is named `bad`."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+
+    async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
+        await self._answer(name)
+
+    async def raw(self, method: str, path: str, *rest: Any) -> None:
+        await self._answer(path.split("/")[-2])
+
+    async def _answer(self, name: str) -> None:
+        await asyncio.sleep(0)
+        self.clock.seconds += 2
+        if name == "bad":
+            raise TransportError("gone")
+
+
+def test_bindings_and_patches_are_counted_by_result_and_those_that_wait_told() -> None:
+    async def story(setup: Measured) -> None:
+        api = cast("Client", Api(setup.clock))
+        clock = cast("RealClock", setup.clock)
+        actions = ClientActions(api, Changes(clock), clock)
+        reporter = Reporter(api, clock, {}, lambda key: None)
+        actions.called = reporter.called = setup.metrics.called
+        actions.slots = asyncio.Semaphore(1)
+        good, bad = (setup.core.snapshot.pod_info(typed("Pod", pod(name))) for name in ("good", "bad"))
+        first, second = (asyncio.create_task(actions.bind(one, "a")) for one in (good, bad))
+        await asyncio.sleep(0)
+        assert actions.pending == 1
+        await first
+        with pytest.raises(ActionError):
+            await second
+        assert actions.pending == 0
+        await reporter.patch_status(good.pod, {})
+        await reporter.patch_status(bad.pod, {})
+
+    setup = Measured()
+    asyncio.run(story(setup))
+    calls = [(kind, result) for kind in ("pod_binding", "pod_status_patch") for result in ("success", "error")]
+    assert setup.values("scheduler_async_api_call_execution_total") == dict.fromkeys(calls, 1)
+    assert setup.values("scheduler_async_api_call_execution_duration_seconds_sum") == dict.fromkeys(calls, 2)

@@ -221,6 +221,20 @@ def test_what_a_pods_status_says_already_is_not_written_again_where_there_are_po
     asyncio.run(main())
 
 
+def test_events_that_a_pod_may_have_missed_are_in_the_metrics() -> None:
+    async def main() -> None:
+        registry = Registry()
+        client = Client(StubTransport(lambda method, path, query: b"{}"))
+        service = SchedulerService(client, clock=SystemClock(), randomness=SeededRandomness(1), metrics=registry)
+        service.core.handle("Pod", None, typed("Pod", pod("p")))
+        service.core.queue.pop()
+        service.core.handle("Node", None, typed("Node", node("a")))
+        assert b'scheduler_inflight_events{event="NodeAdd"} 1.0' in registry.render()
+        assert b'scheduler_inflight_events{event="PodPopped"} 1.0' in registry.render()
+
+    asyncio.run(main())
+
+
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Patches of the status of one pod take their time; names of the pods whose status has been patched."""

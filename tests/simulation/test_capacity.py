@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from bayplan.api.types import apps_v1, core_v1, meta_v1
 from bayplan.cli.main import main
+from bayplan.cluster.unserved import UnservedKinds
 from bayplan.simulation.capacity import capacity, mix_capacity
 from bayplan.simulation.copies import to_bytes
 from bayplan.simulation.copies_planner import QuestionError, node_shape, pod_named, pod_of_file, pod_of_requests
@@ -113,7 +114,7 @@ def file_of(directory: Path, *objects: Any) -> str:
 def test_a_pod_of_a_manifest_gets_the_defaults_of_its_namespace(tmp_path: Path) -> None:
     copy = copy_of(node("a", cpu="4"), limits("1500m"))
     file = file_of(tmp_path, deployment("web", 1, pod_spec={"containers": (container(),)}))
-    made = pod_of_file(file, copy)
+    made = pod_of_file(file, copy, UnservedKinds())
     assert capacity(copy, made).room.total == 2
     assert made.spec.containers[0].resources.limits == {"cpu": "1500m"}
 

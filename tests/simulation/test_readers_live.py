@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from typing import Any, cast
 
 import pytest
 
@@ -120,3 +122,33 @@ def test_kinds_are_named_as_for_kubectl(name: str) -> None:
 def test_an_unknown_kind_names_the_nearest_one() -> None:
     with pytest.raises(CopyError, match="did you mean Deployment"):
         kind_named("Deploymint")
+
+
+def test_servers_of_other_releases_are_read_in_the_version_that_they_have() -> None:
+    """A server from before apps/v1 and autoscaling/v2: what it does not have is 404, not an error."""
+    spec = {"replicas": 2, "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}}}
+    metric = {"type": "Resource", "resource": {"name": "cpu", "targetAverageUtilization": 60}}
+    target = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 3, "metrics": [metric]}
+    served: dict[str, Any] = {
+        "/api/v1/nodes": {"metadata": {"name": "a"}},
+        "/apis/extensions/v1beta1/deployments": {"metadata": {"name": "web", "namespace": "x"}, "spec": spec},
+        "/apis/autoscaling/v2beta1/horizontalpodautoscalers": {
+            "metadata": {"name": "web", "namespace": "x"},
+            "spec": target,
+        },
+        "/apis/autoscaling/v1/horizontalpodautoscalers": {"metadata": {"name": "other", "namespace": "x"}},
+    }
+
+    async def raw(method: str, path: str, *_: Any, **__: Any) -> bytes:
+        if path not in served:
+            raise failure(404, "NotFound", "the server could not find the requested resource")
+        return json.dumps({"metadata": {}, "items": [served[path]]}).encode()
+
+    client = Client(cast("Any", None))
+    client.raw = raw  # type: ignore[method-assign]
+    copy = asyncio.run(read_live(client, taken_at=TAKEN))
+    assert copy.counts() == {"Node": 1, "Deployment": 1, "HorizontalPodAutoscaler": 1}
+    selector = copy.of("Deployment")[0].spec.selector
+    assert dict(selector.match_labels) == {"app": "web"}
+    assert copy.of("HorizontalPodAutoscaler")[0].spec.metrics[0].resource.target.average_utilization == 60
+    assert copy.left_out == []

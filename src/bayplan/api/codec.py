@@ -7,16 +7,27 @@ Kubernetes ignores (nulls, unknown fields) and to say what it was. So known inpu
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from bayplan.api import schema
+from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.kinds import Kind
 from bayplan.api.times import TimeError, settle_times
+from bayplan.api.types import meta_v1
 
-_encoder = msgspec.json.Encoder()
+
+def _plain(value: Any) -> Any:
+    """What the encoder does not know: the objects of custom resources."""
+    if isinstance(value, CustomObject):
+        return value.tree()
+    raise NotImplementedError(f"{type(value).__name__} is no part of an API object")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
 encode: Callable[[Any], bytes] = _encoder.encode
 
 
@@ -57,7 +68,10 @@ _decoders: dict[Any, Callable[[bytes | str], Any]] = {}
 
 
 def decoder(cls: Any) -> Callable[[bytes | str], Any]:
-    """The decode function of a struct class, made once."""
+    """The decode function of a class of objects, made once."""
+    if issubclass(cls, CustomObject):
+        read: Callable[[bytes | str], Any] = cls.read
+        return read
     found = _decoders.get(cls)
     if found is None:
         found = _decoders[cls] = msgspec.json.Decoder(cls).decode
@@ -74,22 +88,45 @@ def decode(cls: type[Any], data: bytes) -> Any:
 
 def decode_reporting(cls: type[Any], data: bytes) -> tuple[Any, list[str]]:
     """An object from JSON, and what was dropped, worded as Kubernetes does: `unknown field "spec.foo"`. Raises DecodeError."""
+    if issubclass(cls, CustomObject):
+        return _decode_custom(cls, data)
     try:
         return _settled(decoder(cls)(data)), []
     except msgspec.DecodeError:
         pass
-    try:
-        tree = msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
-        raise DecodeError(str(error)) from None
-    if not isinstance(tree, dict):
-        raise DecodeError(f"json: cannot unmarshal {json_type(tree)} into Go value of type {cls.__name__}")
+    tree = _tree(cls, data)
     dropped: list[str] = []
     cleaned = schema.prune(tree, schema.definition_of(cls), dropped)
     try:
         return _settled(decoder(cls)(encode(cleaned))), [f'unknown field "{path}"' for path in dropped]
     except msgspec.DecodeError as error:
         raise DecodeError(describe(cls, error)) from None
+
+
+def _tree(cls: type[Any], data: bytes) -> dict[str, Any]:
+    """A JSON object. Raises DecodeError."""
+    try:
+        tree = msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        raise DecodeError(str(error)) from None
+    if not isinstance(tree, dict):
+        raise DecodeError(f"json: cannot unmarshal {json_type(tree)} into Go value of type {cls.__name__}")
+    return tree
+
+
+def _decode_custom(cls: type[CustomObject], data: bytes) -> tuple[CustomObject, list[str]]:
+    """`decode_reporting` for custom resources."""
+    tree = _tree(cls, data)
+    for name in ("kind", "apiVersion"):
+        if not isinstance(tree.get(name, ""), str):
+            raise DecodeError(f"Object '{name[0].upper()}{name[1:]}' is not a string")
+    given = tree.get("metadata")
+    try:
+        obj, dropped = cls.read_reporting(tree)
+    except msgspec.DecodeError as error:
+        raise DecodeError(_describe_metadata(given, str(error))) from None
+    settle_times(obj.metadata)
+    return obj, [f'unknown field "{path}"' for path in dropped]
 
 
 def _settled(obj: Any) -> Any:
@@ -101,13 +138,15 @@ def _settled(obj: Any) -> Any:
 
 
 def decode_kind(kind: Kind, data: bytes) -> Any:
-    """An object of a kind: a struct for built-in kinds, a dict for custom resources. Raises DecodeError."""
-    if kind.type is not None:
-        return decode(kind.type, data)
-    try:
-        return msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise DecodeError(str(error)) from None
+    """An object of a kind. Raises DecodeError."""
+    return decode(kind.type, data)
+
+
+def with_metadata(obj: Any, metadata: meta_v1.ObjectMeta) -> Any:
+    """The same object with other metadata; the rest is shared."""
+    if isinstance(obj, CustomObject):
+        return obj.with_metadata(metadata)
+    return msgspec.structs.replace(obj, metadata=metadata)
 
 
 def to_tree(obj: Any) -> Any:
@@ -128,6 +167,21 @@ def json_type(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     return {str: "string", int: "number", float: "number", list: "array", dict: "object"}[type(value)]
+
+
+_GO_TYPES = {"str": "string", "int": "int64", "bool": "bool", "array": "[]", "object": "map[string]string"}
+
+
+def _describe_metadata(given: Any, text: str) -> str:
+    """msgspec's message about metadata as Go words it."""
+    found = re.search(r"Expected `(\w+)[^`]*`.*, got `(\w+)`(?: - at `\$\.?(\w*))?", text)
+    if found is None:
+        return text
+    wanted, got, name = found.groups()
+    given_type = {"int": "number", "float": "number", "str": "string"}.get(got, got)
+    if not name:
+        return f"json: cannot unmarshal {given_type} into Go value of type v1.ObjectMeta"
+    return f"json: cannot unmarshal {given_type} into Go struct field ObjectMeta.{name} of type {_GO_TYPES.get(wanted, wanted)}"
 
 
 def describe(cls: type[Any], error: msgspec.DecodeError) -> str:

@@ -9,14 +9,21 @@ from collections.abc import Callable
 from typing import Any
 
 from bayplan.api import conversion_autoscaling
+from bayplan.api.custom_resources.kinds import CustomKind
+from bayplan.api.errors import internal_error
 from bayplan.api.kinds import Kind
 from bayplan.api.types import core_v1, events_v1
 
 
 def convert(obj: Any, source: Kind, target: Kind) -> Any:
-    """The object as the target kind. Raises KeyError if the two are not versions of one kind."""
+    """The object as the target kind. Raises KeyError if the two are not versions of one kind, ApiError (500) if a webhook would have to do it."""
     if source is target:
         return obj
+    if isinstance(target, CustomKind):
+        if target.conversion != "None":
+            detail = "conversion webhooks are not called by this server"
+            raise internal_error(f"conversion webhook for {source.api_version}, Kind={source.kind} failed: {detail}")
+        return target.converted(obj)
     return _CONVERSIONS[source.api_version, target.api_version](obj)
 
 

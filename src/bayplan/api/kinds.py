@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 METRICS_GROUP = "metrics.k8s.io"
 """Group of the figures that are made up when somebody asks for them."""
@@ -47,7 +48,10 @@ class Kind:
     storage_group: str | None = None
     """Group in which objects are kept; None means this one (events of `events.k8s.io` are kept as core events)."""
     module: str = ""
-    """Module of `bayplan.api.types` that holds the struct; "" for kinds without one (custom resources)."""
+    """Module of `bayplan.api.types` that holds the struct; "" for kinds without one (figures, custom resources)."""
+
+    is_custom: ClassVar[bool] = False
+    """Whether this is a version of a custom resource (`custom_resources.kinds.CustomKind`)."""
 
     @property
     def api_version(self) -> str:
@@ -76,7 +80,7 @@ class Kind:
 
     @functools.cached_property
     def type(self) -> Any:
-        """The struct class of built-in kinds; None for custom resources."""
+        """The class of the objects; None for kinds that are only made up when somebody asks."""
         return getattr(importlib.import_module(f"bayplan.api.types.{self.module}"), self.kind) if self.module else None
 
     @functools.cached_property
@@ -281,18 +285,36 @@ class KindTable:
         self._by_resource: dict[tuple[str, str, str], Kind] = {}
         self._by_kind: dict[tuple[str, str], Kind] = {}
         self._by_type: dict[Any, Kind] = {}
+        self._unserved: dict[tuple[str, str, str], Kind] = {}
+        """Versions in which objects are kept but not served."""
+        self.changes = 0
+        """How often a kind was added or taken out: what is made of the table is of this state."""
         for kind in kinds:
             self.add(kind)
 
-    def add(self, kind: Kind) -> None:
-        """Add a kind; one of the same group, version and plural is replaced."""
+    def add(self, kind: Kind, *, is_served: bool = True) -> None:
+        """Add a kind; one of the same group, version and plural is replaced. One that is not served is known only as that of the store."""
+        self.changes += 1
+        if not is_served:
+            self._unserved[kind.group, kind.version, kind.plural] = kind
+            return
         self._by_resource[kind.group, kind.version, kind.plural] = kind
         self._by_kind[kind.api_version, kind.kind] = kind
 
     def remove(self, kind: Kind) -> None:
-        """Take a kind out. Raises KeyError if it is not there."""
-        del self._by_resource[kind.group, kind.version, kind.plural]
-        del self._by_kind[kind.api_version, kind.kind]
+        """Take a kind out, if it is there."""
+        self.changes += 1
+        key = kind.group, kind.version, kind.plural
+        if self._by_resource.get(key) is kind:
+            del self._by_resource[key]
+        if self._by_kind.get((kind.api_version, kind.kind)) is kind:
+            del self._by_kind[kind.api_version, kind.kind]
+        if self._unserved.get(key) is kind:
+            del self._unserved[key]
+
+    def built_in(self) -> KindTable:
+        """A table of its own with the kinds that are not custom."""
+        return KindTable(kind for kind in self if not kind.is_custom)
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._by_resource.values())
@@ -314,7 +336,10 @@ class KindTable:
         raise KeyError(name)
 
     def of_type(self, cls: Any) -> Kind:
-        """The row of a struct class. Raises KeyError if the class is not the type of a kind."""
+        """The row of a class of objects. Raises KeyError if the class is not the type of a kind."""
+        custom: Kind | None = getattr(cls, "row", None)  # those know it
+        if custom is not None:
+            return custom
         kind = self._by_type.get(cls)
         if kind is None:
             if not isinstance(cls, type):
@@ -330,16 +355,35 @@ class KindTable:
     def storage_kind(self, kind: Kind) -> Kind:
         """The row in whose version objects of this kind are kept."""
         group = kind.group if kind.storage_group is None else kind.storage_group
-        return self._by_resource[group, kind.storage_version or kind.version, kind.plural]
+        key = group, kind.storage_version or kind.version, kind.plural
+        return self._by_resource.get(key) or self._unserved[key]
+
+    def has_built_in_group(self, group: str) -> bool:
+        """Whether a group is one of the server's own. Those of custom resources are as if they were not there, but for these resources."""
+        return any(kind.group == group and not kind.is_custom for kind in self)
 
     def groups(self) -> dict[str, list[str]]:
         """Group -> versions, both in order of preference."""
         found: dict[str, list[str]] = {}
+        custom: dict[str, list[str]] = {}
         for kind in self:
-            versions = found.setdefault(kind.group, [])
+            versions = (custom if kind.is_custom else found).setdefault(kind.group, [])
             if kind.version not in versions:
                 versions.append(kind.version)
+        for group in sorted(custom):
+            found.setdefault(group, []).extend(sorted(custom[group], key=version_priority))
         return found
+
+
+_STAGES = {"alpha": 2, "beta": 1, "": 0}
+
+
+def version_priority(name: str) -> tuple[Any, ...]:
+    """Sorts versions as clients prefer them: v10 before v2 before v2beta1 before v1alpha1; anything else comes last, in order of name."""
+    found = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", name)
+    if found is None:
+        return (1, name)
+    return (0, _STAGES[found[2] or ""], -int(found[1]), -int(found[3] or 0))
 
 
 DEFAULT_KINDS = KindTable()

@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from bayplan.api.codec import KINDS_WITH_NULL_LISTS, decoder, encode, with_null_lists
+from bayplan.api.codec import KINDS_WITH_NULL_LISTS, decoder, encode, with_metadata, with_null_lists
+from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies import strategy_for
 from bayplan.apiserver.watching import Entry, Event, Watcher
@@ -28,20 +29,6 @@ HISTORY_KEPT = 100
 """Events kept per kind however old they are."""
 DECODED_LIMIT = 4096
 """Entries per kind whose decoded object is kept for watchers in this process."""
-
-
-class _Metadata(msgspec.Struct, gc=False):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    labels: dict[str, str] = {}
-
-
-class _Custom(msgspec.Struct, gc=False):
-    metadata: _Metadata
-
-
-_decode_custom = msgspec.json.Decoder(_Custom).decode
 
 
 def with_revision(body: bytes, revision: int) -> bytes:
@@ -127,8 +114,6 @@ class ResourceCache:
 
     def decode(self, entry: Entry) -> Any:
         """A fresh object of an entry, with its resourceVersion; the caller owns it."""
-        if self.kind.type is None:
-            return msgspec.json.decode(b"{" + entry.body)
         return decoder(self.kind.type)(b"{" + entry.body)
 
     def shared(self, entry: Entry) -> Any:
@@ -146,11 +131,10 @@ class ResourceCache:
 
     def make_entry(self, key: str, value: bytes, revision: int, create_revision: int, obj: Any = None) -> Entry:
         """An entry from stored bytes; `obj` saves decoding them if the writer still has the object."""
+        if isinstance(self.kind, CustomKind) and not value.startswith(self.kind.type_meta):
+            value, obj = in_version(self.kind, value), None
         body = with_revision(value[len(self.kind.type_meta) :], revision)
         namespace, _, name = key[len(self.kind.storage_prefix) :].rpartition("/")
-        if self.kind.type is None:
-            metadata = _decode_custom(value).metadata
-            return Entry(namespace, name, revision, create_revision, body, metadata.labels, {}, metadata.uid)
         decoded = decoder(self.kind.type)(b"{" + body) if obj is None else obj
         entry = Entry(
             namespace,
@@ -168,8 +152,14 @@ class ResourceCache:
             self._remember(entry)
         return entry
 
+    def become(self, kind: Kind) -> None:
+        """Serve another row of the same kind, whose objects look the same."""
+        self.kind, self.strategy = kind, strategy_for(kind)
+
     def load(self, key: str, value: bytes, revision: int, create_revision: int) -> None:
         """Take in an object at start-up, without an event."""
+        if isinstance(self.kind, CustomKind):
+            value = in_version(self.kind, value)
         self._put(self.make_entry(key, value, revision, create_revision))
 
     def apply(self, event: StoreEvent) -> None:
@@ -207,9 +197,9 @@ class ResourceCache:
         deleted = Entry(
             last.namespace, last.name, revision, last.create_revision, body, last.labels, last.fields, last.uid
         )
-        if last.decoded is not None and self.kind.type is not None:
+        if last.decoded is not None:
             metadata = msgspec.structs.replace(last.decoded.metadata, resource_version=str(revision))
-            deleted.decoded = msgspec.structs.replace(last.decoded, metadata=metadata)
+            deleted.decoded = with_metadata(last.decoded, metadata)
             self._remember(deleted)
         return deleted
 
@@ -241,12 +231,13 @@ class ResourceCache:
         self.watchers.pop(watcher, None)
 
 
+def in_version(kind: CustomKind, value: bytes) -> bytes:
+    """The bytes of an object that may have been kept in another version, or under another schema."""
+    return stored_value(kind, kind.converted(kind.type.read(value)))
+
+
 def stored_value(kind: Kind, obj: Any) -> bytes:
     """The bytes under which an object is kept: with kind and apiVersion in front, without resourceVersion."""
-    if kind.type is None:
-        tree = {key: item for key, item in obj.items() if key not in ("kind", "apiVersion", "metadata")}
-        metadata = {key: item for key, item in obj["metadata"].items() if key != "resourceVersion"}
-        return kind.type_meta + encode({"metadata": metadata, **tree})[1:]
     obj.kind = obj.api_version = obj.metadata.resource_version = ""
     data = kind.type_meta + encode(obj)[1:]
     return with_null_lists(kind.kind, data) if kind.kind in KINDS_WITH_NULL_LISTS else data

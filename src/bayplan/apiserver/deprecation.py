@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.kinds import Kind
 
 _WARNINGS = {
@@ -12,4 +13,9 @@ _WARNINGS = {
 
 def deprecation_of(kind: Kind) -> str:
     """The text of the Warning header, "" for kinds that are up to date."""
+    if isinstance(kind, CustomKind):
+        given = kind.definition
+        if not given.deprecated:
+            return ""
+        return given.deprecation_warning or f"{kind.api_version} {kind.kind} is deprecated"
     return _WARNINGS.get((kind.api_version, kind.kind), "")

@@ -13,6 +13,7 @@ import msgspec
 
 from bayplan.api.codec import encode, from_tree
 from bayplan.api.conversion import convert
+from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.errors import failure
 from bayplan.api.kinds import Kind
 from bayplan.api.managedfields.compare import Comparison, compare, field_set
@@ -49,7 +50,13 @@ from bayplan.support.timestamps import rfc3339
 _MANAGER_LENGTH = 128
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SCALE_VERSION = "autoscaling/v1"
-_REPLICAS = ("f:spec", "f:replicas")
+
+
+def _replicas(kind: Kind) -> tuple[str, ...]:
+    """The field that a Scale sets."""
+    if not isinstance(kind, CustomKind) or kind.scale is None:
+        return ("f:spec", "f:replicas")
+    return tuple(f"f:{name}" for name in kind.scale.spec_replicas_path.removeprefix(".").split("."))
 
 
 def manager_name(call: Call) -> str:
@@ -356,10 +363,11 @@ def _conflict_error(conflict: Conflict) -> Exception:
 def scale_managers(call: Call, entries: tuple[ManagedFieldsEntry, ...]) -> dict[Identity, Owned]:
     """The managers of a workload's replicas, as managers of its Scale."""
     found = {}
+    replicas = _replicas(call.kind)
     for who, owned in _given(entries).items():
-        if has(owned.fields, _REPLICAS):
+        if has(owned.fields, replicas):
             version = SCALE_VERSION if who.operation == UPDATE else ""
-            found[who._replace(api_version=version)] = Owned(of_paths(_REPLICAS), SCALE_VERSION, owned.time)
+            found[who._replace(api_version=version)] = Owned(of_paths(replicas), SCALE_VERSION, owned.time)
     return found
 
 
@@ -367,27 +375,28 @@ def from_scale(call: Call, entries: tuple[ManagedFieldsEntry, ...], scale: Manag
     """The managers of a workload after those of its Scale have changed: who lost the replicas there loses them here."""
     result: dict[Identity, Owned] = {}
     left = dict(scale)
+    replicas = _replicas(call.kind)
     for who, owned in _given(entries).items():
         version = SCALE_VERSION if who.operation == UPDATE else ""
-        if not has(owned.fields, _REPLICAS) or left.pop(who._replace(api_version=version), None) is not None:
+        if not has(owned.fields, replicas) or left.pop(who._replace(api_version=version), None) is not None:
             result[who] = owned
             continue
-        fields = difference(owned.fields, of_paths(_REPLICAS))
+        fields = difference(owned.fields, of_paths(replicas))
         if fields:
             result[who] = Owned(fields, owned.api_version, owned.time)
     for who, owned in left.items():
         version = call.kind.api_version
         new = who._replace(api_version=version if who.operation == UPDATE else "")
-        result[new] = Owned(of_paths(_REPLICAS), version, owned.time)
+        result[new] = Owned(of_paths(replicas), version, owned.time)
     return write_entries(result)
 
 
-def track_scale(call: Call, obj: Any, before: int | None) -> None:
+def track_scale(call: Call, obj: Any, before: int | None, after: int) -> None:
     """Record who sets the replicas of a workload, which were `before`, through its Scale."""
     entries = obj.metadata.managed_fields
-    if not entries or obj.spec.replicas == before:
+    if not entries or after == before:
         return
-    fields = of_paths(_REPLICAS)
+    fields = of_paths(_replicas(call.kind))
     changed = Comparison({}, fields, {}) if before is not None else Comparison({}, {}, fields)
     scale = update(
         scale_managers(call, entries),

@@ -63,7 +63,7 @@ class NonResource:
         found = self.discovery.find(path, request.accept)
         if found is None:
             parts = path.split("/")
-            known = len(parts) > 2 and (parts[1] == "api" or parts[2] in self.server.context.kinds.groups())
+            known = len(parts) > 2 and (parts[1] == "api" or self.server.context.kinds.has_built_in_group(parts[2]))
             if known:
                 raise resource_not_found()
             return _not_found()

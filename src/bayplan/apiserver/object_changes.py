@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bayplan.api.codec import encode
+from bayplan.api.custom_resources.objects import CustomObject
+from bayplan.api.custom_resources.ownership import ownership_type
 from bayplan.api.managedfields.compare import Comparison, compare
 from bayplan.api.managedfields.fieldset import LEAF, FieldSet, union
 from bayplan.api.managedfields.typed import MAP, SCALAR, Type, type_of_definition
@@ -22,14 +24,20 @@ from bayplan.apiserver.object_parts import METADATA, Part, parts_of
 _KEPT_PARTS, _KEPT_BYTES = 2048, 4096
 
 
-@functools.cache
 def type_of(cls: Any) -> Type:
-    """The ownership type of a struct class."""
+    """The ownership type of a class of objects."""
+    return ownership_type(cls) if issubclass(cls, CustomObject) else _type_of_struct(cls)
+
+
+@functools.cache
+def _type_of_struct(cls: Any) -> Type:
     return type_of_definition(definition_of(cls))
 
 
 def compare_objects(old: Any, new: Any) -> Comparison:
     """What changed between two objects of one class."""
+    if isinstance(new, CustomObject):
+        return compare(_tracked(old), _tracked(new), type_of(new.__class__))
     kind = type_of(new.__class__)
     removed, modified, added = _compare_parts(old, new, parts_of(new.__class__), kind)
     metadata_type = type_of(meta_v1.ObjectMeta)
@@ -39,6 +47,13 @@ def compare_objects(old: Any, new: Any) -> Comparison:
         if below:
             fields["f:metadata"] = below
     return Comparison(removed, modified, added)
+
+
+def _tracked(obj: CustomObject) -> dict[str, Any]:
+    """The tree of a custom object, without what nobody owns."""
+    metadata = msgspec.json.decode(encode(obj.metadata))
+    kept = {part.wire: metadata[part.wire] for part in parts_of(meta_v1.ObjectMeta, METADATA) if part.wire in metadata}
+    return {"metadata": kept, **obj.content}
 
 
 def _compare_parts(old: Any, new: Any, parts: tuple[Part, ...], kind: Type) -> tuple[FieldSet, FieldSet, FieldSet]:
@@ -166,6 +181,8 @@ def _fields_of_new(cls: Any, part: Part, value: Any, kind: Type) -> NewFields | 
 
 def fields_of(new: Any) -> tuple[dict[str, NewFields], dict[str, NewFields]]:
     """The fields that a new object sets: of metadata, and the others, by path element. Raises TypedError if a list item lacks its keys."""
+    if isinstance(new, CustomObject):
+        return _fields_of_custom(new)
     cls = new.__class__
     metadata = new.metadata
     below = {}
@@ -183,3 +200,14 @@ def fields_of(new: Any) -> tuple[dict[str, NewFields], dict[str, NewFields]]:
             if known is not None:
                 fields[part.key] = known
     return below, fields
+
+
+def _fields_of_custom(new: CustomObject) -> tuple[dict[str, NewFields], dict[str, NewFields]]:
+    """`fields_of` for custom resources."""
+    changes = compare({"metadata": {}}, _tracked(new), type_of(new.__class__))
+    fields = union(changes.modified, changes.added)
+    below = fields.pop("f:metadata", None) or {}
+    return (
+        {key: NewFields.of(key, node) for key, node in below.items()},
+        {key: NewFields.of(key, node) for key, node in fields.items()},
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,6 +34,10 @@ class ObjectStore:
         self.revision = 0
         """Revision up to which the caches are current."""
         self._caches: dict[str, ResourceCache] = {}
+        self._joining: dict[str, list[Event]] = {}
+        """Events of kinds that are being read, by prefix."""
+        self._unknown: Counter[str] = Counter()
+        """How many objects the store has under prefixes of no kind."""
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._watch: Watch | None = None
         for kind in kinds:
@@ -49,7 +54,7 @@ class ObjectStore:
             for item in page.items:
                 cache = self._cache_of_key(item.key)
                 if cache is None:
-                    logger.warning("ignoring %s: no such kind", item.key)
+                    self._unknown[_prefix_of(item.key)] += 1
                 else:
                     cache.load(item.key, item.value, item.mod_revision, item.create_revision)
             if not page.more:
@@ -59,6 +64,55 @@ class ObjectStore:
         for cache in self._caches.values():
             cache.history_start = cache.revision = revision
         self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver)
+
+    def report_unknown(self) -> None:
+        """Say which objects of the store nobody serves. To be called once all kinds are known."""
+        for prefix, count in sorted(self._unknown.items()):
+            logger.warning("ignoring %d objects under %s: no such kind", count, prefix)
+
+    async def serve(self, kind: Kind) -> None:
+        """Keep the objects of one more kind, those that the store has included. An older row of the kind is replaced; its watches end.
+
+        Raises ApiError if the store cannot be read.
+        """
+        prefix = kind.storage_prefix
+        cache = ResourceCache(kind)
+        late = self._joining[prefix] = []
+        try:
+            revision = await self._read(cache)
+        finally:
+            del self._joining[prefix]
+        self._unknown.pop(prefix, None)
+        for event in late:
+            if event.revision > revision:
+                cache.apply(event)
+        cache.history_start = max(self.revision, revision)
+        self.forget(kind)
+        self._caches[prefix] = cache
+
+    async def _read(self, cache: ResourceCache) -> int:
+        """Take in all objects of a kind. Returns the revision as of which that is."""
+        prefix = cache.kind.storage_prefix
+        start, end = prefix, prefix[:-1] + chr(ord("/") + 1)
+        revision = self.store.revision
+        while revision:
+            try:
+                page = await self.store.range(start, end, limit=_PAGE, revision=revision)
+            except (StoreUnavailable, StoreClosed) as error:
+                raise service_unavailable(f"the store cannot be read: {error}") from error
+            for item in page.items:
+                cache.load(item.key, item.value, item.mod_revision, item.create_revision)
+            if not page.more:
+                break
+            start = page.items[-1].key + "\0"
+        cache.revision = revision
+        return revision
+
+    def forget(self, kind: Kind) -> None:
+        """End the cache of a kind, if there is one, and all its watches."""
+        cache = self._caches.pop(kind.storage_prefix, None)
+        for watcher in tuple(cache.watchers) if cache is not None else ():
+            watcher.close()
 
     async def close(self) -> None:
         """End all watches and close the store."""
@@ -78,14 +132,15 @@ class ObjectStore:
         return tuple(self._caches.values())
 
     def _cache_of_key(self, key: str) -> ResourceCache | None:
-        end = key.index("/", key.index("/", len(PREFIX)) + 1) + 1
-        return self._caches.get(key[:end])
+        return self._caches.get(_prefix_of(key))
 
     def _deliver(self, events: Sequence[Event]) -> None:
         for event in events:
             cache = self._cache_of_key(event.key)
             if cache is not None:
                 cache.apply(event)
+            if self._joining and (joining := self._joining.get(_prefix_of(event.key))) is not None:
+                joining.append(event)
             self.revision = event.revision
         waiting = self._waiting
         while waiting and waiting[0][0] <= self.revision:
@@ -123,9 +178,8 @@ class ObjectStore:
         value = stored_value(kind, obj)
         if len(value) > self.max_object_bytes:
             check_size(kind, obj, value, self.max_object_bytes)
-        attachment = obj if kind.type is not None else None
         try:
-            revision = await self.store.put(key, value, guard=guard, ttl=ttl, attachment=attachment)
+            revision = await self.store.put(key, value, guard=guard, ttl=ttl, attachment=obj)
         except (StoreUnavailable, StoreClosed) as error:
             raise service_unavailable(f"the store cannot be written to: {error}") from error
         if revision > self.revision:
@@ -153,14 +207,17 @@ class ObjectStore:
             await asyncio.sleep(0)
 
 
+def _prefix_of(key: str) -> str:
+    """`/registry/apps/deployments/` of a key."""
+    return key[: key.index("/", key.index("/", len(PREFIX)) + 1) + 1]
+
+
 def check_size(kind: Kind, obj: Any, value: bytes, limit: int) -> None:
     """Raises ApiError (500, as etcd's refusal is passed on) for an object that is too large in the form in which Kubernetes keeps it."""
-    size = len(value) if kind.type is None else len(message_of(obj))
+    size = len(value) if kind.is_custom else len(message_of(obj))
     if size > limit:
         raise failure(500, "", "etcdserver: request is too large", details=False)
 
 
 def _names(kind: Kind, obj: Any) -> tuple[str, str]:
-    if kind.type is None:
-        return obj["metadata"].get("namespace", "") if kind.namespaced else "", obj["metadata"]["name"]
     return obj.metadata.namespace if kind.namespaced else "", obj.metadata.name

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from bayplan import KUBERNETES_VERSION
-from bayplan.api.kinds import Kind, KindTable
+from bayplan.api.custom_resources.kinds import CustomKind
+from bayplan.api.kinds import Kind, KindTable, Subresource
 from bayplan.api.schema import Schema, definition_of, definitions
-from bayplan.apiserver import openapi_protobuf
+from bayplan.apiserver import openapi_custom, openapi_protobuf
 from bayplan.apiserver.negotiation import negotiate
 from bayplan.apiserver.openapi_texts import documented_definitions
 from bayplan.apiserver.requests import Request, Response
@@ -62,10 +63,14 @@ class OpenApi:
     def __init__(self, kinds: KindTable) -> None:
         self.kinds = kinds
         self._documents: dict[str, bytes] = {}
+        self._made_of = kinds.changes
 
     def handle(self, request: Request) -> Response | None:
         """The document asked for; None if there is none. Raises ApiError (406)."""
         path = request.path.rstrip("/")
+        if self._made_of != self.kinds.changes:
+            self._documents.clear()
+            self._made_of = self.kinds.changes
         if path == "/openapi/v2":
             if openapi_protobuf.MEDIA_TYPE in request.accept:
                 return self._protobuf()
@@ -102,12 +107,20 @@ class OpenApi:
         return Response(200, data, openapi_protobuf.CONTENT_TYPE)
 
     def _index(self) -> dict[str, Any]:
-        served = {_prefix(group, version) for group, versions in self.kinds.groups().items() for version in versions}
-        digest = (
-            hashlib.sha256(f"{KUBERNETES_VERSION}{sorted(served)}{len(list(self.kinds))}".encode()).hexdigest().upper()
-        )
-        names = sorted(served | _index_paths(self.kinds))
-        return {"paths": {name: {"serverRelativeURL": f"/openapi/v3/{name}?hash={digest}"} for name in names}}
+        contents = dict.fromkeys(sorted(_index_paths(self.kinds)), "")
+        for kind in self.kinds:
+            contents.setdefault(_prefix(kind.group, kind.version), "")
+            if isinstance(kind, CustomKind):
+                contents[_prefix(kind.group, kind.version)] += msgspec.json.encode(
+                    (kind.kind, kind.definition)
+                ).decode()
+        common = f"{KUBERNETES_VERSION}{sorted(contents)}"
+
+        def url(name: str) -> str:
+            digest = hashlib.sha256((contents[name] or common).encode()).hexdigest().upper()
+            return f"/openapi/v3/{name}?hash={digest}"
+
+        return {"paths": {name: {"serverRelativeURL": url(name)} for name in sorted(contents)}}
 
     def _kinds_of(self, group: str, version: str) -> list[Kind]:
         return [kind for kind in self.kinds if (kind.group, kind.version) == (group, version) and kind.type is not None]
@@ -121,14 +134,17 @@ class OpenApi:
             _META + "WatchEvent",
             _META + "APIResourceList",
         }
+        own: dict[str, Schema] = {}
         for kind in self._kinds_of(group, version):
-            roots |= {definition_of(kind.type), definition_of(kind.type) + "List"}
-            roots |= {
-                _definition_of_subresource(self.kinds, kind, one.group, one.version, one.kind)
-                for one in kind.subresources
-            }
             paths |= _paths_of(kind)
-        schemas = {name: _schema_v3(documented_definitions()[name]) for name in sorted(_closure(roots))}
+            roots |= {_subresource_definition(one) for one in kind.subresources if one.version}
+            if isinstance(kind, CustomKind):
+                own |= openapi_custom.published(kind, v2=False)
+            else:
+                roots |= {definition_of(kind.type), definition_of(kind.type) + "List"}
+        roots |= {reference for schema in own.values() for reference in _references(schema) if reference not in own}
+        schemas = {name: documented_definitions()[name] for name in _closure(roots)} | own
+        schemas = {name: _schema_v3(schemas[name]) for name in sorted(schemas)}
         return {
             "openapi": "3.0.0",
             "info": {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"},
@@ -138,7 +154,10 @@ class OpenApi:
 
     def _v2(self) -> dict[str, Any]:
         paths: dict[str, Any] = {}
+        own: dict[str, Schema] = {}
         for kind in self.kinds:
+            if isinstance(kind, CustomKind):
+                own |= openapi_custom.published(kind, v2=True)
             if kind.type is not None:
                 paths |= _paths_of(kind)
             paths |= _group_path(_prefix(kind.group, kind.version))
@@ -148,7 +167,7 @@ class OpenApi:
             "swagger": "2.0",
             "info": {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"},
             "paths": dict(sorted(paths.items())),
-            "definitions": {name: _schema_v2(schema) for name, schema in documented_definitions().items()},
+            "definitions": {name: _schema_v2(schema) for name, schema in {**documented_definitions(), **own}.items()},
         }
 
 
@@ -173,10 +192,9 @@ def _prefix(group: str, version: str) -> str:
     return f"apis/{group}/{version}" if group else f"api/{version}"
 
 
-def _definition_of_subresource(kinds: KindTable, kind: Kind, group: str, version: str, name: str) -> str:
-    if not version:
-        return definition_of(kind.type)
-    return f"io.k8s.api.{group.split('.')[0] or 'core'}.{version}.{name}"
+def _subresource_definition(one: Subresource) -> str:
+    """What a subresource with a type of its own takes and returns."""
+    return f"io.k8s.api.{one.group.split('.')[0] or 'core'}.{one.version}.{one.kind}"
 
 
 def _references(schema: Schema) -> Iterator[str]:
@@ -244,7 +262,9 @@ def _paths_of(kind: Kind) -> dict[str, Any]:
     if kind.namespaced and "list" in kind.verbs:
         paths[kind.path()] = {"get": _operation("list", gvk)}
     verbs = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}
-    item = {method: _operation(method, gvk) for verb, method in verbs.items() if verb in kind.verbs}
+    item = {
+        method: _operation(method, gvk, custom=kind.is_custom) for verb, method in verbs.items() if verb in kind.verbs
+    }
     if item:
         paths[kind.path(place, "{name}")] = _with_parameters(item, kind.namespaced, named=True)
     methods = {"get": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
@@ -254,7 +274,7 @@ def _paths_of(kind: Kind) -> dict[str, Any]:
             if one.version
             else {**gvk, "kind": one.kind or kind.kind}
         )
-        operations = {methods[verb]: _operation(methods[verb], sub_gvk) for verb in one.verbs}
+        operations = {methods[verb]: _operation(methods[verb], sub_gvk, custom=kind.is_custom) for verb in one.verbs}
         shown = _with_parameters(operations, kind.namespaced, named=True)
         paths[kind.path(place, "{name}", one.name)] = shown
         if one.name == "proxy":
@@ -282,8 +302,8 @@ def _with_parameters(item: dict[str, Any], namespaced: bool, *, named: bool) -> 
     return {**item, "parameters": parameters} if parameters else item
 
 
-def _operation(action: str, gvk: Schema) -> dict[str, Any]:
-    """One operation with what clients look for: query parameters, action and kind."""
+def _operation(action: str, gvk: Schema, *, custom: bool = False) -> dict[str, Any]:
+    """One operation with what clients look for: query parameters, action and kind. custom: of a custom resource."""
     parameters = []
     for name in _QUERY.get(action, _QUERY["delete"]):
         kind = "integer" if name in _INTEGERS else "boolean" if name in _BOOLEANS else "string"
@@ -295,6 +315,7 @@ def _operation(action: str, gvk: Schema) -> dict[str, Any]:
         "x-kubernetes-group-version-kind": gvk,
     }
     if action in ("post", "put", "patch"):
-        types = _PATCH_TYPES if action == "patch" else ("*/*",)
+        patches = [one for one in _PATCH_TYPES if not (custom and one.startswith("application/strategic"))]
+        types = patches if action == "patch" else ["*/*"]
         operation["requestBody"] = {"content": {media_type: {} for media_type in types}, "required": True}
     return operation

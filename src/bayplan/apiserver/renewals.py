@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.managedfields.fieldset import has
 from bayplan.api.managedfields.managers import Identity, parsed_fields
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry, ObjectMeta
@@ -21,7 +22,7 @@ def renewed(
     entries: tuple[ManagedFieldsEntry, ...], old: Any, obj: Any, who: Identity, now: str
 ) -> tuple[ManagedFieldsEntry, ...] | None:
     """The managers after an update in the version in which they wrote; None if this is no renewal, or changes nothing."""
-    if len(entries) != 1:
+    if len(entries) != 1 or isinstance(obj, CustomObject):
         return None
     (entry,) = entries
     if (entry.manager, entry.operation, entry.api_version, entry.subresource) != who:

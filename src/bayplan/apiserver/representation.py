@@ -80,11 +80,9 @@ class Shape:
 
     def decode_stored(self, entry: Entry) -> Any:
         """The object in the stored version."""
-        return (
-            decoder(self.stored.type)(b"{" + entry.body)
-            if self.stored.type is not None
-            else msgspec.json.decode(b"{" + entry.body)
-        )
+        if self.stored.type is None:  # figures
+            return msgspec.json.decode(b"{" + entry.body)
+        return decoder(self.stored.type)(b"{" + entry.body)
 
     def decode_served(self, entry: Entry) -> Any:
         """The object in the served version."""
@@ -107,7 +105,9 @@ class Shape:
         """An answer with a list. Raises ApiError (406) if it has no such form."""
         if self.form is PLAIN:
             bodies = (
-                [entry.body for entry in entries] if self.kind is self.stored else await in_steps(entries, self.body)
+                [entry.body for entry in entries]
+                if self.kind is self.stored and not self.kind.is_custom
+                else await in_steps(entries, self._item)
             )
             head = self._list_head(meta)
             if not bodies:
@@ -120,7 +120,14 @@ class Shape:
 
     def _list_head(self, meta: meta_v1.ListMeta) -> bytes:
         head = f'{{"kind":"{self.kind.list_kind}","apiVersion":"{self.kind.api_version}","metadata":'
-        return b'%b%b,"items":[' % (head.encode(), encode(meta))
+        shown = encode(meta)
+        if self.kind.is_custom and not meta.continue_:
+            shown = b'{"continue":""%b%b' % (b"," if shown != b"{}" else b"", shown[1:])
+        return b'%b%b,"items":[' % (head.encode(), shown)
+
+    def _item(self, entry: Entry) -> bytes:
+        """An object in a list, without the opening brace; those of custom resources say there, too, what they are."""
+        return self.kind.type_meta[1:] + self.body(entry) if self.kind.is_custom else self.body(entry)
 
     async def _list_body(self, entries: Sequence[Entry], meta: meta_v1.ListMeta) -> bytes:
         """A list in one of the less usual forms; others get their turn while a long one is made."""
@@ -135,7 +142,7 @@ class Shape:
                 b",".join([_METADATA_ONLY + item for item in items]),
             )
         else:
-            bodies = await in_steps(entries, self.body)
+            bodies = await in_steps(entries, self._item)
             data = JsonList(self._list_head(meta), bodies).whole() if bodies else self._list_head(meta) + b"]}"
         return to_yaml(data) if self.form.media_type == YAML else data
 
@@ -151,7 +158,7 @@ class Shape:
             return protobuf.metadata_message(metadata_of(self.stored, entry).metadata)
         if self.kind.group == METRICS_GROUP:
             return metrics_message(self.decode_served(entry))
-        if self.kind.type is None:
+        if self.kind.is_custom:
             raise no_protobuf("*unstructured.Unstructured")
         return protobuf.message_of(self.decode_served(entry))
 
@@ -167,7 +174,7 @@ class Shape:
     async def _protobuf_list(self, entries: Sequence[Entry], meta: meta_v1.ListMeta) -> bytes:
         if self.form.convert_to == "Table":
             raise no_protobuf("*v1.Table")
-        if self.kind.type is None and self.kind.group != METRICS_GROUP and not self.form.convert_to:
+        if self.kind.is_custom and not self.form.convert_to:
             raise no_protobuf("*unstructured.UnstructuredList")
         message = protobuf.list_message(meta, await in_steps(entries, self.message))
         if self.form.convert_to:
@@ -227,7 +234,7 @@ class Shape:
         if self.form.media_type == PROTOBUF:
             if self.form.convert_to == "Table":
                 raise no_protobuf("*v1.Table")
-            if self.kind.type is None and not self.form.convert_to:
+            if self.kind.is_custom and not self.form.convert_to:
                 raise no_protobuf("*unstructured.Unstructured")
             return self._shared(self._protobuf_event)
         if self.form.convert_to == "Table":

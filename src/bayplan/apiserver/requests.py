@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bayplan.api.errors import bad_request, resource_not_found
+from bayplan.api.errors import bad_request, not_found_error, resource_not_found
 from bayplan.api.kinds import Kind, KindTable, Subresource
 from bayplan.apiserver.pieces import JsonList
 from bayplan.apiserver.watching import Watcher
@@ -115,21 +115,29 @@ def parse_resource_path(kinds: KindTable, path: str) -> ResourcePath | None:
         if kind is not None and kind.namespaced:
             namespace, rest = rest[1], rest[2:]
         elif kind is not None or (group and group in kinds.groups()):
-            raise resource_not_found()
+            _no_resource(kinds, group)
+            return None
     kind = kinds.of_resource(group, version, rest[0])
     if kind is None:
-        if group and group not in kinds.groups():
-            return None
-        raise resource_not_found()
+        _no_resource(kinds, group)
+        return None
     name = rest[1] if len(rest) > 1 else ""
     if name and kind.namespaced and not namespace and not is_watch:
         raise resource_not_found()
     subresource = None
     if len(rest) > 2:
         subresource = kind.subresource(rest[2])
+        if subresource is None and kind.is_custom:
+            raise not_found_error(kind.plural, kind.group, name)
         if subresource is None or (len(rest) > 3 and subresource.name != "proxy"):
             raise resource_not_found()
     return ResourcePath(kind, namespace, name, subresource, "/".join(rest[3:]), is_watch)
+
+
+def _no_resource(kinds: KindTable, group: str) -> None:
+    """A group without this resource. Raises ApiError (404) if the server vouches for what is in the group."""
+    if not group or kinds.has_built_in_group(group):
+        raise resource_not_found()
 
 
 def bool_parameter(query: Mapping[str, str], name: str) -> bool:

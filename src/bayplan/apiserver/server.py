@@ -65,6 +65,7 @@ class ApiServer:
         settings = settings or ApiServerSettings()
         if settings.runtime_config:
             kinds = KindTable((*kinds, *optional_kinds(settings.runtime_config)))
+        kinds = KindTable(kinds)  # one that may grow
         objects = ObjectStore(store, kinds)
         issuer = build_issuer(settings, token_keys or TokenKeys(make_signing_key))
         accounts = ServiceAccountTokens(issuer, objects, kinds, clock.now)
@@ -108,6 +109,8 @@ class ApiServer:
         """Read the store and publish bootstrap objects. Raises what the store raises."""
         objects = self.context.objects
         await objects.open()
+        await self._upkeep.open()
+        objects.report_unknown()
         await self.context.allocators.open()
         await publish(self.context)
         self._upkeep.start()

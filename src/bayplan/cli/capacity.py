@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bayplan.cli.cluster_input import amounts_in, cluster_option, read_cluster
+from bayplan.cli.cluster_input import amounts_in, cluster_option, read_cluster, warn_unserved
 from bayplan.cli.output import Failure, give, html_option, output_option, scheduler_config_option
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Pod
+    from bayplan.cluster.unserved import UnservedKinds
     from bayplan.simulation.capacity import Capacity, MixCapacity
     from bayplan.simulation.copies import ClusterCopy
     from bayplan.simulation.copies_planner import NodeShape
@@ -73,8 +74,13 @@ def command(
         )
     if (shape or like_node) and (replicas is None or mix):
         raise click.UsageError("--shape and --like-node say which nodes to add for --replicas of one pod")
+    from bayplan.cluster.unserved import UnservedKinds
+
     copy = read_cluster(cluster)
-    answer = _answer(copy, pod_file, like, asked, mix, replicas, (shape, like_node), scheduler_config)
+    unserved = UnservedKinds()
+    answer = _answer(copy, unserved, pod_file, like, asked, mix, replicas, (shape, like_node), scheduler_config)
+    warn_unserved(unserved)
+    unserved.add_all(copy.unserved)
     from bayplan.simulation.report import capacity_page
     from bayplan.simulation.tables import print_capacity
 
@@ -84,6 +90,7 @@ def command(
         lambda: print_capacity(answer),
         output=output,
         html=html,
+        unserved=unserved,
     )
     if not answer.enough:
         raise SystemExit(1)
@@ -91,6 +98,7 @@ def command(
 
 def _answer(
     copy: ClusterCopy,
+    unserved: UnservedKinds,
     pod_file: str | None,
     like: str | None,
     asked: dict[str, str],
@@ -106,9 +114,9 @@ def _answer(
     try:
         with Progress("placing pods", replicas) as progress:
             if mix:
-                return mix_capacity(copy, _mix(copy, mix), wanted=replicas, config=config, told=progress.tell)
+                return mix_capacity(copy, _mix(copy, mix, unserved), wanted=replicas, config=config, told=progress.tell)
             pod = (
-                pod_of_file(pod_file, copy)
+                pod_of_file(pod_file, copy, unserved)
                 if pod_file
                 else fresh(pod_named(copy, like))
                 if like
@@ -126,7 +134,7 @@ def _shape(copy: ClusterCopy, shape: str | None, like_node: str) -> Callable[[],
     return lambda: node_shape(copy, like_node, amounts)
 
 
-def _mix(copy: ClusterCopy, mix: tuple[str, ...]) -> list[tuple[Pod, int]]:
+def _mix(copy: ClusterCopy, mix: tuple[str, ...], unserved: UnservedKinds) -> list[tuple[Pod, int]]:
     """The pods of a mix and how many of each a set has. Raises UsageError, QuestionError."""
     from bayplan.simulation.copies_planner import fresh, pod_named, pod_of_file
 
@@ -135,5 +143,6 @@ def _mix(copy: ClusterCopy, mix: tuple[str, ...]) -> list[tuple[Pod, int]]:
         name, _, share = entry.rpartition("=")
         if not name or not share.isdecimal() or not int(share):
             raise click.UsageError(f"--mix {entry}: expected POD=SHARE with a whole number, such as default/web-0=3")
-        pods.append((pod_of_file(name, copy) if Path(name).is_file() else fresh(pod_named(copy, name)), int(share)))
+        pod = pod_of_file(name, copy, unserved) if Path(name).is_file() else fresh(pod_named(copy, name))
+        pods.append((pod, int(share)))
     return pods

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,11 +11,13 @@ import click
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
+    from bayplan.cluster.unserved import UnservedKind
     from bayplan.simulation.copies import ClusterCopy
 
 F = TypeVar("F", bound=Callable[..., Any])
 HELP = (
-    "Copy of a cluster (bayplan snapshot), manifests, kubectl get -o yaml|json, must-gather, cluster-info dump, or -."
+    "Copy of a cluster (bayplan snapshot), manifests, kubectl get -o yaml|json, must-gather, cluster-info dump, "
+    "each also in an archive (tar, tgz, zip), or -."
 )
 
 
@@ -28,16 +30,19 @@ def read_cluster(path: str) -> ClusterCopy:
     """The cluster that is meant. What a dump left out is said on standard error. Raises Failure."""
     from bayplan.simulation.copies import CopyError
     from bayplan.simulation.readers import read
+    from bayplan.support.progress import Progress
 
     gc.disable()  # what is read is acyclic and stays; looking through it again and again costs more than reading
     try:
-        copy = read(path)
+        with Progress("reading files") as progress:
+            copy = read(path, told=progress.tell_part)
     except CopyError as error:
         raise Failure(str(error)) from error
     finally:
         gc.freeze()
         gc.enable()
     warn_left_out(copy)
+    warn_unserved(copy.unserved)
     return copy
 
 
@@ -47,6 +52,12 @@ def warn_left_out(copy: ClusterCopy, limit: int = 5) -> None:
         click.echo(f"bayplan: warning: left out {one.what}: {one.why}", err=True)
     if len(copy.left_out) > limit:
         click.echo(f"bayplan: warning: left out {len(copy.left_out) - limit} more", err=True)
+
+
+def warn_unserved(unserved: Iterable[UnservedKind]) -> None:
+    """Name the custom kinds that nothing here serves, on standard error."""
+    for one in unserved:
+        click.echo(f"bayplan: warning: {one}", err=True)
 
 
 def amounts_in(text: str) -> dict[str, str]:

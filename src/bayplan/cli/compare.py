@@ -49,6 +49,7 @@ def command(
 
     The workload is a TRACE, or with --cluster alone the pods of that cluster, placed anew on its empty nodes.
     """
+    from bayplan.cluster.unserved import UnservedKinds
     from bayplan.scheduler.errors import SchedulerError
     from bayplan.simulation.compare import compare
     from bayplan.simulation.replay_report import comparison_page
@@ -60,7 +61,8 @@ def command(
     files = [str(path) for path in configs]
     first, second = (None, files[0]) if len(files) == 1 else (files[0], files[1])
     names = (first or "the defaults", second)
-    workload = read_workload(trace, nodes, cluster, stretch)
+    unserved = UnservedKinds()
+    workload = read_workload(trace, nodes, cluster, stretch, unserved)
     try:
         with Progress("runs", 2 * seeds) as progress:
             result = compare(workload, first, second, seeds=seeds, prices=_prices(price_file), told=progress.tell)
@@ -72,6 +74,7 @@ def command(
         lambda: print_comparison(names, result),
         output=output,
         html=html,
+        unserved=unserved,
     )
 
 

@@ -64,6 +64,7 @@ def command(
         lambda: print_consolidation(answer, moves=moves),
         output=output,
         html=html,
+        unserved=copy.unserved,
     )
     if not answer.steps:
         raise SystemExit(1)

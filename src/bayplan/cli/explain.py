@@ -62,7 +62,8 @@ def command(
         copy = read_cluster(cluster) if cluster else asyncio.run(_copied(connect(kubeconfig, context)))
         _fix(copy, name, scheduler_config, (like_node, amounts_in(shape)), html, output)
         return
-    objects = _from_file(cluster) if cluster else asyncio.run(_from_cluster(connect(kubeconfig, context)))
+    given = read_cluster(cluster) if cluster else None
+    objects = _objects_of(given) if given is not None else asyncio.run(_from_cluster(connect(kubeconfig, context)))
     from bayplan.scheduler.errors import SchedulerError
     from bayplan.simulation.copies import ClusterCopy
     from bayplan.simulation.copies_planner import QuestionError, pod_named
@@ -74,7 +75,8 @@ def command(
         raise Failure(str(error)) from error
     node = found.spec.node_name
     if output:
-        print_data({"pod": name, "node": node, **decision.to_dict()}, output)
+        unserved = {"unserved": given.unserved.to_list()} if given is not None else {}
+        print_data({"pod": name, "node": node, **decision.to_dict(), **unserved}, output)
     else:
         _print(decision, node, show_all)
     if decision.gate is not None or not (decision.scheduled or node):
@@ -138,9 +140,9 @@ async def collect(client: Client) -> dict[str, list[Any]]:
     return objects
 
 
-def _from_file(path: str) -> dict[str, list[Any]]:
-    """The objects of a copy, a dump or manifests. Raises Failure."""
-    return {"Node": [], "Pod": [], **read_cluster(path).objects}
+def _objects_of(copy: ClusterCopy) -> dict[str, list[Any]]:
+    """The objects of a copy, a dump or manifests."""
+    return {"Node": [], "Pod": [], **copy.objects}
 
 
 async def _copied(client: Client) -> ClusterCopy:
@@ -184,6 +186,7 @@ def _fix(
         lambda: print_fixes(answer),
         output=output,
         html=html,
+        unserved=copy.unserved,
     )
     if not answer.placed and not answer.fixes:
         raise SystemExit(1)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bayplan.cli.cluster_input import warn_unserved
 from bayplan.cli.output import Failure, output_option, print_data
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def command(
             trials = [_traced(read, seed, trace)]
         else:
             trials = list(_shown(_run_all(plan, range(first, first + seeds), jobs), seeds))
+    warn_unserved(trials[0].unserved)
     failed = [trial for trial in trials if trial.problems]
     if output:
         print_data([_data(trial) for trial in trials], output)
@@ -125,6 +127,7 @@ def _data(trial: Trial) -> dict[str, object]:
         "writes": trial.writes,
         "virtualSeconds": trial.seconds,
         "trace": trial.trace,
+        "unserved": [one.to_dict() for one in trial.unserved],
     }
 
 

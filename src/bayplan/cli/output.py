@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from bayplan.cluster.unserved import UnservedKinds
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -40,12 +43,16 @@ def give(
     *,
     output: str,
     html: Path | None,
+    unserved: UnservedKinds | None = None,
 ) -> None:
-    """Give an answer: as a page if a file is named for it, and as data or (`text` prints it) for people. Raises Failure."""
+    """Give an answer: as a page if a file is named for it, and as data or (`text` prints it) for people. Raises Failure.
+
+    unserved: the custom kinds that were met, which data name in a field of that name.
+    """
     if html is not None:
         _save(html, page())
     if output:
-        print_data(data(), output)
+        print_data(data() if unserved is None else {**data(), "unserved": unserved.to_list()}, output)
     else:
         text()
 

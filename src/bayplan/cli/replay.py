@@ -31,13 +31,15 @@ def command(
     TRACE is a table of pods (CSV, see docs/virtual-time.md) or a recording (bayplan record). Exit code 0 if every pod was placed,
     1 if not.
     """
+    from bayplan.cluster.unserved import UnservedKinds
     from bayplan.scheduler.errors import SchedulerError
     from bayplan.simulation.replay import replay
     from bayplan.simulation.replay_report import replay_page
     from bayplan.simulation.replay_tables import print_replay
     from bayplan.support.progress import Progress
 
-    workload = read_workload(trace, nodes, cluster, stretch)
+    unserved = UnservedKinds()
+    workload = read_workload(trace, nodes, cluster, stretch, unserved)
     try:
         with Progress("pods placed", len(workload.arrivals)) as progress:
             result = replay(
@@ -51,6 +53,7 @@ def command(
         lambda: print_replay(result),
         output=output,
         html=html,
+        unserved=unserved,
     )
     if result.never:
         raise SystemExit(1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bayplan.cli.cluster_input import amounts_in, cluster_option, read_cluster
+from bayplan.cli.cluster_input import amounts_in, cluster_option, read_cluster, warn_unserved
 from bayplan.cli.output import Failure, give, html_option, output_option, scheduler_config_option
 
 if TYPE_CHECKING:
@@ -77,6 +77,12 @@ def command(
     if not actions and lasting is None:
         raise click.UsageError("nothing to simulate: name a step, such as --drain NODE, or a time with --for")
     outcome = _run(copy, actions, lasting, seed, scheduler_config)
+    from bayplan.cluster.unserved import UnservedKinds
+
+    warn_unserved(outcome.unserved)
+    unserved = UnservedKinds()
+    for one in (*copy.unserved, *outcome.unserved):
+        unserved.add(one.api_version, one.kind, one.objects)
     from bayplan.simulation.outcome_report import outcome_page
     from bayplan.simulation.outcome_tables import print_outcome
 
@@ -86,6 +92,7 @@ def command(
         lambda: print_outcome(outcome),
         output=output,
         html=html,
+        unserved=unserved,
     )
     if not outcome.good:
         raise SystemExit(1)

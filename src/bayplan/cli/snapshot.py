@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bayplan.cli.cluster_input import HELP, warn_left_out
+from bayplan.cli.cluster_input import HELP, warn_left_out, warn_unserved
 from bayplan.cli.connect import connect, connection_options
 from bayplan.cli.output import Failure, print_data
 
@@ -95,9 +95,11 @@ def _of_file(source: str, kinds: tuple[str, ...]) -> ClusterCopy:
     from bayplan.simulation.copies import COPIED, CopyError
     from bayplan.simulation.copies_thin import thin, without_managed_fields
     from bayplan.simulation.readers import read
+    from bayplan.support.progress import Progress
 
     try:
-        copy = read(source, kinds)
+        with Progress("reading files") as progress:
+            copy = read(source, kinds, told=progress.tell_part)
     except CopyError as error:
         raise Failure(str(error)) from error
     for name, found in copy.objects.items():
@@ -150,9 +152,19 @@ def _report(copy: ClusterCopy, output: Path, size: int, summary: str) -> None:
     if summary != "text":
         left_out = [{"what": one.what, "why": one.why} for one in copy.left_out]
         data = {"file": str(output), "bytes": size, "takenAt": copy.taken_at, "serverVersion": copy.server_version}
-        print_data({**data, "anonymized": copy.anonymized, "counts": copy.counts(), "leftOut": left_out}, summary)
+        print_data(
+            {
+                **data,
+                "anonymized": copy.anonymized,
+                "counts": copy.counts(),
+                "leftOut": left_out,
+                "unserved": copy.unserved.to_list(),
+            },
+            summary,
+        )
         return
     warn_left_out(copy, limit=20)
+    warn_unserved(copy.unserved)
     counts = copy.counts()
     shown = ", ".join(f"{counts[kind]} {kind}" for kind in ("Node", "Pod") if kind in counts)
     others = sum(counts.values()) - counts.get("Node", 0) - counts.get("Pod", 0)

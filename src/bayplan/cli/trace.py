@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bayplan.cli.cluster_input import read_cluster
+from bayplan.cli.cluster_input import read_cluster, warn_unserved
 from bayplan.cli.output import Failure, output_option, print_data, scheduler_config_option
 from bayplan.cli.simulate import seconds_in
 
@@ -40,6 +40,7 @@ def command(
     from bayplan.api.codec import DecodeError
     from bayplan.api.errors import ApiError
     from bayplan.cluster.manifests import ManifestError
+    from bayplan.cluster.unserved import UnservedKinds
     from bayplan.scheduler.errors import SchedulerError
     from bayplan.simulation.trace import is_restless
     from bayplan.simulation.traced import traced
@@ -47,6 +48,7 @@ def command(
     copy = read_cluster(cluster) if cluster else None
     own_nodes = nodes if nodes is not None else 0 if copy is not None else 3
     rows: list[dict[str, str]] = []
+    unserved = UnservedKinds()
 
     def take(line: str) -> None:
         row = dict(zip(_FIELDS, line.split(), strict=True))
@@ -65,9 +67,11 @@ def command(
             seed=seed,
             config=scheduler_config,
             sink=take,
+            unserved=unserved,
         )
     except (ManifestError, DecodeError, ApiError, SchedulerError) as error:
         raise Failure(str(error)) from error
+    warn_unserved(unserved)
     if output:
         print_data(rows, output)
     click.echo(f"{writes} writes, digest {digest}", err=True)

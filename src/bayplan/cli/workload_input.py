@@ -12,6 +12,7 @@ from bayplan.cli.cluster_input import HELP, read_cluster
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
+    from bayplan.cluster.unserved import UnservedKinds
     from bayplan.simulation.replay import Workload
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,8 +32,10 @@ def workload_options(function: F) -> F:
     return function
 
 
-def read_workload(trace: str | None, nodes: str | None, cluster: str | None, stretch: float) -> Workload:
-    """What is meant. Raises UsageError, Failure."""
+def read_workload(
+    trace: str | None, nodes: str | None, cluster: str | None, stretch: float, unserved: UnservedKinds
+) -> Workload:
+    """What is meant. unserved: counts what the cluster has of custom kinds. Raises UsageError, Failure."""
     from bayplan.simulation.compare import workload_of_copy
     from bayplan.simulation.recording import is_recording, read_recording
     from bayplan.simulation.replay import stretched
@@ -46,7 +49,9 @@ def read_workload(trace: str | None, nodes: str | None, cluster: str | None, str
         if trace is None:
             if cluster is None:
                 raise click.UsageError("name a TRACE, or a cluster with --cluster")
-            return workload_of_copy(read_cluster(cluster))
+            copy = read_cluster(cluster)
+            unserved.add_all(copy.unserved)
+            return workload_of_copy(copy)
         path = Path(trace)
         if is_recording(path):
             workload = read_recording(path)
@@ -56,6 +61,7 @@ def read_workload(trace: str | None, nodes: str | None, cluster: str | None, str
             workload = workload_on(read_nodes(Path(nodes)), read_pods(path))
         elif cluster is not None:
             copy = read_cluster(cluster)
+            unserved.add_all(copy.unserved)
             workload = workload_on(copy.of("Node"), read_pods(path))
         else:
             raise click.UsageError("a table of pods needs nodes: --nodes FILE or --cluster FILE")

@@ -96,7 +96,7 @@ class Cluster:
     def client(self, user: str = ADMIN_USER, groups: tuple[str, ...] = (ADMIN_GROUP,)) -> Client:
         """A client in this process, as one user."""
         door = InProcessDoor(self.api, User(user, (*groups, "system:authenticated")))
-        return Client(InProcessTransport(door), self.api.context.kinds)
+        return Client(InProcessTransport(door), self.api.context.kinds.built_in())
 
     async def start(self) -> None:
         """Open the store, serve the API, start the components. Raises ClusterError, StoreError."""

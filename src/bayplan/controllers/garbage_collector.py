@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ import msgspec
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
-from bayplan.client.client import STRATEGIC_PATCH
+from bayplan.client.client import MERGE_PATCH, STRATEGIC_PATCH
 from bayplan.controllers.base import Controller
 from bayplan.informers import Informer
 
@@ -134,15 +134,18 @@ class GarbageCollector(Controller):
     def setup(self) -> None:
         self.graph = Graph()
         self._absent: dict[str, None] = {}
+        self._ended: set[tuple[str, str]] = set()
+        """Custom kinds, as `apiVersion` and `kind`, that were served once: if they are not now, their objects are gone."""
         self._complete = asyncio.Event()
         """Set when the graph shows every kind: before, what looks alone may have dependents."""
 
     async def run_background(self) -> None:
         """Follow every kind that can be deleted. Kinds are taken one after the other, so that start-up of the cluster is not held up."""
         followed: list[Informer[Any]] = []
-        for kind in self.client.kinds:
+        for kind in tuple(self.client.kinds):
             if (
-                kind.is_stored
+                not kind.is_custom
+                and kind.is_stored
                 and kind.kind != "Event"
                 and "delete" in kind.verbs
                 and self.client.kinds.storage_kind(kind) is kind
@@ -152,7 +155,7 @@ class GarbageCollector(Controller):
                 followed.append(self.informer(kind.type))
                 await asyncio.sleep(0)
         patience = asyncio.create_task(self.clock.sleep(_SYNC_SECONDS))
-        everything = asyncio.create_task(_all_in_step(followed))
+        everything = asyncio.create_task(self._in_step(followed))
         try:
             await asyncio.wait({patience, everything}, return_when=asyncio.FIRST_COMPLETED)
             if not everything.done():
@@ -161,6 +164,23 @@ class GarbageCollector(Controller):
             patience.cancel()
             everything.cancel()
         self._complete.set()
+
+    async def _in_step(self, followed: list[Informer[Any]]) -> None:
+        """Return once the graph shows every kind, the custom ones included."""
+        custom = self.context.informers.custom_kinds
+        await custom.informer.wait_for_sync()
+        custom.follow(self._follow, self._forget)
+        await _all_in_step([*followed, *(self.informer(kind.type) for kind in self.client.kinds if kind.is_custom)])
+
+    def _forget(self, kind: Kind) -> None:
+        """A custom kind is served no more, or otherwise. If its objects are gone, that has been told."""
+        for node in [node for node in self.graph.nodes.values() if node.kind is kind]:
+            self.graph.remove(node.uid)
+        ended = kind.api_version, kind.kind
+        self._ended.add(ended)
+        for node in self.graph.nodes.values():
+            if any((owner.api_version, owner.kind) == ended for owner in node.owners):
+                self.queue.add(node.uid)
 
     def _follow(self, kind: Kind) -> None:
         def put(obj: Any) -> None:
@@ -252,7 +272,7 @@ class GarbageCollector(Controller):
         """Ask the server: an owner is absent if nothing of that name, or something with another uid, is there."""
         kind = self.client.kinds.of_kind(owner.api_version, owner.kind)
         if kind is None:
-            return False
+            return (owner.api_version, owner.kind) in self._ended
         if kind.namespaced and not node.namespace:
             self._tell_bad_reference(node, owner)
             return True
@@ -310,11 +330,25 @@ class GarbageCollector(Controller):
 
     async def _drop_owners(self, node: Node, uids: Iterable[str]) -> bool:
         """Take references out; those that others write meanwhile stay. Whether that is done, or the object is gone."""
+        if node.kind.is_custom:
+            return await self._keep_owners(node, lambda owner: owner.uid not in uids)
         return await self._patch(node, {"ownerReferences": [{"$patch": "delete", "uid": uid} for uid in uids]})
+
+    async def _keep_owners(self, node: Node, keep: Callable[[meta_v1.OwnerReference], bool], **changes: object) -> bool:
+        """Write the references that are to stay, changed, for kinds that know no strategic patches: only if nobody writes meanwhile."""
+        latest = await self._latest(node)
+        if latest is None:
+            return True
+        kept = [msgspec.structs.replace(owner, **changes) for owner in latest.owner_references if keep(owner)]
+        metadata = {"resourceVersion": latest.resource_version, "ownerReferences": kept or None}
+        return await self._patch(node, metadata, MERGE_PATCH)
 
     async def _unblock(self, node: Node) -> None:
         """Let the owners of an object go before it."""
         blocking = [owner for owner in node.owners if owner.block_owner_deletion]
+        if node.kind.is_custom:
+            await self._keep_owners(node, lambda owner: True, block_owner_deletion=False)
+            return
         references = [msgspec.structs.replace(owner, block_owner_deletion=False) for owner in blocking]
         await self._patch(node, {"ownerReferences": references})
 
@@ -332,11 +366,11 @@ class GarbageCollector(Controller):
             elif error.code != 404:
                 raise
 
-    async def _patch(self, node: Node, metadata: dict[str, Any]) -> bool:
+    async def _patch(self, node: Node, metadata: dict[str, Any], patch_type: str = STRATEGIC_PATCH) -> bool:
         """Change an object if it is still that one; whether that is done, or it is gone. If not, it comes again."""
         patch = {"metadata": {"uid": node.uid, **metadata}}
         try:
-            await self.client.patch(node.kind.type, node.name, node.namespace, patch, patch_type=STRATEGIC_PATCH)
+            await self.client.patch(node.kind.type, node.name, node.namespace, patch, patch_type=patch_type)
         except ApiError as error:
             if error.code == 409:
                 self.queue.add_rate_limited(node.uid)

@@ -48,6 +48,7 @@ from bayplan.controllers.statefulset import StatefulSetController
 from bayplan.controllers.storage_version_migrator import StorageVersionMigratorController
 from bayplan.controllers.taint_eviction import TaintEvictionController
 from bayplan.controllers.ttl_after_finished import TtlAfterFinishedController
+from bayplan.controllers.validating_admission_policy_status import ValidatingAdmissionPolicyStatusController
 from bayplan.controllers.vertical_autoscaler import VerticalAutoscalerController
 from bayplan.controllers.volume_binder import PersistentVolumeBinder
 from bayplan.controllers.volume_protection import (
@@ -110,6 +111,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     CloudNodeLifecycleController,
     NodeRouteController,
     StorageVersionMigratorController,
+    ValidatingAdmissionPolicyStatusController,
     GarbageCollector,  # last: it follows every kind
 )
 

@@ -43,6 +43,8 @@ class NamespaceController(Controller):
 
     def setup(self) -> None:
         self.namespaces = self.informer(core_v1.Namespace)
+        self.custom_kinds = self.context.informers.custom_kinds
+        """They keep the client's table: custom resources go with their namespace, too."""
         self.pods = self.informer(core_v1.Pod)
         self.pods.add_index("namespace", lambda pod: (pod.metadata.namespace,))
         self._emptying: dict[str, int] = {}

@@ -56,7 +56,22 @@ class ResourceQuotaController(Controller):
             and self.client.kinds.storage_kind(kind) is kind
         }
         self._followed: dict[Kind, Informer[Any]] = {}
+        self.context.informers.custom_kinds.follow(self._begin, self._end)
         self.quotas.on_change(add=lambda quota: self.queue.add(key_of(quota)), update=self._changed)
+
+    def _begin(self, kind: Kind) -> None:
+        """A custom kind can be counted from now on."""
+        if kind.namespaced:
+            self.evaluators[kind] = evaluator_for(kind)
+            name = self.evaluators[kind].count_name
+            for quota in self.quotas.cache:
+                if name in quota.spec.hard:
+                    self.queue.add(key_of(quota))
+
+    def _end(self, kind: Kind) -> None:
+        """A custom kind is no more."""
+        self.evaluators.pop(kind, None)
+        self._followed.pop(kind, None)
 
     def _changed(self, old: core_v1.ResourceQuota, new: core_v1.ResourceQuota) -> None:
         """Charges by admission change the status only and need no count."""
@@ -100,7 +115,7 @@ class ResourceQuotaController(Controller):
             return
         namespace = quota.metadata.namespace
         counted = []
-        for kind, evaluator in self.evaluators.items():
+        for kind, evaluator in tuple(self.evaluators.items()):
             if evaluator.matching(quota.spec.hard):
                 informer = self._follow(kind)
                 await informer.wait_for_sync()

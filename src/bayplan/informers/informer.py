@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bayplan.api.errors import ApiError
 from bayplan.client import Client
@@ -17,6 +17,9 @@ from bayplan.client.errors import TransportError
 from bayplan.informers.cache import IndexFunction, ObjectCache, key_of
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
+
+if TYPE_CHECKING:
+    from bayplan.informers.custom_kinds import CustomKinds
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -138,6 +141,11 @@ class Informer(Generic[T]):
             await self._clock.sleep(self._randomness.jitter(pause, 0.5))
             pause = min(pause * 2, _LONGEST_PAUSE)
 
+    def clear(self) -> None:
+        """Forget everything; handlers hear of it as of deletions."""
+        for key in list(self.cache.keys()):
+            self._remove(key)
+
     async def _list(self) -> None:
         found = await self._client.list(
             self._cls,
@@ -215,6 +223,16 @@ class InformerFactory:
         self._informers: dict[tuple[Any, str, str, str], Informer[Any]] = {}
         self._tasks: dict[tuple[Any, str, str, str], asyncio.Task[None]] = {}
         self._started = False
+        self._custom_kinds: CustomKinds | None = None
+
+    @property
+    def custom_kinds(self) -> CustomKinds:
+        """The custom kinds of the client's table, which are followed from the first time on that somebody asks."""
+        if self._custom_kinds is None:
+            from bayplan.informers.custom_kinds import CustomKinds
+
+            self._custom_kinds = CustomKinds(self)
+        return self._custom_kinds
 
     def informer(
         self, cls: type[T], namespace: str = "", *, label_selector: str = "", field_selector: str = ""
@@ -245,6 +263,16 @@ class InformerFactory:
 
     def _start(self, key: tuple[Any, str, str, str], informer: Informer[Any]) -> None:
         self._tasks[key] = asyncio.create_task(informer.run(), name=f"informer {key[0].__name__}")
+
+    def drop(self, cls: Any, *, gone: bool) -> None:
+        """End the informers of a kind that is served no more. If its objects are gone with it, handlers hear so."""
+        for key in [key for key in self._informers if key[0] is cls]:
+            informer = self._informers.pop(key)
+            task = self._tasks.pop(key, None)
+            if task is not None:
+                task.cancel()
+            if gone:
+                informer.clear()
 
     async def wait_for_sync(self) -> None:
         """Return once all informers have their first list. Raises what ended an informer, if one ended."""

@@ -25,6 +25,11 @@ from bayplan.support.clock import Clock
 logger = logging.getLogger(__name__)
 
 BINDINGS_AT_ONCE = 512
+POD_BINDING = "pod_binding"
+"""The type of call, in metrics, that writes a Binding."""
+
+Called = Callable[[str, str, float], None]
+"""(type of call, `success` or `error`, seconds that it took)"""
 
 
 class Changes:
@@ -72,27 +77,49 @@ async def _as_action_error() -> AsyncIterator[None]:
 class ClientActions(Actions):
     """Plugins' actions through the client."""
 
-    def __init__(self, client: Client, changes: Changes) -> None:
+    def __init__(self, client: Client, changes: Changes, clock: Clock) -> None:
         self._client = client
         self._changes = changes
+        self._clock = clock
         self.slots = asyncio.Semaphore(BINDINGS_AT_ONCE)
         """Bindings that may be written at once."""
         self.created: Callable[[str], None] | None = None
         """Told `success` or `failure` for every object that plugins create; None if nobody wants to know."""
 
+        self.called: Called | None = None
+        """Told of every Binding that was written, or could not be; None if nobody wants to know."""
+        self.pending = 0
+        """Bindings that wait for their turn."""
+
     async def bind(self, pod: PodInfo, node_name: str) -> None:
-        async with self.slots:
+        await self.take_slot()
+        try:
             await self.write_binding(pod, node_name)
+        finally:
+            self.slots.release()
+
+    async def take_slot(self) -> None:
+        """Wait for the turn to write a Binding; `slots.release` ends it."""
+        self.pending += 1
+        try:
+            await self.slots.acquire()
+        finally:
+            self.pending -= 1
 
     async def write_binding(self, pod: PodInfo, node_name: str) -> None:
         """As `bind`, for those who hold a slot already."""
         metadata = pod.pod.metadata
+        result, started = "error", self._clock.monotonic()
         try:  # and no context manager, which every pod would pay for
             await self._client.bind(metadata.namespace, metadata.name, metadata.uid, node_name)
+            result = "success"
         except ApiError as error:
             raise ActionError(str(error), error.code) from error
         except TransportError as error:
             raise ActionError(str(error)) from error
+        finally:
+            if self.called is not None:
+                self.called(POD_BINDING, result, self._clock.monotonic() - started)
 
     async def update(self, obj: Any, *, subresource: str = "") -> Any:
         async with _as_action_error():

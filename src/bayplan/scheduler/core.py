@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,8 +18,8 @@ from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.changes import node_changes, object_change, pod_changes
 from bayplan.scheduler.cycle import Cycle, RandomChoice, RandomSource
 from bayplan.scheduler.decision import Decision
-from bayplan.scheduler.extended_cycle import ExtendedCycle
-from bayplan.scheduler.extenders import Answer, Call, Extender
+from bayplan.scheduler.extended_cycle import decision_of
+from bayplan.scheduler.extenders import Extender, Questions, unasked
 from bayplan.scheduler.framework.events import Action, ClusterEvent, EventHint
 from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.verdicts import Reject, Status
@@ -89,9 +89,10 @@ class SchedulerCore:
         )
 
     def measure(self, meter: Meter) -> None:
-        """Have the times of all profiles' plugins taken."""
+        """Have the times of all profiles' plugins taken, and their counts read."""
         for cycle in self.cycles.values():
             cycle.profile.meter = meter
+            meter.evaluations(cycle.profile.name, cycle.profile.evaluations)
 
     def _hints(self) -> dict[str, tuple[EventHint, ...]]:
         return {
@@ -200,28 +201,31 @@ class SchedulerCore:
         if queued is None:
             return None
         cycle = self._cycle_of(queued)
-        if queued.pod.pod.spec.scheduling_group is not None:
-            min_count = minimum_of_gang(self.snapshot, queued.pod.pod)
-            if min_count:
-                return self._decide_gang(cycle, queued, min_count)
+        min_count = minimum_of_gang(self.snapshot, queued.pod.pod)
+        if min_count:
+            return unasked(self._decide_gang(cycle, queued, min_count, ()))
         return self._decided(cycle, queued, cycle.decide(queued.pod))
 
-    def attempt(self) -> Generator[list[Call], list[Answer], Outcome | None]:
-        """As `schedule_one`, asking the extenders: yields calls to make, is sent their answers, returns the outcome.
+    def attempt(self) -> Questions[Outcome | None]:
+        """As `schedule_one`, with questions to the extenders in between.
 
-        `handle` must not be called in between. Gangs are scheduled pod by pod; those placed wait for the others.
+        Until the outcome is there, neither `handle` nor `binding_failed` may be called.
         """
+        if self._decided_already:
+            return self._decided_already.popleft()
         queued = self.queue.pop()
         if queued is None:
             return None
-        cycle = self._cycle_of(queued)
-        extenders = self.extenders_of(queued.pod)
-        if not extenders:
-            return self._decided(cycle, queued, cycle.decide(queued.pod))
-        decision = yield from ExtendedCycle(cycle, extenders, queued.pod).decide()
+        cycle, extenders = self._cycle_of(queued), self.settings.extenders
+        min_count = minimum_of_gang(self.snapshot, queued.pod.pod)
+        if min_count:
+            return (yield from self._decide_gang(cycle, queued, min_count, extenders))
+        decision = yield from decision_of(cycle, extenders, queued.pod)
         return self._decided(cycle, queued, decision)
 
-    def _decide_gang(self, cycle: Cycle, first: QueuedPod, min_count: int) -> Outcome:
+    def _decide_gang(
+        self, cycle: Cycle, first: QueuedPod, min_count: int, extenders: Sequence[Extender]
+    ) -> Questions[Outcome]:
         """Decide about all pods of a gang that are in the queue."""
         gang: list[QueuedPod] = []
         for key in self.snapshot.gangs.members(group_key(first.pod.pod)):
@@ -234,7 +238,7 @@ class SchedulerCore:
             if taken is not None:
                 gang.append(taken)
         gang.sort(key=lambda item: (-item.pod.priority, item.first_seen))
-        members, result = GangCycle(cycle, self.cache).run(gang, min_count)
+        members, result = yield from GangCycle(cycle, self.cache, extenders).run(gang, min_count)
         for index, member in enumerate(members):
             outcome = self._of_gang(member)
             self._decided_already.append(dataclasses.replace(outcome, group=result) if index == 0 else outcome)

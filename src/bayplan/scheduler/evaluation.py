@@ -16,7 +16,7 @@ pass.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -31,6 +31,7 @@ from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.totals import NO_NODE, Scoring, Totals
+from bayplan.support.metrics import Counter
 
 NOT_ASKED: Final = -2
 """In the answers of a sparse plugin: an earlier plugin refuses the row, so this one was not asked."""
@@ -46,6 +47,8 @@ class Filtering:
     plugin: FilterPlugin | None
     scope: Scope
     codes: Codes
+    asked: Counter = field(default_factory=Counter)
+    """About how many nodes the plugin was asked, for all pods of the profile."""
 
 
 class Evaluation:
@@ -177,7 +180,8 @@ class Evaluation:
         for plugin in self.profile.filter:
             if plugin.name not in state.skip_filter:
                 scope = plugin.scope_of(state, shape)
-                self._filterings.append(Filtering(plugin, scope, self.codes))
+                asked = self.profile.evaluations[plugin.name, "Filter"]
+                self._filterings.append(Filtering(plugin, scope, self.codes, asked))
                 if scope is Scope.CLUSTER:
                     self._wide_filters.append(plugin)
         self.codes = self._combine(None)
@@ -198,7 +202,9 @@ class Evaluation:
                     timing.status = answer.status.value
             if isinstance(answer, Skip):
                 self.state.skip_filter.add(plugin.name)
-            elif isinstance(answer, Reject):
+                continue
+            self.profile.evaluations[plugin.name, "PreFilter"].inc()
+            if isinstance(answer, Reject):
                 self.rejection = (plugin.name, answer)
                 if answer.status is not Status.UNSCHEDULABLE:
                     break
@@ -233,9 +239,10 @@ class Evaluation:
             plugin = item.plugin
             if plugin is not None and (rows is None or item.scope is Scope.CLUSTER):
                 with timed_plugin(self.profile.meter, plugin.name, "Filter"):
-                    item.codes = self._ask_all(plugin, combined)
+                    item.codes = self._ask_all(plugin, combined, item.asked)
             elif plugin is not None and rows is not None and item.scope is Scope.ROW:
                 item.codes[rows] = plugin.filter(state, shape, rows)
+                item.asked.value += len(rows)
             combined = np.where(combined == 0, item.codes, combined)
         return combined
 
@@ -254,11 +261,13 @@ class Evaluation:
                 return code
         return self.ask(row)
 
-    def _ask_all(self, plugin: FilterPlugin, combined: Codes) -> Codes:
+    def _ask_all(self, plugin: FilterPlugin, combined: Codes, counter: Counter) -> Codes:
         """A plugin's answers about all rows; of a sparse one only about those that nobody has refused yet."""
         if not plugin.sparse:
+            counter.value += self.snapshot.node_count
             return plugin.filter(self.state, self.shape, self.snapshot.all_rows)
         asked = np.flatnonzero(combined == 0)
+        counter.value += len(asked)
         codes = np.full(self.snapshot.size, NOT_ASKED, dtype=np.int32)
         if len(asked):
             codes[asked] = plugin.filter(self.state, self.shape, asked)
@@ -310,8 +319,10 @@ class Evaluation:
             if item.plugin is None or item.scope is Scope.NODE:
                 code = item.codes.item(row)
                 if code == NOT_ASKED and item.plugin is not None:
+                    item.asked.value += 1.0
                     code = item.codes[row] = item.plugin.filter_row(self.state, self.shape, row)
             else:
+                item.asked.value += 1.0
                 code = item.plugin.filter_row(self.state, self.shape, row)
             if code:
                 return int(code)
@@ -354,6 +365,7 @@ class Evaluation:
             part = item.plugin.row_trial(state, shape, row) if item.scope is Scope.ROW else None
             if part is None:
                 return None
+            item.asked.value += 1.0
             parts.append(part)
         return JointTrial(parts) if NOT_ASKED not in parts else None
 

@@ -7,7 +7,7 @@ until the generator is done.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ from bayplan.scheduler.extenders import (
     Call,
     Extender,
     ExtenderError,
+    Questions,
     filter_call,
     preempt_call,
     prioritize_call,
@@ -37,7 +38,17 @@ from bayplan.scheduler.snapshot.pods import PodInfo
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Node
 
-Steps = Generator[list[Call], list[Answer], None]
+Steps = Questions[None]
+
+
+def decision_of(
+    cycle: Cycle, extenders: Sequence[Extender], pod: PodInfo, *, full: bool = True, explain: bool = False
+) -> Questions[Decision]:
+    """The decision about a pod with what those of the extenders say that have a say in it; see `Cycle.decide`."""
+    interested = [item for item in extenders if item.is_interested(pod.shape.spec)]
+    if not interested:
+        return cycle.decide(pod, full=full, explain=explain)
+    return (yield from ExtendedCycle(cycle, interested, pod).decide())
 
 
 class ExtendedCycle:
@@ -51,7 +62,7 @@ class ExtendedCycle:
         self.reasons = cycle.profile.reasons
         self.decision = Decision(pod.key, cycle.profile.name, self.reasons)
 
-    def decide(self) -> Generator[list[Call], list[Answer], Decision]:
+    def decide(self) -> Questions[Decision]:
         """The steps of the attempt; returns the decision."""
         decision = self.cycle.opened(self.pod)
         self.decision = decision

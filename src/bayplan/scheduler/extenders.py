@@ -6,9 +6,9 @@ of `k8s.io/kube-scheduler/extender/v1`, which Go reads in any case and so do we.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -100,6 +100,39 @@ Door = Callable[[Call], Awaitable[Answer]]
 
 Ask = Callable[[Call], Answer]
 """Carries a call to its extender and waits for the answer, for those who have no event loop. Raises ExtenderError."""
+
+T = TypeVar("T")
+Questions = Generator[list[Call], list[Answer], T]
+"""Steps towards a result with questions to extenders in between: yields the calls that can be made at the same time, is
+sent their answers. What the steps look at must stay as it is until they are done."""
+
+
+def asked(steps: Questions[T], ask: Ask) -> T:
+    """The result of such steps, each question waited for."""
+    try:
+        calls = next(steps)
+        while True:
+            calls = steps.send([_answer(call, ask) for call in calls])
+    except StopIteration as finished:
+        result: T = finished.value
+    return result
+
+
+def _answer(call: Call, ask: Ask) -> Answer:
+    try:
+        return ask(call)
+    except ExtenderError as error:
+        return error
+
+
+def unasked(steps: Questions[T]) -> T:
+    """The result of steps for which nobody has to be asked. LookupError if they ask."""
+    try:
+        calls = next(steps)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+    raise LookupError(f"no extender was to be asked, but {calls[0].url} is")
 
 
 @dataclass(frozen=True, slots=True)

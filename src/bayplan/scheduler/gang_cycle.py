@@ -9,13 +9,15 @@ Follows the pod group cycle of kube-scheduler 1.36 (`schedule_one_podgroup.go`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import Decision
+from bayplan.scheduler.extended_cycle import decision_of
+from bayplan.scheduler.extenders import Extender, Questions
 from bayplan.scheduler.framework.verdicts import Reject, Status
 from bayplan.scheduler.passage import Failure, Passage
 from bayplan.scheduler.queued_pod import QueuedPod
@@ -30,6 +32,7 @@ GANG: Final = "GangScheduling"
 UNSCHEDULABLE: Final = "pod group is unschedulable"
 INCOMPLETE: Final = f"{UNSCHEDULABLE}, waiting for minCount pods from a gang to be scheduled"
 PREEMPTING: Final = f"{UNSCHEDULABLE}, pod group is waiting for preemption to complete"
+SCHEDULER_ERROR: Final = "SchedulerError"
 
 
 def minimum_of_gang(snapshot: Snapshot, pod: Pod) -> int:
@@ -67,24 +70,54 @@ class GroupResult:
     reason: str
     message: str
 
+    @property
+    def outcome(self) -> str:
+        """In one word, as metrics tell it."""
+        if self.scheduled:
+            return "scheduled"
+        if self.reason == SCHEDULER_ERROR:
+            return "error"
+        return "waiting_on_preemption" if self.message == PREEMPTING else "unschedulable"
+
 
 class GangCycle:
-    """See the module. `decide`: who decides about one pod in place of the cycle, such as one that asks extenders as well."""
+    """See the module. The extenders that have a say in a pod are asked about it in its turn."""
 
-    def __init__(self, cycle: Cycle, cache: Cache, decide: Callable[[PodInfo], Decision] | None = None) -> None:
+    def __init__(self, cycle: Cycle, cache: Cache, extenders: Sequence[Extender] = ()) -> None:
         self.cycle = cycle
-        self._decide = decide or cycle.decide
         self.cache = cache
         self.snapshot = cycle.snapshot
+        self._extenders = extenders
 
-    def run(self, gang: Sequence[QueuedPod], min_count: int) -> tuple[list[Member], GroupResult]:
-        """Try all pods. Those with a passage afterwards are assumed on their nodes, the others are not."""
+    def run(self, gang: Sequence[QueuedPod], min_count: int) -> Questions[tuple[list[Member], GroupResult]]:
+        """Try all pods. Those with a passage afterwards are assumed on their nodes, the others are not.
+
+        If the steps are given up halfway, all is taken back.
+        """
+        with self.snapshot.sharing_allocations():
+            members = yield from self._try_all(gang)
+            return self._judge(members, gang, min_count)
+
+    def _try_all(self, gang: Sequence[QueuedPod]) -> Questions[list[Member]]:
+        """The members in turn; none after one whose decision is an error."""
         members: list[Member] = []
-        for queued in gang:
-            member = self._try(queued)
-            members.append(member)
-            if member.decision.error:
-                return self._failed(members, gang)
+        try:
+            for queued in gang:
+                decision = yield from decision_of(self.cycle, self._extenders, queued.pod)
+                members.append(self._placed(queued, decision))
+                if decision.error:
+                    break
+        except BaseException:
+            self._undo_all(members)
+            raise
+        return members
+
+    def _judge(
+        self, members: list[Member], gang: Sequence[QueuedPod], min_count: int
+    ) -> tuple[list[Member], GroupResult]:
+        """What becomes of the gang, and of what was assumed for it."""
+        if members and members[-1].decision.error:
+            return self._failed(members, gang)
         key = group_key(gang[0].pod.pod)
         complete = self.snapshot.gangs.count_in(key, self.snapshot.pods) >= min_count
         if not complete:
@@ -93,9 +126,9 @@ class GangCycle:
             return self._wait_for_victims(members), GroupResult(key, False, "Unschedulable", PREEMPTING)
         return members, GroupResult(key, True, "Scheduled", "")
 
-    def _try(self, queued: QueuedPod) -> Member:
+    def _placed(self, queued: QueuedPod, decision: Decision) -> Member:
+        """Assume a pod on its node, with its victims gone; the decision refuses it if a plugin does."""
         pod = queued.pod
-        decision = self._decide(pod)
         member = Member(queued, decision)
         node_name = decision.node or decision.nominated_node
         if not node_name:
@@ -126,6 +159,11 @@ class GangCycle:
             self.snapshot.place(victim, node_name)
         member.removed.clear()
 
+    def _undo_all(self, members: list[Member]) -> None:
+        for member in reversed(members):
+            if member.passage is not None:
+                self._undo(member, member.queued.pod)
+
     def _take_back(self, members: list[Member]) -> list[Member]:
         """Too few were placed: all that were go back, and wait for what those that were not wait for."""
         plugins = {GANG}
@@ -152,15 +190,13 @@ class GangCycle:
     def _failed(self, members: list[Member], gang: Sequence[QueuedPod]) -> tuple[list[Member], GroupResult]:
         """A plugin failed: nobody is scheduled, all are tried again later."""
         message = members[-1].decision.error
-        for member in reversed(members[:-1]):
-            if member.passage is not None:
-                self._undo(member, member.queued.pod)
+        self._undo_all(members)
         whole = f"failed to schedule other pod from a pod group: {message}"
         members += [Member(queued, self.cycle.opened(queued.pod)) for queued in gang[len(members) :]]
         for member in members:
             if not member.decision.error:
                 member.decision.refuse(Failure(GANG, Reject(Status.ERROR, (whole,)), False))
-        return members, GroupResult(group_key(gang[0].pod.pod), False, "SchedulerError", whole)
+        return members, GroupResult(group_key(gang[0].pod.pod), False, SCHEDULER_ERROR, whole)
 
     def _refuse(self, decision: Decision, message: str, plugins: set[str], nominated: str = "") -> None:
         decision.post_filter = None

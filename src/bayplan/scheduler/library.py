@@ -6,10 +6,9 @@ Objects may be given as API objects (structs), as plain dicts in the form of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -20,10 +19,10 @@ from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.cycle import Choice, Cycle, FirstByName
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.errors import SchedulerError
-from bayplan.scheduler.extended_cycle import ExtendedCycle
-from bayplan.scheduler.extenders import Answer, Ask, Call, ExtenderError
+from bayplan.scheduler.extended_cycle import decision_of
+from bayplan.scheduler.extenders import Answer, Ask, Call, asked, unasked
 from bayplan.scheduler.framework.claims import forget_user
-from bayplan.scheduler.gang_cycle import GangCycle, minimum_of_gang
+from bayplan.scheduler.gang_cycle import GangCycle, Member, minimum_of_gang
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.passage import Passage
 from bayplan.scheduler.profile import Profile
@@ -152,11 +151,18 @@ class Planner:
 
     def decide_in(self, cycle: Cycle, info: PodInfo, *, full: bool, explain: bool) -> Decision:
         """The decision of a cycle about a pod, with what extenders say to it."""
-        if self._ask is not None and self.settings.extenders:
-            extenders = [item for item in self.settings.extenders if item.is_interested(info.shape.spec)]
-            if extenders:
-                return asked(ExtendedCycle(cycle, extenders, info), self._ask)
-        return cycle.decide(info, full=full, explain=explain)
+        if self._ask is None or not self.settings.extenders:
+            return cycle.decide(info, full=full, explain=explain)
+        return asked(decision_of(cycle, self.settings.extenders, info, full=full, explain=explain), self._ask)
+
+    def decide_gang(self, gang: Sequence[QueuedPod]) -> list[Member]:
+        """Decide about the pods of a gang together. Those that are placed are counted on their nodes, with a passage begun."""
+        cycle = self.cycle_for(gang[0].pod)
+        minimum = minimum_of_gang(self.snapshot, gang[0].pod.pod)
+        extenders = self.settings.extenders if self._ask is not None else ()
+        steps = GangCycle(cycle, Cache(self.snapshot), extenders).run(gang, minimum)
+        members, _ = asked(steps, self._ask) if self._ask is not None else unasked(steps)
+        return members
 
     def schedule(self, pod: Any, *, full: bool = False) -> Decision:
         """Decide, and count the pod on its node if one was found."""
@@ -255,31 +261,11 @@ class Run:
         return {"attempts": [attempt.to_dict() for attempt in self.attempts]}
 
 
-def asked(cycle: ExtendedCycle, ask: Ask) -> Decision:
-    """A decision with extenders, each question waited for."""
-    steps, answers = cycle.decide(), list[Answer]()
-    try:
-        calls = next(steps)
-        while True:
-            answers = [_answer(call, ask) for call in calls]
-            calls = steps.send(answers)
-    except StopIteration as finished:
-        decision: Decision = finished.value
-    return decision
-
-
 def over_http(call: Call) -> Answer:
     """Ask an extender where its configuration says that it is. Raises ExtenderError."""
     from bayplan.scheduler.extender_blocking import BlockingDoor
 
     return BlockingDoor()(call)
-
-
-def _answer(call: Call, ask: Ask) -> Answer:
-    try:
-        return ask(call)
-    except ExtenderError as error:
-        return error
 
 
 def evaluate(objects: Objects, pod: Any, config: Config = None, *, ask: Ask | None = None) -> Decision:
@@ -344,10 +330,7 @@ def _attempt_gang(planner: Planner, gang: list[tuple[Pod, int]], run: Run, start
             Attempt(info.key, number, cycle.opened(info)) for info, (_, number) in zip(infos, gang, strict=True)
         ]
         return []
-    queued = [QueuedPod(info, (), 0.0) for info in infos]
-    decide = partial(planner.decide_in, cycle, full=True, explain=False)
-    gang_cycle = GangCycle(cycle, Cache(planner.snapshot), decide)
-    members, _ = gang_cycle.run(queued, minimum_of_gang(planner.snapshot, gang[0][0]))
+    members = planner.decide_gang([QueuedPod(info, (), 0.0) for info in infos])
     again: list[tuple[Pod, int]] = []
     for member, (pod, number) in zip(members, gang, strict=True):
         info, decision = member.queued.pod, member.decision

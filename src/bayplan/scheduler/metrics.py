@@ -1,13 +1,24 @@
-"""Metrics of the scheduler, under kube-scheduler's names, with its labels and buckets."""
+"""Metrics of the scheduler, under kube-scheduler's names, with its labels, help and buckets.
+
+Of kube-scheduler 1.36's own metrics these are left out, since what they count does not exist here:
+
+- `batch_attempts_total`, `batch_cache_flushed_total`, `get_node_hint_duration_seconds` and
+  `store_schedule_results_duration_seconds`: hints from one pod for the next of its kind. Here equal pods share their
+  evaluation; nothing is stored and no hint is missed;
+- `scheduler_volume_binder_cache_requests_total`: a cache that kube-scheduler itself does not have any more.
+
+`plugin_evaluation_total` counts what plugins were really asked, which is less than in kube-scheduler: the answers about
+nodes on which nothing has changed are kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from typing import Protocol
 
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.framework.meter import Meter
-from bayplan.support.metrics import Registry, exponential_buckets
+from bayplan.support.metrics import Counter, Registry, exponential_buckets
 
 _QUEUES = ("active", "backoff", "unschedulable", "gated")
 _ATTEMPT_BUCKETS = exponential_buckets(0.001, 2, 15)
@@ -23,6 +34,10 @@ class Clock(Protocol):
 
 class Queue(Protocol):
     """What the queue tells when metrics are read."""
+
+    @property
+    def in_flight(self) -> Sized:
+        """The pods that are being scheduled, and may miss events."""
 
     def sizes(self) -> Mapping[str, int]:
         """Number of pods per place."""
@@ -68,6 +83,9 @@ class SchedulerMetrics(Meter):
         self._count_attempts(registry)
         self._time_plugins(registry)
         self._watch_the_queue(registry)
+        self._count_groups(registry)
+        self._count_calls(registry)
+        self._watch_storage_and_devices(registry)
 
     def _count_attempts(self, registry: Registry) -> None:
         self._attempts = registry.counter(
@@ -126,6 +144,12 @@ class SchedulerMetrics(Meter):
             ("plugin", "extension_point", "status"),
             buckets=exponential_buckets(0.00001, 1.5, 20),
         )
+        self._evaluations = registry.counter(
+            "scheduler_plugin_evaluation_total",
+            "Number of attempts to schedule pods by each plugin and the extension point (available only in PreFilter, "
+            "Filter, PreScore, and Score).",
+            ("plugin", "extension_point", "profile"),
+        )
         self._permit_waits = registry.histogram(
             "scheduler_permit_wait_duration_seconds",
             "Duration of waiting on permit.",
@@ -146,6 +170,10 @@ class SchedulerMetrics(Meter):
             ("plugin", "event", "hint"),
             buckets=exponential_buckets(0.00001, 1.5, 20),
         )
+        self._tracked = registry.gauge(
+            "scheduler_inflight_events", "Number of events currently tracked in the scheduling queue.", ("event",)
+        )
+        self._tracked.labels("PodPopped").set_function(lambda: float(len(self._queue.in_flight)))
         self._after_flush = registry.counter(
             "scheduler_pod_scheduled_after_flush_total",
             "Number of pods that were successfully scheduled after being flushed from unschedulablePods due to "
@@ -161,6 +189,59 @@ class SchedulerMetrics(Meter):
             "scheduler_preemption_goroutines_execution_total",
             "Number of preemption goroutines executed.",
             ("result",),
+        )
+
+    def _count_groups(self, registry: Registry) -> None:
+        self._group_attempts = registry.counter(
+            "scheduler_podgroup_schedule_attempts_total",
+            "Number of attempts to schedule pod group, by the result. 'unschedulable' means a pod group could not be "
+            "scheduled, while 'error' means an internal scheduler problem.",
+            ("result", "profile"),
+        )
+        self._group_durations = registry.histogram(
+            "scheduler_podgroup_scheduling_attempt_duration_seconds",
+            "Pod group scheduling attempt latency in seconds",
+            ("result", "profile"),
+            buckets=_ATTEMPT_BUCKETS,
+        )
+        self._group_algorithm = registry.histogram(
+            "scheduler_podgroup_scheduling_algorithm_duration_seconds",
+            "Pod group scheduling algorithm latency in seconds",
+            buckets=_ATTEMPT_BUCKETS,
+        ).labels()
+
+    def _count_calls(self, registry: Registry) -> None:
+        self._calls = registry.counter(
+            "scheduler_async_api_call_execution_total",
+            "Total number of API calls executed by the async dispatcher.",
+            ("call_type", "result"),
+        )
+        self._call_durations = registry.histogram(
+            "scheduler_async_api_call_execution_duration_seconds",
+            "Duration in seconds for executing API call in the async dispatcher.",
+            ("call_type", "result"),
+            buckets=_ATTEMPT_BUCKETS,
+        )
+        self.pending_calls = registry.gauge(
+            "scheduler_pending_async_api_calls",
+            "Number of API calls currently pending in the async queue.",
+            ("call_type",),
+        )
+
+    def _watch_storage_and_devices(self, registry: Registry) -> None:
+        self._volume_errors = registry.counter(
+            "scheduler_volume_scheduling_stage_error_total", "Volume scheduling stage error count", ("operation",)
+        )
+        self._device_waits = registry.counter(
+            "scheduler_dra_bindingconditions_allocations_total",
+            "Number of allocations using devices with BindingConditions, counted per driver per scheduling attempt",
+            ("profile", "driver", "status"),
+        )
+        self._device_wait_durations = registry.histogram(
+            "scheduler_dra_bindingconditions_wait_duration_seconds",
+            "Time in seconds spent waiting for BindingConditions to be satisfied during PreBind.",
+            ("profile", "driver", "status"),
+            buckets=exponential_buckets(0.1, 2, 14),
         )
         self._claim_creates = registry.counter(
             "scheduler_resourceclaim_creates_total",
@@ -190,6 +271,12 @@ class SchedulerMetrics(Meter):
         self._attempts.labels(result, profile).inc()
         self._durations.labels(result, profile).observe(seconds)
 
+    def group_decided(self, result: str, profile: str, seconds: float) -> None:
+        """The cycle of a pod group has ended: `scheduled`, `unschedulable`, `waiting_on_preemption` or `error`."""
+        self._group_algorithm.observe(seconds)
+        self._group_attempts.labels(result, profile).inc()
+        self._group_durations.labels(result, profile).observe(seconds)
+
     def bound(self, attempts: int, seconds: float, *, flushed: bool = False) -> None:
         """A pod was bound, after so many attempts and so long after it was first seen.
 
@@ -208,6 +295,15 @@ class SchedulerMetrics(Meter):
         """An event from the cluster was taken in."""
         self._events.labels(event).observe(seconds)
 
+    def tracked(self, event: str, more: int) -> None:
+        """So many more events are kept for pods that are being scheduled."""
+        self._tracked.labels(event).inc(more)
+
+    def called(self, call_type: str, result: str, seconds: float) -> None:
+        """A call of the API that scheduling does not wait for has ended: `success` or `error`."""
+        self._calls.labels(call_type, result).inc()
+        self._call_durations.labels(call_type, result).observe(seconds)
+
     def hinted(self, plugin: str, event: str, may_help: bool, seconds: float) -> None:
         """A plugin's hints have said whether an event may help pods that wait."""
         self._hints.labels(plugin, event, "Queue" if may_help else "QueueSkip").observe(seconds)
@@ -224,6 +320,17 @@ class SchedulerMetrics(Meter):
     def waited_on_permit(self, result: str, seconds: float) -> None:
         """A pod has waited for its Permit plugins."""
         self._permit_waits.labels(result).observe(seconds)
+
+    def evaluations(self, profile: str, counters: Mapping[tuple[str, str], Counter]) -> None:
+        for (plugin, point), counter in counters.items():
+            self._evaluations.children[plugin, point, profile] = counter
+
+    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        self._device_waits.labels(profile, driver, status).inc()
+        self._device_wait_durations.labels(profile, driver, status).observe(seconds)
+
+    def volumes_failed(self, stage: str) -> None:
+        self._volume_errors.labels(stage).inc()
 
     # Times
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
@@ -17,6 +17,7 @@ from bayplan.scheduler.settings import PluginChoice, PluginSet, ProfileSettings
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 from bayplan.scheduler.snapshot.snapshot import Snapshot
+from bayplan.support.metrics import Counter
 
 P = TypeVar("P", bound=Plugin)
 
@@ -64,8 +65,17 @@ class Profile:
         self.bind = self._at("bind", points.BindPlugin)
         self.post_bind = self._at("postBind", points.PostBindPlugin)
 
+        self.evaluations = {(plugin.name, point): Counter() for point, plugins in self._counted() for plugin in plugins}
+        """(plugin, extension point) -> how often it was asked: in PreFilter and PreScore about a pod, in Filter and Score
+        about a node. What is known of an equal pod is not asked again; a Skip does not count."""
         self._binds_plainly = len(self.bind) == 1 and self.bind[0].name == DEFAULT_BINDER and not self.post_bind
         self._ways: dict[int, tuple[PodShape, Way]] = {}
+
+    def _counted(self) -> Iterator[tuple[str, Iterable[Plugin]]]:
+        yield "PreFilter", self.pre_filter
+        yield "Filter", self.filter
+        yield "PreScore", [plugin for plugin in self.score if isinstance(plugin, points.PreScorePlugin)]
+        yield "Score", self.score
 
     def way(self, shape: PodShape) -> Way:
         """The plugins that pods of a shape meet before and after the decision; worked out once per shape."""

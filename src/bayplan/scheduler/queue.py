@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from bayplan.scheduler.framework.events import ClusterEvent, EventHint
+from bayplan.scheduler.in_flight import InFlight
 from bayplan.scheduler.queued_pod import ACTIVE, BACKOFF, GATED, IN_FLIGHT, UNSCHEDULABLE, Clock, QueuedPod
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
@@ -72,7 +73,7 @@ class SchedulingQueue:
         self._hopeless: set[PodShape] = set()
         """Shapes of which a pod was rejected since the last event that might help them."""
         self._flush: list[tuple[float, int, str]] = []
-        self._in_flight: dict[str, QueuedPod] = {}
+        self.in_flight = InFlight()
         self._counts = {ACTIVE: 0, BACKOFF: 0, UNSCHEDULABLE: 0, GATED: 0, IN_FLIGHT: 0}
         self._stamps = itertools.count(1)
 
@@ -136,8 +137,8 @@ class SchedulingQueue:
             self._leave(queued)
             self._put_active(queued, now)
         elif queued.place == IN_FLIGHT:
-            if queued.missed is not None:
-                queued.missed.extend((event, old.pod, pod.pod) for event in changes)
+            for event in changes if pod.key in self.in_flight else ():
+                self.in_flight.note(event, old.pod, pod.pod, only=pod.key)
         elif queued.place == UNSCHEDULABLE and (
             not changes or any(self.waiting.helps(queued, event, old.pod, pod.pod) for event in changes)
         ):
@@ -203,15 +204,12 @@ class SchedulingQueue:
         self._leave(queued)
         self._move(queued, IN_FLIGHT, self._clock.monotonic())
         queued.attempts += 1
-        queued.missed = []
-        self._in_flight[queued.pod.key] = queued
+        self.in_flight.take(queued.pod.key)
         return queued
 
     def placed(self, key: str) -> None:
         """The pod in flight has its node for good: events in the meantime do not matter any more."""
-        queued = self._in_flight.pop(key, None)
-        if queued is not None:
-            queued.missed = None
+        self.in_flight.end(key)
 
     def done(self, key: str) -> None:
         """The pod in flight found its place."""
@@ -226,7 +224,7 @@ class SchedulingQueue:
         if queued is None or queued.place != IN_FLIGHT:
             return
         now = self._clock.monotonic()
-        missed, queued.missed = queued.missed or [], None
+        missed = self.in_flight.missed(key)
         queued.flushed = False
         queued.rejected_by = tuple(sorted(set(plugins)))
         queued.ready_at = now + self.backoff(queued.attempts)
@@ -262,9 +260,7 @@ class SchedulingQueue:
 
     def move(self, event: ClusterEvent, old: Any, new: Any, *, without: str = "") -> int:
         """An event happened: move the waiting pods that it may help, all but `without`. Returns how many were moved."""
-        for queued in self._in_flight.values():
-            if queued.missed is not None:
-                queued.missed.append((event, old, new))
+        self.in_flight.note(event, old, new)
         now = self._clock.monotonic()
         moved = 0
         asked: set[str] = {without}
@@ -334,11 +330,10 @@ class SchedulingQueue:
     def _leave(self, queued: QueuedPod) -> None:
         """Out of the present place; heap entries go stale by their stamp."""
         self._counts[queued.place] -= 1
-        key = queued.pod.key
         if queued.place in (UNSCHEDULABLE, GATED):
             self.waiting.discard(queued)
         elif queued.place == IN_FLIGHT:
-            self._in_flight.pop(key, None)
+            self.in_flight.end(queued.pod.key)
         queued.stamp = 0
 
     def _advance(self) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
 
-from bayplan.scheduler.framework.events import ClusterEvent
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 
@@ -40,8 +39,6 @@ class QueuedPod:
     """When its back-off is over."""
     stamp: int = 0
     """Tells whether a heap entry is still about this state of the pod."""
-    missed: list[tuple[ClusterEvent, Any, Any]] | None = field(default=None)
-    """Events while it was being scheduled; they may undo the rejection."""
     waits_as: PodShape | None = None
     """The shape under which it is among the waiting."""
     held: bool = False

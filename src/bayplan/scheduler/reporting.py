@@ -13,6 +13,7 @@ from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder
+from bayplan.scheduler.binding import Called
 from bayplan.scheduler.gang_cycle import GroupResult
 from bayplan.scheduler.settings import DEFAULT_SCHEDULER_NAME
 from bayplan.scheduler.snapshot.pods import pod_key
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GROUP_SCHEDULED: Final = "PodGroupScheduled"
+STATUS_PATCH: Final = "pod_status_patch"
+"""The type of call, in metrics, that patches a pod's status."""
 NOTE_LIMIT: Final = 1024
 """Bytes that an event's message may have."""
 
@@ -53,6 +56,8 @@ class Reporter:
         self._seen = seen
         self._clock = clock
         self._recorders = recorders
+        self.called: Called | None = None
+        """Told of every patch of a pod's status; None if nobody wants to know."""
 
     def event(self, pod: core_v1.Pod, event_type: str, reason: str, message: str, action: str) -> None:
         """Record an event about a pod, in the name of its scheduler."""
@@ -158,13 +163,21 @@ class Reporter:
         """Patch a pod's status. That the pod is gone or another one by now is no error."""
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/status"
-        await self._patch(path, msgspec.json.encode(patch), "application/strategic-merge-patch+json", f"pod {name}")
+        started = self._clock.monotonic()
+        body = msgspec.json.encode(patch)
+        done = await self._patch(path, body, "application/strategic-merge-patch+json", f"pod {name}")
+        if self.called is not None:
+            self.called(STATUS_PATCH, "success" if done else "error", self._clock.monotonic() - started)
 
-    async def _patch(self, path: str, body: bytes, content_type: str, what: str) -> None:
+    async def _patch(self, path: str, body: bytes, content_type: str, what: str) -> bool:
+        """Write a status; tells whether that could be done."""
         try:
             await self._client.raw("PATCH", path, {}, body, content_type)
         except ApiError as error:
             if error.code not in (404, 409):
                 logger.warning("status of %s: %s", what, error)
+            return False
         except TransportError as error:
             logger.warning("status of %s: %s", what, error)
+            return False
+        return True

@@ -19,10 +19,11 @@ from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder
 from bayplan.informers import InformerFactory
 from bayplan.scheduler import settings as scheduler_settings
-from bayplan.scheduler.binding import Changes, ClientActions, carry_out
+from bayplan.scheduler.binding import POD_BINDING, Changes, ClientActions, carry_out
 from bayplan.scheduler.core import Outcome, SchedulerCore
 from bayplan.scheduler.extender_http import HttpDoor
-from bayplan.scheduler.extenders import Answer, Call, Door, ExtenderError, bind_call, read_bind
+from bayplan.scheduler.extender_talk import ExtenderTalk
+from bayplan.scheduler.extenders import Door
 from bayplan.scheduler.framework.meter import SUCCESS
 from bayplan.scheduler.framework.verdicts import ActionError, Status
 from bayplan.scheduler.gang_cycle import GroupResult
@@ -31,7 +32,6 @@ from bayplan.scheduler.passage import Failure, Passage, failed
 from bayplan.scheduler.profile import DEFAULT_BINDER
 from bayplan.scheduler.reporting import Reporter
 from bayplan.scheduler.snapshot.catalog import KINDS
-from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
@@ -71,7 +71,7 @@ class SchedulerService:
         self.recorders = {name: EventRecorder(client, name, clock, randomness) for name in self.core.cycles}
         self.reporter = Reporter(client, clock, self.recorders, self._seen)
         self.changes = Changes(clock)
-        self.actions = ClientActions(client, self.changes)
+        self.actions = ClientActions(client, self.changes, clock)
         snapshot = self.core.snapshot
         sizes = {
             "nodes": lambda: snapshot.node_count,
@@ -82,11 +82,12 @@ class SchedulerService:
         self.core.measure(self.metrics)
         self.core.queue.incoming = self.metrics.incoming
         self.core.queue.waiting.hinted = self.metrics.hinted
+        self.core.queue.in_flight.tracked = self.metrics.tracked
         self.actions.created = self.metrics.claim_created
+        self.actions.called = self.reporter.called = self.metrics.called
+        self.metrics.pending_calls.labels(POD_BINDING).set_function(lambda: float(self.actions.pending))
         self._http = HttpDoor()
-        self._door: Door = door or self._http
-        self._held: list[tuple[str, Any, Any]] | None = None
-        """Events that came while extenders were asked: the picture of the cluster stands still for so long."""
+        self._extenders = ExtenderTalk(self.core, door or self._http, self._changed)
         self._absent: set[str] = set()
         """Kinds that the server does not have, or does not let us read."""
         self._work = asyncio.Event()
@@ -94,6 +95,9 @@ class SchedulerService:
         self._reports: dict[str, asyncio.Task[None]] = {}
         """Pods whose last attempt failed, which is being told: their binding waits, so that the news do not come after it."""
         self.metrics.goroutines.labels("binding").set_function(lambda: float(len(self._tasks)))
+        self.metrics.goroutines.labels("prioritizing_extender").set_function(
+            lambda: float(self._extenders.prioritizing)
+        )
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -150,15 +154,13 @@ class SchedulerService:
         added, changed, deleted = f"{kind}Add", f"{kind}Update", f"{kind}Delete"
 
         def handle(old: Any, new: Any) -> None:
-            if self._held is not None:
-                self._held.append((kind, old, new))
+            if self._extenders.keep(lambda: self.core.handle(kind, old, new)):
                 return
             started = self.clock.monotonic()
             self.core.handle(kind, old, new)
             event = added if old is None else changed if new is not None else deleted
             self.metrics.handled(event, self.clock.monotonic() - started)
-            self._work.set()
-            self.changes.tell()
+            self._changed()
 
         self.informers.informer(cls).on_change(
             add=lambda obj: handle(None, obj), update=handle, delete=lambda obj: handle(obj, None)
@@ -168,17 +170,20 @@ class SchedulerService:
         turn = 0
         while True:
             started = self.clock.monotonic()
-            outcome = self.core.schedule_one() if not self.core.settings.extenders else await self._attempt()
+            outcome = self.core.schedule_one() if not self.core.settings.extenders else await self._extenders.attempt()
             if outcome is None:
                 await self._wait()
                 continue
             self.metrics.decided(outcome.decision, self.clock.monotonic() - started)
             if outcome.group is not None:
+                self.metrics.group_decided(
+                    outcome.group.outcome, outcome.decision.profile, self.clock.monotonic() - started
+                )
                 self._spawn(self._report_group(outcome.group))
             if outcome.passage is not None:
                 self._spawn(self._pass(outcome, outcome.passage, started))
             elif outcome.decision.scheduled:
-                await self.actions.slots.acquire()
+                await self.actions.take_slot()
                 self._spawn(self._bind(outcome, started))
             elif outcome.decision.skipped:
                 pod = outcome.queued.pod
@@ -191,45 +196,10 @@ class SchedulerService:
             if turn % _TURN == 0:
                 await asyncio.sleep(0)
 
-    async def _attempt(self) -> Outcome | None:
-        """One attempt with extenders in it."""
-        steps, answers = self.core.attempt(), list[Answer]()
-        try:
-            calls = next(steps)
-            while True:
-                self._held = self._held if self._held is not None else []
-                answers = await asyncio.gather(*(self._ask(call) for call in calls))
-                calls = steps.send(answers)
-        except StopIteration as finished:
-            outcome: Outcome | None = finished.value
-        finally:
-            held, self._held = self._held, None
-            for kind, old, new in held or ():
-                self.core.handle(kind, old, new)
-            if held:
-                self._work.set()
-                self.changes.tell()
-        return outcome
-
-    async def _ask(self, call: Call) -> Answer:
-        try:
-            return await self._door(call)
-        except ExtenderError as error:
-            logger.info("extender %s: %s", call.url, error)
-            return error
-
-    async def _bind_elsewhere(self, pod: PodInfo, node_name: str) -> bool:
-        """Let the extender bind that is configured to, if there is one."""
-        for extender in self.core.extenders_of(pod):
-            if extender.bind_verb:
-                try:
-                    read_bind(await self._ask(bind_call(extender, pod.pod, node_name)))
-                except ExtenderError as error:
-                    if extender.ignorable:
-                        continue
-                    raise ActionError(str(error)) from error
-                return True
-        return False
+    def _changed(self) -> None:
+        """The core knows something new: there may be pods to schedule, and passages may go on."""
+        self._work.set()
+        self.changes.tell()
 
     async def _wait(self) -> None:
         """Wait for an event, or for the next pod whose back-off is over."""
@@ -283,7 +253,7 @@ class SchedulerService:
             self.clock,
             committed=lambda: self.core.queue.placed(info.key),
             waited=self.metrics.waited_on_permit,
-            other=self._bind_elsewhere if self.core.settings.extenders else None,
+            other=self._extenders.bind if self.core.settings.extenders else None,
         )
         if failure is None:
             self._bound(outcome, passage.node_name, started)
@@ -304,7 +274,8 @@ class SchedulerService:
         pod = outcome.queued.pod
         result = "error" if failure.reject.status is Status.ERROR else "unschedulable"
         self.metrics.attempt(result, outcome.decision.profile, self.clock.monotonic() - started)
-        self.core.binding_failed(pod, failure)
+        if not self._extenders.keep(lambda: self.core.binding_failed(pod, failure)):
+            self.core.binding_failed(pod, failure)
         self._work.set()
         await self.reporter.not_scheduled(pod.pod, failure.reason, failure.message, "")
 
@@ -322,7 +293,11 @@ class SchedulerService:
         """Wait until it has been told that the pod was not placed before, if it is being told."""
         task = self._reports.get(key)
         if task is not None:
-            await asyncio.wait((task,))
+            self.actions.pending += 1
+            try:
+                await asyncio.wait((task,))
+            finally:
+                self.actions.pending -= 1
 
     async def _report(self, outcome: Outcome, started: float) -> None:
         """Evict victims, and tell why the pod is not placed."""

@@ -20,6 +20,7 @@ from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder, Ranking
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.wide_scores import WideScores, pre_score, wide_scores
+from bayplan.support.metrics import Counter
 
 NO_NODE: Final = -1
 """The verdict of rows that are not nodes, and the total of rows that are not feasible."""
@@ -55,6 +56,8 @@ class Totals:
         self._totals: Ints = self._base
         """`_base` and the wide scores; the very same array if there are none."""
         self._shared = False
+        self._asked: list[Counter] = []
+        """How often the plugins were asked whose scores are asked for again row by row."""
 
     @property
     def is_known(self) -> bool:
@@ -89,6 +92,8 @@ class Totals:
             self._own()
             for row in rows:
                 self._score_row(state, row, settled_total)
+            for counter in self._asked:
+                counter.value += len(rows)
             if many:
                 for wide in self._wide:
                     wide.start(state, self.shape, codes)
@@ -101,7 +106,7 @@ class Totals:
         """Scores and totals if exactly the rows with code 0 were feasible; -1 for the others. Raises PluginError."""
         if self._settled_total is None:
             raise LookupError("no scores are known; bring them up to date first")
-        wide = [wide_scores(item.plugin, item.weight, item.given, item.meter) for item in self._wide]
+        wide = [wide_scores(item.plugin, item.weight, item.given, self.profile) for item in self._wide]
         totals = self._settled_total.copy()
         separate = state.for_scores()
         for item in wide:
@@ -115,17 +120,19 @@ class Totals:
         shape, snapshot, meter = self.shape, self.profile.snapshot, self.profile.meter
         alive = snapshot.alive[: snapshot.size]
         feasible = np.flatnonzero(codes == 0)
-        self._settled, self._wide = [], []
+        self._settled, self._wide, self._asked = [], [], []
         settled_total = np.zeros(snapshot.size, dtype=np.int64)
         for plugin in self.profile.score:
             weight = self.profile.weights[plugin.name]
             if plugin.score_scope is Scope.CLUSTER:
                 self._widen(state, codes, plugin, None)
                 continue
-            if pre_score(plugin, state, shape, feasible, meter) is not None:
+            if pre_score(plugin, state, shape, feasible, self.profile) is not None:
                 continue
             with timed_plugin(meter, plugin.name, "Score"):
                 scores = plugin.score(state, shape, snapshot.all_rows)
+            counter = self.profile.evaluations[plugin.name, "Score"]
+            counter.value += snapshot.node_count
             if plugin.normalizes:
                 level = scores[alive]
                 if not plugin.equal_stays_equal or (level != level[:1]).any():
@@ -135,11 +142,13 @@ class Totals:
             final = scores * weight
             settled_total += final
             self._settled.append(Scoring(plugin, weight, final, plugin.score_scope is Scope.NODE))
+            if plugin.score_scope is not Scope.NODE:
+                self._asked.append(counter)
         return settled_total
 
     def _widen(self, state: CycleState, codes: Codes, plugin: ScorePlugin, raw: Ints | None) -> None:
         """Keep a plugin's scores from now on, unless it has nothing to say for good."""
-        wide = wide_scores(plugin, self.profile.weights[plugin.name], raw, self.profile.meter)
+        wide = wide_scores(plugin, self.profile.weights[plugin.name], raw, self.profile)
         wide.start(state, self.shape, codes)
         if wide.skip is None or not wide.skip.lasting:
             self._wide.append(wide)

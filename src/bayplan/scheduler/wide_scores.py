@@ -21,23 +21,25 @@ from bayplan.scheduler.framework.extension_points import (
     Scope,
     ScorePlugin,
 )
-from bayplan.scheduler.framework.meter import Meter, timed_plugin
+from bayplan.scheduler.framework.meter import timed_plugin
 from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import Codes, Skip
+from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.snapshot.labels import Bools, Ints
 
 _BEYOND: Final = np.iinfo(np.int64).max
 """Beyond every raw score: stands for the rows that take no part when the least of them is looked for."""
 
 
-def pre_score(
-    plugin: ScorePlugin, state: CycleState, shape: PodShape, feasible: Ints, meter: Meter | None
-) -> Skip | None:
+def pre_score(plugin: ScorePlugin, state: CycleState, shape: PodShape, feasible: Ints, profile: Profile) -> Skip | None:
     """Run the plugin's PreScore, if it has one."""
     if not isinstance(plugin, PreScorePlugin):
         return None
-    with timed_plugin(meter, plugin.name, "PreScore"):
-        return plugin.pre_score(state, shape, feasible)
+    with timed_plugin(profile.meter, plugin.name, "PreScore"):
+        skip = plugin.pre_score(state, shape, feasible)
+    if skip is None:
+        profile.evaluations[plugin.name, "PreScore"].inc()
+    return skip
 
 
 class WideScores:
@@ -47,10 +49,13 @@ class WideScores:
     word that the plugin has nothing to say at the moment, if it has none; `final` is zero then.
     """
 
-    def __init__(self, plugin: ScorePlugin, weight: int, raw: Ints | None, meter: Meter | None) -> None:
+    def __init__(self, plugin: ScorePlugin, weight: int, raw: Ints | None, profile: Profile) -> None:
         self.plugin = plugin
         self.weight = weight
-        self.meter = meter
+        self.profile = profile
+        self.meter = profile.meter
+        self.asked = profile.evaluations[plugin.name, "Score"]
+        """About how many nodes the plugin was asked, for all pods of the profile."""
         self.skip: Skip | None = None
         self.final: Ints = np.zeros(0, dtype=np.int64)
         self._shared = False
@@ -71,6 +76,7 @@ class WideScores:
         else:
             with timed_plugin(self.meter, plugin.name, "Score"):
                 scores = plugin.score(state, shape, feasible)
+            self.asked.value += len(feasible)
         self.final[feasible] = plugin.normalize(state, shape, feasible, scores) * self.weight
 
     def catch_up(self, state: CycleState, shape: PodShape, codes: Codes, rows: list[int]) -> Moved:
@@ -85,14 +91,14 @@ class WideScores:
     def _pre_score(self, state: CycleState, shape: PodShape, feasible: Ints) -> Skip | None:
         if self.given is not None:
             return None
-        return pre_score(self.plugin, state, shape, feasible, self.meter)
+        return pre_score(self.plugin, state, shape, feasible, self.profile)
 
 
 class KeptScores(WideScores):
     """The scores of a plugin that scales by extremes, kept up to date row by row."""
 
-    def __init__(self, plugin: ScaledScorePlugin, weight: int, raw: Ints | None, meter: Meter | None) -> None:
-        super().__init__(plugin, weight, raw, meter)
+    def __init__(self, plugin: ScaledScorePlugin, weight: int, raw: Ints | None, profile: Profile) -> None:
+        super().__init__(plugin, weight, raw, profile)
         self.scaled = plugin
         self._raw: Ints = np.zeros(0, dtype=np.int64)
         self._low: Ints | None = None
@@ -132,6 +138,7 @@ class KeptScores(WideScores):
             return EVERY_ROW if self._take_all(state, shape, codes) else []
         for row in moved:
             self._raw[row] = self.plugin.score_row(state, shape, row)
+        self.asked.value += len(moved)
         self._put_in(codes, rows)
         self._put_in(codes, moved)
         if self._find_extremes():
@@ -153,6 +160,7 @@ class KeptScores(WideScores):
         else:
             with timed_plugin(self.meter, self.plugin.name, "Score"):
                 self._raw = self.plugin.score(state, shape, slice(0, len(codes)))
+            self.asked.value += self.profile.snapshot.node_count
         part = codes == 0
         if self._counted is not None:
             part &= self._counted
@@ -216,8 +224,8 @@ class KeptScores(WideScores):
                 self.final[row] = score * self.weight
 
 
-def wide_scores(plugin: ScorePlugin, weight: int, raw: Ints | None, meter: Meter | None) -> WideScores:
+def wide_scores(plugin: ScorePlugin, weight: int, raw: Ints | None, profile: Profile) -> WideScores:
     """The keeper of a plugin's scores. `raw`: those that depend on nodes only, if they are known."""
     if isinstance(plugin, ScaledScorePlugin):
-        return KeptScores(plugin, weight, raw, meter)
-    return WideScores(plugin, weight, raw, meter)
+        return KeptScores(plugin, weight, raw, profile)
+    return WideScores(plugin, weight, raw, profile)

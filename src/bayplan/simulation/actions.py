@@ -19,7 +19,7 @@ from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation.profiles import MIRROR
 from bayplan.client.client import MERGE_PATCH
-from bayplan.cluster.apply import apply_manifests, in_order
+from bayplan.cluster.apply import apply_manifests, in_order, nothing_served
 from bayplan.cluster.manifests import ManifestError
 from bayplan.controllers.base import controller_of
 from bayplan.kubelet.simulator.nodes import SILENT, SIMULATED
@@ -66,7 +66,8 @@ class _Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Apply(_Prompt):
-    """Create or update objects. What the cluster forbids, such as a pod beyond a quota, is a problem; the rest is applied all the same."""
+    """Create or update objects. What the cluster forbids, such as a pod beyond a quota, is a problem; the rest is applied all the same.
+    Objects of custom kinds are left out and counted in the cluster's `unserved`; they are an error if there are no others."""
 
     objects: tuple[tuple[Path, dict[str, Any]], ...]
 
@@ -83,9 +84,10 @@ class Apply(_Prompt):
                 await cluster.client.create(core_v1.Namespace(metadata=meta_v1.ObjectMeta(name=name)))
         await cluster.eventually(lambda: _accounts_are_there(cluster, needed))
         problems = []
+        unserved = None if nothing_served(cluster.client, self.objects) else cluster.unserved
         for file, obj in in_order(self.objects):
             try:
-                await apply_manifests(cluster.client, [(file, obj)])
+                await apply_manifests(cluster.client, [(file, obj)], unserved)
             except ManifestError as error:
                 if not (isinstance(error.__cause__, ApiError) and error.__cause__.code == _FORBIDDEN):
                     raise

@@ -15,6 +15,7 @@ from bayplan.scheduler.library import Config
 from bayplan.simulation.allowance import with_defaults
 from bayplan.simulation.copies import ClusterCopy
 from bayplan.simulation.copies_planner import fresh, pod_of_template
+from bayplan.simulation.gpu_shares import GPU
 from bayplan.simulation.replay import Arrival, Replay, Workload, replay
 
 _T95: Final = (0.0, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)
@@ -157,6 +158,8 @@ def _measures(workload: Workload, prices: Prices | None) -> Iterable[tuple[str, 
     yield "cpu asked for, mean", "share", lambda run: run.mean_use("cpu"), False
     yield "memory asked for, mean", "share", lambda run: run.mean_use("memory"), False
     yield "fragmentation, mean", "share", lambda run: run.mean_fragmentation(), True
+    if any(GPU in node.status.allocatable for node in workload.nodes):
+        yield "GPU fragmentation, mean", "share", lambda run: run.mean_gpu_fragmentation() or 0.0, True
     yield "unevenness of nodes, mean", "share", lambda run: run.mean_unevenness(), True
     yield "nodes with pods, mean", "", lambda run: run.nodes_used, True
     if prices is not None:

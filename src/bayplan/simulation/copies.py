@@ -21,6 +21,7 @@ from bayplan.api.codec import DecodeError, decode, encode
 from bayplan.api.conversion import convert
 from bayplan.api.kinds import BUILT_IN, OPTIONAL, Kind, KindTable
 from bayplan.api.strategies import strategy_for
+from bayplan.cluster.unserved import UnservedKinds
 from bayplan.simulation.copies_older import current_form
 
 FORMAT: Final = "bayplan.dev/cluster-copy"
@@ -97,6 +98,8 @@ class ClusterCopy:
     """Where the objects come from, for people."""
     anonymized: bool = False
     left_out: list[LeftOut] = field(default_factory=list)
+    unserved: UnservedKinds = field(default_factory=UnservedKinds)
+    """Custom kinds that the manifests have which were read."""
 
     def __repr__(self) -> str:
         where = f" of {self.source}" if self.source else ""
@@ -151,11 +154,17 @@ def to_bytes(copy: ClusterCopy) -> bytes:
         copy.source,
         copy.anonymized,
         copy.counts(),
-        [{"what": one.what, "why": one.why} for one in copy.left_out],
+        [{"what": one.what, "why": one.why} for one in (*copy.left_out, *_custom(copy))],
     )
     lines = [msgspec.json.encode(header)]
     lines += [_line(obj) for obj in copy.flat()]
     return gzip.compress(b"\n".join(lines) + b"\n", compresslevel=5, mtime=0)
+
+
+def _custom(copy: ClusterCopy) -> Iterator[LeftOut]:
+    """What is kept of custom kinds: that they were there."""
+    for one in copy.unserved:
+        yield LeftOut(f"{one.kind} in {one.api_version}", "custom resources are not simulated")
 
 
 def _line(obj: Any) -> bytes:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from bayplan.api.codec import DecodeError
 from bayplan.api.quantity import canonical, parse
 from bayplan.api.types import apps_v1, core_v1, meta_v1
+from bayplan.cluster.unserved import UnservedKinds
 from bayplan.controllers.daemonset_rules import daemon_tolerations, fits
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.library import Planner
@@ -76,12 +77,16 @@ def unplaced(spec: core_v1.PodSpec) -> core_v1.PodSpec:
     return replace(spec, node_name="", scheduling_gates=())
 
 
-def pod_of_file(path: str, cluster: ClusterCopy) -> core_v1.Pod:
-    """The pod, or the pod that a workload makes, which a manifest shows, as the cluster would take it. Raises QuestionError."""
+def pod_of_file(path: str, cluster: ClusterCopy, unserved: UnservedKinds) -> core_v1.Pod:
+    """The pod, or the pod that a workload makes, which a manifest shows, as the cluster would take it. Raises QuestionError.
+
+    unserved: counts what the manifest has of custom kinds.
+    """
     try:
         copy = read(path)
     except CopyError as error:
         raise QuestionError(str(error)) from error
+    unserved.add_all(copy.unserved)
     pods = [fresh(pod) for pod in copy.of("Pod")] + list(_of_workloads(copy))
     if len(pods) != 1:
         raise QuestionError(f"{path}: has {len(pods)} pods and workloads; give a file with one")

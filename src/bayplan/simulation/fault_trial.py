@@ -13,6 +13,7 @@ from bayplan.client import Client
 from bayplan.client.client import MERGE_PATCH, WatchStream
 from bayplan.client.transport import Transport
 from bayplan.cluster.manifests import read_manifests
+from bayplan.cluster.unserved import UnservedKind
 from bayplan.kubelet.simulator.nodes import SILENT
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.fault_plan import Fault, Plan
@@ -46,6 +47,8 @@ class Trial:
     seconds: float
     """Virtual."""
     trace: str
+    unserved: tuple[UnservedKind, ...] = ()
+    """Custom kinds of the workload, which were left out."""
 
 
 def run_trial(plan: Plan, seed: int, sink: Callable[[str], object] | None = None) -> Trial:
@@ -84,7 +87,8 @@ class _Run:
         async with self.cluster as cluster, Supervisor("trial") as tasks:
             tasks.spawn("pods", self._follow(await self.client.watch(core_v1.Pod, resource_version="0")))
             objects = read_manifests(self.plan.workload) if self.plan.workload else None
-            await cluster.apply(*([obj for _, obj in objects] if objects is not None else usual_mix()))
+            manifests = [obj for _, obj in objects] if objects is not None else usual_mix()
+            await cluster.apply(*manifests, unserved=cluster.unserved)
             began = cluster.clock.monotonic()
             for fault in self.plan.faults:
                 await cluster.advance(seconds=max(0.0, began + fault.at - cluster.clock.monotonic()))
@@ -104,6 +108,7 @@ class _Run:
                 cluster.trace.writes,
                 cluster.clock.monotonic(),
                 cluster.trace.digest(),
+                tuple(cluster.unserved),
             )
 
     async def _follow(self, stream: WatchStream[core_v1.Pod]) -> None:

@@ -15,6 +15,7 @@ from bayplan.scheduler.snapshot.pods import pod_key
 from bayplan.simulation.consolidate_rules import belongs_to_node
 from bayplan.simulation.fixes_base import Candidate, Change, Fix, Supposed, replace_pod, strongest
 from bayplan.simulation.fixes_changes import candidates
+from bayplan.simulation.fixes_devices import Holders, evicted_by, eviction, freeing_devices
 from bayplan.simulation.fixes_selectors import labelled, with_terms
 
 _ABOVE_ALL: Final = 2_000_001_000
@@ -31,6 +32,7 @@ class Trial:
         self.still = still
         self.tried = 0
         """How many states of affairs the scheduler was asked about."""
+        self.holders = Holders(planner.snapshot)
 
     def decide(self, state: Supposed) -> Decision:
         """What the scheduler says in a state of affairs."""
@@ -74,7 +76,8 @@ class Trial:
                 planner.add("Pod", pod)
                 daemons.append(pod_key(pod))
         try:
-            yield
+            with self.holders.without(state.evicted):
+                yield
         finally:
             for key in daemons:
                 planner.remove(key)
@@ -111,7 +114,16 @@ class Trial:
         return candidate.at(works)
 
     def evictions(self, changes: tuple[Change, ...]) -> Iterator[Fix]:
-        """Pods whose eviction makes room after some changes, as preemption would choose them if the pod were above all others."""
+        """Pods whose eviction makes room after some changes: as preemption would choose them if the pod were above all others,
+        and those that have the devices that the pod lacks."""
+        found = list(self._preempting(changes))
+        known = {evicted_by(fix) for fix in found}
+        if self.holders:
+            freeing = freeing_devices(self, changes, _SHOWN_EVICTIONS)
+            found += [fix for fix in freeing if evicted_by(fix) not in known]
+        yield from found
+
+    def _preempting(self, changes: tuple[Change, ...]) -> Iterator[Fix]:
         state = self.after(changes)
         spec = replace(state.pod.spec, priority=_ABOVE_ALL, preemption_policy="PreemptLowerPriority")
         self.tried += 1
@@ -123,21 +135,7 @@ class Trial:
         ordered = sorted(outcome.candidates, key=lambda one: (one.cost, decision.names[one.row]))
         evictable = [one for one in ordered if not any(belongs_to_node(victim.pod) for victim in one.victims)]
         for one in evictable[:_SHOWN_EVICTIONS]:
-            change = _eviction([victim.pod for victim in one.victims], decision.names[one.row], one.violations)
+            change = eviction([victim.pod for victim in one.victims], decision.names[one.row], one.violations)
             node = self.works((*changes, change))
             if node:
                 yield Fix((*changes, change), node)
-
-
-def _eviction(pods: list[core_v1.Pod], node: str, violations: int) -> Change:
-    keys = tuple(pod_key(pod) for pod in pods)
-    against = f", {violations} of them against their disruption budget" if violations else ""
-    shown = ", ".join(keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
-    critical = any((pod.spec.priority or 0) >= 2_000_000_000 for pod in pods)
-    return Change(
-        "evict",
-        f"evict {shown} from {node}{against}",
-        50 + 8 * len(keys) + 30 * violations + (100 if critical else 0),
-        {"from": node, "pods": list(keys), "budgetViolations": violations},
-        lambda state: Supposed(state.pod, state.nodes, (*state.evicted, *keys), state.added),
-    )

@@ -30,6 +30,7 @@ def outcome_page(copy: ClusterCopy, outcome: Outcome) -> str:
         _over_time(outcome),
         _pending(outcome),
         _missing(outcome),
+        _unserved(outcome),
         _workloads(outcome),
         _moves(outcome),
         _nodes(outcome),
@@ -64,6 +65,12 @@ def _missing(outcome: Outcome) -> str:
     rows = [(one.workload, one.pods, "yes" if one.new else "no", one.reason) for one in outcome.missing]
     head = ("Workload", "Pods", "Because of this", "Reason")
     return section("Pods that could not be made", table(head, rows, frozenset({1}))) if rows else ""
+
+
+def _unserved(outcome: Outcome) -> str:
+    rows = [(one.kind, one.api_version, one.objects) for one in outcome.unserved]
+    head = ("Custom kind", "Version", "Objects left out")
+    return section("What was not simulated", table(head, rows, frozenset({2}))) if rows else ""
 
 
 def _workloads(outcome: Outcome) -> str:

@@ -1,99 +1,157 @@
 """A cluster from whatever people have of it: a copy, what `kubectl get -o yaml|json` prints, directories of manifests,
-must-gathers, `kubectl cluster-info dump` in both its forms, or any of these on standard input.
+must-gathers, `kubectl cluster-info dump` in both its forms, any of these in an archive (tar, gzip'd tar, zip) or gzip'd, or on
+standard input.
 
-A file or directory that somebody wrote must be readable in full, or it is an error. A dump is taken as far as it goes:
-what cannot be read is named in `left_out`.
+A file, directory or archive that somebody wrote must be readable in full, or it is an error. A dump is taken as far as it
+goes: what cannot be read is named in `left_out`.
 """
 
 from __future__ import annotations
 
 import gzip
-import re
+import io
 import sys
-import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final, cast
 
-import msgspec
-
-from bayplan.api.codec import DecodeError
-from bayplan.api.kinds import Kind
-from bayplan.cluster.manifests import ManifestError, documents
-from bayplan.simulation.allowance import admit
-from bayplan.simulation.copies import (
-    COPIED,
-    ClusterCopy,
-    CopyError,
-    LeftOut,
-    defaulted,
-    from_bytes,
-    from_tree,
-    is_copy,
-    unique,
+from bayplan.simulation.copies import COPIED, ClusterCopy, CopyError, from_bytes, is_copy
+from bayplan.simulation.readers_archive import (
+    GZIP,
+    LIMITS,
+    Limits,
+    PackedFile,
+    files_of_tar,
+    files_of_zip,
+    head_of_gzip,
+    is_tar,
+    is_zip,
+    unpacked,
 )
+from bayplan.simulation.readers_gather import Gathered, text_of
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
+_ENDINGS: Final = (*_SUFFIXES, *(f"{suffix}.gz" for suffix in _SUFFIXES))
 _DUMP_MARKS: Final = ("cluster-scoped-resources", "namespaces", "nodes.json", "nodes.yaml")
 """Entries that the directory of a must-gather or of a `cluster-info dump` has."""
-_KIND_LINE: Final = re.compile(r'(?:^|[\s{,])"?kind"?:\s*"?(\w+)', re.MULTILINE)
-_LOG_LINE: Final = re.compile(r"^==== (?:START|END) logs .*====$", re.MULTILINE)
-_LOGS: Final = re.compile(r"^==== START logs for .*?^==== END logs for [^\n]*$", re.MULTILINE | re.DOTALL)
+_MARK_DEPTH: Final = 3
+"""How deep in an archive they may be: it has the directory itself, in which a must-gather has one per image."""
+_LOOK: Final = 4096
+"""Bytes of a file that tell what it is."""
+
+Told = Callable[[str, int, int | None], object]
+"""Told what is being done, how many files were read, and how many there are if that is known."""
 
 
-def read(path: str | Path, include: Iterable[str] = ()) -> ClusterCopy:
+def read(
+    path: str | Path, include: Iterable[str] = (), *, told: Told | None = None, limits: Limits = LIMITS
+) -> ClusterCopy:
     """The cluster that a path holds; `-` is standard input. `include`: further kinds. Raises CopyError."""
     wanted = frozenset((*COPIED, *include))
     if str(path) == "-":
-        return _of_bytes(sys.stdin.buffer.read(), "standard input", wanted)
+        return _Reader("standard input", wanted, told, limits).of_stream(sys.stdin.buffer)
     found = Path(path)
+    reader = _Reader(str(found), wanted, told, limits)
     if found.is_dir():
-        return _of_directory(found, wanted)
+        return reader.of_directory(found)
     try:
-        data = found.read_bytes()
+        with found.open("rb") as file:
+            return reader.of_stream(file)
     except OSError as error:
         raise CopyError(f"{found}: {error.strerror or error}") from error
-    return _of_bytes(data, str(found), wanted)
 
 
-def _of_bytes(data: bytes, where: str, wanted: frozenset[str]) -> ClusterCopy:
-    data = _unpacked(data, where)
-    if is_copy(data):
-        return from_bytes(data, where)
-    gathered = _Gathered(wanted, where)
-    gathered.take_text(_text(data, where), where)
-    if not gathered.objects and not gathered.left_out:
-        raise CopyError(f"{where}: holds no object of a kind that bears on placement")
-    return gathered.copy()
+class _Reader:
+    """Reads one source."""
+
+    def __init__(self, where: str, wanted: frozenset[str], told: Told | None, limits: Limits) -> None:
+        self._where, self._wanted, self._told, self._limits = where, wanted, told, limits
+
+    def of_stream(self, file: IO[bytes]) -> ClusterCopy:
+        """What a file or stream holds, whatever its form. Raises CopyError."""
+        where, limits = self._where, self._limits
+        head = file.read(_LOOK)
+        whole = cast("IO[bytes]", _Rejoined(head, file))
+        if is_zip(head):
+            return self._of_archive(files_of_zip(self._seekable(file, head), where, _is_of_interest, limits))
+        if head.startswith(GZIP):
+            if is_tar(head_of_gzip(head)):
+                stream = cast("IO[bytes]", gzip.GzipFile(fileobj=whole))
+                return self._of_archive(files_of_tar(stream, where, _is_of_interest, limits))
+            return self._of_bytes(unpacked(whole, where, limits))
+        if is_tar(head):
+            return self._of_archive(files_of_tar(whole, where, _is_of_interest, limits))
+        return self._of_bytes(head + file.read())
+
+    def _seekable(self, file: IO[bytes], head: bytes) -> IO[bytes]:
+        """A zip archive has its table of contents at the end. Raises CopyError."""
+        if file.seekable():
+            return file
+        data = head + file.read(self._limits.file)
+        if file.read(1):
+            raise CopyError(f"{self._where}: zip archive larger than {self._limits.file:,} bytes; name it as a file")
+        return io.BytesIO(data)
+
+    def _of_bytes(self, data: bytes) -> ClusterCopy:
+        where = self._where
+        if is_copy(data):
+            return from_bytes(data, where)
+        gathered = Gathered(self._wanted, where)
+        gathered.take_text(text_of(data, where), where)
+        if gathered.is_empty:
+            raise CopyError(f"{where}: holds no object of a kind that bears on placement")
+        return gathered.copy()
+
+    def of_directory(self, root: Path) -> ClusterCopy:
+        """What a directory and those below it hold. Raises CopyError."""
+        files = sorted(file for file in root.rglob("*") if _is_of_interest(file.name) and file.is_file())
+        if not files:
+            raise CopyError(f"{root}: no {', '.join(_SUFFIXES)} files in this directory or below it")
+        gathered = Gathered(self._wanted, str(root), tolerant=_is_dump(root))
+        for number, file in enumerate(files, 1):
+            try:
+                gathered.take_file(self._plain(file.read_bytes(), str(file)), str(file))
+            except OSError as error:
+                gathered.cannot_read(str(file), CopyError(f"{file}: {error.strerror or error}"))
+            except CopyError as error:
+                gathered.cannot_read(str(file), error)
+            self._tell(number, len(files))
+        return self._gathered(gathered, len(files))
+
+    def _of_archive(self, files: Iterator[PackedFile]) -> ClusterCopy:
+        gathered = Gathered(self._wanted, self._where)
+        count = 0
+        for file in files:
+            parts = [part for part in file.name.split("/") if part not in ("", ".")]
+            gathered.tolerant = gathered.tolerant or any(part in _DUMP_MARKS for part in parts[:_MARK_DEPTH])
+            if _is_of_interest(file.name):
+                count += 1
+                where = f"{self._where}/{file.name}"
+                try:
+                    gathered.take_file(self._plain(file.data, where), where)
+                except CopyError as error:
+                    gathered.cannot_read(where, error)
+                self._tell(count, None)
+        if not count:
+            raise CopyError(f"{self._where}: no {', '.join(_SUFFIXES)} files in this archive")
+        return self._gathered(gathered, count)
+
+    def _plain(self, data: bytes, where: str) -> bytes:
+        return unpacked(io.BytesIO(data), where, self._limits) if data.startswith(GZIP) else data
+
+    def _gathered(self, gathered: Gathered, files: int) -> ClusterCopy:
+        gathered.check()
+        if not gathered.objects:
+            raise CopyError(f"{self._where}: none of {files} files holds an object of a kind that bears on placement")
+        return gathered.copy()
+
+    def _tell(self, done: int, of: int | None) -> None:
+        if self._told is not None:
+            self._told("reading files", done, of)
 
 
-def _unpacked(data: bytes, where: str) -> bytes:
-    if not data.startswith(b"\x1f\x8b"):
-        return data
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise CopyError(f"{where}: the file is damaged or cut off: {error}; take the copy again") from error
-
-
-def _text(data: bytes, where: str) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise CopyError(f"{where}: neither a cluster copy nor YAML or JSON: {error}") from error
-
-
-def _of_directory(root: Path, wanted: frozenset[str]) -> ClusterCopy:
-    files = sorted(file for file in root.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
-    if not files:
-        raise CopyError(f"{root}: no {', '.join(_SUFFIXES)} files in this directory or below it")
-    gathered = _Gathered(wanted, str(root), tolerant=_is_dump(root))
-    for file in files:
-        gathered.take_file(file)
-    if not gathered.objects:
-        raise CopyError(f"{root}: none of {len(files)} files holds an object of a kind that bears on placement")
-    return gathered.copy()
+def _is_of_interest(name: str) -> bool:
+    return name.endswith(_ENDINGS)
 
 
 def _is_dump(root: Path) -> bool:
@@ -105,104 +163,18 @@ def _directories(root: Path) -> list[Path]:
     return sorted(one for one in root.iterdir() if one.is_dir())
 
 
-@dataclass(slots=True)
-class _Gathered:
-    """Objects of several files."""
+class _Rejoined:
+    """A stream from which the beginning has been read, with that before it again."""
 
-    wanted: frozenset[str]
-    source: str
-    tolerant: bool = False
-    """Whether what cannot be read is left out instead of ending everything."""
-    objects: list[tuple[Kind, Any]] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
+    def __init__(self, head: bytes, file: IO[bytes]) -> None:
+        self._head, self._file = head, file
 
-    def take_file(self, file: Path) -> None:
-        """Take what a file holds; in a dump, files without a kind that is wanted are passed over unread. Raises CopyError."""
-        try:
-            text = _text(_unpacked(file.read_bytes(), str(file)), str(file))
-            if self.tolerant and not self._may_hold(text):
-                return
-            self.take_text(text, str(file))
-        except (OSError, CopyError) as error:
-            if not self.tolerant:
-                raise error if isinstance(error, CopyError) else CopyError(f"{file}: {error}") from error
-            self.left_out.append(LeftOut(str(file), str(error).removeprefix(f"{file}: ")))
-
-    def _may_hold(self, text: str) -> bool:
-        """A look at the lines `kind: ...`, because reading YAML in full is slow."""
-        return any(name in self.wanted or name.endswith("List") for name in _KIND_LINE.findall(text[:1_000_000]))
-
-    def take_text(self, text: str, where: str) -> None:
-        """Take all objects of a text. Raises CopyError."""
-        for number, document in enumerate(_documents(text, where), 1):
-            if document is not None:
-                self._take(document, f"{where}: document {number}")
-
-    def _take(self, tree: Any, where: str, item_kind: tuple[str, str] = ("", "")) -> None:
-        """Take an object, or the items of a list, which need not say what they are."""
-        if not isinstance(tree, dict):
-            raise CopyError(f"{where}: expected an object with apiVersion and kind")
-        api_version, kind = tree.get("apiVersion") or item_kind[0], tree.get("kind") or item_kind[1]
-        if not isinstance(api_version, str) or not isinstance(kind, str) or not api_version or not kind:
-            raise CopyError(f"{where}: apiVersion or kind is missing")
-        items = tree.get("items")
-        if kind.endswith("List") and (items is None or isinstance(items, list)):
-            each = (api_version, kind.removesuffix("List"))
-            for number, item in enumerate(items or ()):
-                self._take(item, f"{where}: items[{number}]", each if each[1] else item_kind)
-            return
-        if kind not in self.wanted:
-            return
-        try:
-            found, obj = from_tree({**tree, "apiVersion": api_version, "kind": kind})
-        except DecodeError as error:
-            name = (tree.get("metadata") or {}).get("name", "?") if isinstance(tree.get("metadata"), dict) else "?"
-            raise CopyError(f"{where}: {kind} {name}: {error}") from error
-        if found is not None:
-            self.objects.append((found, obj))
-        else:
-            self.left_out.append(LeftOut(f"{kind} {api_version}", "this version of the API is not known"))
-
-    def copy(self) -> ClusterCopy:
-        """What was gathered, with defaults filled in, also those of limit ranges for pods of manifests. Raises CopyError."""
-        try:
-            objects = defaulted(unique(self.objects))
-        except DecodeError as error:
-            raise CopyError(f"{self.source}: {error}") from error
-        copy = ClusterCopy(objects, source=self.source, left_out=self.left_out)
-        admit(copy)
-        return copy
-
-
-def _documents(text: str, where: str) -> Iterator[Any]:
-    """The documents of a YAML or JSON text; JSON objects may follow one another, with logs between them."""
-    if not text.lstrip().startswith("{"):
-        try:
-            yield from documents(text, where)
-        except ManifestError as error:
-            raise CopyError(str(error)) from error
-        return
-    try:
-        yield msgspec.json.decode(text)
-        return
-    except msgspec.DecodeError:
-        yield from _concatenated(text, where)
-
-
-def _concatenated(text: str, where: str) -> Iterator[Any]:
-    """JSON objects one after the other, as `kubectl cluster-info dump` prints them. Raises CopyError."""
-    import json
-
-    if _LOG_LINE.search(text):
-        text = _LOGS.sub("", text)
-    decoder, position = json.JSONDecoder(), 0
-    while True:
-        start = len(text) - len(text[position:].lstrip()) if position < len(text) else len(text)
-        if start >= len(text):
-            return
-        try:
-            document, position = decoder.raw_decode(text, start)
-        except json.JSONDecodeError as error:
-            line = text.count("\n", 0, error.pos) + 1
-            raise CopyError(f"{where}: line {line}: not valid JSON: {error.msg}") from error
-        yield document
+    def read(self, size: int = -1) -> Any:
+        """As of a file."""
+        if not self._head:
+            return self._file.read(size)
+        if size < 0:
+            data, self._head = self._head + self._file.read(), b""
+            return data
+        data, self._head = self._head[:size], self._head[size:]
+        return data

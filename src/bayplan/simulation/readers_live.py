@@ -17,22 +17,13 @@ from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
 from bayplan.client import Client
 from bayplan.simulation.copies import COPIED, KINDS, NEVER_COPIED, ClusterCopy, CopyError, LeftOut, from_tree
+from bayplan.simulation.copies_older import older_versions
 from bayplan.simulation.copies_thin import thin, without_managed_fields
 
 PAGE: Final = 500
 """Objects per request, as kubectl asks for."""
 _EXPIRED: Final = 410
 _TRIES: Final = 3
-_OTHER_VERSIONS: Final = {
-    "resource.k8s.io": ("v1beta2", "v1beta1"),
-    "policy": ("v1beta1",),
-    "batch": ("v1beta1",),
-    "autoscaling": ("v2beta2", "v1"),
-    "storage.k8s.io": ("v1beta1",),
-    "node.k8s.io": ("v1beta1",),
-}
-"""Group -> versions in which servers of other releases have its kinds."""
-
 Progress = Callable[[str, int, int | None], None]
 """Told the kind, the number of its objects so far, and how many there are in all if that is known."""
 
@@ -122,11 +113,10 @@ class _Reader:
 
     async def _whole(self, kind: Kind) -> list[Any]:
         """All objects in the version that the server has."""
-        versions = (kind.version, *_OTHER_VERSIONS.get(kind.group, ()))
-        for version in versions:
-            path = f"/apis/{kind.group}/{version}/{kind.plural}" if kind.group else kind.path()
+        for api_version in (kind.api_version, *older_versions(kind)):
+            path = f"/apis/{api_version}/{kind.plural}" if kind.group else kind.path()
             try:
-                return await self._list(path, kind, version)
+                return await self._list(path, kind, api_version)
             except ApiError as error:
                 if error.code != 404:
                     raise
@@ -137,7 +127,7 @@ class _Reader:
         readable = False
         for namespace in self._namespaces if kind.namespaced else ():
             try:
-                found += await self._list(kind.path(namespace), kind, kind.version)
+                found += await self._list(kind.path(namespace), kind, kind.api_version)
                 readable = True
             except ApiError as error:
                 if error.code not in (403, 404):
@@ -148,18 +138,17 @@ class _Reader:
             self.left_out.append(LeftOut(kind.kind, refusal.message))
         return found
 
-    async def _list(self, path: str, kind: Kind, version: str) -> list[Any]:
+    async def _list(self, path: str, kind: Kind, api_version: str) -> list[Any]:
         """All pages of a list; begun anew if the server has forgotten the revision meanwhile."""
         for attempt in range(_TRIES):
             try:
-                return await self._pages(path, kind, version)
+                return await self._pages(path, kind, api_version)
             except ApiError as error:
                 if error.code != _EXPIRED or attempt == _TRIES - 1:
                     raise
         return []
 
-    async def _pages(self, path: str, kind: Kind, version: str) -> list[Any]:
-        api_version = f"{kind.group}/{version}" if kind.group else version
+    async def _pages(self, path: str, kind: Kind, api_version: str) -> list[Any]:
         found: list[Any] = []
         query = {"limit": str(PAGE)}
         while True:

@@ -11,20 +11,19 @@ import heapq
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
-
-from msgspec.structs import replace
 
 from bayplan.api.types.core_v1 import Node, Pod
 from bayplan.scheduler.cycle import RandomChoice
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.library import Config, Planner
-from bayplan.scheduler.planner_moves import NodeUse, use_of_nodes
-from bayplan.scheduler.planner_room import room_for
+from bayplan.scheduler.planner_moves import use_of_nodes
 from bayplan.scheduler.snapshot.pods import PodInfo
-from bayplan.simulation.replay_figures import asked_for, shares, unevenness
+from bayplan.simulation.gpu_fragmentation import gpu_fragmentation, wants_of
+from bayplan.simulation.gpu_shares import share_gpus
+from bayplan.simulation.replay_figures import fragmentation, looks_of, shares, unevenness, usual_pod
 from bayplan.support.randomness import SeededRandomness
 
 SAMPLES: Final = 400
@@ -88,6 +87,8 @@ class Replay:
     moments: list[Moment] = field(default_factory=list)
     fragmentation: list[tuple[float, float]] = field(default_factory=list)
     """(time, share of what is free that no pod of the usual shape can use)."""
+    gpu_fragmentation: list[tuple[float, float]] = field(default_factory=list)
+    """(time, share of the free GPUs that a pod that asks for GPUs cannot use, in the mean); see the module of that name."""
     node_seconds: dict[str, float] = field(default_factory=dict)
     """Node -> seconds during which it had pods."""
     nodes: int = 0
@@ -105,6 +106,10 @@ class Replay:
     def mean_fragmentation(self) -> float:
         """Over the moments at which it was measured."""
         return sum(share for _, share in self.fragmentation) / len(self.fragmentation) if self.fragmentation else 0.0
+
+    def mean_gpu_fragmentation(self) -> float | None:
+        """Over the moments at which it was measured; None without GPUs, or pods that ask for them."""
+        return statistics.fmean(share for _, share in self.gpu_fragmentation) if self.gpu_fragmentation else None
 
     def mean_unevenness(self) -> float:
         """Over all moments."""
@@ -132,6 +137,7 @@ class Replay:
             },
             "meanUse": {name: self.mean_use(name) for name in resources},
             "meanFragmentation": self.mean_fragmentation(),
+            "meanGpuFragmentation": self.mean_gpu_fragmentation(),
             "meanUnevenness": self.mean_unevenness(),
             "meanNodesWithPods": self.nodes_used,
             "mostRunning": self.most_running,
@@ -178,6 +184,7 @@ class _Player:
     def __init__(self, workload: Workload, config: Config, seed: int | None, samples: int, told: Told | None) -> None:
         choice = RandomChoice(SeededRandomness(f"replay {seed}")) if seed is not None else None
         self.planner = Planner([*workload.nodes, *workload.others], config, choice)
+        self.gpus = share_gpus(self.planner)
         self.workload = workload
         self.told = told
         self.result = Replay(pods=len(workload.arrivals), nodes=len(workload.nodes))
@@ -191,7 +198,9 @@ class _Player:
         self.events: list[tuple[float, int, str, Any]] = []
         self.order = 0
         self.shapes: dict[int, int] = {}
-        self.usual: Pod | None = _usual(workload.arrivals)
+        looks = looks_of(arrival.pod for arrival in workload.arrivals)
+        self.usual = usual_pod(looks)
+        self.wants = wants_of(self.planner, looks) if self.gpus is not None else []
         self.samples = samples
 
     def play(self) -> Replay:
@@ -343,23 +352,18 @@ class _Player:
     def _look(self, at: float, number: int) -> None:
         uses = use_of_nodes(self.planner)
         self.result.moments.append(Moment(at, len(self.running), len(self.pending), shares(uses), unevenness(uses)))
-        if self.usual is not None and number % max(self.samples // _LOOKS_AT_ROOM, 1) == 0:
-            self.result.fragmentation.append((at, self._fragmentation(uses, self.usual)))
+        if number % max(self.samples // _LOOKS_AT_ROOM, 1) != 0:
+            return
+        if self.usual is not None:
+            self.result.fragmentation.append((at, fragmentation(self.planner, uses, self.usual, self.gpus)))
+        if self.gpus is not None and self.wants:
+            self.result.gpu_fragmentation.append((at, gpu_fragmentation(self.planner, self.gpus, self.wants)))
 
     def _thin_out(self) -> None:
         """It takes longer than was known (pods wait, or last from when they are placed): forget every other look."""
         del self.result.moments[1::2]
         del self.result.fragmentation[1::2]
-
-    def _fragmentation(self, uses: Sequence[NodeUse], pod: Pod) -> float:
-        """Of what is free of the resource that is scarcest for pods like this one: the share that none of them can use."""
-        asks = {name: amount for name, amount in asked_for(pod).items() if amount}
-        could = {
-            name: sum(use.allocatable.get(name, 0) - use.requested.get(name, 0) for use in uses) // amount
-            for name, amount in asks.items()
-        }
-        most = min(could.values(), default=0)
-        return 1.0 - min(room_for(self.planner, pod).total, most) / most if most else 0.0
+        del self.result.gpu_fragmentation[1::2]
 
 
 def stretched(workload: Workload, factor: float) -> Workload:
@@ -376,18 +380,3 @@ def stretched(workload: Workload, factor: float) -> Workload:
         for one in workload.arrivals
     )
     return Workload(workload.nodes, arrivals, workload.others)
-
-
-def _usual(arrivals: Iterable[Arrival]) -> Pod | None:
-    """A pod of the shape that comes most often, the first of them."""
-    counts: dict[str, int] = {}
-    first: dict[str, Pod] = {}
-    for arrival in arrivals:
-        spec = arrival.pod.spec
-        look = repr((spec.containers, spec.affinity, spec.node_selector, spec.tolerations))
-        counts[look] = counts.get(look, 0) + 1
-        first.setdefault(look, arrival.pod)
-    if not counts:
-        return None
-    pod = first[max(counts, key=lambda look: counts[look])]
-    return replace(pod, metadata=replace(pod.metadata, name="usual", uid="usual"))

@@ -21,6 +21,9 @@ def replay_page(name: str, result: Replay) -> str:
         (f"{result.mean_fragmentation():.0%}", "fragmentation in the mean", ""),
         (f"{result.nodes_used:,.1f}", f"of {result.nodes:,} nodes had pods in the mean", ""),
     ]
+    gpus = result.mean_gpu_fragmentation()
+    if gpus is not None:
+        cards.append((f"{gpus:.0%}", "GPU fragmentation in the mean", ""))
     parts = [figures(cards), *_over_time([("", result)])]
     if result.waits:
         parts.append(section("How long pods waited", plots.histogram(result.waits, x_format=plots.hours)))
@@ -56,6 +59,11 @@ def _over_time(runs: Sequence[tuple[str, Replay]]) -> list[str]:
         for resource in ("cpu", "memory")
     ]
     broken = [plots.Series(f"{name}fragmentation", tuple(run.fragmentation)) for name, run in runs]
+    gpus = [plots.Series(f"{name}GPUs", tuple(run.gpu_fragmentation)) for name, run in runs if run.gpu_fragmentation]
+    further = []
+    if gpus:
+        title = "Share of the free GPUs that a pod that asks for some cannot use, in the mean"
+        further.append(section(title, plots.step_lines(gpus, y_format=plots.percent, highest=1.0)))
     return [
         section("Pods over time", plots.step_lines([*pending, *running])),
         section("Share of the nodes' resources that is asked for", plots.step_lines(use, y_format=plots.percent)),
@@ -63,4 +71,5 @@ def _over_time(runs: Sequence[tuple[str, Replay]]) -> list[str]:
             "Share of what is free that no pod of the usual shape can use",
             plots.step_lines(broken, y_format=plots.percent, highest=1.0),
         ),
+        *further,
     ]

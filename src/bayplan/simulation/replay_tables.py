@@ -36,6 +36,11 @@ def print_replay(result: Replay) -> None:
     out.print(
         f"fragmentation {result.mean_fragmentation():.1%}: of what was free, no pod of the usual shape could use this share"
     )
+    gpus = result.mean_gpu_fragmentation()
+    if gpus is not None:
+        out.print(
+            f"GPU fragmentation {gpus:.1%}: of the free GPUs, a pod that asks for some could not use this share in the mean"
+        )
     reasons = Counter(reason for _, reason in result.never)
     for reason, count in reasons.most_common(_REASONS):
         out.print(f"  {count:,} never placed: {reason}")

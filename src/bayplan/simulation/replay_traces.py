@@ -5,8 +5,7 @@ for one's own: pods have `name`, `cpu_milli`, `memory_mib` and `creation_time`, 
 `num_gpu`, `gpu_milli` (thousandths of each), `gpu_spec` (models, with `|` between them), `qos`, `priority` and
 `namespace` may be there. Nodes have `sn` or `name`, `cpu_milli`, `memory_mib`; `gpu`, `model`, `zone`, `pods` may be there.
 
-Shares of GPUs are one extended resource in thousandths: what a pod asks for counts against the sum over a node's GPUs. Which of
-them it gets is not modelled, as kube-scheduler knows nothing of it either.
+GPUs are one extended resource in thousandths, of which a replay gives each share to one GPU (`gpu_shares`).
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ from typing import Final
 
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.types.core_v1 import Node, Pod
+from bayplan.simulation.gpu_shares import GPU, WHOLE
 from bayplan.simulation.replay import Arrival, Workload
 
-GPU: Final = "alibabacloud.com/gpu-milli"
-"""Extended resource: thousandths of GPUs."""
 MODEL: Final = "alibabacloud.com/gpu-card-model"
 """Label: the model of a node's GPUs."""
 _ZONE: Final = "topology.kubernetes.io/zone"
@@ -108,20 +106,30 @@ def _pod(row: Row, where: str) -> Pod:
         "cpu": f"{_number(row, 'cpu_milli', where):.0f}m",
         "memory": f"{_number(row, 'memory_mib', where):.0f}Mi",
     }
-    share = _number(row, "num_gpu", where) * _number(row, "gpu_milli", where)
-    if share:
-        amounts[GPU] = f"{share:.0f}"
+    count, share = round(_number(row, "num_gpu", where)), round(_number(row, "gpu_milli", where))
+    if share > WHOLE:
+        raise TraceError(f"{where}: gpu_milli: {share} is more than the {WHOLE} thousandths of a GPU")
+    whole = share == WHOLE
+    if count and share:
+        amounts[GPU] = str(count * share if whole else share)
     models = tuple(model for model in (row.get("gpu_spec") or "").split("|") if model)
     container = core_v1.Container(name="main", resources=core_v1.ResourceRequirements(requests=amounts))
+    further = () if whole or not share else tuple(_further_share(number, share) for number in range(2, count + 1))
     name, namespace = row["name"], row.get("namespace") or "default"
     return Pod(
         metadata=meta_v1.ObjectMeta(name=name, namespace=namespace, uid=f"{namespace}/{name}"),
         spec=core_v1.PodSpec(
-            containers=(container,),
-            affinity=_on_models(models) if models and share else None,
+            containers=(container, *further),
+            affinity=_on_models(models) if models and count and share else None,
             priority=int(_number(row, "priority", where)),
         ),
     )
+
+
+def _further_share(number: int, share: int) -> core_v1.Container:
+    """A container that asks for a share of one more GPU, and for nothing else."""
+    amounts: dict[str, str | int | float] = {"cpu": "0", "memory": "0", GPU: str(share)}
+    return core_v1.Container(name=f"share-{number}", resources=core_v1.ResourceRequirements(requests=amounts))
 
 
 def _on_models(models: tuple[str, ...]) -> core_v1.Affinity:

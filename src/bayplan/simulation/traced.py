@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bayplan.cluster.settings import ClusterSettings
+from bayplan.cluster.unserved import UnservedKinds
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.copies import ClusterCopy
 from bayplan.simulation.copies_revive import revived
@@ -23,13 +24,14 @@ def traced(
     seed: int,
     config: Path | None,
     sink: Callable[[str], object],
+    unserved: UnservedKinds | None = None,
 ) -> tuple[int, str]:
     """Let a cluster run for so long; `sink` gets each line of its trace. Returns the number of writes and the digest of all.
     What the sink raises ends it.
 
     copy: what it begins with. nodes: simulated nodes besides those of the copy. files: manifests that are applied at the
-    start. config: KubeSchedulerConfiguration. Raises ManifestError, DecodeError, ApiError, and what a broken configuration
-    raises.
+    start; unserved: counts their objects of custom kinds, which are left out. config: KubeSchedulerConfiguration. Raises
+    ManifestError, DecodeError, ApiError, and what a broken configuration raises.
     """
 
     async def main() -> tuple[int, str]:
@@ -47,7 +49,7 @@ def traced(
         contents = revived(copy, EPOCH) if copy is not None else ()
         settings = ClusterSettings(scheduler_config=config)
         async with VirtualCluster(seed=seed, nodes=played, settings=settings, contents=contents, trace=take) as cluster:
-            await cluster.apply(*map(Path, files))
+            await cluster.apply(*map(Path, files), unserved=unserved)
             await asyncio.wait((failed,), timeout=seconds)
             written = cluster.trace.writes, cluster.trace.digest()
         if failed.done():

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -27,13 +28,14 @@ from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.transport import Transport
-from bayplan.cluster.apply import apply_manifests
+from bayplan.cluster.apply import apply_manifests, nothing_served
 from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
 from bayplan.cluster.contents import take_in
 from bayplan.cluster.credentials import ADMIN_GROUP
 from bayplan.cluster.manifests import gather_manifests
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.storage import publish_storage_class
+from bayplan.cluster.unserved import UnservedKinds
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.faults import OBSERVER, Faults
 from bayplan.simulation.trace import Trace
@@ -44,6 +46,8 @@ from bayplan.support.metrics import Registry
 from bayplan.support.randomness import SeededRandomness
 from bayplan.support.virtual_time import VirtualTimeLoop
 from bayplan.testing.cluster import validate
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -83,6 +87,8 @@ class VirtualCluster:
         self._sink = trace
         self._transport = transport
         self._contents = tuple(contents)
+        self.unserved = UnservedKinds()
+        """What actions met of custom kinds, and left out."""
 
     async def start(self) -> None:
         """Raises RuntimeError on a loop whose time is real."""
@@ -131,11 +137,11 @@ class VirtualCluster:
     def connect(self, user: str, groups: tuple[str, ...] = (ADMIN_GROUP,)) -> Client:
         """A client of somebody else than the test, such as an operator under test. `faults` meet it, if they are told to."""
         door = InProcessDoor(self.api, User(user, (*groups, "system:authenticated")))
-        return Client(InProcessTransport(door), self.api.context.kinds)
+        return Client(InProcessTransport(door), self.api.context.kinds.built_in())
 
     def _connect_component(self, user: str) -> Client:
         sound = self.connect(user)
-        return Client(self._transport(sound.transport), self.api.context.kinds)
+        return Client(self._transport(sound.transport), sound.kinds)
 
     async def _is_up(self) -> bool:
         """Whether the nodes are there and pods can be created in the namespace `default`."""
@@ -194,7 +200,15 @@ class VirtualCluster:
         twice, lost owners, wrong counts. Raises InvariantBroken."""
         await validate(self.client)
 
-    async def apply(self, *manifests: str | Path | Mapping[str, Any]) -> int:
+    async def apply(self, *manifests: str | Path | Mapping[str, Any], unserved: UnservedKinds | None = None) -> int:
         """Create or update objects as `kubectl apply` does: files or directories, YAML texts, or objects as dictionaries.
-        Returns their number. Raises ManifestError, ApiError."""
-        return await apply_manifests(self.client, gather_manifests(manifests))
+        Returns their number. Objects of custom kinds are left out and counted in `unserved`, or told by a warning in the
+        log; they are an error if there are no others. Raises ManifestError, ApiError."""
+        objects, met = gather_manifests(manifests), UnservedKinds()
+        count = await apply_manifests(self.client, objects, None if nothing_served(self.client, objects) else met)
+        if unserved is not None:
+            unserved.add_all(met)
+        else:
+            for kind in met:
+                logger.warning("%s", kind)
+        return count

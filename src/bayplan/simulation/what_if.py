@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from bayplan.api.types import core_v1
 from bayplan.cluster.settings import CLUSTER_CONTROLLERS, ClusterSettings
+from bayplan.cluster.unserved import UnservedKind
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.actions import Action, FailZone
 from bayplan.simulation.copies import ClusterCopy
@@ -69,6 +70,8 @@ class Outcome:
     before: dict[str, int]
     """Pods per node."""
     after: dict[str, int]
+    unserved: tuple[UnservedKind, ...]
+    """Custom kinds of which objects were to be applied, and left out."""
     trace: str
     """Digest of the run: equal questions with equal seeds have equal ones."""
 
@@ -92,7 +95,8 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {"good": self.good, **dataclasses.asdict(self)}
+        unserved = [one.to_dict() for one in self.unserved]
+        return {"good": self.good, **dataclasses.asdict(self), "unserved": unserved}
 
 
 def simulate(
@@ -154,6 +158,7 @@ async def _simulate(
             samples=tuple(seen.samples),
             before=nodes_used(before),
             after=nodes_used(after),
+            unserved=tuple(cluster.unserved),
             trace=cluster.trace.digest(),
         )
 

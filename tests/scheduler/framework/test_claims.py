@@ -12,9 +12,10 @@ from msgspec.structs import replace
 from bayplan.api.codec import from_tree
 from bayplan.api.types.core_v1 import Pod
 from bayplan.api.types.resource_v1 import ResourceClaim, ResourceClaimConsumerReference
-from bayplan.scheduler.framework.claims import FINALIZER, ClaimWriter
+from bayplan.scheduler.framework.claims import FINALIZER, ClaimWriter, is_user, other_users
 from bayplan.scheduler.framework.extension_points import Actions
 from bayplan.scheduler.framework.verdicts import ActionError, PluginError
+from bayplan.scheduler.snapshot.pending_allocations import PendingAllocation
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 from tests.scheduler.objects import pod
 from tests.scheduler.plugins.test_dynamic_resources import allocated, claim
@@ -67,7 +68,8 @@ def with_user(held: ResourceClaim, name: str) -> ResourceClaim:
 
 
 def write(server: Server, given: ResourceClaim | None) -> ResourceClaim:
-    return asyncio.run(ClaimWriter("DynamicResources", Snapshot()).bind(server.held, given, POD, server))
+    pending = PendingAllocation(given) if given is not None else None
+    return asyncio.run(ClaimWriter("DynamicResources", Snapshot()).bind(server.held, pending, POD, server))
 
 
 def test_allocation_finalizer_and_user_are_written() -> None:
@@ -117,3 +119,64 @@ def test_a_deleted_claim_loses_users_and_finalizer_first() -> None:
     asyncio.run(ClaimWriter("DynamicResources", Snapshot()).delete(server.held, server))
     assert server.deleted
     assert (server.held.metadata.finalizers, server.held.status.reserved_for) == (("mine",), ())
+
+
+class Slow(Server):
+    """Every write takes a moment, so that writes that are not put in order meet."""
+
+    async def update(self, obj: Any, *, subresource: str = "") -> Any:
+        await asyncio.sleep(0)
+        return await super().update(obj, subresource=subresource)
+
+
+def test_pods_that_share_an_allocation_write_it_once_and_themselves_each_however_many_they_are() -> None:
+    async def story() -> ResourceClaim:
+        server, snapshot, pending = Slow(FRESH), Snapshot(), PendingAllocation(GIVEN)
+        snapshot.put_object("ResourceClaim", server.held)
+        writer, claim = ClaimWriter("DynamicResources", snapshot), server.held
+        users = [from_tree(Pod, pod(f"p{number}")) for number in range(20)]
+        await asyncio.gather(*(writer.bind(claim, pending, one, server) for one in users))
+        assert pending.is_written
+        await asyncio.gather(*(writer.leave(claim, one, server) for one in users[:-1]))
+        return server.held
+
+    held = asyncio.run(story())
+    assert held.status.allocation == GIVEN.status.allocation
+    assert [user.name for user in held.status.reserved_for] == ["p19"]
+
+
+@pytest.mark.parametrize(
+    ("now", "problem"),
+    [(FRESH, "deallocated elsewhere"), (from_tree(ResourceClaim, allocated("c", "b")), "allocated elsewhere")],
+)
+def test_a_shared_allocation_that_has_become_another_is_an_error(now: ResourceClaim, problem: str) -> None:
+    pending = PendingAllocation(GIVEN, is_written=True)
+    with pytest.raises(PluginError, match=f"claim default/c got {problem} in the meantime"):
+        asyncio.run(ClaimWriter("DynamicResources", Snapshot()).bind(now, pending, POD, Server(now)))
+
+
+def test_a_claim_of_the_same_name_is_not_the_claim() -> None:
+    again = replace(FRESH, metadata=replace(FRESH.metadata, uid="another"))
+    with pytest.raises(PluginError, match="claim default/c got deleted in the meantime"):
+        write(Server(FRESH, lambda held: again), GIVEN)
+
+
+@pytest.mark.parametrize(
+    ("user", "name", "uid", "expected"),
+    [
+        (("pods", "p", "1"), "p", "1", True),
+        (("pods", "p", "1"), "p", "2", False),
+        (("pods", "p", ""), "p", "", True),
+        (("pods", "p", ""), "q", "", False),
+        (("pods", "p", ""), "p", "1", False),
+        (("podgroups", "p", ""), "p", "", False),
+    ],
+)
+def test_users_are_told_apart_by_uid_and_without_one_by_name(
+    user: tuple[str, str, str], name: str, uid: str, expected: bool
+) -> None:
+    resource, user_name, user_uid = user
+    reference = ResourceClaimConsumerReference(resource=resource, name=user_name, uid=user_uid)
+    held = replace(GIVEN, status=replace(GIVEN.status, reserved_for=(reference,)))
+    assert is_user(held, name, uid) is expected
+    assert other_users(held, name, uid) == (() if expected else (reference,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from bayplan.api.types.resource_v1 import ResourceClaim
 from bayplan.scheduler.core import Outcome
 from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.library import typed
+from bayplan.support.metrics import Counter
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.running import World, play
 from tests.scheduler.test_core import Setup
@@ -447,6 +449,15 @@ class SlowWatch(Meter):
         """Not of interest."""
 
     def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        """Not of interest."""
+
+    def evaluations(self, profile: str, counters: Mapping[tuple[str, str], Counter]) -> None:
+        """Not of interest."""
+
+    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        """Not of interest."""
+
+    def volumes_failed(self, stage: str) -> None:
         """Not of interest."""
 
 

@@ -48,17 +48,17 @@ class Type:
         self._reference = ""
 
     def field(self, name: str) -> Type | None:
-        """The type of a declared field, or of any key of a map; None if there is no such field."""
+        """The type of a field or key; None if no such field is declared and others are not allowed."""
         if not self.is_struct:
             return self.element
         found = self._fields.get(name)
         if isinstance(found, dict):
             found = self._fields[name] = _type_of(found)
-        return found
+        return self.element if found is None else found
 
     @property
     def element(self) -> Type | None:
-        """The type of the items of a list, or of the values of a map."""
+        """The type of the items of a list, of the values of a map, or of fields that are not declared."""
         if isinstance(self._element, dict):
             self._element = _type_of(self._element)
         return self._element
@@ -128,6 +128,11 @@ def _type_of(schema: Schema) -> Type:
     return named
 
 
+def type_of_schema(schema: Schema) -> Type:
+    """The type of a schema that is no definition: that of a custom resource."""
+    return _type_of(schema)
+
+
 _SCALARS = {"string": "string", "integer": "numeric", "number": "numeric", "boolean": "boolean"}
 
 
@@ -145,6 +150,8 @@ def _make(schema: Schema) -> Type:
     if "properties" in schema:
         found.is_struct = True
         found._fields = dict(schema["properties"])
+        if schema.get("x-kubernetes-preserve-unknown-fields"):
+            found._element = DEDUCED
     else:
         found._element = schema["additionalProperties"]
     return found
@@ -163,5 +170,7 @@ def _list(schema: Schema) -> Type:
     found = Type(LIST, atomic=not granular, keys=keys)
     found._element = schema.get("items", {})
     reference = schema.get("items", {}).get("$ref", "")
-    found.defaults = {key: default for (name, key), default in _KEY_DEFAULTS.items() if name == reference}
+    declared = schema.get("items", {}).get("properties", {})
+    found.defaults = {key: declared[key]["default"] for key in keys if "default" in declared.get(key, ())}
+    found.defaults |= {key: default for (name, key), default in _KEY_DEFAULTS.items() if name == reference}
     return found

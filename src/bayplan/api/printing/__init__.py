@@ -9,16 +9,21 @@ import functools
 import importlib
 import importlib.util
 
-from bayplan.api.kinds import METRICS_GROUP, Kind
+from bayplan.api.custom_resources.kinds import CustomKind
+from bayplan.api.kinds import Kind
 from bayplan.api.printing.base import Printer, default_printer
 
 
-@functools.cache
 def printer_for(kind: Kind) -> Printer:
     """The printer of a kind: `PRINTERS[kind name]` of the module named after the group's first label (`core.py`, `apps.py`, ...); kinds
-    served in several versions may have an entry `Kind/version` of their own."""
+    served in several versions may have an entry `Kind/version` of their own. Custom resources bring their own."""
+    return kind.printer if isinstance(kind, CustomKind) else _built_in(kind)
+
+
+@functools.cache
+def _built_in(kind: Kind) -> Printer:
     name = f"{__name__}.{kind.group.split('.')[0] or 'core'}"
-    if (kind.type is None and kind.group != METRICS_GROUP) or importlib.util.find_spec(name) is None:
+    if importlib.util.find_spec(name) is None:
         return default_printer()
     printers: dict[str, Printer] = importlib.import_module(name).PRINTERS
     return printers.get(f"{kind.kind}/{kind.version}") or printers.get(kind.kind) or default_printer()

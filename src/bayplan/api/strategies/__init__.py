@@ -10,16 +10,21 @@ from __future__ import annotations
 import functools
 import importlib.util
 
+from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies.base import Strategy
 
 
-@functools.cache
 def strategy_for(kind: Kind) -> Strategy:
-    """The strategy of a kind: `STRATEGY` of the module named after the plural (`pods.py`).
+    """The strategy of a kind: `STRATEGY` of the module named after the plural (`pods.py`); custom resources bring their own.
 
     The module of a version that is not the one in which objects are kept is `<plural>_<version>.py`.
     """
+    return kind.strategy if isinstance(kind, CustomKind) else _built_in(kind)
+
+
+@functools.cache
+def _built_in(kind: Kind) -> Strategy:
     name = (
         kind.plural
         if not kind.storage_version or kind.storage_version == kind.version

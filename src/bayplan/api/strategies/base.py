@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
+from bayplan.api.codec import decoder, encode
 from bayplan.api.errors import FieldError
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths, recursive_difference
 
@@ -69,6 +68,11 @@ class Strategy:
             if field not in ("kind", "api_version", "metadata", "status"):
                 setattr(obj, field, getattr(old, field))
 
+    def begin_deletion(self, obj: Any, now: str) -> bool:
+        """Write into an object that its deletion has begun, for kinds whose objects stay until a controller has cleaned up, whatever
+        finalizers they have; `now` as RFC 3339. False for kinds that go as their finalizers and their grace allow."""
+        return False
+
     def spec_changed(self, obj: Any, old: Any) -> bool:
         """Whether the change counts for `metadata.generation`."""
         return any(
@@ -129,4 +133,4 @@ class Strategy:
 
 def clone(obj: Any) -> Any:
     """An independent deep copy of an API object."""
-    return msgspec.json.decode(msgspec.json.encode(obj), type=type(obj))
+    return decoder(type(obj))(encode(obj))

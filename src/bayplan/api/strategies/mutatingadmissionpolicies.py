@@ -1,6 +1,8 @@
-"""Mutating admission policies. Their expressions are checked where they are compiled."""
+"""Mutating admission policies."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from bayplan.api.errors import FieldError, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
@@ -11,10 +13,16 @@ from bayplan.api.validation.admission_rules import (
     check_match_resources,
     check_param_kind,
     check_variables,
+    compiler_of,
     default_match_resources,
 )
 from bayplan.api.validation.fields import Errors
 
+if TYPE_CHECKING:
+    from bayplan.api.cel.compilation import Compiler
+
+_MAKES = {"ApplyConfiguration": "Object", "JSONPatch": "list(JSONPatch)"}
+"""What the expression of each type of patch evaluates to."""
 _PATCH_TYPES = ("ApplyConfiguration", "JSONPatch")
 
 
@@ -41,12 +49,13 @@ class MutatingAdmissionPolicyStrategy(Strategy):
             errors.append(required("spec.matchConstraints"))
         else:
             check_match_resources(errors, "spec.matchConstraints", spec.match_constraints, needs_rules=True)
-        check_match_conditions(errors, "spec.matchConditions", spec.match_conditions)
-        check_variables(errors, "spec.variables", spec.variables)
+        check_match_conditions(errors, "spec.matchConditions", spec.match_conditions, spec.param_kind)
+        compiler = compiler_of(spec.param_kind, spec.variables)
+        check_variables(errors, "spec.variables", spec.variables, compiler)
         if not spec.mutations:
             errors.append(required("spec.mutations", "mutations must contain at least one item"))
         for index, mutation in enumerate(spec.mutations):
-            _check_mutation(errors, f"spec.mutations[{index}]", mutation)
+            _check_mutation(errors, f"spec.mutations[{index}]", mutation, compiler)
         policy = spec.reinvocation_policy
         if not policy:
             errors.append(required("spec.reinvocationPolicy"))
@@ -55,7 +64,7 @@ class MutatingAdmissionPolicyStrategy(Strategy):
         return errors
 
 
-def _check_mutation(errors: Errors, path: str, mutation: types.Mutation) -> None:
+def _check_mutation(errors: Errors, path: str, mutation: types.Mutation, compiler: Compiler) -> None:
     kinds = {
         "ApplyConfiguration": ("applyConfiguration", mutation.apply_configuration),
         "JSONPatch": ("jsonPatch", mutation.json_patch),
@@ -71,6 +80,8 @@ def _check_mutation(errors: Errors, path: str, mutation: types.Mutation) -> None
         errors.append(required(f"{path}.{name}", f"must be specified when patchType is {mutation.patch_type}"))
     elif not patch.expression.strip():
         errors.append(required(f"{path}.{name}.expression", "expression is not specified"))
+    elif problem := compiler.patch_problem(patch.expression, _MAKES[mutation.patch_type]):
+        errors.append(invalid(f"{path}.{name}.expression", patch.expression, problem))
     ((other, unwanted),) = kinds.values()
     if unwanted is not None:
         text = f"must not be specified when patchType is {mutation.patch_type}"

@@ -29,6 +29,11 @@ class NamespaceStrategy(Strategy):
             obj.spec.finalizers += ("kubernetes",)
         self.default(obj)
 
+    def begin_deletion(self, obj: core_v1.Namespace, now: str) -> bool:
+        """The first deletion only says that it is terminating: what is in it goes first."""
+        obj.status.phase = "Terminating"
+        return True
+
     def prepare_update(self, obj: core_v1.Namespace, old: core_v1.Namespace) -> None:
         obj.spec = core_v1.NamespaceSpec(finalizers=old.spec.finalizers)
         obj.status = old.status

@@ -1,6 +1,8 @@
-"""Validating admission policies. Their expressions are checked where they are compiled."""
+"""Validating admission policies."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from bayplan.api.errors import FieldError, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
@@ -8,13 +10,18 @@ from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.validation import formats
 from bayplan.api.validation.admission_rules import (
     FAILURE_POLICIES,
+    check_expression,
     check_match_conditions,
     check_match_resources,
     check_param_kind,
     check_variables,
+    compiler_of,
     default_match_resources,
 )
 from bayplan.api.validation.fields import Errors
+
+if TYPE_CHECKING:
+    from bayplan.api.cel.compilation import Compiler
 
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 
@@ -43,22 +50,30 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
             errors.append(required("spec.matchConstraints"))
         else:
             check_match_resources(errors, "spec.matchConstraints", spec.match_constraints, needs_rules=True)
-        check_match_conditions(errors, "spec.matchConditions", spec.match_conditions)
-        check_variables(errors, "spec.variables", spec.variables)
+        check_match_conditions(errors, "spec.matchConditions", spec.match_conditions, spec.param_kind)
+        compiler = compiler_of(spec.param_kind, spec.variables)
+        check_variables(errors, "spec.variables", spec.variables, compiler)
         if not spec.validations and not spec.audit_annotations:
             text = "validations or auditAnnotations must contain at least one item"
             errors.append(required("spec.validations", text))
             errors.append(required("spec.auditAnnotations", text))
         for index, validation in enumerate(spec.validations):
-            _check_validation(errors, f"spec.validations[{index}]", validation)
+            _check_validation(errors, f"spec.validations[{index}]", validation, compiler)
         for index, annotation in enumerate(spec.audit_annotations):
-            _check_annotation(errors, f"spec.auditAnnotations[{index}]", annotation, obj.metadata.name)
+            _check_annotation(errors, f"spec.auditAnnotations[{index}]", annotation, obj.metadata.name, compiler)
         return errors
 
 
-def _check_validation(errors: Errors, path: str, validation: types.Validation) -> None:
+def _check_validation(errors: Errors, path: str, validation: types.Validation, compiler: Compiler) -> None:
     if not validation.expression.strip():
         errors.append(required(f"{path}.expression", "expression is not specified"))
+    else:
+        check_expression(errors, f"{path}.expression", validation.expression, compiler, "bool")
+    text = validation.message_expression
+    if text.strip():
+        check_expression(errors, f"{path}.messageExpression", text, compiler, "string", has_authorizer=False)
+    elif text:
+        errors.append(invalid(f"{path}.messageExpression", text, "must be non-empty if specified"))
     message = validation.message.strip()
     if validation.message and not message:
         errors.append(invalid(f"{path}.message", validation.message, "message must be non-empty if specified"))
@@ -70,7 +85,9 @@ def _check_validation(errors: Errors, path: str, validation: types.Validation) -
         errors.append(unsupported(f"{path}.reason", validation.reason, _REASONS))
 
 
-def _check_annotation(errors: Errors, path: str, annotation: types.AuditAnnotation, policy: str) -> None:
+def _check_annotation(
+    errors: Errors, path: str, annotation: types.AuditAnnotation, policy: str, compiler: Compiler
+) -> None:
     if not annotation.key:
         errors.append(required(f"{path}.key"))
     else:
@@ -78,6 +95,8 @@ def _check_annotation(errors: Errors, path: str, annotation: types.AuditAnnotati
         errors.extend(invalid(f"{path}.key", full, message) for message in formats.label_key(full))
     if not annotation.value_expression.strip():
         errors.append(required(f"{path}.valueExpression", "valueExpression is not specified"))
+    elif problem := compiler.problem(annotation.value_expression.strip(), "string", "null"):
+        errors.append(invalid(f"{path}.valueExpression", annotation.value_expression, problem))
 
 
 STRATEGY = ValidatingAdmissionPolicyStrategy()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from bayplan.api.errors import duplicate, invalid, required, unsupported
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import meta_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_label_selector
+
+if TYPE_CHECKING:
+    from bayplan.api.cel.compilation import Compiler
 
 MATCH_POLICIES = ("Equivalent", "Exact")
 FAILURE_POLICIES = ("Fail", "Ignore")
@@ -98,15 +102,39 @@ def _check_resources(errors: Errors, path: str, resources: tuple[str, ...]) -> N
         errors.append(invalid(path, resources, text))
 
 
-def check_match_conditions(errors: Errors, path: str, conditions: Sequence[types.MatchCondition]) -> None:
-    """Names and presence of expressions; the expressions are checked where they are compiled."""
+def compiler_of(kind: types.ParamKind | None, variables: Sequence[types.Variable] = ()) -> Compiler:
+    """What compiles the expressions of a policy."""
+    from bayplan.api.cel.compilation import Compiler  # wanted only where somebody writes policies
+
+    return Compiler(has_params=kind is not None, has_variables=bool(variables))
+
+
+def check_expression(
+    errors: Errors, path: str, expression: str, compiler: Compiler, *wanted: str, has_authorizer: bool = True
+) -> None:
+    """An expression that has to evaluate to one of the named types."""
+    problem = compiler.problem(expression, *wanted, has_authorizer=has_authorizer)
+    if problem:
+        errors.append(invalid(path, expression, problem))
+
+
+def check_match_conditions(
+    errors: Errors,
+    path: str,
+    conditions: Sequence[types.MatchCondition],
+    kind: types.ParamKind | None = None,
+) -> None:
+    """Names and expressions, which see parameters if there is a kind of them, but no variables."""
     if len(conditions) > _MAX_MATCH_CONDITIONS:
         errors.append(invalid(path, len(conditions), f"must have at most {_MAX_MATCH_CONDITIONS} items"))
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
         where = f"{path}[{index}]"
-        if not condition.expression.strip():
+        expression = condition.expression.strip()
+        if not expression:
             errors.append(required(f"{where}.expression"))
+        else:
+            check_expression(errors, f"{where}.expression", expression, compiler_of(kind), "bool")
         if not condition.name:
             errors.append(required(f"{where}.name"))
         else:
@@ -202,8 +230,8 @@ _CEL_RESERVED = frozenset(
 )
 
 
-def check_variables(errors: Errors, path: str, variables: Sequence[types.Variable]) -> None:
-    """Variables of a policy."""
+def check_variables(errors: Errors, path: str, variables: Sequence[types.Variable], compiler: Compiler) -> None:
+    """Variables of a policy; the compiler knows them then."""
     for index, variable in enumerate(variables):
         where = f"{path}[{index}]"
         if not variable.name:
@@ -214,3 +242,5 @@ def check_variables(errors: Errors, path: str, variables: Sequence[types.Variabl
             errors.append(duplicate(f"{where}.name", variable.name))
         if not variable.expression.strip():
             errors.append(required(f"{where}.expression"))
+        elif problem := compiler.add_variable(variable.name, variable.expression):
+            errors.append(invalid(f"{where}.expression", variable.expression, problem))

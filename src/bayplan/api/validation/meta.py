@@ -15,7 +15,7 @@ from bayplan.api.validation.fields import check_labels
 
 ANNOTATIONS_LIMIT: Final = 256 * 1024
 """Bytes that all annotations of an object may have together."""
-_STANDARD_FINALIZERS: Final = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
+STANDARD_FINALIZERS: Final = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
 _NO_ERRORS: Final[list[FieldError]] = []
 
 NAME_RULES: Final[dict[str, Callable[[str], formats.Messages]]] = {
@@ -194,6 +194,6 @@ def _check_finalizers(errors: list[FieldError], metadata: meta_v1.ObjectMeta, *,
         )
     if standard:
         for index, finalizer in enumerate(finalizers):
-            if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
                 detail = "name is neither a standard finalizer name nor is it fully qualified"
                 errors.append(invalid(f"metadata.finalizers[{index}]", finalizer, detail))

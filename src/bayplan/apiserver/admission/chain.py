@@ -179,11 +179,13 @@ class AdmissionChain:
         if plan is None:
             chosen = [plugin for plugin in self.plugins if plugin.handles(kind, operation, subresource)]
             mutating = [plugin for plugin in chosen if type(plugin).admit is not AdmissionPlugin.admit]
-            plan = self._plans[key] = Plan(
+            plan = Plan(
                 tuple(plugin.admit for plugin in mutating),
                 tuple(plugin.validate for plugin in chosen if type(plugin).validate is not AdmissionPlugin.validate),
                 all(plugin.keeps_defaults for plugin in mutating),
             )
+            if not kind.is_custom:  # those come and go
+                self._plans[key] = plan
         return plan
 
 

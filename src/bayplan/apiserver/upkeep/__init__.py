@@ -10,12 +10,22 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from bayplan.apiserver.context import Context
+from bayplan.apiserver.custom_resources.finalizing import CustomResourceFinalizer
+from bayplan.apiserver.custom_resources.naming import CustomResourceNames
+from bayplan.apiserver.custom_resources.registration import CustomResourceApiServices
+from bayplan.apiserver.custom_resources.serving import CustomResourceServing
 from bayplan.apiserver.upkeep.api_services import ApiServiceAvailability
 from bayplan.apiserver.upkeep.flow_schemas import DanglingFlowSchemas
 from bayplan.apiserver.upkeep.rule import keep
 from bayplan.support.tasks import Supervisor
 
-_RULES = (DanglingFlowSchemas, ApiServiceAvailability)
+_RULES = (
+    DanglingFlowSchemas,
+    ApiServiceAvailability,
+    CustomResourceNames,
+    CustomResourceApiServices,
+    CustomResourceFinalizer,
+)
 
 
 class Upkeep:
@@ -23,10 +33,16 @@ class Upkeep:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._serving = CustomResourceServing(context)
         self._tasks = Supervisor("upkeep", clock=context.clock)
+
+    async def open(self) -> None:
+        """Serve what is defined already. Raises ApiError."""
+        await self._serving.settle()
 
     def start(self) -> None:
         """Bring everything up to date, and keep it so until `close`."""
+        self._tasks.keep_running("CustomResourceServing", partial(keep, self._serving))
         for rule in _RULES:
             self._tasks.keep_running(rule.__name__, partial(keep, rule(self._context)))
 

@@ -18,7 +18,7 @@ class Rule(Protocol):
     context: Context
 
     def inputs(self) -> Sequence[tuple[Kind, Selection | None]]:
-        """The kinds, and which of their objects, whose changes may change the outcome."""
+        """The kinds, and which of their objects, whose changes may change the outcome; asked again before each time it settles."""
 
     async def settle(self) -> None:
         """Compare with what should be, and write the difference. Raises ApiError; a conflict means that it is called again."""
@@ -41,14 +41,11 @@ class _Bell(Watcher):
 async def keep(rule: Rule) -> None:
     """Settle now and after every change until cancelled. Raises ApiError."""
     changed = asyncio.Event()
-    bells: list[_Bell] = []
-    for kind, select in rule.inputs():
-        bell = _Bell(kind, select, changed)
-        rule.context.objects.cache(kind).watch(bell)
-        bells.append(bell)
+    bells: dict[str, _Bell] = {}
     try:
         while True:
             changed.clear()
+            _hang_up(rule, bells, changed)
             try:
                 await rule.settle()
             except ApiError as error:
@@ -58,5 +55,16 @@ async def keep(rule: Rule) -> None:
                 await asyncio.sleep(0)
             await changed.wait()
     finally:
-        for bell in bells:
+        for bell in bells.values():
             bell.close()
+
+
+def _hang_up(rule: Rule, bells: dict[str, _Bell], changed: asyncio.Event) -> None:
+    """See to it that there is a bell for each input, and for nothing else; a cache that ends takes its bell with it."""
+    wanted = {kind.storage_prefix: (kind, select) for kind, select in rule.inputs()}
+    for prefix in [prefix for prefix, bell in bells.items() if prefix not in wanted or bell.closed]:
+        bells.pop(prefix).close()
+    for prefix, (kind, select) in wanted.items():
+        if prefix not in bells:
+            bells[prefix] = bell = _Bell(kind, select, changed)
+            rule.context.objects.cache(kind).watch(bell)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.api.errors import ApiError, already_exists, bad_request, failure
+from bayplan.api.custom_resources.kinds import CustomKind
+from bayplan.api.errors import ApiError, already_exists, bad_request, failure, forbidden_error
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.cache import stored_value
 from bayplan.apiserver.context import Call
@@ -47,6 +48,9 @@ async def create_object(call: Call, obj: Any, *, plain: bool = False, track: boo
     generated = bool(metadata.generate_name and not metadata.name)
     if generated:
         metadata.name = _generate_name(call, metadata.generate_name)
+    if isinstance(call.kind, CustomKind) and call.kind.is_terminating:
+        detail = "create not allowed while custom resource definition is terminating"
+        raise forbidden_error(call.kind.plural, call.kind.group, metadata.name, detail)
     admission = call.context.admission.plan(call.stored, CREATE, "")
     request = AdmissionRequest(call, CREATE, obj, None)
     if admission.mutating:
@@ -83,8 +87,7 @@ def _place(call: Call, metadata: Any) -> None:
     namespace = call.path.namespace
     if metadata.namespace and metadata.namespace != namespace and call.kind.namespaced:
         raise bad_request(OTHER_NAMESPACE)
-    if call.kind.namespaced:
-        metadata.namespace = namespace
+    metadata.namespace = namespace if call.kind.namespaced else ""
 
 
 def _fill_system_fields(call: Call, metadata: Any) -> None:

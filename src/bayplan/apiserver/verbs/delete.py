@@ -161,8 +161,10 @@ async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions)
     if is_namespace and obj.metadata.deletion_timestamp is not None and obj.spec.finalizers:
         return entry, False
     before = encode(obj)
-    if is_namespace and obj.metadata.deletion_timestamp is None:
-        _mark_namespace(call, obj, options)
+    now = rfc3339(call.context.clock.now())
+    if obj.metadata.deletion_timestamp is None and call.strategy.begin_deletion(obj, now):
+        obj.metadata.deletion_timestamp = now
+        obj.metadata.finalizers = _finalizers(call, obj.metadata, options)
         gone = False
     else:
         gone = _mark(call, obj, options)
@@ -223,13 +225,6 @@ def _check_preconditions(call: Call, obj: Any, entry: Entry, options: meta_v1.De
 def _conflict_name(call: Call) -> str:
     """Kubernetes names the kind here, not the resource, but for namespaces."""
     return call.kind.plural if call.stored.kind == "Namespace" else call.kind.kind
-
-
-def _mark_namespace(call: Call, namespace: Any, options: meta_v1.DeleteOptions) -> None:
-    """The first deletion of a namespace only says that it is terminating, whatever its finalizers are."""
-    namespace.metadata.deletion_timestamp = rfc3339(call.context.clock.now())
-    namespace.status.phase = "Terminating"
-    namespace.metadata.finalizers = _finalizers(call, namespace.metadata, options)
 
 
 def _mark(call: Call, obj: Any, options: meta_v1.DeleteOptions) -> bool:

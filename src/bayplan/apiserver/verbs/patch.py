@@ -126,7 +126,7 @@ def patch_function(call: Call) -> Callable[[Any], Any]:
     """The patch in the body as a function from object to new object (in the served version). Raises ApiError (400, 415, 422)."""
     media_type = call.request.content_type.partition(";")[0].strip()
     patch_type = _PATCH_TYPES.get(media_type)
-    if patch_type is None:
+    if patch_type is None or (patch_type == "strategic" and call.kind.is_custom):
         raise failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
     try:
         body = msgspec.json.decode(call.request.body)
@@ -165,7 +165,7 @@ def _is_of_status(call: Call, patch_type: str, body: Any) -> bool:
     The rest of the object, which may be large, need not be taken apart then.
     """
     name = call.path.subresource.name if call.path.subresource else ""
-    if name != "status" or patch_type == "json" or not isinstance(body, dict):
+    if name != "status" or patch_type == "json" or call.kind.is_custom or not isinstance(body, dict):
         return False
     metadata = body.get("metadata", {})
     return body.keys() <= {"metadata", "status"} and isinstance(metadata, dict) and metadata.keys() <= {"uid"}

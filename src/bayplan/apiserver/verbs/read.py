@@ -108,7 +108,7 @@ def _check_fields(call: Call, fields: FieldSelector) -> None:
         path = requirement.field
         if path in common or path in own:
             continue
-        if own:
+        if own or call.kind.is_custom:
             raise bad_request(f"field label not supported: {path}")
         raise bad_request(f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 

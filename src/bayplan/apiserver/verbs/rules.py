@@ -23,7 +23,10 @@ def check(call: Call, obj: Any, old: Any | None) -> None:
     """Raises ApiError (422) if the object or the change breaks rules."""
     strategy, metadata = call.strategy, obj.metadata
     errors: list[FieldError] = validate_object_meta(
-        metadata, namespaced=call.stored.namespaced, name_rule=strategy.name_is_checked_as
+        metadata,
+        namespaced=call.stored.namespaced,
+        name_rule=strategy.name_is_checked_as,
+        standard_finalizers=not call.stored.is_custom,
     )
     checked, before = obj, old
     if call.kind is not call.stored and strategy.checks_served_version:
@@ -34,7 +37,7 @@ def check(call: Call, obj: Any, old: Any | None) -> None:
     if old is None:
         errors += strategy.validate_create(checked)
     else:
-        errors += validate_object_meta_update(metadata, old.metadata)
+        errors += validate_object_meta_update(metadata, old.metadata, standard_finalizers=not call.stored.is_custom)
         errors += strategy.validate_update(checked, before)
     if errors:
         raise invalid_object(call.stored.kind, call.stored.group, metadata.name, errors)

@@ -5,7 +5,10 @@ A claim's status is written with the version it was read at; if somebody else wa
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
@@ -16,6 +19,7 @@ from bayplan.scheduler.framework.verdicts import ActionError, PluginError
 from bayplan.scheduler.snapshot.allocation import label
 from bayplan.scheduler.snapshot.catalog import is_older
 from bayplan.scheduler.snapshot.extended_resources import Needs, claim_of, left_over
+from bayplan.scheduler.snapshot.pending_allocations import PendingAllocation
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 
@@ -28,12 +32,22 @@ _ATTEMPTS: Final = 5
 
 def used_by(claim: ResourceClaim, pod: Pod) -> ResourceClaim:
     """The claim with the pod as one more user."""
-    return replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, _reference(pod))))
+    user = ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+    return replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, user)))
 
 
-def is_user(claim: ResourceClaim, pod: Pod) -> bool:
-    """Whether the pod is among the claim's users; pods that no API server has seen are told apart by name."""
-    return _reference(pod) in claim.status.reserved_for
+def other_users(claim: ResourceClaim, name: str, uid: str) -> tuple[ResourceClaimConsumerReference, ...]:
+    """The claim's users without one pod. Pods are told apart by UID; those that no API server has seen, by name."""
+    return tuple(
+        user
+        for user in claim.status.reserved_for
+        if user.uid != uid or (not uid and (user.resource, user.name) != ("pods", name))
+    )
+
+
+def is_user(claim: ResourceClaim, name: str, uid: str) -> bool:
+    """Whether a pod is among the claim's users; see `other_users`."""
+    return len(other_users(claim, name, uid)) < len(claim.status.reserved_for)
 
 
 def is_owned(claim: ResourceClaim, uid: str) -> bool:
@@ -41,9 +55,10 @@ def is_owned(claim: ResourceClaim, uid: str) -> bool:
     return any(owner.controller and owner.uid == uid for owner in claim.metadata.owner_references)
 
 
-def is_reserved(claim: ResourceClaim, uid: str) -> bool:
-    """Whether a pod of this UID is among the claim's users."""
-    return any(user.uid == uid for user in claim.status.reserved_for)
+def awaited_drivers(claim: ResourceClaim) -> set[str]:
+    """The drivers that have to say that their devices are ready before a pod with this claim is bound."""
+    allocation = claim.status.allocation
+    return {item.driver for item in allocation.devices.results if item.binding_conditions} if allocation else set()
 
 
 def readiness(claim: ResourceClaim) -> tuple[str, bool]:
@@ -59,16 +74,13 @@ def readiness(claim: ResourceClaim) -> tuple[str, bool]:
     return "", ready
 
 
-def _reference(pod: Pod) -> ResourceClaimConsumerReference:
-    return ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
-
-
 def forget_user(snapshot: Snapshot, pod: PodInfo) -> None:
     """Where no controller runs: a pod that is gone uses its claims no more, and a claim that nobody uses is allocated no more."""
+    name, uid = pod.pod.metadata.name, pod.uid
     for reference in pod.shape.claims:
         claim = snapshot.catalog.resource_claims.get(f"{pod.shape.namespace}/{reference.claim}")
-        if claim is not None and is_user(claim, pod.pod):
-            users = tuple(user for user in claim.status.reserved_for if user != _reference(pod.pod))
+        if claim is not None and is_user(claim, name, uid):
+            users = other_users(claim, name, uid)
             allocation = claim.status.allocation if users else None
             status = replace(claim.status, reserved_for=users, allocation=allocation)
             snapshot.put_object("ResourceClaim", replace(claim, status=status))
@@ -76,60 +88,107 @@ def forget_user(snapshot: Snapshot, pod: PodInfo) -> None:
 
 
 def extended_uid(pod: PodInfo) -> str:
-    """The UID under which a pod's extended resources are allocated before there is a claim for them."""
-    return f"{pod.uid}/extended-resources"
+    """The identity under which a pod's extended resources are allocated before there is a claim for them."""
+    return f"{pod.uid or pod.key}/extended-resources"
+
+
+def same_devices(one: ResourceClaim, other: ResourceClaim) -> bool:
+    """Whether two states of a claim have the same devices allocated for the same requests."""
+    return _devices(one) == _devices(other)
+
+
+def _devices(claim: ResourceClaim) -> list[tuple[str | None, ...]]:
+    allocation = claim.status.allocation
+    results = allocation.devices.results if allocation is not None else ()
+    return [(item.request, item.driver, item.pool, item.device, item.share_id) for item in results]
 
 
 class ClaimWriter:
-    """Writes for one plugin, in whose name it raises PluginError. All methods raise ActionError as well."""
+    """Writes for one plugin, in whose name it raises PluginError. All methods raise ActionError as well.
+
+    Pods that share a claim write it one after the other, each what the one before has left.
+    """
 
     def __init__(self, plugin: str, snapshot: Snapshot) -> None:
         self._plugin = plugin
         self._snapshot = snapshot
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def bind(
-        self, claim: ResourceClaim, allocated: ResourceClaim | None, pod: Pod, actions: Actions
+        self, claim: ResourceClaim, pending: PendingAllocation | None, pod: Pod, actions: Actions
     ) -> ResourceClaim:
-        """Write the allocation of `allocated` (None: it is written already) and the pod as a user."""
-        for attempt in range(_ATTEMPTS):
-            self._check(claim, allocated)
-            try:
-                return await self._write(claim, allocated, pod, actions)
-            except ActionError as error:
-                if error.code != 409 or attempt == _ATTEMPTS - 1:
-                    raise
-            claim = await actions.get(ResourceClaim, claim.metadata.name, claim.metadata.namespace)
+        """Write the allocation (None: the claim has one already) and the pod as a user.
+
+        A pod with which this one shares the allocation may have written it.
+        """
+
+        async def write(current: ResourceClaim) -> ResourceClaim:
+            self._check(current, claim.metadata.uid, pending)
+            return await self._write(current, pending, pod, actions)
+
+        return await self._in_turn(claim, actions, write)
+
+    async def leave(self, claim: ResourceClaim, pod: Pod, actions: Actions) -> None:
+        """Take a pod from the users of a claim."""
+        name, uid = pod.metadata.name, pod.metadata.uid
+
+        async def write(current: ResourceClaim) -> ResourceClaim:
+            if current.metadata.uid != claim.metadata.uid or not is_user(current, name, uid):
+                return current
+            status = replace(current.status, reserved_for=other_users(current, name, uid))
+            return await self._update_status(replace(current, status=status), actions)
+
+        await self._in_turn(claim, actions, write)
+
+    async def _in_turn(
+        self, claim: ResourceClaim, actions: Actions, write: Callable[[ResourceClaim], Awaitable[ResourceClaim]]
+    ) -> ResourceClaim:
+        """Write a claim as it is known now; if somebody else was faster, once more as it has become."""
+        metadata = claim.metadata
+        async with self._turns.setdefault(label(claim), asyncio.Lock()):
+            known = self._snapshot.catalog.actual("ResourceClaim", label(claim))
+            current = claim if known is None or is_older(known, claim) else known
+            for attempt in range(_ATTEMPTS):
+                try:
+                    return await write(current)
+                except ActionError as error:
+                    if error.code != 409 or attempt == _ATTEMPTS - 1:
+                        raise
+                current = await actions.get(ResourceClaim, metadata.name, metadata.namespace)
         raise AssertionError("the last attempt returns or raises")
 
-    def _check(self, claim: ResourceClaim, allocated: ResourceClaim | None) -> None:
+    def _check(self, claim: ResourceClaim, uid: str, pending: PendingAllocation | None) -> None:
+        is_allocated = claim.status.allocation is not None
+        is_ours = pending is not None and pending.is_written and same_devices(claim, pending.claim)
         problem = ""
-        if claim.metadata.deletion_timestamp is not None:
+        if claim.metadata.deletion_timestamp is not None or claim.metadata.uid != uid:
             problem = "deleted"
-        elif allocated is not None and claim.status.allocation is not None:
+        elif pending is not None and is_allocated and not is_ours:
             problem = "allocated elsewhere"
-        elif allocated is None and claim.status.allocation is None:
+        elif (pending is None or pending.is_written) and not is_allocated:
             problem = "deallocated elsewhere"
         if problem:
             raise PluginError(self._plugin, f"claim {label(claim)} got {problem} in the meantime")
 
     async def _write(
-        self, claim: ResourceClaim, allocated: ResourceClaim | None, pod: Pod, actions: Actions
+        self, claim: ResourceClaim, pending: PendingAllocation | None, pod: Pod, actions: Actions
     ) -> ResourceClaim:
-        allocation = allocated.status.allocation if allocated is not None else claim.status.allocation
-        if allocated is not None and FINALIZER not in claim.metadata.finalizers:
+        if pending is None or pending.is_written:
+            return await self._update_status(used_by(claim, pod), actions)
+        if FINALIZER not in claim.metadata.finalizers:
             finalizers = (*claim.metadata.finalizers, FINALIZER)
             claim = await actions.update(replace(claim, metadata=replace(claim.metadata, finalizers=finalizers)))
-        allocated_claim = replace(claim, status=replace(claim.status, allocation=allocation))
-        written: ResourceClaim = await actions.update(used_by(allocated_claim, pod), subresource="status")
+        claim = replace(claim, status=replace(claim.status, allocation=pending.claim.status.allocation))
+        written = await self._update_status(used_by(claim, pod), actions)
+        pending.is_written = True
+        return written
+
+    async def _update_status(self, claim: ResourceClaim, actions: Actions) -> ResourceClaim:
+        written: ResourceClaim = await actions.update(claim, subresource="status")
         known = self._snapshot.catalog.actual("ResourceClaim", label(written))
         if known is None or is_older(known, written):
             self._snapshot.put_object("ResourceClaim", written)
         return written
-
-    async def leave(self, claim: ResourceClaim, uid: str, actions: Actions) -> None:
-        """Take a pod from the users of a claim."""
-        users = tuple(user for user in claim.status.reserved_for if user.uid != uid)
-        await actions.update(replace(claim, status=replace(claim.status, reserved_for=users)), subresource="status")
 
     async def create(self, pod: Pod, needs: Needs, actions: Actions) -> ResourceClaim:
         """Create the claim for a pod's extended resources; what an earlier attempt has left goes away."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
+
+from bayplan.support.metrics import Counter
 
 SUCCESS: Final = "Success"
 
@@ -24,6 +26,18 @@ class Meter(ABC):
     @abstractmethod
     def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
         """One plugin has run once, for all nodes."""
+
+    @abstractmethod
+    def evaluations(self, profile: str, counters: Mapping[tuple[str, str], Counter]) -> None:
+        """Where a profile counts how often its plugins were asked: (plugin, extension point) -> counter."""
+
+    @abstractmethod
+    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        """A pod has waited for the binding conditions of a driver's devices: `success`, `failure` or `timeout`."""
+
+    @abstractmethod
+    def volumes_failed(self, stage: str) -> None:
+        """Something went wrong with a pod's volumes, at a stage such as `bind`."""
 
 
 class Timing:

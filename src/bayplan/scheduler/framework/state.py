@@ -15,6 +15,8 @@ from bayplan.scheduler.snapshot.snapshot import Snapshot
 class Handle(Protocol):
     """What a plugin is given when it is made."""
 
+    name: str
+    """The profile's."""
     snapshot: Snapshot
     reasons: ReasonTable
     waiting: WaitingPods

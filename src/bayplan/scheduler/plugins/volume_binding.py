@@ -26,7 +26,7 @@ from bayplan.scheduler.framework.extension_points import (
     ScorePlugin,
 )
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
-from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, PluginError, Reject, Skip, Status
+from bayplan.scheduler.framework.verdicts import SKIP, ActionError, Codes, Narrow, PluginError, Reject, Skip, Status
 from bayplan.scheduler.snapshot.catalog import is_older, object_key
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.migration import allows_zone, inline_source
@@ -273,8 +273,16 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str, actions: Actions) -> Reject | None:
         plan: _Plan | None = state.own.get(self.name)
-        if plan is None:
-            return None
+        try:
+            if plan is not None:
+                await self._bind_volumes(plan, pod, node_name, actions)
+        except (PluginError, ActionError):
+            if self.handle.meter is not None:
+                self.handle.meter.volumes_failed("bind")
+            raise
+        return None
+
+    async def _bind_volumes(self, plan: _Plan, pod: PodInfo, node_name: str, actions: Actions) -> None:
         volumes = [(await actions.update(volume), claim) for volume, claim in plan.matches]
         claims = [await actions.update(claim) for claim in plan.provisions]
 
@@ -285,7 +293,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
 
         if not await actions.wait_until(settled, self.args.bind_timeout_seconds):
             raise PluginError(self.name, "binding volumes: context deadline exceeded")
-        return None
 
     def _failure(self, problem: str) -> PluginError:
         return PluginError(self.name, f"binding volumes: {problem}")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from bayplan.scheduler.snapshot.pending_allocations import PendingAllocations
+
 if TYPE_CHECKING:
     from bayplan.api.types.apps_v1 import ReplicaSet, StatefulSet
     from bayplan.api.types.core_v1 import (
@@ -85,8 +87,7 @@ class Catalog:
         self.resource_claims: dict[str, ResourceClaim] = {}
         self.resource_slices: dict[str, ResourceSlice] = {}
         self.device_classes: dict[str, DeviceClass] = {}
-        self.pending_allocations: dict[str, ResourceClaim] = {}
-        """Claims by UID that have been given devices, as they will be once that is written."""
+        self.pending_allocations = PendingAllocations()
         self.pod_groups: dict[str, PodGroup] = {}
 
     def put(self, kind: str, obj: Any) -> None:

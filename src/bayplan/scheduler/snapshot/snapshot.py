@@ -2,7 +2,7 @@
 
 Every event touches only its rows. `changes` logs the rows whose pods changed, so that whoever cached something per
 row can catch up; `structure` changes with everything that is not a pod on a node (nodes, volumes, namespaces, ...),
-after which caches start over. Rows of removed nodes are used again; `alive` tells which rows are nodes.
+after which caches start over. What nodes say of themselves is in `columns`; here is what pods take of them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from bayplan.scheduler.snapshot.catalog import Catalog
+from bayplan.scheduler.snapshot.columns import NodeColumns, with_resources
 from bayplan.scheduler.snapshot.counters import PodCounts
 from bayplan.scheduler.snapshot.gangs import Gangs
-from bayplan.scheduler.snapshot.labels import Bools, EncodedColumn, Ints, LabelColumn, Rows, grow
-from bayplan.scheduler.snapshot.nodes import NodeFacts, node_facts
+from bayplan.scheduler.snapshot.labels import Ints, grow
+from bayplan.scheduler.snapshot.nodes import node_facts
+from bayplan.scheduler.snapshot.pending_allocations import PendingAllocation
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended
-from bayplan.scheduler.snapshot.resources import ResourceTable
 from bayplan.scheduler.snapshot.shape import HostPort, ShapeTable
-from bayplan.scheduler.snapshot.taints import TaintKey
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Node, Pod
@@ -31,94 +31,37 @@ _FIRST_CAPACITY: Final = 64
 _MAX_LOG: Final = 1 << 20
 
 
-class Snapshot:
+class Snapshot(NodeColumns):
     """Columns and indexes. Only the methods below change them; plugins read.
 
-    Columns (entries beyond `size` and of rows that are not `alive` mean nothing):
+    Besides the columns of `NodeColumns`, what pods take:
 
-    - `allocatable`, `requested`: int64 [resource column, row]; cpu in milli-units, all else in whole units
+    - `requested`: int64 [resource column, row]; cpu in milli-units, all else in whole units
     - `nonzero_cpu`, `nonzero_memory`: int64, requested with defaults for containers that say nothing
-    - `pod_count`, `pod_limit`: int64
-    - `unschedulable`, `alive`: bool
-    - `names`, `taints`, `images`, `features`: encoded columns; label columns come from `label_column(key)`
+    - `pod_count`: int64
     """
 
     def __init__(self, capacity: int = _FIRST_CAPACITY) -> None:
-        self.capacity = capacity
-        self.size = 0
-        self.node_count = 0
+        super().__init__(capacity)
         self.structure = 0
-        self.membership = 0
-        """Changes whenever a node gets a row or loses it; `structure` changes then as well."""
-        self.resources = ResourceTable()
-        self._labels: dict[str, LabelColumn] = {}
-        self.nodes: list[Node | None] = []
+        """Changes with everything that is not a pod on a node, `membership` included."""
         self.counts = PodCounts(capacity, self.label_column)
         self.shapes = ShapeTable(self.resources, self.counts)
         self.catalog = Catalog()
         self.gangs = Gangs()
-        self.allocatable: Ints = np.zeros((8, capacity), dtype=np.int64)
         self.requested: Ints = np.zeros((8, capacity), dtype=np.int64)
         self.nonzero_cpu: Ints = np.zeros(capacity, dtype=np.int64)
         self.nonzero_memory: Ints = np.zeros(capacity, dtype=np.int64)
         self.pod_count: Ints = np.zeros(capacity, dtype=np.int64)
-        self.pod_limit: Ints = np.zeros(capacity, dtype=np.int64)
-        self.unschedulable: Bools = np.zeros(capacity, dtype=np.bool_)
-        self.alive: Bools = np.zeros(capacity, dtype=np.bool_)
-        self.names: EncodedColumn[str] = EncodedColumn(capacity)
-        self.taints: EncodedColumn[tuple[TaintKey, ...]] = EncodedColumn(capacity)
-        self.images: EncodedColumn[frozenset[str]] = EncodedColumn(capacity)
-        self.features: EncodedColumn[frozenset[str]] = EncodedColumn(capacity)
-        self.facts: list[NodeFacts | None] = []
         self.pods_on: list[dict[str, PodInfo]] = []
         self.pods: dict[str, PodInfo] = {}
-        self.row_of: dict[str, int] = {}
         self.ports: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
         self.claim_users: dict[str, int] = {}
-        self._image_sizes: dict[str, int] = {}
-        self._image_rows: dict[str, dict[int, None]] = {}
         self._orphans: dict[str, dict[str, PodInfo]] = {}
-        self._free: list[int] = []
         self._log: list[int] = []
         self._log_start = 0
 
     # Reading
-
-    @property
-    def all_rows(self) -> slice:
-        """Every row in use, removed nodes' rows included."""
-        return slice(0, self.size)
-
-    def select(self, rows: Rows) -> int:
-        """How many rows are meant."""
-        return self.size if isinstance(rows, slice) else len(rows)
-
-    def rows_of(self, rows: Rows) -> list[int]:
-        """The row numbers as Python integers."""
-        return list(range(self.size)) if isinstance(rows, slice) else [int(row) for row in rows]
-
-    def name(self, row: int) -> str:
-        """The name of a row's node."""
-        node = self.nodes[row]
-        return node.metadata.name if node is not None else ""
-
-    def label_column(self, key: str) -> LabelColumn:
-        """The column of a label key, built when first asked for and kept up to date from then on."""
-        column = self._labels.get(key)
-        if column is None:
-            column = self._labels[key] = EncodedColumn(self.capacity)
-            for row, node in enumerate(self.nodes):
-                if node is not None:
-                    column.set(row, node.metadata.labels.get(key))
-        return column
-
-    def image_size(self, name: str) -> int:
-        """The size of an image as the first node that listed it reported; 0 if no node has it."""
-        return self._image_sizes.get(name, 0)
-
-    def image_spread(self, name: str) -> int:
-        """How many nodes have an image."""
-        return len(self._image_rows.get(name, ()))
 
     @property
     def position(self) -> int:
@@ -148,8 +91,6 @@ class Snapshot:
         pods = list(self.pods_on[row].values())
         for info in pods:
             self._count(info, row, -1, live=info.live)
-        self.nodes[row] = node
-        self.facts[row] = facts
         self._write_facts(row, node, facts)
         for info in pods:
             self._count(info, row, 1, live=info.live)
@@ -166,80 +107,25 @@ class Snapshot:
         for info in list(self.pods_on[row].values()):
             self._unplace(info)
             self._orphans.setdefault(name, {})[info.key] = info
-        self._drop_images(row)
-        self.nodes[row] = None
-        self.facts[row] = None
-        self.alive[row] = False
-        self.names.set(row, None)
-        for column in self._labels.values():
-            column.set(row, None)
-        self.allocatable[:, row] = 0
-        self._free.append(row)
-        self.node_count -= 1
-        self.membership += 1
+        self._give_up_row(row)
         self.structure += 1
 
     def _take_row(self, name: str) -> int:
-        if self._free:
-            row = self._free.pop()
-        else:
-            if self.size == self.capacity:
-                self._grow_rows()
-            row = self.size
-            self.size += 1
-            self.nodes.append(None)
-            self.facts.append(None)
+        row = super()._take_row(name)
+        if row == len(self.pods_on):
             self.pods_on.append({})
-        self.row_of[name] = row
-        self.alive[row] = True
-        self.names.set(row, name)
-        self.node_count += 1
-        self.membership += 1
         return row
 
-    def _write_facts(self, row: int, node: Node, facts: NodeFacts) -> None:
-        self._grow_resources()
-        self.allocatable[:, row] = 0
-        for column, amount in facts.allocatable:
-            self.allocatable[column, row] = amount
-        self.pod_limit[row] = facts.pod_limit
-        self.unschedulable[row] = facts.unschedulable
-        self.taints.set(row, facts.taints)
-        self.features.set(row, facts.features)
-        self.images.set(row, frozenset(name for name, _ in facts.images))
-        for name, size in facts.images:
-            self._image_rows.setdefault(name, {})[row] = None
-            self._image_sizes.setdefault(name, size)
-        labels = node.metadata.labels
-        for key, label in self._labels.items():
-            label.set(row, labels.get(key))
-
-    def _drop_images(self, row: int) -> None:
-        for name in self.images.get(row) or ():
-            rows = self._image_rows.get(name, {})
-            rows.pop(row, None)
-            if not rows:
-                self._image_rows.pop(name, None)
-                self._image_sizes.pop(name, None)
-
     def _grow_rows(self) -> None:
-        capacity = self.capacity = self.capacity * 2
-        for name in ("allocatable", "requested", "nonzero_cpu", "nonzero_memory", "pod_count", "pod_limit"):
-            setattr(self, name, grow(getattr(self, name), capacity, 0))
-        self.unschedulable = grow(self.unschedulable, capacity, 0)
-        self.alive = grow(self.alive, capacity, 0)
-        columns: list[EncodedColumn[Any]] = [self.names, self.taints, self.images, self.features]
-        for column in (*columns, *self._labels.values()):
-            column.grow(capacity)
-        self.counts.grow(capacity)
+        super()._grow_rows()
+        for name in ("requested", "nonzero_cpu", "nonzero_memory", "pod_count"):
+            setattr(self, name, grow(getattr(self, name), self.capacity, 0))
+        self.counts.grow(self.capacity)
 
     def _grow_resources(self) -> None:
-        """Make room for resources that were named for the first time."""
-        wanted, have = len(self.resources), self.allocatable.shape[0]
-        if wanted > have:
-            more = np.zeros((max(wanted, 2 * have) - have, self.capacity), dtype=np.int64)
-            self.allocatable = np.concatenate((self.allocatable, more))
-            self.requested = np.concatenate((self.requested, more))
+        super()._grow_resources()
+        if self.requested.shape[0] < self.allocatable.shape[0]:
+            self.requested = with_resources(self.requested, self.allocatable.shape[0])
 
     # Pods
 
@@ -313,15 +199,38 @@ class Snapshot:
         self.catalog.restore(kind, key)
         self.structure += 1
 
-    def begin_allocation(self, claim: ResourceClaim) -> None:
-        """A claim has been given devices; nobody else may have them, or the claim, until that is written."""
-        self.catalog.pending_allocations[claim.metadata.uid] = claim
-        self.structure += 1
+    # Allocations of devices, until they are written; see `pending_allocations`
 
-    def end_allocation(self, uid: str) -> None:
-        """The allocation is written, or given up."""
-        if self.catalog.pending_allocations.pop(uid, None) is not None:
+    def begin_allocation(self, claim: ResourceClaim, pod: str) -> PendingAllocation:
+        """A claim has been given devices for a pod; nobody else may have them, or the claim, until that is written."""
+        self.structure += 1
+        return self.catalog.pending_allocations.begin(claim, pod)
+
+    def join_allocation(self, claim: ResourceClaim, pod: str) -> PendingAllocation:
+        """One more pod of the gang is going to use a claim that has been given devices. KeyError if it has not."""
+        return self.catalog.pending_allocations.join(claim, pod)
+
+    def leave_allocation(self, claim: str, pod: str) -> None:
+        """A pod is not going to use the claim (by its identity); if nobody else is, the allocation is given up."""
+        if self.catalog.pending_allocations.leave(claim, pod):
             self.structure += 1
+
+    def end_allocation(self, claim: str) -> None:
+        """The allocation of a claim (by its identity) is written, or given up."""
+        if self.catalog.pending_allocations.end(claim):
+            self.structure += 1
+
+    @contextmanager
+    def sharing_allocations(self) -> Iterator[None]:
+        """While a gang is decided about: its pods find claims allocated that were allocated for others of them."""
+        self.catalog.pending_allocations.open_cycle()
+        try:
+            yield
+        finally:
+            if self.catalog.pending_allocations.close_cycle():
+                self.structure += 1
+
+    # Supposing
 
     @contextmanager
     def supposing(self, added: Sequence[PodInfo], removed: Sequence[PodInfo], row: int) -> Iterator[None]:

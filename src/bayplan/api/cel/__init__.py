@@ -1,0 +1,6 @@
+"""The Common Expression Language as Kubernetes compiles it: syntax, types, and the check that an expression fits the types of its variables.
+
+`parser` makes nodes of text, `checker` finds their types by the functions in `library`, `validators` looks at what only literals show, `issues` writes what was
+found as cel-go does. `schema_types` makes types of OpenAPI schemas, `policies` checks the expressions of admission policies. Pure; nothing here evaluates.
+Sources: the CEL specification, cel-go 0.26 (which Kubernetes 1.36 uses), and `k8s.io/apiserver/pkg/cel`.
+"""

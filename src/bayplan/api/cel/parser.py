@@ -1,0 +1,296 @@
+"""Expressions as trees: CEL's grammar with optional syntax, as cel-go parses it. Macros are expanded on the way.
+
+The wording of syntax errors is near to cel-go's, not equal: that comes from its parser generator. An API server refuses policies that do not parse.
+"""
+
+from __future__ import annotations
+
+import math
+
+from bayplan.api.cel.issues import NOWHERE, SyntaxIssue
+from bayplan.api.cel.macros import expand
+from bayplan.api.cel.nodes import (
+    Call,
+    Entry,
+    FieldValue,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+)
+from bayplan.api.cel.tokens import RESERVED, Token, string_value, tokens
+from bayplan.api.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT
+
+_LITERALS = {
+    "int": INT,
+    "uint": UINT,
+    "double": DOUBLE,
+    "string": STRING,
+    "bytes": BYTES,
+    "true": BOOL,
+    "false": BOOL,
+    "null": NULL,
+}
+_OPERATORS = (
+    ("||",),
+    ("&&",),
+    ("<", "<=", ">=", ">", "==", "!=", "in"),
+    ("+", "-"),
+    ("*", "/", "%"),
+)
+"""Operators between two values, those that bind least first. All are left-associative."""
+_SHOWN = {"name": "an identifier", "end": "'<EOF>'"}
+_LOGICAL = 2
+"""So many of these are the logical ones, whose terms may stand in any tree."""
+_LONGEST = 100_000
+"""Characters."""
+_DEEPEST = 60
+"""Expressions inside each other, so that the stack is enough; Kubernetes stops at 250, people long before."""
+
+
+def parse(source: str) -> Node:
+    """The tree of an expression. Raises SyntaxIssue."""
+    if len(source) > _LONGEST:
+        text = f"expression code point size exceeds limit: size: {len(source)}, limit {_LONGEST}"
+        raise SyntaxIssue(NOWHERE, text)
+    return _Parser(tokens(source)).whole()
+
+
+def _function_of(operator: str) -> str:
+    """The name of an operator's function."""
+    return "@in" if operator == "in" else f"_{operator}_"
+
+
+def _is_in_range(word: Token, negative: bool) -> bool:
+    """Whether a literal is no number, or one that fits its type."""
+    if word.kind == "double":
+        return math.isfinite(float(word.text))
+    if word.kind not in ("int", "uint"):
+        return True
+    value = int(word.text.rstrip("uU"), 16 if word.text.startswith("0x") else 10)
+    return value < 2**64 if word.kind == "uint" else value < 2**63 + negative
+
+
+def _balanced(terms: list[Node], signs: list[Token]) -> Node:
+    """A tree of low depth, so that long conditions stay cheap to walk."""
+    if len(terms) == 1:
+        return terms[0]
+    middle = len(terms) // 2
+    sign = signs[middle - 1]
+    halves = (_balanced(terms[:middle], signs[: middle - 1]), _balanced(terms[middle:], signs[middle:]))
+    return Call(sign.offset, _function_of(sign.text), None, halves)
+
+
+class _Parser:
+    """Reads tokens from left to right, one function per rule of the grammar."""
+
+    def __init__(self, words: list[Token]) -> None:
+        self._words = words
+        self._at = 0
+        self._depth = 0
+
+    def whole(self) -> Node:
+        """Everything up to the end."""
+        found = self._expression()
+        self._take("end")
+        return found
+
+    def _next(self, ahead: int = 0) -> str:
+        """The kind of a word that is still to come."""
+        return self._words[min(self._at + ahead, len(self._words) - 1)].kind
+
+    def _take(self, *kinds: str) -> Token:
+        word = self._words[self._at]
+        if word.kind not in kinds:
+            wanted = " or ".join(_SHOWN.get(kind) or f"'{kind}'" for kind in kinds)
+            raise SyntaxIssue(word.offset, f"Syntax error: mismatched input '{word.text}' expecting {wanted}")
+        self._at += 1
+        return word
+
+    def _took(self, kind: str) -> bool:
+        """Whether the next word is of a kind; it is taken then."""
+        if self._next() != kind:
+            return False
+        self._at += 1
+        return True
+
+    def _expression(self) -> Node:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise SyntaxIssue(NOWHERE, f"expression recursion limit exceeded: {_DEEPEST}")
+        condition = self._binary(0)
+        if self._next() == "?":
+            offset = self._take("?").offset
+            chosen = self._binary(0)
+            self._take(":")
+            condition = Call(offset, "_?_:_", None, (condition, chosen, self._expression()))
+        self._depth -= 1
+        return condition
+
+    def _binary(self, level: int) -> Node:
+        if level == len(_OPERATORS):
+            return self._unary()
+        terms = [self._binary(level + 1)]
+        signs: list[Token] = []
+        while self._next() in _OPERATORS[level]:
+            signs.append(self._take(*_OPERATORS[level]))
+            terms.append(self._binary(level + 1))
+        if level < _LOGICAL:
+            return _balanced(terms, signs)
+        found = terms[0]
+        for sign, term in zip(signs, terms[1:], strict=True):
+            found = Call(sign.offset, _function_of(sign.text), None, (found, term))
+        return found
+
+    def _unary(self) -> Node:
+        sign = self._next()
+        if sign not in ("!", "-") or (sign == "-" and self._next(1) in ("int", "double")):
+            return self._member()
+        first = self._words[self._at].offset
+        count = 0
+        while self._next() == sign and not (sign == "-" and self._next(1) in ("int", "double")):
+            self._at += 1
+            count += 1
+        operand = self._member()
+        return Call(first, f"{sign}_", None, (operand,)) if count % 2 else operand
+
+    def _member(self) -> Node:
+        found = self._primary()
+        while True:
+            if self._next() == ".":
+                found = self._selected(found, self._take(".").offset)
+            elif self._next() == "[":
+                offset = self._take("[").offset
+                function = "_[?_]" if self._took("?") else "_[_]"
+                index = self._expression()
+                self._take("]")
+                found = Call(offset, function, None, (found, index))
+            else:
+                return found
+
+    def _selected(self, operand: Node, offset: int) -> Node:
+        """What stands behind a dot: a field, an optional field, or a call."""
+        if self._took("?"):
+            name = self._take("name")
+            return Call(offset, "_?._", None, (operand, Literal(name.offset, STRING, name.text)))
+        if self._next() != "name":
+            word = self._words[self._at]
+            seen = "" if word.kind == "end" else word.text
+            raise SyntaxIssue(word.offset, f"Syntax error: no viable alternative at input '.{seen}'")
+        name = self._take("name")
+        if self._next() != "(":
+            return Select(offset, operand, name.text)
+        opening = self._take("(").offset
+        return expand(opening, name.text, operand, self._arguments())
+
+    def _arguments(self) -> tuple[Node, ...]:
+        """Arguments up to the closing parenthesis."""
+        found: list[Node] = []
+        if self._took(")"):
+            return ()
+        found.append(self._expression())
+        while self._took(","):
+            found.append(self._expression())
+        self._take(")")
+        return tuple(found)
+
+    def _primary(self) -> Node:
+        kind = self._next()
+        if kind == "(":
+            self._at += 1
+            found = self._expression()
+            self._take(")")
+            return found
+        if kind == "[":
+            return self._list()
+        if kind == "{":
+            return self._map()
+        if kind in ("name", "."):
+            return self._named()
+        return self._literal()
+
+    def _literal(self) -> Node:
+        offset = self._words[self._at].offset
+        negative = self._took("-")
+        word = self._take("int", "double") if negative else self._words[self._at]
+        if negative:
+            self._at -= 1
+        if word.kind not in _LITERALS:
+            raise SyntaxIssue(word.offset, f"Syntax error: mismatched input '{word.text}' expecting an expression")
+        self._at += 1
+        if not _is_in_range(word, negative):
+            raise SyntaxIssue(offset, f"invalid {word.kind} literal")
+        try:
+            text = string_value(word.text) if word.kind == "string" else ""
+        except ValueError as error:
+            raise SyntaxIssue(offset, "invalid unicode code point") from error
+        return Literal(offset, _LITERALS[word.kind], text)
+
+    def _named(self) -> Node:
+        """A name, a call, or a new object."""
+        leading = "." if self._took(".") else ""
+        if self._begins_struct():
+            return self._struct(leading)
+        name = self._take("name")
+        if name.text in RESERVED:
+            raise SyntaxIssue(name.offset, f"reserved identifier: {name.text}")
+        if self._next() == "(":
+            opening = self._take("(").offset
+            return expand(opening, leading + name.text, None, self._arguments())
+        return Ident(name.offset, leading + name.text)
+
+    def _begins_struct(self) -> bool:
+        """Whether a dotted name and an opening brace follow."""
+        ahead = 1
+        while self._next(ahead) == "." and self._next(ahead + 1) == "name":
+            ahead += 2
+        return self._next() == "name" and self._next(ahead) == "{"
+
+    def _struct(self, leading: str) -> Node:
+        name = leading + self._take("name").text
+        while self._took("."):
+            name += f".{self._take('name').text}"
+        offset = self._take("{").offset
+        fields: list[FieldValue] = []
+        if self._next() not in ("}", "?", "name"):
+            word = self._words[self._at]
+            wanted = "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}"
+            raise SyntaxIssue(word.offset, f"Syntax error: mismatched input '{word.text}' expecting {wanted}")
+        while self._next() != "}":
+            optional = self._took("?")
+            field = self._take("name").text
+            colon = self._take(":").offset
+            fields.append(FieldValue(colon, field, self._expression(), optional))
+            if not self._took(","):
+                break
+        self._take("}")
+        return StructLiteral(offset, name, tuple(fields))
+
+    def _list(self) -> Node:
+        offset = self._take("[").offset
+        items: list[Node] = []
+        optional: set[int] = set()
+        while self._next() != "]":
+            if self._took("?"):
+                optional.add(len(items))
+            items.append(self._expression())
+            if not self._took(","):
+                break
+        self._take("]")
+        return ListLiteral(offset, tuple(items), frozenset(optional))
+
+    def _map(self) -> Node:
+        offset = self._take("{").offset
+        entries: list[Entry] = []
+        while self._next() != "}":
+            optional = self._took("?")
+            key = self._expression()
+            colon = self._take(":").offset
+            entries.append(Entry(colon, key, self._expression(), optional))
+            if not self._took(","):
+                break
+        self._take("}")
+        return MapLiteral(offset, tuple(entries))

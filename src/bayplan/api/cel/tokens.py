@@ -1,0 +1,88 @@
+"""The words of an expression."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bayplan.api.cel.issues import SyntaxIssue
+
+_ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})"
+_PLAIN = (
+    rf'"""(?:{_ESCAPE}|[^\\])*?"""',
+    rf"'''(?:{_ESCAPE}|[^\\])*?'''",
+    rf'"(?:{_ESCAPE}|[^\\"\n\r])*"',
+    rf"'(?:{_ESCAPE}|[^\\'\n\r])*'",
+)
+_RAW = (r'[rR]"""[\s\S]*?"""', r"[rR]'''[\s\S]*?'''", r'[rR]"[^"\n\r]*"', r"[rR]'[^'\n\r]*'")
+_STRING = "|".join((*_RAW, *_PLAIN))
+_TOKEN = re.compile(
+    "|".join(
+        (
+            r"(?P<blank>[\t \r\n\f]+|//[^\n]*)",
+            rf"(?P<bytes>[bB](?:{_STRING}))",
+            rf"(?P<string>{_STRING})",
+            r"(?P<double>\d+\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\.\d+(?:[eE][+-]?\d+)?)",
+            r"(?P<uint>(?:0x[0-9a-fA-F]+|\d+)[uU])",
+            r"(?P<int>0x[0-9a-fA-F]+|\d+)",
+            r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)",
+            r"(?P<sign>==|!=|<=|>=|&&|\|\||[\[\]{}().,\-!?:+*/%<>])",
+        )
+    ),
+    re.ASCII,
+)
+_KEYWORDS = frozenset(("in", "true", "false", "null"))
+RESERVED = frozenset(
+    (
+        "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
+        "namespace", "return", "var", "void", "while",
+    )
+)  # fmt: skip
+"""Words that cannot be variables."""
+FIELD_KEYWORDS = _KEYWORDS | RESERVED
+"""Words that are written `__namespace__` where they name a field of a schema."""
+_CHARACTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word: `kind` is `string`, `bytes`, `double`, `uint`, `int`, `name` or `end`; of signs and keywords it is the text itself."""
+
+    kind: str
+    text: str
+    offset: int
+
+
+def tokens(source: str) -> list[Token]:
+    """The words of an expression with an `end` behind. Raises SyntaxIssue."""
+    found: list[Token] = []
+    at = 0
+    while at < len(source):
+        match = _TOKEN.match(source, at)
+        if match is None:
+            raise SyntaxIssue(at, f"Syntax error: token recognition error at: '{source[at]}'")
+        kind, text = match.lastgroup or "", match.group()
+        if kind != "blank":
+            found.append(Token(text if kind == "sign" or text in _KEYWORDS else kind, text, at))
+        at = match.end()
+    found.append(Token("end", "<EOF>", len(source)))
+    return found
+
+
+def string_value(text: str) -> str:
+    """What a string literal stands for. Raises ValueError for what is no character."""
+    raw = text[0] in "rR"
+    quoted = text[1:] if raw else text
+    marks = 3 if quoted[:3] in ('"""', "'''") else 1
+    body = quoted[marks:-marks]
+    return body if raw else re.sub(_ESCAPE, _unescaped, body)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    text = match.group()[1:]
+    if text[0] in "xXuU":
+        number = int(text[1:], 16)
+        if 0xD800 <= number < 0xE000:
+            raise ValueError(f"{number:x} is half of a character")
+        return chr(number)
+    return chr(int(text, 8)) if text[0].isdigit() else _CHARACTERS.get(text, text)

@@ -1,0 +1,116 @@
+"""The objects of custom resources: typed metadata, and a JSON tree for everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import msgspec
+
+from bayplan.api import schema as schemas
+from bayplan.api.custom_resources import defaulting, pruning
+from bayplan.api.schema import Schema
+from bayplan.api.types import meta_v1
+
+ANYTHING: Schema = {"type": "object", pruning.PRESERVE: True}
+"""The schema of objects about which nothing is known."""
+
+
+class _Head(msgspec.Struct, rename="camel"):
+    """The typed part of every object."""
+
+    kind: str = ""
+    api_version: str = ""
+    metadata: meta_v1.ObjectMeta = msgspec.field(default_factory=meta_v1.ObjectMeta)
+
+
+_read_head = msgspec.json.Decoder(_Head).decode
+_read_metadata = msgspec.json.Decoder(meta_v1.ObjectMeta).decode
+_read_tree = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class CustomObject:
+    """An object of a custom resource. Each version of each resource has a class of its own, which knows its schema."""
+
+    __slots__ = ("api_version", "content", "kind", "metadata")
+
+    schema: ClassVar[Schema] = ANYTHING
+    row: ClassVar[Any] = None
+    """The row of the table of kinds, for classes that are the type of a kind."""
+    keeps_unknown_fields: ClassVar[bool] = False
+    """Whether nothing is pruned (`preserveUnknownFields` of older definitions)."""
+
+    def __init__(
+        self,
+        kind: str = "",
+        api_version: str = "",
+        metadata: meta_v1.ObjectMeta | None = None,
+        content: dict[str, Any] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.api_version = api_version
+        self.metadata = meta_v1.ObjectMeta() if metadata is None else metadata
+        self.content: dict[str, Any] = {} if content is None else content
+        """All other fields of the object: `spec`, `status`, ..."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CustomObject) and (
+            self.kind,
+            self.api_version,
+            self.metadata,
+            self.content,
+        ) == (other.kind, other.api_version, other.metadata, other.content)
+
+    __hash__ = None  # type: ignore[assignment]  # they change, like all objects
+
+    def __repr__(self) -> str:
+        return f"<{self.api_version} {self.kind} {self.metadata.namespace}/{self.metadata.name}>"
+
+    def with_metadata(self, metadata: meta_v1.ObjectMeta) -> Self:
+        """The same object with other metadata; the rest is shared."""
+        return type(self)(self.kind, self.api_version, metadata, self.content)
+
+    def tree(self) -> dict[str, Any]:
+        """The object as JSON shows it; metadata stay typed."""
+        head = {"kind": self.kind, "apiVersion": self.api_version}
+        return {**{key: item for key, item in head.items() if item}, "metadata": self.metadata, **self.content}
+
+    @classmethod
+    def read(cls, data: bytes | str) -> Self:
+        """An object from JSON that fits the schema, as the store has it. Raises msgspec.DecodeError."""
+        head, content = _read_head(data), _read_tree(data)
+        for name in pruning.META_FIELDS:
+            content.pop(name, None)
+        return cls(head.kind, head.api_version, head.metadata, content)
+
+    @classmethod
+    def read_reporting(cls, tree: dict[str, Any]) -> tuple[Self, list[str]]:
+        """An object from a tree that somebody sent, which it takes over, and the paths of what was taken out because nobody knows it.
+
+        Raises msgspec.DecodeError for metadata that are none.
+        """
+        dropped: list[str] = []
+        given = tree.pop("metadata", None)
+        if given is None:
+            given = {}
+        cleaned = schemas.prune(given, pruning.METADATA_DEFINITION, dropped) if isinstance(given, Mapping) else given
+        metadata = _read_metadata(msgspec.json.encode(cleaned))
+        dropped = [f"metadata.{path}" for path in dropped]
+        kind, api_version = tree.pop("kind", ""), tree.pop("apiVersion", "")
+        found = cls(kind, api_version, metadata, tree)
+        dropped += found.fit()
+        return found, dropped
+
+    def fit(self) -> list[str]:
+        """Make the object fit its schema: unknown fields and nulls that are not allowed are taken out. Returns the paths of what was unknown."""
+        dropped = []
+        if not self.keeps_unknown_fields:
+            dropped = pruning.prune(self.content, self.schema)
+            defaulting.drop_nulls(self.content, self.schema)
+        return dropped + pruning.prune_embedded(self.content, self.schema)
+
+
+def class_of(row: Any, name: str, schema: Schema, *, keeps_unknown_fields: bool) -> type[CustomObject]:
+    """The class of the objects of one version, which a row of the table of kinds stands for."""
+    members = {"__slots__": (), "row": row, "schema": schema, "keeps_unknown_fields": keeps_unknown_fields}
+    return type(name, (CustomObject,), members)

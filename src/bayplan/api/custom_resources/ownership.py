@@ -1,0 +1,50 @@
+"""What the parts of a custom resource are for ownership: its schema in the form that built-in kinds have."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from bayplan.api.custom_resources.objects import CustomObject
+from bayplan.api.custom_resources.pruning import EMBEDDED, METADATA_DEFINITION, PRESERVE
+from bayplan.api.managedfields.typed import Type, type_of_schema
+from bayplan.api.schema import Schema
+
+_OBJECT: Schema = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"$ref": METADATA_DEFINITION},
+}
+_KEPT = (
+    "type",
+    "default",
+    PRESERVE,
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-map-type",
+)
+
+
+@functools.lru_cache(maxsize=512)
+def ownership_type(cls: type[CustomObject]) -> Type:
+    """The ownership type of a class of custom objects."""
+    return type_of_schema(_facts({**cls.schema, EMBEDDED: True}))
+
+
+def _facts(schema: Schema) -> Schema:
+    """A schema without what only says which values are allowed."""
+    found: dict[str, Any] = {name: schema[name] for name in _KEPT if name in schema}
+    properties = {name: _facts(inner) for name, inner in schema.get("properties", {}).items()}
+    if schema.get(EMBEDDED):
+        properties |= _OBJECT
+    if properties:
+        found["properties"] = properties
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, dict):
+        found["additionalProperties"] = _facts(additional)
+    elif additional:
+        found[PRESERVE] = True
+    if isinstance(schema.get("items"), dict):
+        found["items"] = _facts(schema["items"])
+    return found

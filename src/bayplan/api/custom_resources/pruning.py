@@ -1,0 +1,85 @@
+"""Taking out of a tree what a structural schema does not know.
+
+Source of the behaviour: Kubernetes' `apiextensions-apiserver/pkg/apiserver/schema/pruning`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayplan.api import schema as schemas
+from bayplan.api.schema import Schema
+from bayplan.api.types import meta_v1
+
+META_FIELDS = frozenset(("apiVersion", "kind", "metadata"))
+"""Fields that every object has, without its schema saying so."""
+METADATA_DEFINITION = schemas.definition_of(meta_v1.ObjectMeta)
+PRESERVE, EMBEDDED = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"
+
+
+def child(schema: Schema, name: str) -> Schema | None:
+    """The schema of a field: a declared one, or that of all other fields; None if it is not declared."""
+    found = schema.get("properties", {}).get(name)
+    if found is None:
+        found = schema.get("additionalProperties")
+    return found if isinstance(found, dict) else None
+
+
+def has_additional(schema: Schema) -> bool:
+    """Whether fields that are not declared are allowed, with a schema of their own or without."""
+    return bool(schema.get("additionalProperties"))
+
+
+def prune(tree: dict[str, Any], schema: Schema) -> list[str]:
+    """Take unknown fields out of a whole object, in place. Returns their paths in order."""
+    dropped: list[str] = []
+    _prune(tree, {**schema, EMBEDDED: True}, "", dropped)
+    return sorted(dropped)
+
+
+def _prune(value: Any, schema: Schema | None, path: str, dropped: list[str]) -> None:
+    if isinstance(value, dict):
+        keeps_all = schema is not None and bool(schema.get(PRESERVE))
+        is_object = schema is not None and bool(schema.get(EMBEDDED))
+        for name in list(value):
+            if is_object and name in META_FIELDS:
+                continue
+            known = schema is not None and (name in schema.get("properties", ()) or has_additional(schema))
+            if known:
+                assert schema is not None
+                _prune(value[name], child(schema, name), f"{path}{name}.", dropped)
+            elif not keeps_all:
+                if path or name not in META_FIELDS:
+                    dropped.append(path + name)
+                del value[name]
+    elif isinstance(value, list):
+        items = None if schema is None else schema.get("items")
+        if schema is not None and schema.get(PRESERVE):
+            if items is None:
+                return
+            items = {**items, PRESERVE: True}
+        base = path.removesuffix(".")
+        for index, item in enumerate(value):
+            _prune(item, items, f"{base}[{index}].", dropped)
+
+
+def prune_embedded(value: Any, schema: Schema | None) -> list[str]:
+    """Take unknown fields out of the metadata of embedded objects, in place. Returns their paths in order."""
+    dropped: list[str] = []
+    _coerce(value, schema, "", dropped)
+    return sorted(dropped)
+
+
+def _coerce(value: Any, schema: Schema | None, path: str, dropped: list[str]) -> None:
+    if schema is None:
+        return
+    if isinstance(value, dict):
+        for name in list(value):
+            if schema.get(EMBEDDED) and name == "metadata" and isinstance(value[name], dict):
+                unknown: list[str] = []
+                value[name] = schemas.prune(value[name], METADATA_DEFINITION, unknown)
+                dropped.extend(f"{path}metadata.{one}" for one in unknown)
+            _coerce(value[name], child(schema, name), f"{path}{name}.", dropped)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _coerce(item, schema.get("items"), f"{path.removesuffix('.')}[{index}].", dropped)

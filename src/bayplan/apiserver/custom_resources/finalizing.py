@@ -1,0 +1,104 @@
+"""The end of a definition: its objects go first.
+
+Source of the behaviour: Kubernetes' `apiextensions-apiserver/pkg/controller/finalizer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from bayplan.api.errors import ApiError
+from bayplan.api.kinds import Kind
+from bayplan.api.types import meta_v1
+from bayplan.apiserver.bootstrap.publishing import own_call
+from bayplan.apiserver.custom_resources.definitions import (
+    CLEANUP,
+    TERMINATING,
+    Condition,
+    Definition,
+    DefinitionRule,
+    condition,
+    with_conditions,
+)
+from bayplan.apiserver.verbs.delete import delete_entry
+from bayplan.apiserver.verbs.update import modify
+from bayplan.apiserver.watching import Selection
+from bayplan.support.timestamps import rfc3339
+
+_REASON = "InstanceDeletionInProgress"
+
+
+class CustomResourceFinalizer(DefinitionRule):
+    """Definitions that are deleted delete their objects and wait for the last to go."""
+
+    def inputs(self) -> Sequence[tuple[Kind, Selection | None]]:
+        """The definitions, and the objects of those that are ending."""
+        stored = (self._stored(one) for one in self._ending())
+        return ((self.kind, None), *((kind, None) for kind in stored if kind is not None))
+
+    def _ending(self) -> list[Definition]:
+        return [
+            one
+            for one in self.definitions()
+            if one.metadata.deletion_timestamp is not None and CLEANUP in one.metadata.finalizers
+        ]
+
+    def _stored(self, definition: Definition) -> Kind | None:
+        """The kind of its objects, None if it is not served."""
+        names = definition.status.accepted_names
+        for version in definition.spec.versions:
+            kind = self.context.kinds.of_resource(definition.spec.group, version.name, names.plural)
+            if kind is not None:
+                return self.context.kinds.storage_kind(kind)
+        return None
+
+    async def settle(self) -> None:
+        """Delete what is left; let go of definitions without objects. Raises ApiError."""
+        for definition in self._ending():
+            kind = self._stored(definition)
+            found = condition(definition, TERMINATING)
+            if found is None or found.reason != _REASON:
+                message = "CustomResource deletion is in progress"
+                await self._write(definition, _terminating(self._now(), "True", _REASON, message))
+            if kind is not None and await self._objects_left(kind):
+                continue
+            message = "removed all instances"
+            done = _terminating(self._now(), "False", "InstanceDeletionCompleted", message)
+            await self._write(definition, done, let_go=True)
+
+    def _now(self) -> str:
+        return rfc3339(self.context.clock.now())
+
+    async def _objects_left(self, kind: Kind) -> bool:
+        """Delete all objects; whether some wait for their finalizers. Raises ApiError."""
+        cache = self.context.objects.cache(kind)
+        for entry in list(cache.all()):
+            if b'"deletionTimestamp"' in entry.body:
+                continue
+            call = own_call(self.context, kind, entry.namespace, entry.name)
+            try:
+                await delete_entry(call, entry, meta_v1.DeleteOptions())
+            except ApiError as error:
+                if error.reason != "NotFound":
+                    raise
+        return cache.count > 0
+
+    async def _write(self, definition: Definition, wanted: Condition, *, let_go: bool = False) -> None:
+        call = own_call(self.context, self.kind, "", definition.metadata.name)
+        await modify(call, partial(_changed, wanted, let_go=let_go), plain=True, fresh=False)
+
+
+def _terminating(now: str, status: str, reason: str, message: str) -> Condition:
+    return Condition(type=TERMINATING, status=status, last_transition_time=now, reason=reason, message=message)
+
+
+def _changed(wanted: Condition, definition: Definition, *, let_go: bool) -> Definition:
+    """The definition with a condition, and without the finalizer if it may go."""
+    metadata = replace(definition.metadata)
+    if let_go:
+        metadata.finalizers = tuple(one for one in metadata.finalizers if one != CLEANUP)
+    conditions = with_conditions(definition.status.conditions, replace(wanted))
+    return replace(definition, metadata=metadata, status=replace(definition.status, conditions=conditions))

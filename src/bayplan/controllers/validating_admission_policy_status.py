@@ -1,0 +1,54 @@
+"""ValidatingAdmissionPolicies: their status says which expressions do not fit the kinds that a policy is about, and which generation was looked at.
+
+The check is `bayplan.api.cel.policies`; it knows the schemas of built-in kinds. Source of the behaviour: kube-controller-manager's
+validatingadmissionpolicy-status-controller.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bayplan.api.errors import ApiError
+from bayplan.api.types import admissionregistration_v1
+from bayplan.controllers.base import Controller
+
+_APPLY_PATCH = "application/apply-patch+yaml"
+
+
+class ValidatingAdmissionPolicyStatusController(Controller):
+    """Keys are names of policies."""
+
+    name = "validatingadmissionpolicy-status-controller"
+    workers = 5
+
+    def setup(self) -> None:
+        self.policies = self.informer(admissionregistration_v1.ValidatingAdmissionPolicy)
+        self.watch_keys(self.policies)
+
+    async def reconcile(self, key: str) -> None:
+        policy = self.policies.cache.by_key(key)
+        generation = 0 if policy is None else policy.metadata.generation
+        if policy is None or generation <= policy.status.observed_generation:
+            return
+        from bayplan.api.cel.policies import expression_warnings, known_kinds  # wanted only where there are policies
+
+        warnings = expression_warnings(policy.spec, known_kinds(self.client.kinds))
+        try:
+            await self._apply_status(policy.metadata.name, generation, warnings)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    async def _apply_status(
+        self, name: str, generation: int, warnings: tuple[admissionregistration_v1.ExpressionWarning, ...]
+    ) -> None:
+        """Server-side apply, so that what others write into the status stays."""
+        kind = self.client.kinds.of_type(admissionregistration_v1.ValidatingAdmissionPolicy)
+        status = admissionregistration_v1.ValidatingAdmissionPolicyStatus(
+            observed_generation=generation,
+            type_checking=admissionregistration_v1.TypeChecking(expression_warnings=warnings),
+        )
+        tree = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "status": status}
+        query = {"fieldManager": self.name, "force": "true"}
+        path = kind.path(name=name, subresource="status")
+        await self.client.raw("PATCH", path, query, msgspec.json.encode(tree), _APPLY_PATCH)
