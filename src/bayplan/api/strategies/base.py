@@ -70,7 +70,10 @@ class Strategy:
 
     def begin_deletion(self, obj: Any, now: str) -> bool:
         """Write into an object that its deletion has begun, for kinds whose objects stay until a controller has cleaned up, whatever
-        finalizers they have; `now` as RFC 3339. False for kinds that go as their finalizers and their grace allow."""
+        finalizers they have; `now` as RFC 3339. Only metadata may be changed in place: all else is shared.
+
+        False for kinds that go as their finalizers and their grace allow.
+        """
         return False
 
     def spec_changed(self, obj: Any, old: Any) -> bool:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from bayplan.api.defaults.custom_resource_definitions import default_definition, stored_version
+from bayplan.api.errors import FieldError
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apiextensions_v1
+from bayplan.api.validation.custom_resource_definitions import (
+    validate_definition,
+    validate_definition_status,
+    validate_definition_update,
+)
+from bayplan.api.validation.custom_resource_definitions_formats import unknown_formats
 
 _CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-_HTTPS = 443
 Definition = apiextensions_v1.CustomResourceDefinition
 
 
@@ -14,35 +23,34 @@ class CustomResourceDefinitionStrategy(Strategy):
     """Rules of definitions."""
 
     counts_generation = True
+    allow_unconditional_update = False
     has_status = True
 
     def default(self, obj: Definition) -> None:
-        names = obj.spec.names
-        if not names.singular:
-            names.singular = names.kind.lower()
-        if not names.list_kind and names.kind:
-            names.list_kind = f"{names.kind}List"
-        if obj.spec.conversion is None:
-            obj.spec.conversion = apiextensions_v1.CustomResourceConversion(strategy="None")
-        webhook = obj.spec.conversion.webhook
-        if webhook is not None and webhook.client_config is not None and webhook.client_config.service is not None:
-            service = webhook.client_config.service
-            service.port = _HTTPS if service.port is None else service.port
+        default_definition(obj)
 
     def prepare_create(self, obj: Definition) -> None:
-        obj.status = apiextensions_v1.CustomResourceDefinitionStatus(stored_versions=_stored(obj))
+        stored = stored_version(obj.spec.versions)
+        obj.status = apiextensions_v1.CustomResourceDefinitionStatus(stored_versions=stored)
 
     def prepare_update(self, obj: Definition, old: Definition) -> None:
         known = old.status.stored_versions
-        new = tuple(one for one in _stored(obj) if one not in known)
-        obj.status = old.status
-        if new:
-            obj.status = apiextensions_v1.CustomResourceDefinitionStatus(
-                conditions=old.status.conditions,
-                accepted_names=old.status.accepted_names,
-                stored_versions=(*known, *new),
-                observed_generation=old.status.observed_generation,
-            )
+        new = tuple(one for one in stored_version(obj.spec.versions) if one not in known)
+        obj.status = msgspec.structs.replace(old.status, stored_versions=(*known, *new)) if new else old.status
+
+    def validate_create(self, obj: Definition) -> list[FieldError]:
+        return validate_definition(obj)
+
+    def validate_update(self, obj: Definition, old: Definition) -> list[FieldError]:
+        return validate_definition_update(obj, old)
+
+    def validate_status_update(self, obj: Definition, old: Definition) -> list[FieldError]:
+        return validate_definition_status(obj)
+
+    def warnings(self, obj: Definition, old: Definition | None) -> list[str]:
+        """Formats that nobody checks; an update tells of those that it brings along."""
+        known = () if old is None else unknown_formats(old.spec)
+        return [f'unrecognized format "{one}"' for one in unknown_formats(obj.spec) if one not in known]
 
     def begin_deletion(self, obj: Definition, now: str) -> bool:
         """Its objects go first, so it stays until that is done."""
@@ -56,13 +64,8 @@ class CustomResourceDefinitionStrategy(Strategy):
             message="CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
         )
         others = tuple(one for one in obj.status.conditions if one.type != pending.type)
-        obj.status.conditions = (*others, pending)
+        obj.status = msgspec.structs.replace(obj.status, conditions=(*others, pending))
         return True
-
-
-def _stored(obj: Definition) -> tuple[str, ...]:
-    """The version in which objects are kept from now on."""
-    return tuple(one.name for one in obj.spec.versions if one.storage)
 
 
 STRATEGY = CustomResourceDefinitionStrategy()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from bayplan.api.errors import FieldError, invalid
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
@@ -31,7 +33,7 @@ class NamespaceStrategy(Strategy):
 
     def begin_deletion(self, obj: core_v1.Namespace, now: str) -> bool:
         """The first deletion only says that it is terminating: what is in it goes first."""
-        obj.status.phase = "Terminating"
+        obj.status = replace(obj.status, phase="Terminating")
         return True
 
     def prepare_update(self, obj: core_v1.Namespace, old: core_v1.Namespace) -> None:

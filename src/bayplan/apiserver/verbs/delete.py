@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bayplan.api.codec import DecodeError, decode_reporting, encode
+from bayplan.api.codec import DecodeError, decode_reporting, with_metadata
 from bayplan.api.errors import (
     ApiError,
     ErrorType,
@@ -153,14 +153,16 @@ async def delete_entry(call: Call, entry: Entry, options: meta_v1.DeleteOptions)
 
 async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions) -> tuple[Entry, bool]:
     """One try of a deletion. Raises store.Conflict if the object changed meanwhile."""
-    obj = call.decode_stored(entry)
+    old = call.context.objects.cache(call.stored).shared(entry)
+    obj = with_metadata(
+        old, msgspec.structs.replace(old.metadata)
+    )  # a deletion writes metadata, and makes what else it changes anew
     _check_preconditions(call, obj, entry, options)
     request = AdmissionRequest(call, DELETE, None, obj, name=entry.name, namespace=entry.namespace)
     await call.context.admission.plan(call.stored, DELETE, "").run(request)
     is_namespace = call.stored.kind == "Namespace" and not call.stored.group
     if is_namespace and obj.metadata.deletion_timestamp is not None and obj.spec.finalizers:
         return entry, False
-    before = encode(obj)
     now = rfc3339(call.context.clock.now())
     if obj.metadata.deletion_timestamp is None and call.strategy.begin_deletion(obj, now):
         obj.metadata.deletion_timestamp = now
@@ -168,18 +170,18 @@ async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions)
         gone = False
     else:
         gone = _mark(call, obj, options)
-    changed = encode(obj) != before
+    changed = obj != old
     if not gone:
         return (await _written(call, obj, entry, options) if changed else entry), False
     if changed and _is_graceful(call):
         entry = await _written(call, obj, entry, options)
-        obj = call.decode_stored(entry)
+        obj = call.context.objects.cache(call.stored).shared(entry)
     revision = entry.revision
     if not options.dry_run:
         revision = await call.context.objects.remove(call.stored, entry)
         if call.context.allocators.serves(call.stored):
             await call.context.allocators.forget(obj)
-    return _shown(call, obj, entry, revision), True
+    return (_shown(call, obj, entry, revision) if call.strategy.returns_object_on_delete else entry), True
 
 
 async def _written(call: Call, obj: Any, entry: Entry, options: meta_v1.DeleteOptions) -> Entry:
