@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,7 @@ from bayplan.api.managedfields.managers import (
     write_entries,
 )
 from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type
+from bayplan.apiserver import known_updates
 from bayplan.apiserver.known_updates import entries_after
 
 TIMES = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", None)
@@ -90,6 +92,66 @@ def test_what_is_remembered_equals_what_the_rules_say(
             entries, changes, who=who, api_version="v1", now=NOW, way_in=("any", who.subresource), ownable=ownable
         )
         assert found == expected
+
+
+def with_addresses(*addresses: str) -> dict[str, object]:
+    return {"status": {"podIPs": [{"ip": address} for address in addresses], "phase": "Running"}}
+
+
+def address_type() -> Type:
+    """A status with addresses as a pod's."""
+    item, addresses, status, whole = Type(MAP), Type(LIST, keys=("ip",)), Type(MAP), Type(MAP)
+    text = Type(SCALAR, scalar="string")
+    for one, fields in (
+        (item, {"ip": text}),
+        (status, {"podIPs": addresses, "phase": text}),
+        (whole, {"status": status}),
+    ):
+        one.is_struct = True
+        one._fields = dict(fields)
+    addresses._element = item
+    return whole
+
+
+ips = st.lists(st.sampled_from(("10.1.0.1", "10.1.0.12", "10.1.0.2", "9.0.0.1", "fd00::1")), max_size=3, unique=True)
+
+
+@settings(max_examples=300, deadline=None)
+@given(ips, ips, st.sampled_from("xy"))
+def test_addresses_of_others_are_never_mixed_up(old: list[str], new: list[str], writer: str) -> None:
+    kind = address_type()
+    first, who = identity("x", UPDATE, "v1"), identity(writer, UPDATE, "v1")
+    made = compare(ABSENT, with_addresses(*old), kind)
+    entries = write_entries(update({}, made, who=first, api_version="v1", now=NOW))
+    changes = compare(with_addresses(*old), with_addresses(*new), kind)
+    expected = (
+        entries
+        if changes.is_same
+        else write_entries(update(read_entries(entries), changes, who=who, api_version="v1", now=NOW))
+    )
+    assert (
+        entries_after(
+            entries, changes, who=who, api_version="v1", now=NOW, way_in=("addresses", ""), ownable=lambda one: one
+        )
+        == expected
+    )
+
+
+def test_pods_with_other_addresses_are_one_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    worked_out = []
+    rules = known_updates._work_out
+    monkeypatch.setattr(known_updates, "_work_out", lambda *given: worked_out.append(1) or rules(*given))
+    kind, who = address_type(), identity("kubelet", UPDATE, "v1")
+    (entry,) = write_entries({identity("user", UPDATE, "v1"): Owned(of_paths(("f:spec",)), "v1", NOW)})
+    for number in range(3):
+        changes = compare({"status": {}}, with_addresses(f"10.7.0.{number}"), kind)
+        found = entries_after(
+            (entry,), changes, who=who, api_version="v1", now=NOW, way_in=("one case", ""), ownable=lambda one: one
+        )
+        assert found is not None
+        (mine,) = (one for one in found if one.manager == "kubelet")
+        assert f'"k:{{\\"ip\\":\\"10.7.0.{number}\\"}}"'.encode() in bytes(mine.fields_v1)
+    assert len(worked_out) == 1
 
 
 def test_entries_of_another_version_and_malformed_ones_are_left_to_the_rules() -> None:
