@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -138,9 +139,14 @@ def test_addresses_of_others_are_never_mixed_up(old: list[str], new: list[str], 
 
 
 def test_pods_with_other_addresses_are_one_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    worked_out = []
+    worked_out: list[Identity] = []
     rules = known_updates._work_out
-    monkeypatch.setattr(known_updates, "_work_out", lambda *given: worked_out.append(1) or rules(*given))
+
+    def counted(entries: Any, changes: Any, who: Identity, *more: Any) -> Any:
+        worked_out.append(who)
+        return rules(entries, changes, who, *more)
+
+    monkeypatch.setattr(known_updates, "_work_out", counted)
     kind, who = address_type(), identity("kubelet", UPDATE, "v1")
     (entry,) = write_entries({identity("user", UPDATE, "v1"): Owned(of_paths(("f:spec",)), "v1", NOW)})
     for number in range(3):
@@ -151,7 +157,7 @@ def test_pods_with_other_addresses_are_one_case(monkeypatch: pytest.MonkeyPatch)
         assert found is not None
         (mine,) = (one for one in found if one.manager == "kubelet")
         assert f'"k:{{\\"ip\\":\\"10.7.0.{number}\\"}}"'.encode() in bytes(mine.fields_v1)
-    assert len(worked_out) == 1
+    assert worked_out == [who]
 
 
 def test_entries_of_another_version_and_malformed_ones_are_left_to_the_rules() -> None:
