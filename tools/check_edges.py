@@ -52,6 +52,7 @@ EDGES = {
     "apiserver/http_answer.py": {"sockets"},
     "apiserver/http_body.py": {"sockets"},
     "apiserver/http_watch.py": {"sockets"},
+    "apiserver/webhook_http.py": {"sockets"},
     "client/http.py": {"sockets"},
     "scheduler/extender_blocking.py": {"sockets"},
     "scheduler/extender_http.py": {"sockets"},

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bayplan.api import protobuf
 from bayplan.api.codec import DecodeError, decode, decode_reporting, encode, field_problems, may_repeat_fields
 from bayplan.api.conversion import convert
+from bayplan.api.custom_resources.objects import CustomObject
+from bayplan.api.custom_resources.strategy import type_errors
 from bayplan.api.errors import ApiError, bad_request, failure, invalid_object, unsupported, unsupported_media_type
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.schema import definition_of
@@ -28,6 +30,9 @@ from bayplan.apiserver.watching import Entry
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 
+if TYPE_CHECKING:
+    from bayplan.apiserver.webhooks.calling import Sender
+
 BODY_TYPES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 
 
@@ -45,6 +50,8 @@ class Context:
     allocators: Allocators
     clock: Clock
     randomness: Randomness
+    webhook_sender: Sender | None = None
+    """What reaches admission webhooks; None if this server calls none."""
     node_connector: Callable[[Call, str], Awaitable[Response]] | None = None
     """Answers what only a node can (logs, exec, port forwarding), given the node's name; None if no node runs containers."""
 
@@ -59,7 +66,7 @@ class Call:
     kind: Kind
     stored: Kind
     strategy: Strategy
-    """Rules of the stored version."""
+    """Rules of the stored version; versions of custom resources have rules of their own."""
     warnings: list[str] = field(default_factory=list)
     resets_managers: bool = False
     """The writer sent an empty list of managed fields: nobody manages anything any more."""
@@ -68,7 +75,7 @@ class Call:
     def of(cls, context: Context, request: Request, path: ResourcePath) -> Call:
         """The call of a request."""
         stored = context.kinds.storage_kind(path.kind)
-        return cls(context, request, path, path.kind, stored, strategy_for(stored))
+        return cls(context, request, path, path.kind, stored, strategy_for(path.kind if stored.is_custom else stored))
 
     @property
     def dry_run(self) -> bool:
@@ -111,7 +118,7 @@ class Call:
             if self.kind is not self.stored:
                 strategy_for(self.kind).default(obj)
                 obj = convert(obj, self.kind, self.stored)
-            self.strategy.default(obj)
+            strategy_for(self.stored).default(obj)
             self.strategy.default_times(obj, self.context.clock.now())
         except DecodeError as error:
             raise self._undecodable(self.kind.kind, self.kind.api_version, error) from None
@@ -177,6 +184,13 @@ class Call:
 
     def _check_type(self, obj: Any, kind_name: str, api_version: str) -> None:
         given_version, given_kind = obj.api_version, obj.kind
+        if isinstance(obj, CustomObject):
+            if given_version != api_version:
+                found = f"the API version in the data ({given_version})"
+                raise bad_request(f"{found} does not match the expected API version ({api_version})")
+            if errors := type_errors(self.kind, obj):
+                raise invalid_object(given_kind, self.kind.group, obj.metadata.name, errors)
+            return
         if (given_kind and given_kind != kind_name) or (given_version and given_version != api_version):
             version = (given_version or api_version).rpartition("/")[2]
             if self.context.kinds.of_kind(given_version or api_version, given_kind or kind_name) is None:

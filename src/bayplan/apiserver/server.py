@@ -128,6 +128,8 @@ class ApiServer:
         """Stop answering: watches end, the store is flushed and closed."""
         self.ready, self.stopping = False, True
         await self._upkeep.close()
+        if self.context.webhook_sender is not None:
+            await self.context.webhook_sender.close()
         await self.context.objects.close()
 
     async def handle(self, request: Request) -> Response:

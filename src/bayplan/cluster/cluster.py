@@ -18,6 +18,7 @@ from bayplan.apiserver.http import HttpServer, tls_context
 from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.apiserver.service_account_tokens.keys import KeyFileError, TokenKeys
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
@@ -64,6 +65,7 @@ class Cluster:
             metrics=self.metrics,
             token_keys=self._token_keys(),
         )
+        self.api.context.webhook_sender = HttpSender()
         self._http: HttpServer | None = None
         self._tasks = Supervisor("cluster", on_crash=self._on_crash)
         self._components: Components | None = None

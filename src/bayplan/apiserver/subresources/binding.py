@@ -46,8 +46,7 @@ async def bind(call: Call, binding: core_v1.Binding) -> None:
     if not target.name:
         raise invalid_object("Binding", "", binding.metadata.name, [required("target.name")])
     admission = call.context.admission.plan(call.stored, CREATE, "binding")
-    if admission.mutating:
-        await admission.admit(AdmissionRequest(call, CREATE, binding, None, "binding"))
+    await admission.run(AdmissionRequest(call, CREATE, binding, None, "binding"))
     now = rfc3339(call.context.clock.now())
 
     def bound(pod: Any) -> Any:

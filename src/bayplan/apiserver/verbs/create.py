@@ -58,6 +58,7 @@ async def create_object(call: Call, obj: Any, *, plain: bool = False, track: boo
         if not admission.keeps_defaults:
             call.strategy.default(obj)
             call.strategy.default_times(obj, call.context.clock.now())
+    metadata = obj.metadata
     _fill_system_fields(call, metadata)
     call.strategy.prepare_create(obj)
     _fill_requester(call, obj)

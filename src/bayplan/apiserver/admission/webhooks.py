@@ -1,0 +1,209 @@
+"""MutatingAdmissionWebhook and ValidatingAdmissionWebhook: other people's services that change or refuse requests.
+
+Source of the behaviour: Kubernetes' `apiserver/pkg/admission/plugin/webhook/{mutating,validating}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+import msgspec
+
+from bayplan.api.codec import DecodeError, decode_reporting, encode, to_tree
+from bayplan.api.conversion import convert
+from bayplan.api.custom_resources.objects import CustomObject
+from bayplan.api.errors import internal_error
+from bayplan.api.kinds import Kind
+from bayplan.api.patches import PatchError, apply_json_patch
+from bayplan.api.strategies import strategy_for
+from bayplan.api.strategies.base import clone
+from bayplan.apiserver.admission.chain import CREATE, DELETE, UPDATE, AdmissionPlugin, AdmissionRequest
+from bayplan.apiserver.webhooks.calling import WebhookFailure, ask
+from bayplan.apiserver.webhooks.matching import Hook, Hooks, is_exempt, version_asked
+from bayplan.apiserver.webhooks.reviews import Answer, Question, Resource, Tree, refusal
+
+logger = logging.getLogger(__name__)
+
+_OPTIONS = {CREATE: "CreateOptions", UPDATE: "UpdateOptions", DELETE: "DeleteOptions"}
+_PATCH = "PATCH"
+
+
+class MutatingAdmissionWebhook(AdmissionPlugin):
+    """Asks one after the other; each sees what those before it changed."""
+
+    name = "MutatingAdmissionWebhook"
+    keeps_defaults = True
+
+    def __init__(self) -> None:
+        self._hooks = Hooks("MutatingWebhookConfiguration")
+
+    def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
+        """All but the configurations themselves."""
+        return not is_exempt(kind)
+
+    def admit(self, request: AdmissionRequest) -> Awaitable[None] | None:
+        """Ask, if there is anybody to ask."""
+        hooks = self._hooks.current(request.call.context)
+        return _mutate(request, hooks) if hooks else None
+
+
+class ValidatingAdmissionWebhook(AdmissionPlugin):
+    """Asks all at the same time; any may refuse."""
+
+    name = "ValidatingAdmissionWebhook"
+
+    def __init__(self) -> None:
+        self._hooks = Hooks("ValidatingWebhookConfiguration")
+
+    def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
+        """All but the configurations themselves."""
+        return not is_exempt(kind)
+
+    def validate(self, request: AdmissionRequest) -> Awaitable[None] | None:
+        """Ask, if there is anybody to ask."""
+        hooks = self._hooks.current(request.call.context)
+        return _validate(request, hooks) if hooks else None
+
+
+async def _mutate(request: AdmissionRequest, hooks: Sequence[Hook]) -> None:
+    """Two rounds at most: if a webhook changes something, those before it that want to see that are asked again."""
+    again: list[Hook] = []
+    asked: list[Hook] = []
+    for hook in hooks:
+        called, changed = await _mutate_by(request, hook)
+        if changed:
+            again += [one for one in asked if one not in again]
+        if called and getattr(hook.webhook, "reinvocation_policy", None) == "IfNeeded":
+            asked.append(hook)
+    for hook in again:
+        await _mutate_by(request, hook)
+
+
+async def _mutate_by(request: AdmissionRequest, hook: Hook) -> tuple[bool, bool]:
+    """Whether a webhook was asked, and whether it changed the object. Raises ApiError."""
+    kind = version_asked(hook, request)
+    if kind is None:
+        return False, False
+    obj = _in_version(request, request.obj, kind)
+    answer = await _answer(request, hook, kind, obj, mutating=True)
+    if answer is None or not answer.patch:
+        return True, False
+    if obj is None:
+        detail = "attempted to modify the object, which is not supported for this operation"
+        raise internal_error(f'admission webhook "{hook.name}" {detail}')
+    try:
+        patched = apply_json_patch(obj, list(answer.patch))
+        new, _ = decode_reporting(_class_of(request, kind), encode(patched))
+    except (PatchError, DecodeError) as error:
+        raise internal_error(str(error)) from error
+    changed = to_tree(new) != to_tree(_decoded(request, kind, obj))
+    if changed:
+        _take_over(request, new, kind)
+    return True, changed
+
+
+async def _validate(request: AdmissionRequest, hooks: Sequence[Hook]) -> None:
+    calls = []
+    for hook in hooks:
+        kind = version_asked(hook, request)
+        if kind is not None:
+            calls.append(_answer(request, hook, kind, _in_version(request, request.obj, kind), mutating=False))
+    found = await asyncio.gather(*calls, return_exceptions=True)
+    for one in found:
+        if isinstance(one, BaseException):
+            raise one
+
+
+async def _answer(
+    request: AdmissionRequest, hook: Hook, kind: Kind, obj: Tree | None, *, mutating: bool
+) -> Answer | None:
+    """What a webhook says; None if it could not be asked and that does not matter. Raises ApiError if it refuses."""
+    call = request.call
+    old = _in_version(request, request.old, kind)
+    seen = _resource(request, kind)
+    try:
+        answer = await ask(call.context, hook, _question(request), seen, obj, old, mutating=mutating)
+    except WebhookFailure as failure:
+        if not hook.ignores_failures:
+            raise failure.as_error from failure
+        logger.warning("%s; its failure policy is to go on", failure)
+        return None
+    call.warnings.extend(answer.warnings)
+    if not answer.allowed:
+        raise refusal(hook.name, answer.status)
+    return answer
+
+
+def _question(request: AdmissionRequest) -> Question:
+    call = request.call
+    http = call.request
+    options: Tree = {"kind": _OPTIONS.get(request.operation, "CreateOptions"), "apiVersion": "meta.k8s.io/v1"}
+    if http.method == _PATCH:
+        options["kind"] = "PatchOptions"
+    for name in ("fieldManager", "fieldValidation", "propagationPolicy"):
+        if http.query.get(name):
+            options[name] = http.query[name]
+    if call.dry_run:
+        options["dryRun"] = ["All"]
+    return Question(
+        _resource(request, call.kind),
+        request.subresource,
+        request.name,
+        request.namespace if request.kind.namespaced or request.kind.kind != "Namespace" else request.name,
+        request.operation,
+        http.user,
+        call.dry_run,
+        options,
+    )
+
+
+def _resource(request: AdmissionRequest, kind: Kind) -> Resource:
+    """What the request is about in a version: the subresource's own kind, where it has one."""
+    subresource = kind.subresource(request.subresource) if request.subresource else None
+    if subresource is not None and subresource.kind and not _is_whole(request):
+        group, version = (subresource.group, subresource.version) if subresource.version else (kind.group, kind.version)
+        return Resource(kind.group, kind.version, subresource.kind, kind.plural, f"{group}/{version}".lstrip("/"))
+    return Resource(kind.group, kind.version, kind.kind, kind.plural)
+
+
+def _is_whole(request: AdmissionRequest) -> bool:
+    """Whether the object is one of the kind, not of something that a subresource takes (a Binding, an Eviction)."""
+    subject = request.obj if request.obj is not None else request.old
+    return subject is None or isinstance(subject, request.kind.type)
+
+
+def _in_version(request: AdmissionRequest, obj: Any, kind: Kind) -> Tree | None:
+    """An object as a webhook sees it."""
+    if obj is None:
+        return None
+    if not _is_whole(request):
+        return dict(to_tree(obj))
+    served = obj if kind is request.kind else convert(clone(obj), request.kind, kind)
+    return {"kind": kind.kind, "apiVersion": kind.api_version, **to_tree(served)}
+
+
+def _class_of(request: AdmissionRequest, kind: Kind) -> type[Any]:
+    found: type[Any] = kind.type if _is_whole(request) else type(request.obj)
+    return found
+
+
+def _decoded(request: AdmissionRequest, kind: Kind, tree: Tree) -> Any:
+    return decode_reporting(_class_of(request, kind), encode(tree))[0]
+
+
+def _take_over(request: AdmissionRequest, new: Any, kind: Kind) -> None:
+    """Make the object of the request what a webhook wants it to be, defaulted."""
+    obj = request.obj
+    if _is_whole(request):
+        if kind is not request.kind:
+            strategy_for(kind).default(new)
+            new = convert(new, kind, request.kind)
+        request.call.strategy.default(new)
+    new.kind, new.api_version = obj.kind, obj.api_version
+    fields = ("metadata", "content") if isinstance(obj, CustomObject) else msgspec.structs.fields(obj)
+    for field in fields:
+        name = field if isinstance(field, str) else field.name
+        setattr(obj, name, getattr(new, name))

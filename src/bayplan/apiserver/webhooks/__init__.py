@@ -1,0 +1,4 @@
+"""Admission webhooks: which are asked about a request (`matching`), what they are told and what they say (`reviews`), and how they are reached (`calling`).
+
+What sends bytes is passed in (`calling.Sender`), so nothing here touches a socket.
+"""

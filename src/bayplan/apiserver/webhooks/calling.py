@@ -1,0 +1,149 @@
+"""Asking a webhook: where it is, and what comes of it.
+
+Source of the behaviour: Kubernetes' `apiserver/pkg/util/webhook`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bayplan.api.errors import ApiError, bad_request, internal_error
+from bayplan.api.types import admissionregistration_v1 as types
+from bayplan.api.types import core_v1
+from bayplan.apiserver.context import Context
+from bayplan.apiserver.webhooks.matching import Hook
+from bayplan.apiserver.webhooks.reviews import (
+    Answer,
+    Question,
+    Resource,
+    ReviewError,
+    question,
+    read_answer,
+    version_for,
+)
+
+_HTTPS = 443
+_DEFAULT_TIMEOUT = 10
+_WITHOUT_EFFECTS = ("None", "NoneOnDryRun")
+
+
+class SendError(Exception):
+    """A webhook was not reached, or gave no answer. The message is as Go words it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a webhook listens."""
+
+    url: str
+    """As messages show it, and as the certificate is checked: `https://name.namespace.svc:443/path`."""
+    address: tuple[str, int] | None = None
+    """Host and port to connect to, if they are not those of the URL."""
+    authority: bytes = b""
+    """PEM of the authorities that may vouch for it; empty for those of the system."""
+
+
+class Sender(Protocol):
+    """What posts bytes to a webhook."""
+
+    async def post(self, target: Target, body: bytes, seconds: float) -> bytes:
+        """The body of a successful answer. Raises SendError."""
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+
+
+class WebhookFailure(Exception):
+    """A webhook could not be asked; its failure policy says what that means."""
+
+    def __init__(self, hook: Hook, reason: str) -> None:
+        super().__init__(f'failed calling webhook "{hook.name}": {reason}')
+
+    @property
+    def as_error(self) -> ApiError:
+        """What the client of the request is told."""
+        return internal_error(str(self))
+
+
+async def ask(
+    context: Context, hook: Hook, asked: Question, seen: Resource, obj: Any, old: Any, *, mutating: bool
+) -> Answer:
+    """What a webhook says about a request. Raises WebhookFailure, and ApiError (400) if it must not be asked in a dry run."""
+    webhook = hook.webhook
+    if asked.dry_run and webhook.side_effects not in _WITHOUT_EFFECTS:
+        raise bad_request(f'admission webhook "{hook.name}" does not support dry run')
+    sender = context.webhook_sender
+    if sender is None:
+        raise WebhookFailure(hook, "failed to call webhook: this server calls none")
+    uid = context.randomness.uuid4()
+    seconds = webhook.timeout_seconds or _DEFAULT_TIMEOUT
+    url = _url(webhook.client_config)
+    try:
+        version = version_for(webhook.admission_review_versions)
+        body = question(version, uid, asked, seen, obj, old)
+        try:
+            data = await sender.post(_target(context, webhook.client_config, url), body, seconds)
+        except SendError as error:
+            raise ReviewError(f'failed to call webhook: Post "{url}?timeout={seconds}s": {error}') from error
+        return read_answer(version, uid, data, mutating=mutating)
+    except ReviewError as error:
+        raise WebhookFailure(hook, str(error)) from error
+
+
+def _url(config: types.WebhookClientConfig) -> str:
+    service = config.service
+    if service is None:
+        return config.url or ""
+    path = (service.path or "").lstrip("/")
+    return f"https://{service.name}.{service.namespace}.svc:{service.port or _HTTPS}/{path}"
+
+
+def _target(context: Context, config: types.WebhookClientConfig, url: str) -> Target:
+    """Where a webhook is. Raises SendError."""
+    authority = base64.b64decode(config.ca_bundle) if config.ca_bundle else b""
+    service = config.service
+    address = None if service is None else _address(context, service.namespace, service.name, service.port or _HTTPS)
+    return Target(url, address, authority)
+
+
+def _address(context: Context, namespace: str, name: str, port: int) -> tuple[str, int]:
+    """Host and port behind a port of a service. Raises SendError."""
+    service = _cached(context, "v1", "Service", namespace, name)
+    if service is None:
+        raise SendError(f'service "{name}" not found')
+    if service.spec.type == "ExternalName":
+        return service.spec.external_name, port
+    row = next((one for one in service.spec.ports if one.port == port), None)
+    if row is None:
+        raise SendError(f'no service port {port} found for service "{name}"')
+    found = sorted(_endpoints(context, namespace, name, row))
+    if not found:
+        raise SendError(f'no endpoints available for service "{name}"')
+    return context.randomness.choice(found)
+
+
+def _endpoints(context: Context, namespace: str, name: str, row: core_v1.ServicePort) -> Iterator[tuple[str, int]]:
+    kind = context.kinds.of_kind("discovery.k8s.io/v1", "EndpointSlice")
+    assert kind is not None
+    cache = context.objects.cache(kind)
+    for entry in cache.ordered(namespace):
+        if entry.labels.get("kubernetes.io/service-name") != name:
+            continue
+        found = cache.shared(entry)
+        port = next((one.port for one in found.ports if one.name == row.name and one.port), None)
+        if port is None:
+            continue
+        for endpoint in found.endpoints:
+            if endpoint.conditions.ready is not False:
+                yield from ((address, port) for address in endpoint.addresses)
+
+
+def _cached(context: Context, api_version: str, kind_name: str, namespace: str, name: str) -> Any:
+    kind = context.kinds.of_kind(api_version, kind_name)
+    assert kind is not None
+    cache = context.objects.cache(kind)
+    entry = cache.get(namespace, name)
+    return None if entry is None else cache.shared(entry)
