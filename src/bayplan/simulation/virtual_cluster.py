@@ -39,6 +39,7 @@ from bayplan.cluster.unserved import UnservedKinds
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.faults import OBSERVER, Faults
 from bayplan.simulation.trace import Trace
+from bayplan.simulation.webhooks import FunctionSender, WebhookFunction
 from bayplan.store.memory import MemoryStore
 from bayplan.store.settings import HistorySettings
 from bayplan.support.clock import LoopClock
@@ -87,6 +88,8 @@ class VirtualCluster:
         self._sink = trace
         self._transport = transport
         self._contents = tuple(contents)
+        self.webhooks: dict[str, WebhookFunction] = {}
+        """By URL (a service's is `https://NAME.NAMESPACE.svc:PORT/PATH`): what answers admission webhooks instead of a server."""
         self.unserved = UnservedKinds()
         """What actions met of custom kinds, and left out."""
 
@@ -100,6 +103,7 @@ class VirtualCluster:
         self.api = ApiServer(
             store, clock=self.clock, randomness=randomness, settings=self.settings.api, metrics=self.metrics
         )
+        self.api.context.webhook_sender = FunctionSender(self.webhooks)
         self.trace = Trace(self.clock, self._sink)
         self.faults = Faults(self.api)
         self.client = self.connect(OBSERVER)
