@@ -72,6 +72,7 @@ def test_an_operator_written_with_the_kubernetes_client(bayplan_cluster: Cluster
             },
         }
     )
+    assert bayplan_cluster.eventually(lambda: bayplan_cluster.get("configmap", "kube-root-ca.crt"))  # no change to act on
     connection = config.new_client_from_config(str(bayplan_cluster.kubeconfig))
     operator = threading.Thread(target=follow, args=(connection, "default", 2))
     bayplan_cluster.faults.expire_next_watch("configmaps")
