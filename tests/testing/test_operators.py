@@ -11,6 +11,7 @@ from typing import Any
 
 from kubernetes import config
 
+from bayplan.apiserver.watching import Watcher
 from bayplan.testing.handle import ClusterHandle
 from examples.operators.restarter import ANNOTATION, STAMP, follow
 
@@ -72,9 +73,12 @@ def test_an_operator_written_with_the_kubernetes_client(bayplan_cluster: Cluster
             },
         }
     )
-    assert bayplan_cluster.eventually(lambda: bayplan_cluster.get("configmap", "kube-root-ca.crt"))  # no change to act on
+    assert bayplan_cluster.eventually(
+        lambda: bayplan_cluster.get("configmap", "kube-root-ca.crt")
+    )  # no change to act on
     connection = config.new_client_from_config(str(bayplan_cluster.kubeconfig))
     operator = threading.Thread(target=follow, args=(connection, "default", 2))
+    components = _watchers(bayplan_cluster)
     bayplan_cluster.faults.expire_next_watch("configmaps")
     operator.start()
     bayplan_cluster.eventually(lambda: "watch configmaps" in bayplan_cluster.faults.committed)
@@ -82,7 +86,7 @@ def test_an_operator_written_with_the_kubernetes_client(bayplan_cluster: Cluster
 
     versions = set()
     for value in ("one", "two"):
-        bayplan_cluster.eventually(lambda: _is_watched(bayplan_cluster))
+        assert bayplan_cluster.eventually(lambda: _watchers(bayplan_cluster) - components)
         settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"key": value}}
         bayplan_cluster.apply(settings)
         found = bayplan_cluster.get("configmap", "settings")
@@ -101,8 +105,7 @@ def test_an_operator_written_with_the_kubernetes_client(bayplan_cluster: Cluster
     assert len(versions) == 2
 
 
-def _is_watched(cluster: ClusterHandle) -> bool:
-    """Whether somebody besides Bayplan's components watches ConfigMaps."""
+def _watchers(cluster: ClusterHandle) -> set[Watcher]:
+    """Who watches ConfigMaps."""
     context = cluster.cluster.api.context
-    kind = context.kinds.named("configmap")
-    return any(watcher.media_type for watcher in context.objects.cache(kind).watchers)
+    return set(context.objects.cache(context.kinds.named("configmap")).watchers)
