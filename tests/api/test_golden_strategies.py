@@ -17,11 +17,6 @@ NOT_OF_ONE_OBJECT = {
     "invalid-service-a 029": "the allocator refuses before validation",
 }
 """Cases that more than the strategy decides."""
-KNOWN_DIFFERENCES: dict[str, str] = {
-    "invalid-resourceclaim-a 007": "expressions are not compiled here",
-}
-CUSTOM_RESOURCE_DEFINITIONS = ("invalid-crd-a", "crud-customresourcedefinition-a")
-"""Definitions of custom resources have no strategy yet."""
 
 
 @functools.cache
@@ -35,22 +30,10 @@ def by_scenario() -> dict[str, list[Outcome]]:
 
 @pytest.mark.parametrize("scenario", sorted(by_scenario()))
 def test_strategies_answer_as_recorded(scenario: str) -> None:
-    excused = NOT_OF_ONE_OBJECT.keys() | KNOWN_DIFFERENCES.keys()
+    excused = NOT_OF_ONE_OBJECT.keys()
     different = [
         f"{one.step} {one.name}\n  recorded {shown(one.expected)}\n  given    {shown(one.actual)}"
         for one in by_scenario()[scenario]
         if f"{scenario} {one.step}" not in excused and not loosely_equal(one.expected, one.actual)
     ]
-    if scenario in CUSTOM_RESOURCE_DEFINITIONS:
-        pytest.skip("definitions of custom resources have no strategy")
     assert not different, "\n".join(different)
-
-
-def test_known_differences_are_differences() -> None:
-    matching = [
-        f"{one.scenario} {one.step}"
-        for steps in by_scenario().values()
-        for one in steps
-        if f"{one.scenario} {one.step}" in KNOWN_DIFFERENCES and loosely_equal(one.expected, one.actual)
-    ]
-    assert not matching

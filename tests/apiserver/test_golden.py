@@ -1,4 +1,4 @@
-"""Transcripts of a Kubernetes 1.36 API server, played against ours: the scenarios that match completely, which only ever become more."""
+"""Transcripts of a Kubernetes 1.36 API server, played against ours: all scenarios match, but for those that are named here with the reason."""
 
 from __future__ import annotations
 
@@ -9,24 +9,31 @@ import pytest
 
 from bayplan.testing import transcripts
 from bayplan.testing.replay import Player, Report
-from tests.apiserver.golden_matches import MATCHES
 from tests.apiserver.serving import TOKENS, served
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "api"
+TOPICS = sorted(path.stem for path in GOLDEN.glob("*.json"))
+DIFFERING = {
+    "crud-mutatingwebhookconfiguration-a": "an empty caBundle is kept like an absent one, so that leaving it out is no change that counts",
+}
 
 
-async def play(topic: str, names: tuple[str, ...]) -> list[Report]:
-    """Play the named scenarios of a topic on one fresh server."""
+async def play(topic: str) -> list[Report]:
+    """Play all scenarios of a topic on one fresh server."""
     tokens = {user: row[0] for user, row in TOKENS.items()}
     async with served() as server:
         player = Player(server.url, tokens, server.session)
-        scenarios = transcripts.load(GOLDEN / f"{topic}.json")
-        return [await player.play(scenario) for scenario in scenarios if scenario["scenario"] in names]
+        return [await player.play(scenario) for scenario in transcripts.load(GOLDEN / f"{topic}.json")]
 
 
-@pytest.mark.parametrize("topic", sorted(MATCHES))
+@pytest.mark.parametrize("topic", TOPICS)
 def test_scenarios_are_answered_as_recorded(topic: str) -> None:
-    reports = asyncio.run(play(topic, MATCHES[topic]))
-    assert {report.scenario for report in reports} == set(MATCHES[topic])
+    reports = asyncio.run(play(topic))
+    assert reports
     differing = {report.scenario: report.differing for report in reports if not report.matches}
-    assert not differing
+    assert not {name: steps for name, steps in differing.items() if name not in DIFFERING}
+    assert {report.scenario for report in reports} & DIFFERING.keys() == differing.keys(), "these match now"
+
+
+def test_all_topics_are_played() -> None:
+    assert len(TOPICS) == 12

@@ -7,13 +7,14 @@ Kubernetes ignores (nulls, unknown fields) and to say what it was. So known inpu
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from bayplan.api import schema
+from bayplan.api.custom_resources.metadata import MetadataError
+from bayplan.api.custom_resources.numbers import NumberError
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.kinds import Kind
 from bayplan.api.times import TimeError, settle_times
@@ -120,12 +121,10 @@ def _decode_custom(cls: type[CustomObject], data: bytes) -> tuple[CustomObject, 
     for name in ("kind", "apiVersion"):
         if not isinstance(tree.get(name, ""), str):
             raise DecodeError(f"Object '{name[0].upper()}{name[1:]}' is not a string")
-    given = tree.get("metadata")
     try:
         obj, dropped = cls.read_reporting(tree)
-    except msgspec.DecodeError as error:
-        raise DecodeError(_describe_metadata(given, str(error))) from None
-    settle_times(obj.metadata)
+    except (MetadataError, NumberError) as error:
+        raise DecodeError(str(error)) from None
     return obj, [f'unknown field "{path}"' for path in dropped]
 
 
@@ -167,21 +166,6 @@ def json_type(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     return {str: "string", int: "number", float: "number", list: "array", dict: "object"}[type(value)]
-
-
-_GO_TYPES = {"str": "string", "int": "int64", "bool": "bool", "array": "[]", "object": "map[string]string"}
-
-
-def _describe_metadata(given: Any, text: str) -> str:
-    """msgspec's message about metadata as Go words it."""
-    found = re.search(r"Expected `(\w+)[^`]*`.*, got `(\w+)`(?: - at `\$\.?(\w*))?", text)
-    if found is None:
-        return text
-    wanted, got, name = found.groups()
-    given_type = {"int": "number", "float": "number", "str": "string"}.get(got, got)
-    if not name:
-        return f"json: cannot unmarshal {given_type} into Go value of type v1.ObjectMeta"
-    return f"json: cannot unmarshal {given_type} into Go struct field ObjectMeta.{name} of type {_GO_TYPES.get(wanted, wanted)}"
 
 
 def describe(cls: type[Any], error: msgspec.DecodeError) -> str:

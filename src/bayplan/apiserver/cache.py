@@ -18,6 +18,7 @@ import msgspec
 
 from bayplan.api.codec import KINDS_WITH_NULL_LISTS, decoder, encode, with_metadata, with_null_lists
 from bayplan.api.custom_resources.kinds import CustomKind
+from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies import strategy_for
 from bayplan.apiserver.watching import Entry, Event, Watcher
@@ -233,11 +234,13 @@ class ResourceCache:
 
 def in_version(kind: CustomKind, value: bytes) -> bytes:
     """The bytes of an object that may have been kept in another version, or under another schema."""
-    return stored_value(kind, kind.converted(kind.type.read(value)))
+    return stored_value(kind, kind.renewed(kind.type.read(value)))
 
 
 def stored_value(kind: Kind, obj: Any) -> bytes:
     """The bytes under which an object is kept: with kind and apiVersion in front, without resourceVersion."""
+    if isinstance(obj, CustomObject):
+        obj.settle()
     obj.kind = obj.api_version = obj.metadata.resource_version = ""
     data = kind.type_meta + encode(obj)[1:]
     return with_null_lists(kind.kind, data) if kind.kind in KINDS_WITH_NULL_LISTS else data

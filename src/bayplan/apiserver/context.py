@@ -185,6 +185,10 @@ class Call:
     def _check_type(self, obj: Any, kind_name: str, api_version: str) -> None:
         given_version, given_kind = obj.api_version, obj.kind
         if isinstance(obj, CustomObject):
+            if not given_kind:
+                shown = self.body_json(kind_name).decode(errors="replace")
+                problem = DecodeError(f"Object 'Kind' is missing in '{shown}'")
+                raise self._undecodable(kind_name, api_version, problem)
             if given_version != api_version:
                 found = f"the API version in the data ({given_version})"
                 raise bad_request(f"{found} does not match the expected API version ({api_version})")

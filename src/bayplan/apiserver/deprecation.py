@@ -17,5 +17,6 @@ def deprecation_of(kind: Kind) -> str:
         given = kind.definition
         if not given.deprecated:
             return ""
-        return given.deprecation_warning or f"{kind.api_version} {kind.kind} is deprecated"
+        instead = f"; use {kind.group}/{kind.replacement} {kind.kind}" if kind.replacement else ""
+        return given.deprecation_warning or f"{kind.api_version} {kind.kind} is deprecated{instead}"
     return _WARNINGS.get((kind.api_version, kind.kind), "")

@@ -12,8 +12,9 @@ from bayplan.api.custom_resources.pruning import EMBEDDED, METADATA_DEFINITION, 
 from bayplan.api.schema import Schema, definitions
 
 _LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+_MORE = "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 _ALTERNATIVES = ("allOf", "anyOf", "oneOf", "not")
-_HIDDEN_IN_V2 = ("type", "items", "properties", "additionalProperties")
+_SELECTABLE = "x-kubernetes-selectable-fields"
 
 
 def definition_name(kind: CustomKind) -> str:
@@ -22,20 +23,26 @@ def definition_name(kind: CustomKind) -> str:
 
 
 def published(kind: CustomKind, *, v2: bool) -> dict[str, Schema]:
-    """The definitions of a kind and of its list, whose references are names of definitions."""
+    """The definitions of a kind and of its list, whose references are names of definitions.
+
+    v2: for a document of version 2 of OpenAPI; otherwise of version 3.
+    """
     name = definition_name(kind)
-    schema = _whole(kind.schema, v2=v2)
+    schema = _whole(kind, v2=v2)
+    fields = [{"fieldPath": one.json_path.removeprefix(".")} for one in kind.definition.selectable_fields]
+    selectable = {_SELECTABLE: fields} if fields else {}
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     head = {key: _head()[key] for key in ("apiVersion", "kind")}
-    items = {"type": "array", "items": {"$ref": name}, "description": f"List of {kind.plural}."}
+    items = {"type": "array", "items": {"$ref": name}, "description": f"List of {kind.plural}. {_MORE}"}
     return {
-        name: {**schema, "x-kubernetes-group-version-kind": [gvk]},
+        name: {**schema, "x-kubernetes-group-version-kind": [gvk], **selectable},
         f"{name}List": {
             "type": "object",
             "description": f"{kind.list_kind} is a list of {kind.kind}",
             "required": ["items"],
             "properties": {**head, "items": items, "metadata": {"$ref": _LIST_META}},
             "x-kubernetes-group-version-kind": [{**gvk, "kind": kind.list_kind}],
+            **selectable,
         },
     }
 
@@ -50,25 +57,17 @@ def _head() -> dict[str, Schema]:
     return {**head, "metadata": {"$ref": METADATA_DEFINITION}}
 
 
-def _whole(schema: Schema, *, v2: bool) -> Schema:
-    """The schema of a whole object: what every object has comes first."""
-    found = _shown(schema, v2=v2)
-    if v2 and "properties" not in found and schema.get(PRESERVE):
-        return found
+def _whole(kind: CustomKind, *, v2: bool) -> Schema:
+    """The schema of a whole object, with what every object has. Where anything goes, version 2 says nothing, or kubectl would miss what is not said."""
+    if v2 and (kind.schema.get(PRESERVE) or kind.keeps_unknown_fields):
+        return {"type": "object"}
+    found = _shown(kind.schema, v2=v2)
     return {**found, "properties": {**found.get("properties", {}), **_head()}}
 
 
 def _shown(schema: Schema, *, v2: bool) -> Schema:
-    """A schema as it is published; version 2 does not know alternatives and nulls."""
-    found: dict[str, Any] = dict(schema)
-    if v2:
-        for key in (*_ALTERNATIVES, "nullable", "x-kubernetes-validations"):
-            found.pop(key, None)
-        if schema.get("nullable") or schema.get(PRESERVE):
-            for key in _HIDDEN_IN_V2:
-                found.pop(key, None)
-        if schema.get("x-kubernetes-int-or-string"):
-            found.pop("type", None)
+    """A schema as it is published."""
+    found: dict[str, Any] = _for_v2(schema) if v2 else dict(schema)
     if "properties" in found:
         found["properties"] = {name: _shown(inner, v2=v2) for name, inner in found["properties"].items()}
     for key in ("items", "additionalProperties"):
@@ -76,5 +75,22 @@ def _shown(schema: Schema, *, v2: bool) -> Schema:
             found[key] = _shown(found[key], v2=v2)
     if schema.get(EMBEDDED) and not (v2 and schema.get(PRESERVE)):
         found["properties"] = {**found.get("properties", {}), **_head()}
-        found["required"] = sorted({*found.get("required", ()), "apiVersion", "kind"})
+        found["required"] = list(dict.fromkeys((*found.get("required", ()), "kind", "apiVersion")))
     return found
+
+
+def _for_v2(schema: Schema) -> dict[str, Any]:
+    """A schema without what version 2, or kubectl when it reads that, does not know: alternatives, nulls, types of values in which anything goes."""
+    found = {key: value for key, value in schema.items() if key not in (*_ALTERNATIVES, "nullable")}
+    is_nullable, keeps_all = schema.get("nullable"), schema.get(PRESERVE)
+    if is_nullable or keeps_all:
+        found.pop("items", None)
+        found.pop("properties", None)
+    no_items = schema.get("type") == "array" and "items" not in found
+    if is_nullable or no_items or (keeps_all and schema.get("type") == "object"):
+        found.pop("type", None)
+    optional = {name for name, one in found.get("properties", {}).items() if one.get("nullable")}
+    values = found.get("additionalProperties")
+    all_optional = isinstance(values, dict) and values.get("nullable")
+    required = [name for name in found.pop("required", ()) if name not in optional and not all_optional]
+    return {**found, "required": required} if required else found

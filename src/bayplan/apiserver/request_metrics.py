@@ -61,7 +61,7 @@ class RequestMetrics:
         key = (
             request.method,
             response.code,
-            None if path is None else (path.kind, path.subresource, bool(path.name), bool(path.namespace)),
+            None if path is None else (_name(path.kind), path.subresource, bool(path.name), bool(path.namespace)),
             response.watcher is not None,
             bool(query) and "dryRun" in query,
             request.method == "PATCH" and request.content_type.startswith(_APPLY),
@@ -85,6 +85,11 @@ class RequestMetrics:
     def watch_events(self, kind: Kind) -> Counter:
         """The series of events of a kind."""
         return self._watch_events.labels(kind.group, kind.version, kind.plural)
+
+
+def _name(kind: Kind) -> object:
+    """What stands for a kind among the series: not the rows of custom resources, which go with their definitions."""
+    return kind.path() if kind.is_custom else kind
 
 
 def _labels(request: Request, path: ResourcePath | None, *, is_watch: bool) -> tuple[str, ...]:

@@ -69,9 +69,10 @@ _decode_list = msgspec.json.Decoder(_RawList).decode
 class Client:
     """Reads and writes objects of one API server. All methods raise ApiError for answers other than success and TransportError without an answer."""
 
-    def __init__(self, transport: Transport, kinds: KindTable = DEFAULT_KINDS) -> None:
+    def __init__(self, transport: Transport, kinds: KindTable | None = None) -> None:
+        """kinds: those that the client knows; None for a table of its own with the built-in ones, to which custom resources may come."""
         self.transport = transport
-        self.kinds = kinds
+        self.kinds = KindTable(DEFAULT_KINDS) if kinds is None else kinds
 
     async def close(self) -> None:
         """Release the transport."""

@@ -18,8 +18,8 @@ from bayplan.apiserver.http import HttpServer, tls_context
 from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
-from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.apiserver.service_account_tokens.keys import KeyFileError, TokenKeys
+from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.kubeconfig import render

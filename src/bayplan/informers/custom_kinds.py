@@ -42,6 +42,8 @@ class CustomKinds:
     def _put(self, definition: Definition) -> None:
         name = definition.metadata.name
         before, now = self._rows.get(name), row_of(definition)
+        if now is not None and self._is_built_in(now):
+            now = None
         if before is not None and now is not None and _shown(before) == _shown(now):
             return
         if before is not None:
@@ -52,6 +54,15 @@ class CustomKinds:
         self._table.add(now)
         for one in self._followers:
             one.added(now)
+
+    def _is_built_in(self, row: CustomKind) -> bool:
+        """Whether the server has this resource, or this version of the group, of its own: then it serves no other."""
+        return any(
+            not kind.is_custom
+            and kind.group == row.group
+            and (kind.plural == row.plural or kind.version == row.version)
+            for kind in self._table
+        )
 
     def _remove(self, definition: Definition) -> None:
         """Definitions go after their objects."""

@@ -30,6 +30,9 @@ def told(source: str) -> list[str]:
         ("{'a': any, 'b': 1}", ["17: expected type 'dyn' but found 'int'"]),
         ("{any: 1, 'b': 1}", ["10: expected type 'dyn' but found 'string'"]),
         ("{?'a': maybe, 'b': 1}", []),
+        ("[1, names]", ["5: expected type 'int' but found 'list(string)'"]),
+        ("{'a': 1, 2: 3}", ["10: expected type 'string' but found 'int'"]),
+        ("'%d %s'.format([1, 'a'])", []),
         ("['x'].map(x, [any, 1])", ["20: expected type 'dyn' but found 'int'"]),
     ],
 )

@@ -116,6 +116,45 @@ def test_a_webhook_is_asked_about_what_it_names(more: dict[str, Any], asked: boo
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("expression", "asked"),
+    [
+        ("object.metadata.name == 'one'", True),
+        ("object.metadata.name != 'one'", False),
+        ("request.userInfo.username.startsWith('gold-')", True),
+        ("has(object.data) && 'a' in object.data", False),
+        ("authorizer.group('').resource('configmaps').check('create').allowed()", True),
+        ("oldObject == null", True),
+    ],
+)
+def test_a_webhook_is_asked_if_its_conditions_hold(expression: str, asked: bool) -> None:
+    async def main() -> None:
+        async with webhooks() as (_, client, sender):
+            conditions = [{"name": "first", "expression": "true"}, {"name": "second", "expression": expression}]
+            await configure(client, sender, "some", lambda request: {}, mutating=False, matchConditions=conditions)
+            await create(client, MAPS, config_map("one"))
+            assert bool(sender.asked) is asked
+
+    asyncio.run(main())
+
+
+def test_a_condition_that_cannot_be_evaluated_fails_the_request_or_skips_the_webhook() -> None:
+    async def main() -> None:
+        async with webhooks() as (_, client, sender):
+            conditions = [{"name": "odd", "expression": "object.data.nosuch == 'x'"}]
+            await configure(client, sender, "odd", lambda request: {}, mutating=False, matchConditions=conditions)
+            with pytest.raises(ApiError, match="no such key: nosuch") as refused:
+                await create(client, MAPS, config_map("one", {"a": "b"}))
+            assert refused.value.code == 403
+            ignore = b'[{"op":"replace","path":"/webhooks/0/failurePolicy","value":"Ignore"}]'
+            path = f"{CONFIGURATIONS}/validatingwebhookconfigurations/odd"
+            await client.raw("PATCH", path, {}, ignore, "application/json-patch+json")
+            await create(client, MAPS, config_map("one", {"a": "b"}))
+            assert not sender.asked
+
+    asyncio.run(main())
+
+
 def test_namespaces_are_selected_by_their_own_labels_and_cluster_objects_by_none() -> None:
     async def main() -> None:
         async with webhooks() as (_, client, sender):

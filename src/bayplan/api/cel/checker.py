@@ -56,6 +56,8 @@ class Environment:
     """Fields of structs: struct -> field -> type. Fields are named as expressions escape them (`__namespace__`)."""
     functions: Mapping[str, tuple[library.Overload, ...]] = field(default_factory=library.functions)
     """Functions and operators by name."""
+    has_bindings: bool = False
+    """Whether expressions may give values a name with `cel.bind`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def check(source: str, environment: Environment) -> Checked:
     """The types of an expression. Mistakes are in the result, nothing is raised."""
     walk = _Walk(environment)
     try:
-        root = parse(source)
+        root = parse(source, has_bindings=environment.has_bindings)
         walk.visit(root)
     except SyntaxIssue as error:
         return Checked(None, {}, (error.issue,))
@@ -270,14 +272,13 @@ class _Walk:
             self._mismatch(node, optional_of(held), held)
         return held
 
-    def _joined(self, node: Node, before: Type | None, found: Type) -> Type:
-        """The type of several items."""
+    def _joined(self, before: Type | None, found: Type) -> Type:
+        """The type of several items. Of different ones it is `dyn`, which `validators` refuses where it is not wanted."""
         if before is None:
             return found
         if self._fits((before,), (found,)):
             return most_general(before, found)
-        self._mismatch(node, before, found)
-        return ERROR
+        return DYN
 
     def _list(self, node: ListLiteral) -> Type:
         held: Type | None = None
@@ -285,18 +286,18 @@ class _Walk:
             found = self.visit(item)
             if index in node.optional:
                 found = self._without_optional(item, found)
-            held = self._joined(item, held, found)
+            held = self._joined(held, found)
         return list_of(held or self._unknown())
 
     def _map(self, node: MapLiteral) -> Type:
         keys: Type | None = None
         values: Type | None = None
         for entry in node.entries:
-            keys = self._joined(entry.key, keys, self.visit(entry.key))
+            keys = self._joined(keys, self.visit(entry.key))
             found = self.visit(entry.value)
             if entry.optional:
                 found = self._without_optional(entry.value, found)
-            values = self._joined(entry.value, values, found)
+            values = self._joined(values, found)
         if keys is None or values is None:
             keys, values = self._unknown(), self._unknown()
         return map_of(keys, values)

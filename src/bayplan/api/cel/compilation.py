@@ -1,13 +1,13 @@
 """Whether an API server takes an expression of an admission policy or webhook: it compiles, and evaluates to what is wanted.
 
-Objects and parameters can be anything here; what does not fit their kinds is only warned about (`policies`). Regular expressions are not looked at: theirs is
-another language than Python's.
+Objects and parameters can be anything here; what does not fit their kinds is only warned about (`policies`).
 """
 
 from __future__ import annotations
 
 from bayplan.api.cel.checker import Checked, Environment, check
 from bayplan.api.cel.environments import AUTHORIZER, Composed, for_patches, for_requests
+from bayplan.api.cel.evaluation import CompilationError, Program, compile_expression
 from bayplan.api.cel.issues import Issue, display
 from bayplan.api.cel.types import DYN, ERROR, Type, named_type, struct
 from bayplan.api.cel.validators import unreadable, validate
@@ -36,6 +36,15 @@ class Compiler:
     def patch_problem(self, expression: str, wanted: str) -> str:
         """The same for an expression that makes patches: an `Object`, or a `list(JSONPatch)`."""
         return _problem(expression, for_patches(self._environment(has_authorizer=True)), [named_type(wanted)])[0]
+
+    def program(self, expression: str, *, has_authorizer: bool = True, makes_patches: bool = False) -> Program:
+        """The program of an expression. Raises CompilationError."""
+        environment = self._environment(has_authorizer=has_authorizer)
+        environment = for_patches(environment) if makes_patches else environment
+        problem = _problem(expression, environment, [])[0]
+        if problem:
+            raise CompilationError(problem)
+        return compile_expression(check(expression, environment), environment)
 
     def _environment(self, *, has_authorizer: bool) -> Environment:
         composed = self._composed if has_authorizer else self._silent

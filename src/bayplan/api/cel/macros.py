@@ -53,6 +53,10 @@ def _gathered(offset: int) -> Ident:
     return Ident(offset, _RESULT)
 
 
+def _always(offset: int) -> Literal:
+    return Literal(offset, BOOL, value=True)
+
+
 def _has(offset: int, found: Node) -> Node:
     if not isinstance(found, Select):
         raise SyntaxIssue(found.offset, "invalid argument to has() macro")
@@ -94,15 +98,16 @@ def _quantifier(variables: int, function: str, offset: int, target: Node, argume
     held = gathered if function == "_&&_" else _call(offset, "!_", gathered)
     condition = _call(offset, "@not_strictly_false", held)
     step = _call(offset, function, _gathered(offset), arguments[variables])
-    return _loop(offset, target, names, Literal(offset, BOOL), condition, step, _gathered(offset))
+    start = Literal(offset, BOOL, value=function == "_&&_")
+    return _loop(offset, target, names, start, condition, step, _gathered(offset))
 
 
 def _exists_one(variables: int, offset: int, target: Node, arguments: _Arguments) -> Node:
     names = _names(arguments, variables)
-    counted = _call(offset, "_+_", _gathered(offset), Literal(offset, INT))
+    counted = _call(offset, "_+_", _gathered(offset), Literal(offset, INT, value=1))
     step = _call(offset, "_?_:_", arguments[variables], counted, _gathered(offset))
-    result = _call(offset, "_==_", _gathered(offset), Literal(offset, INT))
-    return _loop(offset, target, names, Literal(offset, INT), Literal(offset, BOOL), step, result)
+    result = _call(offset, "_==_", _gathered(offset), Literal(offset, INT, value=1))
+    return _loop(offset, target, names, Literal(offset, INT, value=0), _always(offset), step, result)
 
 
 def _if_chosen(offset: int, chosen: Node | None, step: Node) -> Node:
@@ -116,14 +121,14 @@ def _map(variables: int, offset: int, target: Node, arguments: _Arguments) -> No
     chosen = arguments[variables] if len(arguments) == variables + 2 else None
     added = _call(offset, "_+_", _gathered(offset), ListLiteral(offset, (arguments[-1],)))
     step = _if_chosen(offset, chosen, added)
-    return _loop(offset, target, names, ListLiteral(offset), Literal(offset, BOOL), step, _gathered(offset))
+    return _loop(offset, target, names, ListLiteral(offset), _always(offset), step, _gathered(offset))
 
 
 def _filter(offset: int, target: Node, arguments: _Arguments) -> Node:
     names = _names(arguments, 1, "argument is not an identifier")
     added = _call(offset, "_+_", _gathered(offset), ListLiteral(offset, (arguments[0],)))
     step = _if_chosen(offset, arguments[1], added)
-    return _loop(offset, target, names, ListLiteral(offset), Literal(offset, BOOL), step, _gathered(offset))
+    return _loop(offset, target, names, ListLiteral(offset), _always(offset), step, _gathered(offset))
 
 
 def _transform_map(by_entry: bool, offset: int, target: Node, arguments: _Arguments) -> Node:
@@ -132,14 +137,34 @@ def _transform_map(by_entry: bool, offset: int, target: Node, arguments: _Argume
     step = _call(offset, "cel.@mapInsert", _gathered(offset), *key, arguments[-1])
     chosen = arguments[2] if len(arguments) == 4 else None
     made = _if_chosen(offset, chosen, step)
-    return _loop(offset, target, names, MapLiteral(offset), Literal(offset, BOOL), made, _gathered(offset))
+    return _loop(offset, target, names, MapLiteral(offset), _always(offset), made, _gathered(offset))
 
 
 def _bind(offset: int, name: str, value: Node, body: Node) -> Node:
     """A value that has a name in an expression: a loop over nothing."""
     return Comprehension(
-        offset, ListLiteral(offset), _UNUSED, "", name, value, Literal(offset, BOOL), Ident(offset, name), body
+        offset,
+        ListLiteral(offset),
+        _UNUSED,
+        "",
+        name,
+        value,
+        Literal(offset, BOOL, value=False),
+        Ident(offset, name),
+        body,
     )
+
+
+def is_binding(function: str, target: Node, arguments: _Arguments) -> bool:
+    """Whether a call is `cel.bind(name, value, body)`, which not all environments have."""
+    return function == "bind" and len(arguments) == 3 and isinstance(target, Ident) and target.name == "cel"
+
+
+def bind(offset: int, name: Node, value: Node, body: Node) -> Node:
+    """What stands for `cel.bind`. Raises SyntaxIssue."""
+    if not isinstance(name, Ident):
+        raise SyntaxIssue(name.offset, "cel.bind() variable names must be simple identifiers")
+    return _bind(offset, name.name, value, body)
 
 
 def _optional(flat: bool, offset: int, target: Node, arguments: _Arguments) -> Node:

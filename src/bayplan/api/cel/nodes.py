@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from bayplan.api.cel.types import Type
 
@@ -22,6 +23,8 @@ class Literal(Node):
     type: Type
     text: str = ""
     """The value of a string."""
+    value: Any = None
+    """Its value."""
 
 
 @dataclass(eq=False, slots=True)

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 INT_MAX, INT_MIN, UINT_MAX = 2**63 - 1, -(2**63), 2**64 - 1
 
-_POINT_FROM, _POINT_TO = -4, 21
+_POINT_FROM, _POINT_TO = -4, 6
 """Exponents between these are written without `e`."""
 
 
@@ -18,7 +18,7 @@ def _special(value: float) -> str:
 
 
 def double_text(value: float) -> str:
-    """The shortest text that means the number, as Go's `%g` writes it: `1.5`, `1e+21`."""
+    """The shortest text that means the number, as Go's `%g` writes it: `1.5`, `1e+06`."""
     if not math.isfinite(value):
         return _special(value)
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from bayplan.api.cel.issues import NOWHERE, SyntaxIssue
-from bayplan.api.cel.macros import expand
+from bayplan.api.cel.macros import bind, expand, is_binding
 from bayplan.api.cel.nodes import (
     Call,
     Entry,
@@ -21,7 +21,7 @@ from bayplan.api.cel.nodes import (
     Select,
     StructLiteral,
 )
-from bayplan.api.cel.tokens import RESERVED, Token, string_value, tokens
+from bayplan.api.cel.tokens import RESERVED, Token, literal_value, tokens
 from bayplan.api.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT
 
 _LITERALS = {
@@ -51,12 +51,12 @@ _DEEPEST = 60
 """Expressions inside each other, so that the stack is enough; Kubernetes stops at 250, people long before."""
 
 
-def parse(source: str) -> Node:
-    """The tree of an expression. Raises SyntaxIssue."""
+def parse(source: str, *, has_bindings: bool = False) -> Node:
+    """The tree of an expression. has_bindings: whether it may use the macro `cel.bind`. Raises SyntaxIssue."""
     if len(source) > _LONGEST:
         text = f"expression code point size exceeds limit: size: {len(source)}, limit {_LONGEST}"
         raise SyntaxIssue(NOWHERE, text)
-    return _Parser(tokens(source)).whole()
+    return _Parser(tokens(source), has_bindings=has_bindings).whole()
 
 
 def _function_of(operator: str) -> str:
@@ -87,8 +87,9 @@ def _balanced(terms: list[Node], signs: list[Token]) -> Node:
 class _Parser:
     """Reads tokens from left to right, one function per rule of the grammar."""
 
-    def __init__(self, words: list[Token]) -> None:
+    def __init__(self, words: list[Token], *, has_bindings: bool) -> None:
         self._words = words
+        self._has_bindings = has_bindings
         self._at = 0
         self._depth = 0
 
@@ -175,16 +176,22 @@ class _Parser:
         """What stands behind a dot: a field, an optional field, or a call."""
         if self._took("?"):
             name = self._take("name")
-            return Call(offset, "_?._", None, (operand, Literal(name.offset, STRING, name.text)))
+            return Call(offset, "_?._", None, (operand, Literal(name.offset, STRING, name.text, name.text)))
         if self._next() != "name":
             word = self._words[self._at]
+            if word.kind in ("true", "false", "null", "in"):
+                text = f"Syntax error: mismatched input '{word.text}' expecting IDENTIFIER"
+                raise SyntaxIssue(word.offset, text)
             seen = "" if word.kind == "end" else word.text
             raise SyntaxIssue(word.offset, f"Syntax error: no viable alternative at input '.{seen}'")
         name = self._take("name")
         if self._next() != "(":
             return Select(offset, operand, name.text)
         opening = self._take("(").offset
-        return expand(opening, name.text, operand, self._arguments())
+        arguments = self._arguments()
+        if self._has_bindings and is_binding(name.text, operand, arguments):
+            return bind(opening, *arguments)
+        return expand(opening, name.text, operand, arguments)
 
     def _arguments(self) -> tuple[Node, ...]:
         """Arguments up to the closing parenthesis."""
@@ -224,10 +231,10 @@ class _Parser:
         if not _is_in_range(word, negative):
             raise SyntaxIssue(offset, f"invalid {word.kind} literal")
         try:
-            text = string_value(word.text) if word.kind == "string" else ""
+            value = literal_value(word, negative=negative)
         except ValueError as error:
             raise SyntaxIssue(offset, "invalid unicode code point") from error
-        return Literal(offset, _LITERALS[word.kind], text)
+        return Literal(offset, _LITERALS[word.kind], value if word.kind == "string" else "", value)
 
     def _named(self) -> Node:
         """A name, a call, or a new object."""

@@ -6,6 +6,7 @@ in their use is found only when a policy is evaluated; numbers or strings that a
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ _SIMPLE = {"boolean": BOOL, "integer": INT, "number": DOUBLE}
 _FORMATS = {"byte": BYTES, "duration": DURATION, "date": TIMESTAMP, "date-time": TIMESTAMP}
 _ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 _ESCAPED = re.compile("__|[-./]")
+_UNESCAPED = {escape: plain for plain, escape in _ESCAPES.items()}
+_ESCAPE = re.compile(r"__[^_]+__")
 _ESCAPABLE = re.compile(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
 _CIRCULAR: Schema = {"type": "object"}
 """Stands for a definition inside itself."""
@@ -50,6 +53,36 @@ def escaped(name: str) -> str | None:
     return _ESCAPED.sub(lambda match: _ESCAPES[match.group()], name)
 
 
+@functools.lru_cache(maxsize=4096)
+def unescaped(name: str) -> str | None:
+    """The field that an expression means; None if no field is written so."""
+    if "__" not in name:
+        return name
+    inner = name[2:-2]
+    if name == f"__{inner}__" and inner in FIELD_KEYWORDS:
+        return inner
+    if any(escape not in _UNESCAPED for escape in _ESCAPE.findall(name)):
+        return None
+    return _ESCAPE.sub(lambda match: _UNESCAPED[match.group()], name)
+
+
+def with_names(properties: dict[str, Schema]) -> dict[str, Schema]:
+    """The properties of a whole object, of which expressions can always see kind, apiVersion and two names of its metadata."""
+    texts = (properties.get(name, {}).get("type") for name in ("kind", "apiVersion"))
+    if all(one == "string" for one in texts) and _has_names(properties.get("metadata", {})):
+        return properties
+    return {**properties, "kind": _TEXT, "apiVersion": _TEXT, "metadata": _NAMES}
+
+
+def _has_names(metadata: Schema) -> bool:
+    """Whether a schema of metadata says more than what is always known."""
+    if "$ref" in metadata:
+        return True
+    known = metadata.get("properties", {})
+    are_texts = all(known.get(name, {}).get("type") == "string" for name in ("name", "generateName"))
+    return metadata.get("type") == "object" and are_texts
+
+
 @dataclass(slots=True)
 class SchemaTypes:
     """Makes types of schemas. Structs are named after where they stand: `Deployment.spec.template`, `Pod.spec.containers.@idx`."""
@@ -62,6 +95,10 @@ class SchemaTypes:
     def root(self, schema: Schema, name: str) -> Type | None:
         """The type of a whole object, which always has kind, apiVersion and metadata; None if it has none."""
         return self._of(schema, name, frozenset(), is_root=True)
+
+    def part(self, schema: Schema, name: str) -> Type | None:
+        """The type of a part of an object; None if it has none."""
+        return self._of(schema, name, frozenset())
 
     def _of(self, schema: Schema, name: str, inside: frozenset[str], *, is_root: bool = False) -> Type | None:
         reference = schema.get("$ref")
@@ -92,7 +129,7 @@ class SchemaTypes:
             return None if held is None else map_of(STRING, held)
         properties = schema.get("properties", {})
         if is_root:
-            properties = {"kind": _TEXT, "apiVersion": _TEXT, "metadata": _NAMES, **properties}
+            properties = with_names(properties)
         fields = self.structs[name] = {}
         for key, one in properties.items():
             shown = escaped(key)

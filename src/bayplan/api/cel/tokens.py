@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from bayplan.api.cel.issues import SyntaxIssue
+from bayplan.api.cel.values import UInt
 
 _ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})"
 _PLAIN = (
@@ -69,12 +71,55 @@ def tokens(source: str) -> list[Token]:
     return found
 
 
-def string_value(text: str) -> str:
-    """What a string literal stands for. Raises ValueError for what is no character."""
+def literal_value(word: Token, *, negative: bool) -> Any:
+    """What a literal stands for; a number is one with a sign in front if it is negative. Raises ValueError for what is no character."""
+    text = word.text
+    match word.kind:
+        case "int" | "uint":
+            number = int(text.rstrip("uU"), 16 if text.startswith("0x") else 10)
+            return UInt(number) if word.kind == "uint" else -number if negative else number
+        case "double":
+            return -float(text) if negative else float(text)
+        case "string":
+            return string_value(text)
+        case "bytes":
+            return bytes_value(text[1:])
+        case _:
+            return None if text == "null" else text == "true"
+
+
+def bytes_value(text: str) -> bytes:
+    """What a bytes literal stands for: UTF-8, where escapes are single bytes unless they name characters."""
+    raw, body = _body(text)
+    if raw:
+        return body.encode()
+    parts: list[bytes] = []
+    at = 0
+    for match in re.finditer(_ESCAPE, body):
+        parts.append(body[at : match.start()].encode())
+        parts.append(_unescaped_byte(match))
+        at = match.end()
+    return b"".join((*parts, body[at:].encode()))
+
+
+def _unescaped_byte(match: re.Match[str]) -> bytes:
+    text = match.group()[1:]
+    if text[0] in "xX":
+        return bytes((int(text[1:], 16),))
+    return bytes((int(text, 8),)) if text[0].isdigit() else _unescaped(match).encode()
+
+
+def _body(text: str) -> tuple[bool, str]:
+    """Whether a literal is raw, and what stands between its quotation marks; ends of lines are as everywhere."""
     raw = text[0] in "rR"
     quoted = text[1:] if raw else text
     marks = 3 if quoted[:3] in ('"""', "'''") else 1
-    body = quoted[marks:-marks]
+    return raw, quoted[marks:-marks].replace("\r\n", "\n").replace("\r", "\n")
+
+
+def string_value(text: str) -> str:
+    """What a string literal stands for. Raises ValueError for what is no character."""
+    raw, body = _body(text)
     return body if raw else re.sub(_ESCAPE, _unescaped, body)
 
 

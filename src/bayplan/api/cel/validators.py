@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from datetime import datetime
-from fractions import Fraction
+from typing import Any
 
+from bayplan.api.cel.functions import implementations
+from bayplan.api.cel.functions.regular_expressions import compiled
 from bayplan.api.cel.issues import Issue
 from bayplan.api.cel.nodes import Call, ListLiteral, Literal, MapLiteral, Node
 from bayplan.api.cel.types import STRING, Type, TypeKind, without_optional
+from bayplan.api.cel.values import EvaluationError
 
 _Types = Mapping[Node, Type]
 
@@ -60,51 +62,27 @@ def validate(root: Node, types: _Types) -> list[Issue]:
 
 
 def unreadable(root: Node) -> Iterator[Issue]:
-    """Literals that are no durations or timestamps although they are used as such."""
-    if isinstance(root, Call) and root.function in _READABLE and root.arguments:
+    """Literals that are no durations, timestamps or regular expressions although they are used as such."""
+    if isinstance(root, Call) and root.function in _READERS and root.arguments:
         given = root.arguments[0]
-        if isinstance(given, Literal) and given.type == STRING and not _READABLE[root.function](given.text):
+        if isinstance(given, Literal) and not _is_readable(root.function, given.value):
             yield Issue(given.offset, f"invalid {root.function} argument")
     for part in _parts(root):
         yield from unreadable(part)
 
 
-def _is_duration(text: str) -> bool:
-    """As Go reads durations: `-1h30m`, `.5s`; at most about 292 years."""
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        return False
-    parts = _DURATION_PART.findall(text)
-    return sum(Fraction(number) * _NANOSECONDS[unit] for number, unit in parts) < 2**63
+_READERS = frozenset(("duration", "matches", "timestamp"))
 
 
-def _is_timestamp(text: str) -> bool:
-    """As Go reads RFC 3339, from the year 1 on."""
-    match = _TIMESTAMP.fullmatch(text)
-    if match is None:
-        return False
+def _is_readable(function: str, value: Any) -> bool:
     try:
-        datetime.fromisoformat(match[1])
-    except ValueError:
+        if function == "matches":
+            compiled(value)
+        else:
+            implementations()[function, False].resolve(value)(value)
+    except EvaluationError:
         return False
-    return match[2] is None or (int(match[2]) < 24 and int(match[3]) < 60)
-
-
-_NUMBER = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
-_DURATION_PART = re.compile(_NUMBER, re.ASCII)
-_DURATION = re.compile(rf"[+-]?(?:0|(?:{_NUMBER})+)", re.ASCII)
-_NANOSECONDS = {
-    "ns": 1,
-    "us": 10**3,
-    "µs": 10**3,
-    "μs": 10**3,
-    "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-}
-_TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):\d\d:\d\d)(?:[.,]\d+)?(?:Z|[+-](\d\d):(\d\d))", re.ASCII)
-_READABLE = {"duration": _is_duration, "timestamp": _is_timestamp}
+    return True
 
 
 def _parts(node: Node) -> Iterator[Node]:

@@ -311,7 +311,11 @@ def compare_numbers(one: Any, other: Any) -> int:
         return _compare_double(one, other)
     if type(other) is float and type(one) is not float:
         return -_compare_double(other, one)
-    return (one > other) - (one < other)
+    return _order(one, other)
+
+
+def _order(one: Any, other: Any) -> int:
+    return int(one > other) - int(one < other)
 
 
 def _compare_double(one: float, other: int) -> int:
@@ -334,9 +338,9 @@ def compare(one: Any, other: Any) -> int:
         return compare_numbers(one, other)
     if kind is type(other):
         if kind in _ORDERED:
-            return (one > other) - (one < other)
+            return _order(one, other)
         if kind is Timestamp or kind is Duration:
-            return (one.nanoseconds > other.nanoseconds) - (one.nanoseconds < other.nanoseconds)
+            return _order(one.nanoseconds, other.nanoseconds)
     raise no_such_overload()
 
 

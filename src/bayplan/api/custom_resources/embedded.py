@@ -10,12 +10,60 @@ from typing import Any
 
 import msgspec
 
+from bayplan.api.custom_resources.metadata import MetadataError, read_metadata
 from bayplan.api.custom_resources.pruning import EMBEDDED, child
 from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.schema import Schema
-from bayplan.api.types import meta_v1
 from bayplan.api.validation.formats import dns_1035_label
 from bayplan.api.validation.meta import validate_object_meta
+
+
+def coerce(value: Any, schema: Schema | None, *, lenient: bool = False) -> list[str]:
+    """Bring the metadata of embedded objects into form, in place: unknown fields and empty ones go. Returns the paths of the unknown, in order.
+
+    lenient: what is malformed goes too, as in objects that the store has; otherwise it raises MetadataError.
+    """
+    dropped: list[str] = []
+    _coerce(value, schema, "", dropped, lenient)
+    return sorted(dropped)
+
+
+def _coerce(value: Any, schema: Schema | None, path: str, dropped: list[str], lenient: bool) -> None:
+    if schema is None:
+        return
+    if isinstance(value, dict):
+        if schema.get(EMBEDDED):
+            _coerce_object(value, f"{path}." if path else "", dropped, lenient)
+        for name in value:
+            _coerce(value[name], child(schema, name), _joined(path, name, schema), dropped, lenient)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _coerce(item, schema.get("items"), f"{path}[{index}]", dropped, lenient)
+
+
+def _coerce_object(obj: dict[str, Any], prefix: str, dropped: list[str], lenient: bool) -> None:
+    for name in ("apiVersion", "kind"):
+        if name in obj and not isinstance(obj[name], str):
+            if not lenient:
+                raise MetadataError(str(invalid(f"{prefix}{name}", obj[name], "must be a string")))
+            del obj[name]
+    if "metadata" not in obj:
+        return
+    try:
+        metadata, unknown = read_metadata(obj["metadata"], lenient=lenient)
+    except MetadataError as error:
+        if not lenient:
+            raise MetadataError(str(invalid(f"{prefix}metadata", obj["metadata"], str(error)))) from None
+        return
+    dropped.extend(f"{prefix}metadata.{one}" for one in unknown)
+    obj["metadata"] = msgspec.json.decode(msgspec.json.encode(metadata))
+
+
+def _joined(path: str, name: str, schema: Schema) -> str:
+    """The path of a field; those that are not declared stand in brackets."""
+    if name not in schema.get("properties", ()):
+        return f"{path}[{name}]"
+    return f"{path}.{name}" if path else name
 
 
 def embedded_errors(value: Any, schema: Schema | None, path: str = "") -> list[FieldError]:
@@ -30,9 +78,7 @@ def _errors(value: Any, schema: Schema | None, path: str) -> Iterator[FieldError
         if schema.get(EMBEDDED):
             yield from _object_errors(value, f"{path}." if path else "")
         for name in sorted(value):
-            is_declared = name in schema.get("properties", ())
-            below = (f"{path}.{name}" if path else name) if is_declared else f"{path}[{name}]"
-            yield from _errors(value[name], child(schema, name), below)
+            yield from _errors(value[name], child(schema, name), _joined(path, name, schema))
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _errors(item, schema.get("items"), f"{path}[{index}]")
@@ -57,8 +103,8 @@ def _object_errors(obj: dict[str, Any], prefix: str) -> Iterator[FieldError]:
 
 def _metadata_errors(given: Any, path: str) -> Iterator[FieldError]:
     try:
-        metadata = msgspec.convert(given, meta_v1.ObjectMeta)
-    except msgspec.ValidationError as error:
+        metadata, _ = read_metadata(given)
+    except MetadataError as error:
         yield invalid(path, given, str(error))
         return
     metadata.name = metadata.name or "fakename"

@@ -35,6 +35,11 @@ class CustomKind(Kind):
     conversion: str = "None"
     """The strategy of the definition: `None` (only the version's name differs) or `Webhook`."""
 
+    indexed: tuple[str, ...] = ()
+    """JSON paths by which objects can be selected in any of the versions."""
+    replacement: str = ""
+    """The best served version that is not deprecated, if clients prefer it to this one."""
+
     is_terminating: bool = False
     """Whether the definition is being deleted, so that nothing new may come."""
 
@@ -72,7 +77,16 @@ class CustomKind(Kind):
         given = self.definition.subresources
         subresources = Subresources() if given is None else Subresources(given.status is not None, given.scale)
         selectable = {one.json_path.removeprefix("."): one.json_path for one in self.definition.selectable_fields}
-        return CustomStrategy(self.schema, subresources, selectable)
+        indexed = {path.removeprefix("."): path for path in self.indexed}
+        return CustomStrategy(
+            self.api_version,
+            self.kind,
+            self.schema,
+            subresources,
+            selectable,
+            indexed,
+            prunes=not self.keeps_unknown_fields,
+        )
 
     @property
     def scale(self) -> apiextensions_v1.CustomResourceSubresourceScale | None:
@@ -88,12 +102,22 @@ class CustomKind(Kind):
         return printer_of(self.definition.additional_printer_columns)
 
     def converted(self, obj: CustomObject) -> CustomObject:
-        """An object of another version, or that was kept under an older schema, as one of this one; the original stays as it is.
+        """An object of another version as one of this one; the original stays as it is.
 
-        Nothing but the name of the version is converted, which is what the strategy `None` does.
+        Nothing but the name of the version is converted, which is what the strategy `None` does. What this version does not know goes, but
+        not on the way to the store: there it goes when the object has been checked in the version in which it came.
         """
         found = self.type("", "", decoder(meta_v1.ObjectMeta)(encode(obj.metadata)), copy.deepcopy(obj.content))
-        found.fit()
+        if self.storage_version:
+            found.fit(lenient=True)
+        else:
+            found.is_mixed = True
+        return found
+
+    def renewed(self, obj: CustomObject) -> CustomObject:
+        """An object that may have been kept in another version, or under an older schema, as one of this one; the original stays as it is."""
+        found = self.converted(obj)
+        found.settle()
         self.strategy.default(found)
         return found
 
@@ -102,6 +126,9 @@ def kinds_of(crd: apiextensions_v1.CustomResourceDefinition) -> list[CustomKind]
     """One row per version, in the order in which clients prefer them; also of those that are not served."""
     names = crd.status.accepted_names
     stored = next((one.name for one in crd.spec.versions if one.storage), "")
+    versions = sorted(crd.spec.versions, key=lambda one: version_priority(one.name))
+    best = next((one.name for one in versions if one.served and not one.deprecated), "")
+    indexed = tuple(dict.fromkeys(field.json_path for one in versions for field in one.selectable_fields))
     return [
         CustomKind(
             crd.spec.group,
@@ -118,9 +145,11 @@ def kinds_of(crd: apiextensions_v1.CustomResourceDefinition) -> list[CustomKind]
             definition=one,
             keeps_unknown_fields=crd.spec.preserve_unknown_fields,
             conversion="None" if crd.spec.conversion is None else crd.spec.conversion.strategy,
+            indexed=indexed,
+            replacement=best if best and version_priority(best) < version_priority(one.name) else "",
             is_terminating=crd.metadata.deletion_timestamp is not None,
         )
-        for one in sorted(crd.spec.versions, key=lambda one: version_priority(one.name))
+        for one in versions
     ]
 
 

@@ -27,7 +27,8 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 _BAD_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 _USER = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
 _HOST_ESCAPE = re.compile(r"%(?!25)[0-7]", re.ASCII)
-_HOST_FORBIDDEN = frozenset(" \\^`{|}#/")
+_HOST_FORBIDDEN = frozenset(" \\^`{|}#/:[]")
+_DIGITS = re.compile(r"\d+", re.ASCII)
 _PORT = re.compile(r"(?::\d*)?", re.ASCII)
 
 
@@ -69,7 +70,7 @@ def is_ipv6(text: str) -> bool:
 def is_cidr(text: str) -> bool:
     """Whether a text is an address with the length of a prefix."""
     address, slash, length = text.partition("/")
-    if not slash or not length.isdecimal() or not length.isascii() or len(length) > 3:
+    if not slash or _DIGITS.fullmatch(length) is None or len(length.lstrip("0")) > 3:
         return False
     if ":" in address:
         return _is_sloppy_ipv6(address) and int(length) <= 128
@@ -103,7 +104,7 @@ def is_request_uri(text: str) -> bool:
     rest = (text[scheme.end() :] if scheme else text).partition("?")[0]
     if not rest.startswith("/"):
         return scheme is not None  # opaque: nothing more is looked at
-    if rest.startswith("//") and (scheme is not None or not rest.startswith("///")):
+    if scheme is not None and rest.startswith("//"):
         authority, slash, path = rest[2:].partition("/")
         if not _is_authority(authority):
             return False

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import msgspec
 
-from bayplan.api import schema as schemas
-from bayplan.api.custom_resources import defaulting, pruning
+from bayplan.api.custom_resources import defaulting, embedded, pruning
+from bayplan.api.custom_resources.metadata import read_metadata
+from bayplan.api.custom_resources.numbers import settle_numbers
 from bayplan.api.schema import Schema
 from bayplan.api.types import meta_v1
 
@@ -25,14 +25,13 @@ class _Head(msgspec.Struct, rename="camel"):
 
 
 _read_head = msgspec.json.Decoder(_Head).decode
-_read_metadata = msgspec.json.Decoder(meta_v1.ObjectMeta).decode
 _read_tree = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class CustomObject:
     """An object of a custom resource. Each version of each resource has a class of its own, which knows its schema."""
 
-    __slots__ = ("api_version", "content", "kind", "metadata")
+    __slots__ = ("api_version", "content", "is_mixed", "kind", "metadata")
 
     schema: ClassVar[Schema] = ANYTHING
     row: ClassVar[Any] = None
@@ -52,6 +51,8 @@ class CustomObject:
         self.metadata = meta_v1.ObjectMeta() if metadata is None else metadata
         self.content: dict[str, Any] = {} if content is None else content
         """All other fields of the object: `spec`, `status`, ..."""
+        self.is_mixed = False
+        """Whether it came in another version, so that there may be fields that only that one knows (they are checked, and never kept)."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CustomObject) and (
@@ -68,7 +69,9 @@ class CustomObject:
 
     def with_metadata(self, metadata: meta_v1.ObjectMeta) -> Self:
         """The same object with other metadata; the rest is shared."""
-        return type(self)(self.kind, self.api_version, metadata, self.content)
+        found = type(self)(self.kind, self.api_version, metadata, self.content)
+        found.is_mixed = self.is_mixed
+        return found
 
     def tree(self) -> dict[str, Any]:
         """The object as JSON shows it; metadata stay typed."""
@@ -87,27 +90,32 @@ class CustomObject:
     def read_reporting(cls, tree: dict[str, Any]) -> tuple[Self, list[str]]:
         """An object from a tree that somebody sent, which it takes over, and the paths of what was taken out because nobody knows it.
 
-        Raises msgspec.DecodeError for metadata that are none.
+        Raises MetadataError, NumberError.
         """
-        dropped: list[str] = []
-        given = tree.pop("metadata", None)
-        if given is None:
-            given = {}
-        cleaned = schemas.prune(given, pruning.METADATA_DEFINITION, dropped) if isinstance(given, Mapping) else given
-        metadata = _read_metadata(msgspec.json.encode(cleaned))
+        metadata, dropped = read_metadata(tree.pop("metadata", None))
         dropped = [f"metadata.{path}" for path in dropped]
         kind, api_version = tree.pop("kind", ""), tree.pop("apiVersion", "")
+        settle_numbers(tree)
         found = cls(kind, api_version, metadata, tree)
         dropped += found.fit()
         return found, dropped
 
-    def fit(self) -> list[str]:
-        """Make the object fit its schema: unknown fields and nulls that are not allowed are taken out. Returns the paths of what was unknown."""
+    def fit(self, *, lenient: bool = False) -> list[str]:
+        """Make the object fit its schema: unknown fields and nulls that are not allowed are taken out. Returns the paths of what was unknown.
+
+        Raises MetadataError for malformed metadata of objects inside; lenient: these are taken out, too.
+        """
         dropped = []
         if not self.keeps_unknown_fields:
             dropped = pruning.prune(self.content, self.schema)
             defaulting.drop_nulls(self.content, self.schema)
-        return dropped + pruning.prune_embedded(self.content, self.schema)
+        return dropped + embedded.coerce(self.content, self.schema, lenient=lenient)
+
+    def settle(self) -> None:
+        """Take out what only the version knows in which the object came."""
+        if self.is_mixed:
+            self.fit(lenient=True)
+            self.is_mixed = False
 
 
 def class_of(row: Any, name: str, schema: Schema, *, keeps_unknown_fields: bool) -> type[CustomObject]:

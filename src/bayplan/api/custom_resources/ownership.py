@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.pruning import EMBEDDED, METADATA_DEFINITION, PRESERVE
@@ -26,10 +26,16 @@ _KEPT = (
 )
 
 
-@functools.lru_cache(maxsize=512)
+_known: WeakKeyDictionary[type[CustomObject], Type] = WeakKeyDictionary()
+"""Classes go with their definitions."""
+
+
 def ownership_type(cls: type[CustomObject]) -> Type:
-    """The ownership type of a class of custom objects."""
-    return type_of_schema(_facts({**cls.schema, EMBEDDED: True}))
+    """The ownership type of a class of custom objects, made once."""
+    found = _known.get(cls)
+    if found is None:
+        found = _known[cls] = type_of_schema(_facts({**cls.schema, EMBEDDED: True}))
+    return found
 
 
 def _facts(schema: Schema) -> Schema:

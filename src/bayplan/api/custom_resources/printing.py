@@ -5,11 +5,11 @@ Source of the behaviour: Kubernetes' `apiextensions-apiserver/pkg/registry/custo
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bayplan.api.codec import to_tree
+from bayplan.api.custom_resources.go_values import json_text, shown
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.paths import JsonPath, PathError, path_of
 from bayplan.api.printing.base import Column, Printer, age, default_printer
@@ -25,11 +25,11 @@ _AGE = apiextensions_v1.CustomResourceColumnDefinition(
 
 
 def printer_of(columns: Sequence[apiextensions_v1.CustomResourceColumnDefinition]) -> Printer:
-    """The printer of one version; without columns of its own it shows the age."""
-    wanted = [(column, _path(column.json_path)) for column in columns or (_AGE,)]
+    """The printer of one version; without columns of its own it shows the age. A column with a malformed path ends the table."""
+    wanted = list(_understood(columns or (_AGE,)))
 
     def cells(obj: CustomObject, now: float) -> list[Any]:
-        tree = {**obj.content, "metadata": to_tree(obj.metadata)}
+        tree = {"kind": obj.kind, "apiVersion": obj.api_version, **obj.content, "metadata": to_tree(obj.metadata)}
         return [obj.metadata.name, *(_cell(column.type, path, tree, now) for column, path in wanted)]
 
     shown = [
@@ -43,16 +43,22 @@ def _text_of(column: apiextensions_v1.CustomResourceColumnDefinition) -> str:
     return f"Custom resource definition column (in JSONPath format): {column.json_path}"
 
 
-def _path(text: str) -> JsonPath | None:
+def _understood(
+    columns: Sequence[apiextensions_v1.CustomResourceColumnDefinition],
+) -> Iterator[tuple[apiextensions_v1.CustomResourceColumnDefinition, JsonPath]]:
+    for column in columns:
+        try:
+            yield column, path_of(column.json_path)
+        except PathError:
+            return
+
+
+def _cell(kind: str, path: JsonPath, tree: dict[str, Any], now: float) -> Any:
+    """One value, None where there is none of the column's type."""
     try:
-        return path_of(text)
+        found = path.find(tree)
     except PathError:
         return None
-
-
-def _cell(kind: str, path: JsonPath | None, tree: dict[str, Any], now: float) -> Any:
-    """One value, None where there is none of the column's type."""
-    found = [] if path is None else path.find(tree)
     if not found:
         return None
     value = found[0]
@@ -61,20 +67,20 @@ def _cell(kind: str, path: JsonPath | None, tree: dict[str, Any], now: float) ->
     if value is None:
         return None
     if kind == "date":
-        return _age(value, now)
-    if kind == "integer" and isinstance(value, int | float) and not isinstance(value, bool):
-        return int(value)
-    if kind == "number" and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if kind == "boolean" and isinstance(value, bool):
-        return value
+        return _age(value, now) if isinstance(value, str) else None
+    if isinstance(value, bool):
+        return value if kind == "boolean" else None
+    if isinstance(value, int | float) and kind in ("integer", "number"):
+        return int(value) if kind == "integer" else float(value)
     return None
 
 
-def _age(value: Any, now: float) -> str:
+def _age(value: str, now: float) -> str:
+    if value in ("", "null"):
+        return "<unknown>"
     try:
         parse_rfc3339(value)
-    except (ValueError, TypeError, AttributeError):
+    except ValueError:
         return "<invalid>"
     return age(value, now)
 
@@ -83,10 +89,4 @@ def _text(value: Any) -> str:
     """A value as Go's template package prints it."""
     if value is None:
         return "<no value>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return (
-        value
-        if isinstance(value, str)
-        else json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
-    )
+    return json_text(value) if isinstance(value, dict | list) else shown(value)

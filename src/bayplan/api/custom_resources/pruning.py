@@ -27,7 +27,7 @@ def child(schema: Schema, name: str) -> Schema | None:
 
 def has_additional(schema: Schema) -> bool:
     """Whether fields that are not declared are allowed, with a schema of their own or without."""
-    return bool(schema.get("additionalProperties"))
+    return schema.get("additionalProperties", False) is not False
 
 
 def prune(tree: dict[str, Any], schema: Schema) -> list[str]:
@@ -61,25 +61,3 @@ def _prune(value: Any, schema: Schema | None, path: str, dropped: list[str]) -> 
         base = path.removesuffix(".")
         for index, item in enumerate(value):
             _prune(item, items, f"{base}[{index}].", dropped)
-
-
-def prune_embedded(value: Any, schema: Schema | None) -> list[str]:
-    """Take unknown fields out of the metadata of embedded objects, in place. Returns their paths in order."""
-    dropped: list[str] = []
-    _coerce(value, schema, "", dropped)
-    return sorted(dropped)
-
-
-def _coerce(value: Any, schema: Schema | None, path: str, dropped: list[str]) -> None:
-    if schema is None:
-        return
-    if isinstance(value, dict):
-        for name in list(value):
-            if schema.get(EMBEDDED) and name == "metadata" and isinstance(value[name], dict):
-                unknown: list[str] = []
-                value[name] = schemas.prune(value[name], METADATA_DEFINITION, unknown)
-                dropped.extend(f"{path}metadata.{one}" for one in unknown)
-            _coerce(value[name], child(schema, name), f"{path}{name}.", dropped)
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            _coerce(item, schema.get("items"), f"{path.removesuffix('.')}[{index}].", dropped)

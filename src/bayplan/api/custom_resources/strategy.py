@@ -5,16 +5,25 @@ Source of the behaviour: Kubernetes' `apiextensions-apiserver/pkg/registry/custo
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bayplan.api.custom_resources import defaulting, values
+import msgspec
+
+from bayplan.api.custom_resources import defaulting, pruning, values
+from bayplan.api.custom_resources.correlation import Before
 from bayplan.api.custom_resources.embedded import embedded_errors
+from bayplan.api.custom_resources.go_values import shown, type_name
 from bayplan.api.custom_resources.lists import list_errors
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.paths import JsonPath, PathError, path_of
+from bayplan.api.custom_resources.rule_compilation import Node, compile_rules
+from bayplan.api.custom_resources.rules import Findings, check_rules
 from bayplan.api.errors import ErrorType, FieldError, invalid
+from bayplan.api.kinds import Kind
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.schema import Schema
 from bayplan.api.strategies.base import Strategy
@@ -54,13 +63,28 @@ class CustomStrategy(Strategy):
     allow_unconditional_update = False
     reset_by_status = of_paths(("f:metadata",), ("f:spec",))
 
-    def __init__(self, schema: Schema, subresources: Subresources, selectable: Mapping[str, str]) -> None:
-        """selectable: name of a field in selectors -> JSON path."""
+    def __init__(
+        self,
+        api_version: str,
+        kind: str,
+        schema: Schema,
+        subresources: Subresources,
+        selectable: Mapping[str, str],
+        indexed: Mapping[str, str],
+        *,
+        prunes: bool = True,
+    ) -> None:
+        """selectable: name of a field in selectors -> JSON path; indexed: those of all versions.
+        prunes: whether fields that the schema does not know are taken out."""
+        self._api_version, self._kind = api_version, kind
         self.schema = schema
+        self._prunes = prunes
+        self._last_findings: tuple[CustomObject, CustomObject | None, Findings] | None = None
+        self._restricts_metadata = b'"metadata"' in msgspec.json.encode(schema)
         self.has_status = subresources.status
         self.scale = subresources.scale
-        self._selectable = {name: path for name, text in selectable.items() if (path := _understood(text)) is not None}
-        self.selectable_field_names = frozenset(self._selectable)
+        self._indexed = {name: path for name, text in indexed.items() if (path := _understood(text)) is not None}
+        self.selectable_field_names = frozenset(selectable)
 
     def default(self, obj: CustomObject) -> None:
         """Fill in the schema's defaults."""
@@ -82,49 +106,98 @@ class CustomStrategy(Strategy):
 
     def spec_changed(self, obj: CustomObject, old: CustomObject) -> bool:
         """Whether anything changed but metadata (the status is as it was by now, if it is kept apart)."""
-        return obj.content != old.content
+        return self._known(obj) != self._known(old)
 
     def validate_create(self, obj: CustomObject) -> list[FieldError]:
         """What the schema says against a new object."""
-        errors = values.validate(obj.content, self._root())
-        errors += [*self._scale_errors(obj.content, "spec"), *self._scale_errors(obj.content, "status")]
-        errors += embedded_errors(obj.content, self.schema) + list_errors(obj.content, self.schema)
-        return errors
+        tree = self._whole(obj)
+        errors = values.validate(tree, self.schema)
+        errors += [*self._scale_errors(tree, "spec"), *self._scale_errors(tree, "status")]
+        errors += embedded_errors(tree, self.schema) + list_errors(tree, self.schema)
+        return errors + self._rule_errors(obj, None, errors)
 
     def validate_update(self, obj: CustomObject, old: CustomObject) -> list[FieldError]:
         """What it says against a change: what was wrong before and did not change may stay so."""
-        errors = values.validate(obj.content, self._root(), old=old.content)
-        errors += [*self._scale_errors(obj.content, "spec"), *self._scale_errors(obj.content, "status")]
-        errors += embedded_errors(obj.content, self.schema)
-        if not list_errors(old.content, self.schema):
-            errors += list_errors(obj.content, self.schema)
-        return errors
+        tree, before = self._whole(obj), self._whole(old)
+        errors = values.validate(tree, self.schema, before=Before(before, tree, self.schema))
+        errors += [*self._scale_errors(tree, "spec"), *self._scale_errors(tree, "status")]
+        errors += embedded_errors(tree, self.schema) + self._new_list_errors(tree, before)
+        return errors + self._rule_errors(obj, old, errors)
 
     def validate_status_update(self, obj: CustomObject, old: CustomObject) -> list[FieldError]:
         """What it says against a new status."""
         errors: list[FieldError] = []
+        tree, before = self._known(obj), self._known(old)
         schema = self.schema.get("properties", {}).get("status")
-        if "status" in obj.content and schema is not None:
-            before = old.content.get("status", values.ABSENT)
-            errors += values.validate(obj.content["status"], schema, "status", before)
-        errors += self._scale_errors(obj.content, "status")
-        if not list_errors(old.content, self.schema):
-            errors += list_errors(obj.content, self.schema)
-        return errors
+        if "status" in tree and schema is not None:
+            errors += values.validate(
+                tree["status"], schema, "status", Before(before, tree, self.schema).field("status")
+            )
+        errors += [*self._scale_errors(tree, "status"), *self._new_list_errors(tree, before)]
+        return errors + self._rule_errors(obj, old, errors)
+
+    def _rule_errors(self, obj: CustomObject, old: CustomObject | None, others: list[FieldError]) -> list[FieldError]:
+        """What the rules of the schema say, unless what is wrong already keeps them from being looked at."""
+        if self._rules is None:
+            return []
+        if any(error.type in _BLOCKING for error in others):
+            return [_UNCHECKED]
+        return self._find(obj, old).errors
+
+    def _find(self, obj: CustomObject, old: CustomObject | None) -> Findings:
+        """What the rules say; kept for the question about warnings that comes next."""
+        found = Findings()
+        if self._rules is not None:
+            tree = self._seen_by_rules(obj)
+            before = None if old is None else Before(self._seen_by_rules(old), tree, self.schema)
+            found = check_rules(self._rules, tree, before)
+        self._last_findings = (obj, old, found)
+        return found
+
+    def _rule_warnings(self, obj: CustomObject, old: CustomObject) -> list[str]:
+        """What the rules have against parts of a valid object that did not change."""
+        if self._rules is None:
+            return []
+        last = self._last_findings
+        is_known = last is not None and last[0] is obj and last[1] is old
+        return (last[2] if last is not None and is_known else self._find(obj, old)).warnings
+
+    @functools.cached_property
+    def _rules(self) -> Node | None:
+        """The rules of the schema, compiled when the first object is checked."""
+        return compile_rules(self.schema)
+
+    def _seen_by_rules(self, obj: CustomObject) -> dict[str, Any]:
+        """The tree of an object with its metadata."""
+        return {**self._whole(obj), "metadata": msgspec.json.decode(msgspec.json.encode(obj.metadata))}
+
+    def _new_list_errors(self, tree: dict[str, Any], before: dict[str, Any]) -> list[FieldError]:
+        """Items that are there twice; objects that had such may go on having some."""
+        found = list_errors(tree, self.schema)
+        return found if found and not list_errors(before, self.schema) else []
 
     def warnings(self, obj: CustomObject, old: CustomObject | None) -> list[str]:
-        """New finalizers whose names may be somebody else's."""
+        """New finalizers whose names may be somebody else's, and what rules have against parts that did not change."""
         known = old.metadata.finalizers if old is not None else ()
-        return finalizer_warnings(sorted(set(obj.metadata.finalizers) - set(known)))
+        found = finalizer_warnings(sorted(set(obj.metadata.finalizers) - set(known)))
+        return found if old is None else found + self._rule_warnings(obj, old)
 
     def selectable_fields(self, obj: CustomObject) -> dict[str, str]:
-        """The fields that the definition says can be selected by."""
-        return {name: _selected(path.first(obj.content)) for name, path in self._selectable.items()}
+        """The fields by which the definition says that objects can be selected, in any version."""
+        return {name: _selected(path, obj.content) for name, path in self._indexed.items()}
 
-    def _root(self) -> Schema:
-        """The schema of the content: kind, apiVersion and metadata are checked by others."""
-        wanted = [name for name in self.schema.get("required", ()) if name not in ("apiVersion", "kind", "metadata")]
-        return {**self.schema, "required": wanted}
+    def _whole(self, obj: CustomObject) -> dict[str, Any]:
+        """The tree of an object; metadata only if the schema says something about them (it may restrict names)."""
+        metadata = msgspec.json.decode(msgspec.json.encode(obj.metadata)) if self._restricts_metadata else {}
+        return {"apiVersion": self._api_version, "kind": self._kind, "metadata": metadata, **self._known(obj)}
+
+    def _known(self, obj: CustomObject) -> dict[str, Any]:
+        """The content of an object as this version sees it."""
+        if obj.schema is self.schema or not self._prunes:
+            return obj.content
+        content = copy.deepcopy(obj.content)
+        pruning.prune(content, self.schema)
+        return content
 
     def _scale_errors(self, content: dict[str, Any], part: str) -> Iterator[FieldError]:
         if self.scale is None:
@@ -146,38 +219,37 @@ class CustomStrategy(Strategy):
                 yield invalid(self.scale.label_selector_path, "", str(error))
 
 
+def type_errors(kind: Kind, obj: CustomObject) -> list[FieldError]:
+    """What is wrong with what an object of a kind says that it is; nothing with what it leaves out."""
+    errors = []
+    if obj.kind not in ("", kind.kind):
+        errors.append(invalid("kind", obj.kind, f"must be {kind.kind}"))
+    if obj.api_version not in ("", kind.api_version):
+        errors.append(invalid("apiVersion", obj.api_version, f"must be {kind.api_version}"))
+    return errors
+
+
 def nested(content: dict[str, Any], path: str, kind: type[Any]) -> Any:
     """The value at a path of plain names such as `.spec.replicas`; None if it is not there. Raises TypeError if it is of another type."""
     value: Any = content
     names = path.removeprefix(".").split(".")
     for depth, name in enumerate(names):
+        if value is None:
+            return None
         if not isinstance(value, dict):
-            shown = ".".join(names[:depth])
-            raise TypeError(
-                f".{'.'.join(names)} accessor error: {value} is of the type {_go_type(value)}, expected map[string]interface{{}} ({shown})"
-            )
+            raise _accessor_error(names[: depth + 1], value, "map[string]interface{}")
         if name not in value:
             return None
         value = value[name]
     if not isinstance(value, kind) or isinstance(value, bool):
-        wanted = {int: "int64", str: "string"}[kind]
-        raise TypeError(
-            f".{'.'.join(names)} accessor error: {_go_text(value)} is of the type {_go_type(value)}, expected {wanted}"
-        )
+        raise _accessor_error(names, value, {int: "int64", str: "string"}[kind])
     return value
 
 
-def _go_type(value: Any) -> str:
-    if value is None:
-        return "<nil>"
-    names = {bool: "bool", int: "int64", float: "float64", str: "string", list: "[]interface {}"}
-    return names.get(type(value), "map[string]interface {}")
-
-
-def _go_text(value: Any) -> str:
-    if value is None:
-        return "<nil>"
-    return ("false", "true")[value] if isinstance(value, bool) else str(value)
+def _accessor_error(names: list[str], value: Any, wanted: str) -> TypeError:
+    return TypeError(
+        f".{'.'.join(names)} accessor error: {shown(value)} is of the type {type_name(value)}, expected {wanted}"
+    )
 
 
 def _with_status_of(content: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
@@ -192,5 +264,9 @@ def _understood(text: str) -> JsonPath | None:
         return None
 
 
-def _selected(value: Any) -> str:
-    return "" if value is None else _go_text(value)
+def _selected(path: JsonPath, content: dict[str, Any]) -> str:
+    try:
+        value = path.first(content)
+    except PathError:
+        return ""
+    return "" if value is None else shown(value)

@@ -15,16 +15,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bayplan.api.custom_resources import formats, patterns
+from bayplan.api.custom_resources.correlation import Before, same
+from bayplan.api.custom_resources.go_values import json_text, shown
 from bayplan.api.errors import ErrorType, FieldError, invalid, required, too_long, too_many, unsupported
 from bayplan.api.schema import Schema
 
-ABSENT: Any = object()
-"""Stands for an old value that is not there, or cannot be told from among the items of a list."""
 _WHOLE = "<nil>"
 """The field of errors that concern no single field, as Kubernetes shows it."""
 _INT32 = 1 << 31
 _INT64 = 1 << 63
-_FLOAT32_MAX = 3.4028234663852886e38
+_FLOAT32_LIMIT = 3.4028235677973366e38
+"""The smallest number that becomes infinity when it is rounded to 32 bits."""
+_WHOLE_FLOATS = float((1 << 53) - 1)
+"""Up to here a float can be told from its neighbours among the whole numbers."""
+_CLOSE = 1e-9
 _FORMATS_OF = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
@@ -45,19 +49,19 @@ class _Result:
         self.errors += [error for error in errors if error not in self.errors]
 
 
-def validate(tree: Any, schema: Schema, path: str = "", old: Any = ABSENT) -> list[FieldError]:
-    """What is wrong with a tree; `old`: what it was before the change."""
-    return [_named(error, path) for error in _check(tree, schema, "", old).errors]
+def validate(tree: Any, schema: Schema, path: str = "", before: Before | None = None) -> list[FieldError]:
+    """What is wrong with a tree; `before`: what it was before the change, None for new ones."""
+    return [_named(error, path) for error in _check(tree, schema, "", before).errors]
 
 
 def _named(error: FieldError, path: str) -> FieldError:
     """The error with its field, below a path."""
     name = error.field.removeprefix(".")
     if error.field == _WHOLE or not path:
-        shown = path or _WHOLE if error.field in (_WHOLE, "") else name
+        whole = path or _WHOLE if error.field in (_WHOLE, "") else name
     else:
-        shown = f"{path}.{name}" if name else path
-    return FieldError(error.type, shown, error.value, error.detail)
+        whole = f"{path}.{name}" if name else path
+    return FieldError(error.type, whole, error.value, error.detail)
 
 
 def json_type(value: Any) -> str:
@@ -69,16 +73,41 @@ def json_type(value: Any) -> str:
     return {str: "string", int: "integer", float: "number", list: "array", dict: "object"}[type(value)]
 
 
-def _check(value: Any, schema: Schema, path: str, old: Any) -> _Result:
-    result = _Result()
-    for check in _CHECKS if value is not None else (_type, _enum):
-        found = check(value, schema, path, old)
+def _is_whole(value: float) -> bool:
+    """Whether a float is as good as an integer: those that differ from one by next to nothing are, those beyond 53 bits are not."""
+    if not math.isfinite(value) or abs(value) > _WHOLE_FLOATS:
+        return False
+    difference = abs(value - int(value))
+    return not difference or (int(value) != 0 and difference / (abs(value) + abs(int(value))) < _CLOSE)
+
+
+def _check(value: Any, schema: Schema, path: str, before: Before | None) -> _Result:
+    """`_check_new`; nothing is wrong with what did not change."""
+    result = _check_new(value, schema, path, before)
+    if result.errors and before is not None and same(value, before.value):
+        return _Result(checks=result.checks)
+    return result
+
+
+def _check_new(value: Any, schema: Schema, path: str, before: Before | None) -> _Result:
+    """What is wrong with a value, even if it was so before; what is below it may stay as it was."""
+    if value is None:
+        return _check_null(schema, path)
+    result = _Result(checks=1)
+    for check in _CHECKS:
+        found = check(value, schema, path, before)
         if found is not None:
             result.merge(found)
             result.checks += 1
-    result.checks += 1
-    if result.errors and old is not ABSENT and value == old and json_type(value) == json_type(old):
-        return _Result(checks=result.checks)
+    return result
+
+
+def _check_null(schema: Schema, path: str) -> _Result:
+    typed, listed = _type(None, schema, path, None), _enum(None, schema, path, None)
+    result = _Result(checks=0 if typed is not None and typed.errors else 1)
+    for found in (typed, listed):
+        if found is not None:
+            result.add(*found.errors)
     return result
 
 
@@ -105,7 +134,7 @@ def _format_of(schema: Schema) -> str:
     return name if name in _FORMATS_OF.get(kind, ()) else ""
 
 
-def _type(value: Any, schema: Schema, path: str, old: Any) -> _Result | None:
+def _type(value: Any, schema: Schema, path: str, before: Before | None) -> _Result | None:
     types, form = _types_of(schema), _format_of(schema)
     if not types and not form:
         return None
@@ -115,7 +144,7 @@ def _type(value: Any, schema: Schema, path: str, old: Any) -> _Result | None:
     kind = json_type(value)
     fits = (
         kind in types
-        or (kind == "number" and "integer" in types and float(value).is_integer())
+        or (kind == "number" and "integer" in types and _is_whole(value))
         or (kind == "integer" and "number" in types)
     )
     is_numeric = "number" in types or "integer" in types
@@ -134,17 +163,25 @@ def _type_error(path: str, wanted: str, given: str) -> FieldError:
     return FieldError(ErrorType.TYPE_INVALID, path, given, detail)
 
 
-def _enum(value: Any, schema: Schema, path: str, old: Any) -> _Result | None:
+def _enum(value: Any, schema: Schema, path: str, before: Before | None) -> _Result | None:
     allowed = schema.get("enum")
-    if not allowed or any(
-        one == value and (json_type(one) == json_type(value) or not isinstance(value, bool)) for one in allowed
-    ):
+    if not allowed or any(_is_one(value, one) for one in allowed):
         return _Result()
-    shown = [one if isinstance(one, str) else json.dumps(one, separators=(",", ":")) for one in allowed]
-    return _failed(unsupported(path, value, shown))
+    names = [one if isinstance(one, str) else json_text(one) for one in allowed]
+    return _failed(unsupported(path, value, names))
 
 
-def _string(value: Any, schema: Schema, path: str, old: Any) -> _Result | None:
+def _is_one(value: Any, allowed: Any) -> bool:
+    """Whether a value is the one that is allowed. Numbers are converted to its type; null is none of any."""
+    if value is None:
+        return False
+    kinds = {json_type(value), json_type(allowed)}
+    if kinds == {"integer", "number"}:
+        return bool(type(allowed)(value) == allowed)
+    return same(value, allowed)
+
+
+def _string(value: Any, schema: Schema, path: str, before: Before | None) -> _Result | None:
     if not isinstance(value, str):
         return None
     longest, shortest, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
@@ -157,7 +194,7 @@ def _string(value: Any, schema: Schema, path: str, old: Any) -> _Result | None:
     return _Result()
 
 
-def _format(value: Any, schema: Schema, path: str, old: Any) -> _Result | None:
+def _format(value: Any, schema: Schema, path: str, before: Before | None) -> _Result | None:
     name = _format_of(schema)
     if not isinstance(value, str) or not name or not formats.is_known(name):
         return None
@@ -171,81 +208,87 @@ def _quoted(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _number(value: Any, schema: Schema, path: str, old: Any) -> _Result | None:
+def _number(value: Any, schema: Schema, path: str, before: Before | None) -> _Result | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     result = _Result(checks=1)
     form = _format_of(schema)
     kind = schema.get("type") or ""
+    typed = f"{kind} with format {form}" if form else f"{kind} (default format)"
     if not _in_range(value, kind, form):
-        shown = f"{kind} with format {form}" if form else f"{kind} (default format)"
-        result.add(invalid(_WHOLE, "", f"Checked value must be of type {shown} in {path}"))
-    factor = schema.get("multipleOf")
-    if factor is not None and not _is_multiple(value, factor):
-        result.add(invalid(path, value, f"{path} in body should be a multiple of {_shown(factor)}"))
-    lowest, highest = schema.get("minimum"), schema.get("maximum")
-    if lowest is not None and (value < lowest or (schema.get("exclusiveMinimum") and value == lowest)):
-        words = "greater than" if schema.get("exclusiveMinimum") else "greater than or equal to"
-        result.add(invalid(path, value, f"{path} in body should be {words} {_shown(lowest)}"))
-    if highest is not None and (value > highest or (schema.get("exclusiveMaximum") and value == highest)):
-        words = "less than" if schema.get("exclusiveMaximum") else "less than or equal to"
-        result.add(invalid(path, value, f"{path} in body should be {words} {_shown(highest)}"))
+        result.add(invalid(_WHOLE, "", f"Checked value must be of type {typed} in {path}"))
+    for name, what, judge in _BOUNDS:
+        bound = schema.get(name)
+        if bound is None:
+            continue
+        fits = _in_range(bound, kind, form)
+        if not fits:
+            result.add(invalid(_WHOLE, "", f"{what} value must be of type {typed} in {path}"))
+        # integers are compared with what is left of a bound without its fraction
+        result.add(*judge(value, int(bound) if fits and isinstance(value, int) else float(bound), schema, path))
     return result
 
 
+def _minimum_errors(value: float, bound: float, schema: Schema, path: str) -> Iterable[FieldError]:
+    excluded = schema.get("exclusiveMinimum")
+    if value < bound or (excluded and value == bound):
+        words = "greater than" if excluded else "greater than or equal to"
+        yield invalid(path, value, f"{path} in body should be {words} {shown(bound)}")
+
+
+def _maximum_errors(value: float, bound: float, schema: Schema, path: str) -> Iterable[FieldError]:
+    excluded = schema.get("exclusiveMaximum")
+    if value > bound or (excluded and value == bound):
+        words = "less than" if excluded else "less than or equal to"
+        yield invalid(path, value, f"{path} in body should be {words} {shown(bound)}")
+
+
 def _in_range(value: float, kind: str, form: str) -> bool:
+    """Whether a number can be had in a type. Whole numbers can be integers, however they are written."""
     if kind == "integer":
         limit = _INT32 if form == "int32" else _INT64
-        return -limit <= value < limit
-    return form != "float" or abs(value) <= _FLOAT32_MAX
+        return math.isfinite(value) and float(value).is_integer() and -limit <= value < limit
+    return form != "float" or abs(value) < _FLOAT32_LIMIT
 
 
-def _is_multiple(value: float, factor: float) -> bool:
-    if isinstance(value, int) and float(factor).is_integer():
-        return factor > 0 and value % int(factor) == 0
-    return factor > 0 and float(value / factor if factor >= 1 else 1 / factor * value).is_integer()
+def _multiple_errors(value: float, factor: float, schema: Schema, path: str) -> Iterable[FieldError]:
+    if factor <= 0:
+        yield invalid(path, factor, f"factor MultipleOf declared for {path} must be positive: {shown(factor)}")
+        return
+    if isinstance(factor, int):
+        is_multiple = value % factor == 0
+    else:
+        is_multiple = _is_whole(1 / factor * value if factor < 1 else value / factor)
+    if not is_multiple:
+        yield invalid(path, value, f"{path} in body should be a multiple of {shown(factor)}")
 
 
-def _shown(number: float) -> str:
-    """A bound as Go prints it."""
-    if not float(number).is_integer() or math.isinf(number) or abs(number) >= 1e21:
-        return repr(float(number))
-    return str(int(number))
+_BOUNDS: tuple[tuple[str, str, Callable[[float, float, Schema, str], Iterable[FieldError]]], ...] = (
+    ("multipleOf", "MultipleOf", _multiple_errors),
+    ("minimum", "Minimum boundary", _minimum_errors),
+    ("maximum", "Maximum boundary", _maximum_errors),
+)
 
 
-def _array(value: Any, schema: Schema, path: str, old: Any) -> _Result | None:
+def _array(value: Any, schema: Schema, path: str, before: Before | None) -> _Result | None:
     if not isinstance(value, list):
         return None
     result = _Result(checks=1)
     items = schema.get("items")
     if items is not None:
-        before = _correlated(value, schema, old)
         for index, item in enumerate(value):
-            result.merge(_check(item, items, f"{path}[{index}]", before(index)))
+            result.merge(_check(item, items, f"{path}[{index}]", before and before.item(index)))
     fewest, most = schema.get("minItems"), schema.get("maxItems")
     if fewest is not None and len(value) < fewest:
         result.add(invalid(path, len(value), f"{path} in body should have at least {fewest} items"))
     if most is not None and len(value) > most:
         result.add(too_many(path, len(value), most))
-    if schema.get("uniqueItems") and any(value.index(item) < index for index, item in enumerate(value)):
+    if schema.get("uniqueItems") and _has_twice(value):
         result.add(invalid(path, "", f"{path} in body shouldn't contain duplicates"))
     return result
 
 
-def _correlated(value: list[Any], schema: Schema, old: Any) -> Callable[[int], Any]:
-    """Which old item stands for one of now: that with the same keys, in a list under keys; none in any other list."""
-    keys = schema.get("x-kubernetes-list-map-keys", ())
-    if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map" or not keys:
-        return lambda index: ABSENT
-
-    def key_of(item: Any) -> tuple[str, ...] | None:
-        return tuple(repr(item.get(key)) for key in keys) if isinstance(item, dict) else None
-
-    by_key = {key_of(item): item for item in old}
-    return lambda index: by_key.get(key_of(value[index]), ABSENT)
-
-
-def _object(value: Any, schema: Schema, path: str, old: Any) -> _Result | None:
+def _object(value: Any, schema: Schema, path: str, before: Before | None) -> _Result | None:
     if not isinstance(value, dict):
         return None
     result = _Result()
@@ -262,42 +305,45 @@ def _object(value: Any, schema: Schema, path: str, old: Any) -> _Result | None:
         elif isinstance(inner, dict):
             # Kubernetes joins the first name of a map at the root with a dot in front; nothing shows it
             below = f"{path}.{name}" if path else name
-            result.merge(_check(value[name], inner, below, _old_field(old, name, path)))
+            result.merge(_check(value[name], inner, below, _below(before, name, path)))
     for name in schema.get("required", ()):
         if name not in value:
             result.add(required(f"{path}.{name}"))
     return result
 
 
-def _old_field(old: Any, name: str, path: str) -> Any:
-    if not isinstance(old, dict) or (not path and name in ("kind", "apiVersion")):
-        return ABSENT
-    return old.get(name, ABSENT)
+def _has_twice(items: list[Any]) -> bool:
+    return any(same(item, other) for index, item in enumerate(items) for other in items[:index])
 
 
-def _combined(value: Any, schema: Schema, path: str, old: Any) -> _Result | None:
+def _below(before: Before | None, name: str, path: str) -> Before | None:
+    """What a field was before. Of what kind a whole object is has no past: both are shown in one version."""
+    return None if before is None or (not path and name in ("kind", "apiVersion")) else before.field(name)
+
+
+def _combined(value: Any, schema: Schema, path: str, before: Before | None) -> _Result | None:
     """anyOf, oneOf, allOf and not."""
     result = _Result()
     if schema.get("anyOf"):
-        _any_of(_each(value, schema["anyOf"], path, old), path, result)
+        _any_of(_each(value, schema["anyOf"], path, before), path, result)
     if schema.get("oneOf"):
-        _one_of(list(_each(value, schema["oneOf"], path, old)), path, result)
+        _one_of(list(_each(value, schema["oneOf"], path, before)), path, result)
     if schema.get("allOf"):
-        found = list(_each(value, schema["allOf"], path, old))
+        found = list(_each(value, schema["allOf"], path, before))
         failed = [one for one in found if one.errors]
         for one in found:
             result.merge(one)
         if failed:
             rest = ". None validated" if len(failed) == len(found) else ""
             result.add(_overall(path, f"must validate all the schemas (allOf){rest}"))
-    if schema.get("not") is not None and not _check(value, schema["not"], path, ABSENT).errors:
+    if schema.get("not") is not None and not _check_new(value, schema["not"], path, before).errors:
         result.add(_overall(path, "must not validate the schema (not)"))
     result.checks += 1
     return result
 
 
-def _each(value: Any, schemas: Iterable[Schema], path: str, old: Any) -> Iterable[_Result]:
-    return (_check(value, one, path, old) for one in schemas)
+def _each(value: Any, schemas: Iterable[Schema], path: str, before: Before | None) -> Iterable[_Result]:
+    return (_check_new(value, one, path, before) for one in schemas)
 
 
 def _overall(path: str, what: str) -> FieldError:
@@ -330,7 +376,7 @@ def _one_of(found: list[_Result], path: str, result: _Result) -> None:
         result.merge(_closest(found))
 
 
-_CHECKS: tuple[Callable[[Any, Schema, str, Any], _Result | None], ...] = (
+_CHECKS: tuple[Callable[[Any, Schema, str, Before | None], _Result | None], ...] = (
     _type,
     _combined,
     _string,

@@ -8,12 +8,6 @@ from bayplan.api.defaults.custom_resource_definitions import default_definition,
 from bayplan.api.errors import FieldError
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apiextensions_v1
-from bayplan.api.validation.custom_resource_definitions import (
-    validate_definition,
-    validate_definition_status,
-    validate_definition_update,
-)
-from bayplan.api.validation.custom_resource_definitions_formats import unknown_formats
 
 _CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 Definition = apiextensions_v1.CustomResourceDefinition
@@ -38,17 +32,27 @@ class CustomResourceDefinitionStrategy(Strategy):
         new = tuple(one for one in stored_version(obj.spec.versions) if one not in known)
         obj.status = msgspec.structs.replace(old.status, stored_versions=(*known, *new)) if new else old.status
 
+    # The rules are imported when they are needed: they bring a compiler of expressions along, and every server has this strategy.
+
     def validate_create(self, obj: Definition) -> list[FieldError]:
+        from bayplan.api.validation.custom_resource_definitions import validate_definition
+
         return validate_definition(obj)
 
     def validate_update(self, obj: Definition, old: Definition) -> list[FieldError]:
+        from bayplan.api.validation.custom_resource_definitions import validate_definition_update
+
         return validate_definition_update(obj, old)
 
     def validate_status_update(self, obj: Definition, old: Definition) -> list[FieldError]:
+        from bayplan.api.validation.custom_resource_definitions import validate_definition_status
+
         return validate_definition_status(obj)
 
     def warnings(self, obj: Definition, old: Definition | None) -> list[str]:
         """Formats that nobody checks; an update tells of those that it brings along."""
+        from bayplan.api.validation.custom_resource_definitions_formats import unknown_formats
+
         known = () if old is None else unknown_formats(old.spec)
         return [f'unrecognized format "{one}"' for one in unknown_formats(obj.spec) if one not in known]
 

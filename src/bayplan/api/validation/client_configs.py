@@ -128,4 +128,8 @@ def _bundle_problem(encoded: str) -> str:
             return ""
     if reason:
         return reason
-    return "unable to parse bytes as PEM block" if data[end:].strip() or not end else "no valid certificate authority data seen"
+    return (
+        "unable to parse bytes as PEM block"
+        if data[end:].strip() or not end
+        else "no valid certificate authority data seen"
+    )

@@ -16,7 +16,11 @@ _NOT_SET = "should not be set when strategy is not set to Webhook"
 
 
 def check_conversion(
-    errors: Errors, given: types.CustomResourceConversion | None, *, needs_known_version: bool, checks_certificates: bool
+    errors: Errors,
+    given: types.CustomResourceConversion | None,
+    *,
+    needs_known_version: bool,
+    checks_certificates: bool,
 ) -> None:
     """`spec.conversion`. needs_known_version: a version of reviews that this server speaks is among those of the webhook."""
     if given is None:

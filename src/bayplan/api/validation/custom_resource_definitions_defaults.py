@@ -39,8 +39,10 @@ class _Walk:
             return
         if schema.get("default") is not None:
             where, value = f"{path}.default", schema["default"]
-            yield from self._metadata_errors(value, schema, where, steps) if in_metadata else self._value_errors(
-                value, schema, where
+            yield from (
+                self._metadata_errors(value, schema, where, steps)
+                if in_metadata
+                else self._value_errors(value, schema, where)
             )
         if "items" in schema:
             yield from self.errors(schema["items"], f"{path}.items", (*steps, None), in_metadata=in_metadata)
@@ -51,16 +53,23 @@ class _Walk:
     def _value_errors(self, value: Any, schema: Schema, path: str) -> Iterator[FieldError]:
         if self._needs_pruned and has_unknown_fields(value, schema):
             yield invalid(path, value, "must not have unknown fields")
-        yield from embedded_errors(value, schema, path) or values.validate(value, schema, path)
+        found = embedded_errors(value, schema, path)
+        yield from _of_wrong_type(found) or found or values.validate(value, schema, path)
 
     def _metadata_errors(self, value: Any, schema: Schema, path: str, steps: _Steps) -> Iterator[FieldError]:
         found = embedded_errors(_surrounded(value, steps), self._root)
+        found = _of_wrong_type(found) or found
         if not found:
             yield from values.validate(value, schema, path)
             return
         texts = list(dict.fromkeys(map(str, found)))
         shown = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         yield invalid(path, value, f"must result in valid metadata: {shown}")
+
+
+def _of_wrong_type(errors: list[FieldError]) -> list[FieldError]:
+    """The first error of an object whose head cannot be read at all; then nothing else is said about it."""
+    return [one for one in errors if one.detail == "must be a string" or one.field.endswith(".metadata")][:1]
 
 
 def _surrounded(value: Any, steps: _Steps) -> Any:
@@ -79,9 +88,7 @@ def has_unknown_fields(value: Any, schema: Schema) -> bool:
 
 def has_unpruned_defaults(schema: Schema) -> bool:
     """Whether a default of a structural schema has unknown fields."""
-    return any(
-        one.get("default") is not None and has_unknown_fields(one["default"], one) for one in _structure(schema)
-    )
+    return any(one.get("default") is not None and has_unknown_fields(one["default"], one) for one in _structure(schema))
 
 
 def _structure(schema: Schema) -> Iterator[Schema]:

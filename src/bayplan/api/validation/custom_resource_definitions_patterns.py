@@ -78,7 +78,9 @@ class _Walk:
             return None
         head = _GROUP.match(self._text, start)
         if head is None:
-            return "invalid or unsupported Perl syntax", self._text[start : start + (4 if self._is_behind(start) else 3)]
+            return "invalid or unsupported Perl syntax", self._text[
+                start : start + (4 if self._is_behind(start) else 3)
+            ]
         name = head["name"] if head["name"] is not None else head["plain"]
         if name is not None and not _NAME.fullmatch(name):
             return "invalid named capture", head[0]

@@ -203,7 +203,9 @@ def _incomplete(schema: Schema, structure: Schema, structure_path: str, path: st
         yield from _nested_incomplete(one, structure, structure_path, path + where)
 
 
-def _nested_incomplete(schema: Schema, structure: Schema | None, structure_path: str, path: str) -> Iterator[FieldError]:
+def _nested_incomplete(
+    schema: Schema, structure: Schema | None, structure_path: str, path: str
+) -> Iterator[FieldError]:
     if structure is None:
         yield required(structure_path, f"because it is defined in {path}")
         return

@@ -1,5 +1,4 @@
-"""Rules for device requests, in claims, claim templates and device classes. Their expressions are checked where
-they are compiled."""
+"""Rules for device requests, in claims, claim templates and device classes."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ import msgspec
 from bayplan.api.errors import duplicate, invalid, required, too_long, too_many, unsupported
 from bayplan.api.types import resource_v1
 from bayplan.api.validation import formats
+from bayplan.api.validation.device_expressions import LONGEST, expression_problem
 from bayplan.api.validation.fields import Errors, check_format, check_key_format
 
 _MODES = ("All", "ExactCount")
@@ -120,6 +120,10 @@ def check_selectors(errors: Errors, path: str, selectors: Sequence[resource_v1.D
             errors.append(required(f"{path}[{index}].cel"))
         elif not selector.cel.expression.strip():
             errors.append(required(f"{path}[{index}].cel.expression"))
+        elif len(selector.cel.expression.encode()) > LONGEST:
+            errors.append(too_long(f"{path}[{index}].cel.expression", LONGEST))
+        elif problem := expression_problem(selector.cel.expression):
+            errors.append(invalid(f"{path}[{index}].cel.expression", selector.cel.expression, problem))
 
 
 def _check_request_names(errors: Errors, path: str, names: tuple[str, ...], known: set[str]) -> None:

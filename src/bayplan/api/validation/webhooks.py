@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from bayplan.api.errors import duplicate, invalid, required, unsupported
 from bayplan.api.types import admissionregistration_v1 as types
@@ -16,7 +15,8 @@ from bayplan.api.validation.admission_rules import (
     check_rules,
     default_rules,
 )
-from bayplan.api.validation.fields import Errors, check_format, check_label_selector, check_qualified_dns_name
+from bayplan.api.validation.client_configs import check_service, check_url
+from bayplan.api.validation.fields import Errors, check_label_selector, check_qualified_dns_name
 
 Webhook = types.ValidatingWebhook | types.MutatingWebhook
 _REVIEW_VERSIONS = ("v1", "v1beta1")
@@ -96,42 +96,6 @@ def _check_client(errors: Errors, path: str, config: types.WebhookClientConfig) 
     if (config.url is None) == (config.service is None):
         errors.append(required(path, "exactly one of url or service is required"))
     elif config.url is not None:
-        _check_url(errors, f"{path}.url", config.url)
+        check_url(errors, f"{path}.url", config.url)
     elif config.service is not None:
-        check_service_reference(errors, f"{path}.service", config.service)
-
-
-def _check_url(errors: Errors, path: str, url: str) -> None:
-    form = "; desired format: https://host[/path]"
-    parts = urlsplit(url)
-    if parts.scheme != "https":
-        errors.append(invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{form}"))
-    if not parts.netloc:
-        errors.append(invalid(path, parts.netloc, f"host must be specified{form}"))
-    if parts.username is not None:
-        errors.append(invalid(path, parts.username, "user information is not permitted in the URL"))
-    if parts.fragment:
-        errors.append(invalid(path, parts.fragment, "fragments are not permitted in the URL"))
-    if parts.query:
-        errors.append(invalid(path, parts.query, "query parameters are not permitted in the URL"))
-
-
-def check_service_reference(errors: Errors, path: str, service: types.ServiceReference) -> None:
-    """The service behind a webhook."""
-    if not service.name:
-        errors.append(required(f"{path}.name", "service name is required"))
-    if not service.namespace:
-        errors.append(required(f"{path}.namespace", "service namespace is required"))
-    if service.port is not None:
-        for message in formats.port_number(service.port):
-            errors.append(invalid(f"{path}.port", service.port, f"port is not valid: {message}"))
-    target = service.path
-    if not target or target == "/":
-        return
-    if not target.startswith("/"):
-        errors.append(invalid(f"{path}.path", target, "must start with a '/'"))
-    for index, step in enumerate(target.removeprefix("/").removesuffix("/").split("/")):
-        if not step:
-            errors.append(invalid(f"{path}.path", target, f"segment[{index}] may not be empty"))
-        else:
-            check_format(errors, f"{path}.path", step, formats.dns_subdomain)
+        check_service(errors, f"{path}.service", config.service)

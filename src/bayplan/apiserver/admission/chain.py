@@ -160,7 +160,13 @@ TABLE = (
     Row("default_ingress_class:DefaultIngressClass", True, "ingresses only, in any place"),
     Row("deny_service_external_ips:DenyServiceExternalIPs", False, "services only, in any place"),
     Row("pod_topology_labels:PodTopologyLabels", True, "labels that nothing above reads"),
+    Row("mutating_admission_policy:MutatingAdmissionPolicy", True, "sees what all of the above made of the object"),
     Row("webhooks:MutatingAdmissionWebhook", True, "sees what all of the above made of the object"),
+    Row(
+        "validating_admission_policy:ValidatingAdmissionPolicy",
+        True,
+        "sees the object as it will be; webhooks need not be asked about what it refuses",
+    ),
     Row("webhooks:ValidatingAdmissionWebhook", True, "sees the object as it will be"),
     Row("resource_quota:ResourceQuota", True, "last: it charges what all others have let pass"),
 )

@@ -53,7 +53,9 @@ class ResourceQuota(AdmissionPlugin):
     def _evaluator(self, kind: Kind) -> Evaluator:
         found = self._evaluators.get(kind)
         if found is None:
-            found = self._evaluators[kind] = evaluator_for(kind)
+            found = evaluator_for(kind)
+            if not kind.is_custom:  # those come and go
+                self._evaluators[kind] = found
         return found
 
     def validate(self, request: AdmissionRequest) -> asyncio.Future[None] | None:

@@ -10,20 +10,15 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-import msgspec
-
 from bayplan.api.codec import DecodeError, decode_reporting, encode, to_tree
-from bayplan.api.conversion import convert
-from bayplan.api.custom_resources.objects import CustomObject
-from bayplan.api.errors import internal_error
+from bayplan.api.errors import forbidden_error, internal_error
 from bayplan.api.kinds import Kind
 from bayplan.api.patches import PatchError, apply_json_patch
-from bayplan.api.strategies import strategy_for
-from bayplan.api.strategies.base import clone
 from bayplan.apiserver.admission.chain import CREATE, DELETE, UPDATE, AdmissionPlugin, AdmissionRequest
+from bayplan.apiserver.admission.seen import in_version, is_whole, resource_of, take_over
 from bayplan.apiserver.webhooks.calling import WebhookFailure, ask
 from bayplan.apiserver.webhooks.matching import Hook, Hooks, is_exempt, version_asked
-from bayplan.apiserver.webhooks.reviews import Answer, Question, Resource, Tree, refusal
+from bayplan.apiserver.webhooks.reviews import Answer, Question, Tree, refusal
 
 logger = logging.getLogger(__name__)
 
@@ -84,10 +79,10 @@ async def _mutate(request: AdmissionRequest, hooks: Sequence[Hook]) -> None:
 
 async def _mutate_by(request: AdmissionRequest, hook: Hook) -> tuple[bool, bool]:
     """Whether a webhook was asked, and whether it changed the object. Raises ApiError."""
-    kind = version_asked(hook, request)
+    kind = _version_asked(hook, request)
     if kind is None:
         return False, False
-    obj = _in_version(request, request.obj, kind)
+    obj = in_version(request, request.obj, kind)
     answer = await _answer(request, hook, kind, obj, mutating=True)
     if answer is None or not answer.patch:
         return True, False
@@ -101,20 +96,37 @@ async def _mutate_by(request: AdmissionRequest, hook: Hook) -> tuple[bool, bool]
         raise internal_error(str(error)) from error
     changed = to_tree(new) != to_tree(_decoded(request, kind, obj))
     if changed:
-        _take_over(request, new, kind)
+        take_over(request, new, kind)
     return True, changed
 
 
 async def _validate(request: AdmissionRequest, hooks: Sequence[Hook]) -> None:
     calls = []
     for hook in hooks:
-        kind = version_asked(hook, request)
+        kind = _version_asked(hook, request)
         if kind is not None:
-            calls.append(_answer(request, hook, kind, _in_version(request, request.obj, kind), mutating=False))
+            calls.append(_answer(request, hook, kind, in_version(request, request.obj, kind), mutating=False))
     found = await asyncio.gather(*calls, return_exceptions=True)
     for one in found:
         if isinstance(one, BaseException):
             raise one
+
+
+def _version_asked(hook: Hook, request: AdmissionRequest) -> Kind | None:
+    """The version that a webhook wants to see; None if it is not to be asked, for its conditions among other things.
+
+    Raises ApiError (403) if a condition cannot be evaluated, unless failures do not matter.
+    """
+    kind = version_asked(hook, request)
+    if kind is None or hook.conditions is None:
+        return kind
+    from bayplan.apiserver.policies.inputs import bindings_of  # few webhooks have conditions
+
+    applies, problem = hook.conditions.applies(bindings_of(request, kind))
+    if problem and not hook.ignores_failures:
+        called = request.call.kind
+        raise forbidden_error(called.plural, called.group, request.name, problem)
+    return kind if applies else None
 
 
 async def _answer(
@@ -122,8 +134,8 @@ async def _answer(
 ) -> Answer | None:
     """What a webhook says; None if it could not be asked and that does not matter. Raises ApiError if it refuses."""
     call = request.call
-    old = _in_version(request, request.old, kind)
-    seen = _resource(request, kind)
+    old = in_version(request, request.old, kind)
+    seen = resource_of(request, kind)
     try:
         answer = await ask(call.context, hook, _question(request), seen, obj, old, mutating=mutating)
     except WebhookFailure as failure:
@@ -149,7 +161,7 @@ def _question(request: AdmissionRequest) -> Question:
     if call.dry_run:
         options["dryRun"] = ["All"]
     return Question(
-        _resource(request, call.kind),
+        resource_of(request, call.kind),
         request.subresource,
         request.name,
         request.namespace if request.kind.namespaced or request.kind.kind != "Namespace" else request.name,
@@ -160,50 +172,10 @@ def _question(request: AdmissionRequest) -> Question:
     )
 
 
-def _resource(request: AdmissionRequest, kind: Kind) -> Resource:
-    """What the request is about in a version: the subresource's own kind, where it has one."""
-    subresource = kind.subresource(request.subresource) if request.subresource else None
-    if subresource is not None and subresource.kind and not _is_whole(request):
-        group, version = (subresource.group, subresource.version) if subresource.version else (kind.group, kind.version)
-        return Resource(kind.group, kind.version, subresource.kind, kind.plural, f"{group}/{version}".lstrip("/"))
-    return Resource(kind.group, kind.version, kind.kind, kind.plural)
-
-
-def _is_whole(request: AdmissionRequest) -> bool:
-    """Whether the object is one of the kind, not of something that a subresource takes (a Binding, an Eviction)."""
-    subject = request.obj if request.obj is not None else request.old
-    return subject is None or isinstance(subject, request.kind.type)
-
-
-def _in_version(request: AdmissionRequest, obj: Any, kind: Kind) -> Tree | None:
-    """An object as a webhook sees it."""
-    if obj is None:
-        return None
-    if not _is_whole(request):
-        return dict(to_tree(obj))
-    served = obj if kind is request.kind else convert(clone(obj), request.kind, kind)
-    return {"kind": kind.kind, "apiVersion": kind.api_version, **to_tree(served)}
-
-
 def _class_of(request: AdmissionRequest, kind: Kind) -> type[Any]:
-    found: type[Any] = kind.type if _is_whole(request) else type(request.obj)
+    found: type[Any] = kind.type if is_whole(request) else type(request.obj)
     return found
 
 
 def _decoded(request: AdmissionRequest, kind: Kind, tree: Tree) -> Any:
     return decode_reporting(_class_of(request, kind), encode(tree))[0]
-
-
-def _take_over(request: AdmissionRequest, new: Any, kind: Kind) -> None:
-    """Make the object of the request what a webhook wants it to be, defaulted."""
-    obj = request.obj
-    if _is_whole(request):
-        if kind is not request.kind:
-            strategy_for(kind).default(new)
-            new = convert(new, kind, request.kind)
-        request.call.strategy.default(new)
-    new.kind, new.api_version = obj.kind, obj.api_version
-    fields = ("metadata", "content") if isinstance(obj, CustomObject) else msgspec.structs.fields(obj)
-    for field in fields:
-        name = field if isinstance(field, str) else field.name
-        setattr(obj, name, getattr(new, name))

@@ -14,6 +14,8 @@ Definition = apiextensions_v1.CustomResourceDefinition
 Condition = apiextensions_v1.CustomResourceDefinitionCondition
 
 NAMES_ACCEPTED, ESTABLISHED, TERMINATING = "NamesAccepted", "Established", "Terminating"
+ACCEPTED = "the initial names have been accepted"
+"""The message of `Established` before and when it becomes true."""
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 """Finalizer of definitions that are deleted, until the last object is gone."""
 
@@ -33,6 +35,11 @@ class DefinitionRule:
         """All of them, in order of name. Nobody may change them."""
         cache = self.context.objects.cache(self.kind)
         return (cache.shared(entry) for entry in cache.ordered())
+
+    def is_overlapping(self, definition: Definition) -> bool:
+        """Whether the resource is one of the server's own, which stays what it is. Its objects are not the definition's."""
+        group, plural = definition.spec.group, definition.spec.names.plural
+        return any((kind.group, kind.plural) == (group, plural) and not kind.is_custom for kind in self.context.kinds)
 
 
 def condition(definition: Definition, name: str) -> Condition | None:

@@ -10,17 +10,20 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from bayplan.api.custom_resources.kinds import kinds_of
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.bootstrap.publishing import own_call
 from bayplan.apiserver.custom_resources.definitions import (
     CLEANUP,
+    ESTABLISHED,
     TERMINATING,
     Condition,
     Definition,
     DefinitionRule,
     condition,
+    is_true,
     with_conditions,
 )
 from bayplan.apiserver.verbs.delete import delete_entry
@@ -47,12 +50,14 @@ class CustomResourceFinalizer(DefinitionRule):
         ]
 
     def _stored(self, definition: Definition) -> Kind | None:
-        """The kind of its objects, None if it is not served."""
-        names = definition.status.accepted_names
-        for version in definition.spec.versions:
-            kind = self.context.kinds.of_resource(definition.spec.group, version.name, names.plural)
-            if kind is not None:
+        """The kind in whose version its objects are kept, None if it never was established or its objects are the server's own."""
+        if not is_true(definition, ESTABLISHED) or self.is_overlapping(definition):
+            return None
+        for kind in kinds_of(definition):
+            try:
                 return self.context.kinds.storage_kind(kind)
+            except KeyError:
+                break
         return None
 
     async def settle(self) -> None:
@@ -65,8 +70,12 @@ class CustomResourceFinalizer(DefinitionRule):
                 await self._write(definition, _terminating(self._now(), "True", _REASON, message))
             if kind is not None and await self._objects_left(kind):
                 continue
-            message = "removed all instances"
-            done = _terminating(self._now(), "False", "InstanceDeletionCompleted", message)
+            reason, message = "InstanceDeletionCompleted", "removed all instances"
+            if self.is_overlapping(definition):
+                reason, message = "OverlappingBuiltInResource", "instances overlap with built-in resources in storage"
+            elif not is_true(definition, ESTABLISHED):
+                reason, message = "NeverEstablished", "resource was never established"
+            done = _terminating(self._now(), "False", reason, message)
             await self._write(definition, done, let_go=True)
 
     def _now(self) -> str:

@@ -1,18 +1,20 @@
-"""Which names a definition may have: the conditions `NamesAccepted` and `Established`.
+"""Which names a definition may have: the condition `NamesAccepted`.
 
-Source of the behaviour: Kubernetes' `apiextensions-apiserver/pkg/controller/status` and `.../establish`.
+Source of the behaviour: Kubernetes' `apiextensions-apiserver/pkg/controller/status`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
 from bayplan.api.types import apiextensions_v1
 from bayplan.apiserver.bootstrap.publishing import own_call
 from bayplan.apiserver.custom_resources.definitions import (
+    ACCEPTED,
     ESTABLISHED,
     NAMES_ACCEPTED,
     Condition,
@@ -35,22 +37,23 @@ class CustomResourceNames(DefinitionRule):
         now = rfc3339(self.context.clock.now())
         for definition in list(self.definitions()):
             others = [one for one in self.definitions() if one.spec.group == definition.spec.group]
-            status = judged(definition, others, now)
-            if status != definition.status:
+            if judged(definition, others, now) != definition.status:
                 call = own_call(self.context, self.kind, "", definition.metadata.name)
-                await modify(call, partial(_with_status, status), subresource="status", fresh=False)
+                await modify(call, partial(_judged, others, now), subresource="status", fresh=False)
 
 
-def _with_status(status: apiextensions_v1.CustomResourceDefinitionStatus, definition: Definition) -> Definition:
-    return replace(definition, metadata=replace(definition.metadata), status=status)
+def _judged(others: Sequence[Definition], now: str, definition: Definition) -> Definition:
+    """The definition with its status; others may have written theirs into it meanwhile."""
+    return replace(definition, metadata=replace(definition.metadata), status=judged(definition, others, now))
 
 
 def judged(
     definition: Definition, others: Sequence[Definition], now: str
 ) -> apiextensions_v1.CustomResourceDefinitionStatus:
-    """The status with the names that are accepted. others: all definitions of the group. now: RFC 3339."""
-    taken = [one.status.accepted_names for one in others if one.metadata.name != definition.metadata.name]
-    names, refusal = accepted(definition.spec.names, definition.status.accepted_names, taken)
+    """The status with the names that are accepted. others: all definitions of the group, this one included. now: RFC 3339."""
+    names, refusal = accepted(
+        definition.spec.names, definition.status.accepted_names, [one.status.accepted_names for one in others]
+    )
     agreed = Condition(
         type=NAMES_ACCEPTED,
         status="True",
@@ -62,26 +65,23 @@ def judged(
         reason, message = refusal
         agreed = replace(agreed, status="False", reason=reason, message=message)
     established: tuple[Condition, ...] = ()
-    if is_true(definition, ESTABLISHED):
-        pass
-    elif refusal is None:
-        message = "the initial names have been accepted"
-        established = (_established("True", now, "InitialNamesAccepted", message),)
-    else:
-        established = (_established("False", now, "NotAccepted", "not all names are accepted"),)
+    if not is_true(definition, ESTABLISHED):
+        reason, message = ("Installing", ACCEPTED) if refusal is None else ("NotAccepted", "not all names are accepted")
+        established = (
+            Condition(type=ESTABLISHED, status="False", last_transition_time=now, reason=reason, message=message),
+        )
     conditions = with_conditions(definition.status.conditions, agreed, *established)
     return replace(definition.status, accepted_names=names, conditions=conditions)
 
 
-def _established(status: str, now: str, reason: str, message: str) -> Condition:
-    return Condition(type=ESTABLISHED, status=status, last_transition_time=now, reason=reason, message=message)
-
-
 def accepted(wanted: Names, has: Names, taken: Iterable[Names]) -> tuple[Names, tuple[str, str] | None]:
-    """The names that a definition gets: what it wants as far as nobody else has it. And the last conflict: reason and message."""
+    """The names that a definition gets: what it wants as far as it has it already, or nobody does. And the last conflict: reason and message.
+
+    taken: what all definitions of the group have. One that has been accepted cannot take over a name of its own for something else.
+    """
     taken = list(taken)
-    resources = {name for one in taken for name in (one.plural, one.singular, *one.short_names) if name}
-    kinds = {name for one in taken for name in (one.kind, one.list_kind) if name}
+    resources = {name for one in taken for name in (one.plural, one.singular, *one.short_names)}
+    kinds = {name for one in taken for name in (one.kind, one.list_kind)}
     refusal = None
     got = replace(has)
     for reason, field, used in (
@@ -91,11 +91,19 @@ def accepted(wanted: Names, has: Names, taken: Iterable[Names]) -> tuple[Names, 
         ("KindConflict", "kind", kinds),
         ("ListKindConflict", "list_kind", kinds),
     ):
-        value = getattr(wanted, field)
-        clashes = [one for one in (value if isinstance(value, tuple) else (value,)) if one in used]
+        clashes = [
+            one
+            for one in _as_tuple(getattr(wanted, field))
+            if one in used and one not in _as_tuple(getattr(has, field))
+        ]
         if clashes:
-            refusal = (reason, ", ".join(f'"{one}" is already in use' for one in clashes))
+            texts = list(dict.fromkeys(f'"{one}" is already in use' for one in clashes))
+            refusal = (reason, texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
         else:
-            setattr(got, field, value)
+            setattr(got, field, getattr(wanted, field))
     got.categories = wanted.categories
     return got, refusal
+
+
+def _as_tuple(value: Any) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else (value,)

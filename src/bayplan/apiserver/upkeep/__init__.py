@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from bayplan.apiserver.context import Context
+from bayplan.apiserver.custom_resources.approval import CustomResourceApproval
 from bayplan.apiserver.custom_resources.finalizing import CustomResourceFinalizer
 from bayplan.apiserver.custom_resources.naming import CustomResourceNames
 from bayplan.apiserver.custom_resources.registration import CustomResourceApiServices
@@ -23,6 +24,7 @@ _RULES = (
     DanglingFlowSchemas,
     ApiServiceAvailability,
     CustomResourceNames,
+    CustomResourceApproval,
     CustomResourceApiServices,
     CustomResourceFinalizer,
 )

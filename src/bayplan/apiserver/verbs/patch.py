@@ -9,6 +9,8 @@ import msgspec
 
 from bayplan.api.codec import DecodeError, decode_reporting, encode, field_problems, may_repeat_fields
 from bayplan.api.conversion import convert
+from bayplan.api.custom_resources.objects import CustomObject
+from bayplan.api.custom_resources.strategy import type_errors
 from bayplan.api.errors import (
     ApiError,
     FieldError,
@@ -226,11 +228,14 @@ def _decode_patched(call: Call, cls: type[Any], tree: Any, mode: str, given: lis
     if problems and mode == "Strict":
         raise _unusable(tree, f"strict decoding error: {', '.join(problems)}")
     is_other = obj.kind not in ("", call.kind.kind) or obj.api_version not in ("", call.kind.api_version)
-    if is_other and cls is call.kind.type:
+    if isinstance(obj, CustomObject):
+        if is_other:
+            raise invalid_object(obj.kind, call.kind.group, obj.metadata.name, type_errors(call.kind, obj))
+    elif is_other and cls is call.kind.type:
         raise _unusable(tree, f'no kind "{obj.kind}" is registered for version "{obj.api_version}"')
     if problems and mode == "Warn":
         call.warnings[:] = dict.fromkeys([*call.warnings, *problems])
-    if "managedFields" in tree.get("metadata", ()):
+    if "managedFields" in (tree.get("metadata") or ()):
         call.resets_managers = tree["metadata"]["managedFields"] == []
     _check_place(call, obj)
     call.warnings[:] = dict.fromkeys([*call.warnings, *deduplicate_owners(obj.metadata)])

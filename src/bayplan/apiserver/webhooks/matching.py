@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bayplan.api.errors import not_found_error
 from bayplan.api.kinds import Kind
@@ -16,6 +16,9 @@ from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionRequest
 from bayplan.apiserver.context import Context
+
+if TYPE_CHECKING:
+    from bayplan.apiserver.policies.expressions import PolicyExpressions
 
 GROUP = "admissionregistration.k8s.io"
 _API_VERSION = f"{GROUP}/v1"
@@ -30,6 +33,8 @@ class Hook:
     webhook: Webhook
     namespaces: LabelSelector
     objects: LabelSelector
+    conditions: PolicyExpressions | None = None
+    """Its `matchConditions`, if it has some."""
 
     @property
     def name(self) -> str:
@@ -65,10 +70,22 @@ class Hooks:
 def _hooks(configurations: Iterator[Any]) -> Iterator[Hook]:
     for one in configurations:
         for webhook in one.webhooks:
-            selectors = (webhook.namespace_selector, webhook.object_selector)
-            yield Hook(
-                one.metadata.name, webhook, *(compile_selector(each or meta_v1.LabelSelector()) for each in selectors)
+            conditions = _conditions(webhook) if webhook.match_conditions else None
+            namespaces, objects = (
+                compile_selector(each or meta_v1.LabelSelector())
+                for each in (webhook.namespace_selector, webhook.object_selector)
             )
+            yield Hook(one.metadata.name, webhook, namespaces, objects, conditions)
+
+
+def _conditions(webhook: Webhook) -> PolicyExpressions:
+    from bayplan.apiserver.policies.expressions import PolicyExpressions  # few webhooks have conditions
+
+    return PolicyExpressions(
+        types.ValidatingAdmissionPolicySpec(
+            match_conditions=webhook.match_conditions, failure_policy=webhook.failure_policy
+        )
+    )
 
 
 def is_exempt(kind: Kind) -> bool:

@@ -1,0 +1,79 @@
+"""Regular expressions in RE2's syntax, which take time in proportion to the text. Sources: cel-go's `matches`; `k8s.io/apiserver/pkg/cel/library/regex.go`."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from bayplan.api.cel.functions.registry import INT, STRING, Table
+from bayplan.api.cel.values import EvaluationError
+
+TABLE = Table()
+_IN_GO = {
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid named capture group": "invalid named capture",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid repetition size": "invalid repeat count",
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "pattern too large - compile failed": "expression too large",
+    "trailing \\": "trailing backslash at end of expression",
+}
+"""What Go says of a pattern, by what RE2 says."""
+
+
+@functools.lru_cache(maxsize=2048)
+def compiled(pattern: str) -> Any:
+    """A pattern, to be searched for. Raises EvaluationError for what is none, in Go's words."""
+    import re2  # slow to import, and few expressions have patterns
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        text = error.args[0]
+        said = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+    what, _, part = said.partition(": ")
+    raise EvaluationError(f"error parsing regexp: {_IN_GO.get(what, what)}: `{part}`")
+
+
+def _legal(pattern: str) -> Any:
+    try:
+        return compiled(pattern)
+    except EvaluationError as error:
+        raise EvaluationError(f"Illegal regex: {error.message}") from error
+
+
+def _matches(text: str, pattern: str) -> bool:
+    return compiled(pattern).search(text) is not None
+
+
+TABLE.add("matches", (STRING, STRING), _matches)
+TABLE.add("matches", (STRING, STRING), _matches, member=True)
+
+
+@TABLE.member("find", STRING, STRING)
+def _find(text: str, pattern: str) -> str:
+    found = _legal(pattern).search(text)
+    return "" if found is None else str(found.group())
+
+
+@TABLE.member("findAll", STRING, STRING)
+def _find_all(text: str, pattern: str) -> list[str]:
+    return _find_some(text, pattern, -1)
+
+
+@TABLE.member("findAll", STRING, STRING, INT)
+def _find_some(text: str, pattern: str, most: int) -> list[str]:
+    """As Go finds them: nothing empty right behind another match."""
+    found: list[str] = []
+    end = -1
+    for match in _legal(pattern).finditer(text):
+        if 0 <= most <= len(found):
+            break
+        if match.end() > match.start() or match.start() != end:
+            found.append(match.group())
+        end = match.end()
+    return found

@@ -1,0 +1,59 @@
+"""What values were before a change: which old value stands for one of now.
+
+Source of the behaviour: `k8s.io/apiserver/pkg/cel/common` (`CorrelatedObject`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bayplan.api.custom_resources.pruning import child
+from bayplan.api.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The old value that stands for one of now."""
+
+    value: Any
+    """None if there was none."""
+    now: Any
+    schema: Schema
+    """Of both. Alternatives (`anyOf`, ...) do not count: only it says which lists have keys."""
+
+    def field(self, name: str) -> Before | None:
+        """That of a field of now; None if the schema does not know it, or there was no object."""
+        below = child(self.schema, name)
+        if below is None or not isinstance(self.value, dict) or not isinstance(self.now, dict):
+            return None
+        return Before(self.value.get(name), self.now.get(name), below)
+
+    def item(self, index: int) -> Before | None:
+        """That of an item of now: the first with the same keys. None for lists without keys, whose items cannot be told apart."""
+        keys = self.schema.get("x-kubernetes-list-map-keys", ())
+        items = self.schema.get("items")
+        if self.schema.get("x-kubernetes-list-type") != "map" or items is None or not isinstance(self.value, list):
+            return None
+        wanted = _key(self.now[index], keys)
+        if wanted is None:
+            return None
+        found = next((one for one in self.value if _key(one, keys) == wanted), None)
+        return None if found is None else Before(found, self.now[index], items)
+
+
+def _key(item: Any, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The values of the keys; None if one is missing or no scalar."""
+    if not isinstance(item, dict) or any(not isinstance(item.get(name), bool | int | float | str) for name in names):
+        return None
+    return tuple(repr(item[name]) for name in names)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal, their types included: 1 is neither 1.0 nor true."""
+    return bool(one == other) and _encoder(one) == _encoder(other)
+
+
+_encoder = msgspec.json.Encoder(order="deterministic").encode

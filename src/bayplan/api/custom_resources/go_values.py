@@ -1,0 +1,51 @@
+"""JSON values as Go prints them, and the names that Go has for their types."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+_POWER_WITH_EXPONENT = 6
+_TYPES = {bool: "bool", int: "int64", float: "float64", str: "string", list: "[]interface {}", type(None): "<nil>"}
+
+
+def type_name(value: Any) -> str:
+    """The type of a JSON value, as `%T` prints it."""
+    return _TYPES.get(type(value), "map[string]interface {}")
+
+
+def shown(value: Any) -> str:
+    """A JSON value as `%v` prints it."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return shown_float(value)
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{name}:{shown(value[name])}' for name in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(shown, value))}]"
+    return str(value)
+
+
+def shown_float(number: float) -> str:
+    """A float as `%v` prints it: as few digits as tell it from all others, with an exponent from a million on, or below a ten-thousandth."""
+    if not math.isfinite(number):
+        return {"inf": "+Inf", "-inf": "-Inf"}.get(str(number), "NaN")
+    exact = Decimal(repr(float(number))).normalize()
+    power = exact.adjusted() if number else 0
+    if -4 <= power < _POWER_WITH_EXPONENT:
+        return f"{exact:f}"
+    mantissa = exact.scaleb(-power)
+    return f"{mantissa:f}e{'-' if power < 0 else '+'}{abs(power):02d}"
+
+
+def json_text(value: Any) -> str:
+    """A JSON value as Go's `json.Marshal` writes it: names in order, without blanks, safe inside HTML."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text

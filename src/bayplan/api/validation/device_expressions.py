@@ -1,0 +1,37 @@
+"""Whether the expression of a device selector compiles, and says yes or no.
+
+Source of the behaviour: Kubernetes' `dynamic-resource-allocation/cel/compile.go`. What an expression may cost is not estimated.
+"""
+
+from __future__ import annotations
+
+import functools
+
+LONGEST = 10 * 1024
+"""Bytes of an expression."""
+
+
+@functools.lru_cache(maxsize=1024)
+def expression_problem(text: str) -> str:
+    """Why an expression is refused, empty if it is not."""
+    from bayplan.api.cel.checker import Environment, check  # not needed by clusters without devices
+    from bayplan.api.cel.issues import display
+    from bayplan.api.cel.types import BOOL, DYN, STRING, map_of, named_type, struct
+    from bayplan.api.cel.validators import unreadable, validate
+
+    fields = {
+        "driver": STRING,
+        "attributes": map_of(STRING, map_of(STRING, DYN)),
+        "capacity": map_of(STRING, map_of(STRING, named_type("kubernetes.Quantity"))),
+        "allowMultipleAllocations": BOOL,
+    }
+    name = "kubernetes.DRADevice"
+    checked = check(text, Environment({"device": struct(name)}, {name: fields}, has_bindings=True))
+    issues = checked.issues
+    if not issues and checked.root is not None:
+        issues = [*unreadable(checked.root), *validate(checked.root, checked.types)]
+    if issues:
+        return f"compilation failed: {display(text, issues)}"
+    if checked.type not in (BOOL, DYN):
+        return f"must evaluate to bool or the unknown type, not {checked.type}"
+    return ""

@@ -1,0 +1,112 @@
+"""MutatingAdmissionPolicy: policies in the Common Expression Language that change objects.
+
+One is asked after the other; each sees what those before it made of the object. If one changes something, those before it that want to see that are asked
+again, once. Source: Kubernetes' `apiserver/pkg/admission/plugin/policy/mutating`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bayplan.api.codec import DecodeError, decode_reporting, encode
+from bayplan.api.errors import ApiError, forbidden_error, internal_error
+from bayplan.api.kinds import Kind
+from bayplan.api.types import meta_v1
+from bayplan.apiserver.admission.chain import AdmissionPlugin, AdmissionRequest
+from bayplan.apiserver.admission.seen import in_version, take_over
+from bayplan.apiserver.object_changes import type_of
+from bayplan.apiserver.policies.active import ActivePolicies, Invocation, Policy, invocations
+from bayplan.apiserver.policies.inputs import bindings_of
+from bayplan.apiserver.policies.matching import is_exempt
+from bayplan.apiserver.policies.mutations import CompiledMutations, MutationError, Tree
+
+_INVALID = "Invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """Why a policy could not be followed."""
+
+    message: str
+    reason: str = ""
+
+
+class MutatingAdmissionPolicy(AdmissionPlugin):
+    """See the module."""
+
+    name = "MutatingAdmissionPolicy"
+    keeps_defaults = True
+
+    def __init__(self) -> None:
+        self._policies = ActivePolicies("MutatingAdmissionPolicy", CompiledMutations)
+
+    def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
+        """All but policies themselves."""
+        return not is_exempt(kind)
+
+    def admit(self, request: AdmissionRequest) -> None:
+        """Follow all policies. Raises ApiError for failures that matter."""
+        policies = self._policies.current(request.call.context)
+        if not policies or request.obj is None or not isinstance(request.obj, request.kind.type):
+            return
+        calls = [(policy, one) for policy in policies for one in invocations(policy, request)]
+        failures: list[_Failure] = []
+        again: list[tuple[Policy[CompiledMutations], Invocation]] = []
+        before: list[tuple[Policy[CompiledMutations], Invocation]] = []
+        for policy, one in calls:
+            asked, changed = _follow(policy, one, request, failures)
+            if changed:
+                again += [each for each in before if each not in again]
+            if asked and policy.compiled.may_be_repeated:
+                before.append((policy, one))
+        for policy, one in again:
+            _follow(policy, one, request, failures)
+        if failures:
+            raise _refusal(request, failures)
+
+
+def _follow(
+    policy: Policy[CompiledMutations], one: Invocation, request: AdmissionRequest, failures: list[_Failure]
+) -> tuple[bool, bool]:
+    """Whether a policy applies, and whether it changed the object. What goes wrong is noted, if it matters."""
+    named = f"'{policy.name}' with binding '{one.binding.name}'" if one.binding is not None else f'"{policy.name}"'
+    shown = f"policy {named} denied request:"
+    if one.problem or one.kind is None:
+        failures.append(_Failure(f"{shown} {one.problem}"))
+        return False, False
+    applies, problem = policy.compiled.applies({**bindings_of(request, one.kind), "params": one.param})
+    problems = [problem] if problem else []
+    changed = False
+    for index in range(len(policy.compiled.mutations) if applies else 0):
+        bindings = {**bindings_of(request, one.kind), "params": one.param}
+        tree = in_version(request, request.obj, one.kind) or {}
+        try:
+            new = policy.compiled.mutated(index, tree, type_of(one.kind.type), bindings)
+        except MutationError as error:
+            problems.append(str(error))
+            continue
+        if new != tree:
+            changed = True
+            take_over(request, _decoded(new, one.kind), one.kind)
+    if not policy.compiled.ignores_failures:
+        failures += [_Failure(f"{shown} {text}", _INVALID) for text in problems]
+    return applies, changed
+
+
+def _decoded(tree: Tree, kind: Kind) -> Any:
+    """An object of a tree. Raises ApiError (500) for what is none of the kind."""
+    try:
+        return decode_reporting(kind.type, encode(tree))[0]
+    except DecodeError as error:
+        raise internal_error(str(error)) from error
+
+
+def _refusal(request: AdmissionRequest, failures: list[_Failure]) -> ApiError:
+    kind = request.call.kind
+    error = forbidden_error(kind.plural, kind.group, request.name, "admission request denied by policy")
+    error.status.message = failures[0].message
+    error.status.reason = failures[0].reason or error.status.reason
+    if error.status.details is not None:
+        error.status.details.causes = tuple(meta_v1.StatusCause(message=one.message) for one in failures)
+    return error

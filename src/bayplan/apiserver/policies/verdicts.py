@@ -1,0 +1,90 @@
+"""What a ValidatingAdmissionPolicy says of a request: its expressions, compiled once, over what is given. Pure.
+
+Source: `k8s.io/apiserver/pkg/admission/plugin/policy/validating/validator.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bayplan.api.cel.evaluation import OBJECT_BUDGET
+from bayplan.api.types import admissionregistration_v1 as types
+from bayplan.apiserver.policies.expressions import OVER_BUDGET, OutOfBudget, PolicyExpressions, Round, compiled
+
+_LONGEST_MESSAGE = 5 * 1024
+"""Bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """Why a policy does not want a request."""
+
+    message: str
+    reason: str = ""
+    """For the status; empty if the policy could not be evaluated."""
+    always_denies: bool = False
+    """Whether this refuses the request whatever the binding's actions are."""
+
+
+class CompiledPolicy(PolicyExpressions):
+    """The expressions of a policy."""
+
+    def __init__(self, spec: types.ValidatingAdmissionPolicySpec) -> None:
+        super().__init__(spec)
+        self._spec = spec
+        self._validations = [compiled(self.compiler, one.expression) for one in spec.validations]
+        self._messages = [
+            compiled(self.compiler, one.message_expression, has_authorizer=False) if one.message_expression else None
+            for one in spec.validations
+        ]
+        self._annotations = [
+            compiled(self.compiler, one.value_expression, has_authorizer=False) for one in spec.audit_annotations
+        ]
+
+    def judge(self, bindings: Mapping[str, Any]) -> list[Denial]:
+        """What the policy has against a request; bindings: `object`, `request` and the others that expressions may look at."""
+        applies, problem = self.applies(bindings)
+        if problem:
+            return [] if self.ignores_failures else [Denial(problem)]
+        if not applies:
+            return []
+        try:
+            found = self._violations(bindings)
+            return found + self._failed_annotations(bindings)
+        except OutOfBudget:
+            return [] if self.ignores_failures else [Denial(OVER_BUDGET)]
+
+    def _violations(self, bindings: Mapping[str, Any]) -> list[Denial]:
+        steps = Round(self, bindings, OBJECT_BUDGET)
+        results = [steps.evaluate(one) for one in self._validations]
+        messages, over = self._made_messages(bindings, steps.budget)
+        found: list[Denial] = []
+        for validation, message, (value, problem) in zip(self._spec.validations, messages, results, strict=True):
+            failure = problem or (f"failed messageExpression: {over}" if over else "")
+            if failure:
+                if not self.ignores_failures:
+                    found.append(Denial(failure))
+            elif value is not True:
+                text = message or validation.message.strip() or f"failed expression: {validation.expression.strip()}"
+                found.append(Denial(text, validation.reason or "Invalid"))
+        return found
+
+    def _made_messages(self, bindings: Mapping[str, Any], budget: int) -> tuple[list[str], str]:
+        """Messages that expressions make (empty where there is none that can be used), and whether they cost too much."""
+        without_authorizer = {name: value for name, value in bindings.items() if not name.startswith("authorizer")}
+        steps = Round(self, without_authorizer, budget)
+        try:
+            values = [None if one is None else steps.evaluate(one)[0] for one in self._messages]
+        except OutOfBudget:
+            return [""] * len(self._messages), OVER_BUDGET
+        texts = [value.strip() if isinstance(value, str) else "" for value in values]
+        return ["" if "\n" in text or len(text.encode()) > _LONGEST_MESSAGE else text for text in texts], ""
+
+    def _failed_annotations(self, bindings: Mapping[str, Any]) -> list[Denial]:
+        """Annotations for the audit log that cannot be made; the others are not kept."""
+        without_authorizer = {name: value for name, value in bindings.items() if not name.startswith("authorizer")}
+        steps = Round(self, without_authorizer, OBJECT_BUDGET)
+        problems = [steps.evaluate(one)[1] for one in self._annotations]
+        return [Denial(one, always_denies=True) for one in problems if one and not self.ignores_failures]

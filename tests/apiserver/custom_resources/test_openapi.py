@@ -1,0 +1,85 @@
+"""How schemas of custom resources are published."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bayplan.apiserver.openapi_custom import published
+from tests.api.custom_resources.test_kinds import rows, version
+
+Tree = dict[str, Any]
+NAME = "com.example.v1.Thing"
+PRESERVE = {"x-kubernetes-preserve-unknown-fields": True}
+
+
+def shown(field: Tree, *, v2: bool, **more: Any) -> Tree:
+    """How a field is published."""
+    schema = {"type": "object", "properties": {"a": field}}
+    kind = rows(version("v1", schema={"openAPIV3Schema": schema}, **more))["v1"]
+    properties: Tree = published(kind, v2=v2)[NAME]["properties"]
+    found: Tree = properties["a"]
+    return found
+
+
+CASES: dict[str, tuple[Tree, Tree]] = {
+    "as it is": ({"type": "string", "description": "x", "default": "y"}, {"type": "string", "description": "x", "default": "y"}),
+    "alternatives": ({"type": "string", "anyOf": [{}], "oneOf": [{}], "allOf": [{}], "not": {}}, {"type": "string"}),
+    "a value that may be null": ({"type": "object", "nullable": True, "properties": {"b": {}}, "additionalProperties": {}}, {"additionalProperties": {}}),
+    "a list of which nothing is known": ({"type": "array", "nullable": True, "items": {}}, {}),
+    "a list without items": ({"type": "array"}, {}),
+    "an object in which anything goes": ({"type": "object", "properties": {"b": {}}, **PRESERVE}, PRESERVE),
+    "a list in which anything goes": ({"type": "array", "items": {}, **PRESERVE}, PRESERVE),
+    "a string in which anything goes": ({"type": "string", **PRESERVE}, {"type": "string", **PRESERVE}),
+    "required fields that may be null": (
+        {"type": "object", "required": ["b", "c"], "properties": {"b": {"nullable": True}, "c": {}}},
+        {"type": "object", "required": ["c"], "properties": {"b": {}, "c": {}}},
+    ),
+    "required fields that may all be null": (
+        {"type": "object", "required": ["b"], "additionalProperties": {"nullable": True}}, {"type": "object", "additionalProperties": {}},
+    ),
+    "items": ({"type": "array", "items": {"type": "string", "nullable": True}}, {"type": "array", "items": {}}),
+    "an integer or string": ({"x-kubernetes-int-or-string": True}, {"x-kubernetes-int-or-string": True}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "expected"), CASES.values(), ids=CASES.keys())
+def test_version_2_leaves_out_what_it_does_not_know(field: Tree, expected: Tree) -> None:
+    assert shown(field, v2=True) == expected
+    assert shown(field, v2=False) == field
+
+
+@pytest.mark.parametrize("v2", [True, False])
+def test_embedded_objects_have_what_all_objects_have(v2: bool) -> None:
+    found = shown({"type": "object", "x-kubernetes-embedded-resource": True, "required": ["kind"]}, v2=v2)
+    assert set(found["properties"]) == {"apiVersion", "kind", "metadata"}
+    assert found["required"] == ["kind", "apiVersion"]
+    loose = shown({"type": "object", "x-kubernetes-embedded-resource": True, **PRESERVE}, v2=v2)
+    assert ("properties" in loose) is not v2
+
+
+@pytest.mark.parametrize(
+    "more", [{"schema": {"openAPIV3Schema": {"type": "object", "properties": {"b": {}}, **PRESERVE}}}, {}]
+)
+def test_version_2_says_nothing_of_objects_in_which_anything_goes(more: Tree) -> None:
+    kind = rows(version("v1", **more), preserveUnknownFields=not more)["v1"]
+    found = published(kind, v2=True)[NAME]
+    assert {key: value for key, value in found.items() if key != "x-kubernetes-group-version-kind"} == {
+        "type": "object"
+    }
+    assert "metadata" in published(kind, v2=False)[NAME]["properties"]
+
+
+def test_fields_to_select_by_are_published() -> None:
+    kind = rows(version("v1", selectableFields=[{"jsonPath": ".spec.a"}]))["v1"]
+    found = published(kind, v2=False)
+    for name in (NAME, f"{NAME}List"):
+        assert found[name]["x-kubernetes-selectable-fields"] == [{"fieldPath": "spec.a"}]
+
+
+def test_lists_are_published() -> None:
+    found = published(rows(version("v1"))["v1"], v2=False)[f"{NAME}List"]
+    assert found["required"] == ["items"]
+    assert found["properties"]["items"]["items"] == {"$ref": NAME}
+    assert found["x-kubernetes-group-version-kind"] == [{"group": "example.com", "kind": "ThingList", "version": "v1"}]
