@@ -7,6 +7,7 @@ and `unreachable` as fast as the zone's state allows (`node_zones`), none while 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -142,9 +143,20 @@ class NodeLifecycleController(Controller):
         self._limiters: dict[str, Limiter] = {}
         self._all_lost = False
         """Whether no zone has a node that is ready: then nothing is emptied, since no other place is better."""
+        self._stirred = True
+        """Whether a node or a lease has changed since all nodes were looked at."""
+        self._due = 0.0
+        """Until when nothing else is to be seen by looking at them."""
         self.nodes.on_change(add=self._node_added, update=self._node_changed, delete=self._node_gone)
+        self.leases.on_change(
+            add=lambda lease: self._stir(), update=lambda old, new: self._stir(), delete=lambda lease: self._stir()
+        )
+
+    def _stir(self) -> None:
+        self._stirred = True
 
     def _node_added(self, node: core_v1.Node) -> None:
+        self._stir()
         name = node.metadata.name
         self.recorder.event(
             node, "Normal", "RegisteredNode", f"Node {name} event: Registered Node {name} in Controller"
@@ -152,12 +164,14 @@ class NodeLifecycleController(Controller):
         self.queue.add(name)
 
     def _node_gone(self, node: core_v1.Node) -> None:
+        self._stir()
         name = node.metadata.name
         self._sights.pop(name, None)
         self._take_back(node)
         self.recorder.event(node, "Normal", "RemovingNode", f"Node {name} event: Removing Node {name} from Controller")
 
     def _node_changed(self, old: core_v1.Node, new: core_v1.Node) -> None:
+        self._stir()
         if (old.spec, old.status.conditions) != (new.spec, new.status.conditions):
             self.queue.add(new.metadata.name)
         if zone_of(old) != zone_of(new):
@@ -169,7 +183,11 @@ class NodeLifecycleController(Controller):
         while True:
             await self.clock.sleep(self.context.settings.node_monitor_period)
             now = self.clock.now()
+            if not self._stirred and now <= self._due:
+                continue
+            self._stirred = False
             sights = [self._look(node, now) for node in self.nodes.cache]
+            self._due = min((one.since + one.grace for one in sights if not one.is_given_up), default=math.inf)
             for sight in sights:
                 if sight.is_silent(now) and not sight.is_given_up:
                     self.queue.add(sight.node.metadata.name)
@@ -189,18 +207,24 @@ class NodeLifecycleController(Controller):
             since = self._first_seen(node, ready, renewed, now)
         else:
             since = known.since if known.beat == beat else now
-        settings = self.context.settings
         sight = self._sights[name] = _Sight(
             node=node,
             lease=lease,
             beat=beat,
             since=since,
-            grace=settings.node_startup_grace_period if ready is None else settings.node_monitor_grace_period,
+            grace=self._grace(ready, lease),
             zone=zone_of(node),
             fails=fails(node),
             is_given_up=ready is not None and ready.status == "Unknown",
         )
         return sight
+
+    def _grace(self, ready: core_v1.NodeCondition | None, lease: coordination_v1.Lease | None) -> float:
+        settings = self.context.settings
+        if ready is None:
+            return settings.node_startup_grace_period
+        promised = (lease.spec.lease_duration_seconds or 0) if settings.trusts_leases and lease is not None else 0
+        return max(settings.node_monitor_grace_period, promised)
 
     def _first_seen(self, node: core_v1.Node, ready: core_v1.NodeCondition | None, renewed: str, now: float) -> float:
         """After a start of this controller every node gets its full grace period; a new node counts from its creation."""

@@ -13,6 +13,8 @@ class ControllerSettings:
     """Between two looks at all nodes."""
     node_monitor_grace_period: float = 50.0
     """Without a renewed lease after which a node counts as unreachable. Longer than the nodes' renewal interval."""
+    trusts_leases: bool = False
+    """Whether a node also counts as well for as long as its lease says it lasts. kube-controller-manager looks at renewals alone."""
     node_startup_grace_period: float = 60.0
     """The same for a node that has never reported its status."""
     node_eviction_rate: float = 0.1

@@ -59,6 +59,8 @@ PATIENCE: Final = 600.0
 QUIET: Final = 60.0
 """Virtual seconds without a change after which a cluster counts as settled: longer than most back-offs."""
 _LOOK_EVERY: Final = 0.5
+_LEASE: Final = 3600.0
+"""Virtual seconds for which nodes promise to be well. They take it back when they fall silent, so that nothing but the number of writes depends on it."""
 _NO_CERTIFICATES: Final = "clusters in virtual time have no certificates\n"
 _HISTORY: Final = HistorySettings(keep_revisions=2_000, keep_seconds=60.0)
 
@@ -82,7 +84,11 @@ class VirtualCluster:
         contents: objects to begin with, taken in as they are, such as those of a copy (`copies_revive.revived`)."""
         if isinstance(nodes, int):
             nodes = SimulatorSettings(nodes=nodes)
-        self.settings = dataclasses.replace(settings or ClusterSettings(), nodes=nodes)
+        if nodes.lease_seconds is None:
+            nodes = dataclasses.replace(nodes, lease_seconds=_LEASE)
+        settings = settings or ClusterSettings()
+        controller = dataclasses.replace(settings.controller, trusts_leases=True)
+        self.settings = dataclasses.replace(settings, nodes=nodes, controller=controller)
         self.clock = LoopClock(epoch)
         self._seed = seed
         self._sink = trace

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from bayplan.api.types import core_v1
-from bayplan.cluster.settings import CLUSTER_CONTROLLERS, ClusterSettings
+from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.unserved import UnservedKind
 from bayplan.kubelet.simulator.settings import SimulatorSettings
-from bayplan.simulation.actions import Action, FailZone
+from bayplan.simulation.actions import Action
 from bayplan.simulation.copies import ClusterCopy
 from bayplan.simulation.copies_revive import revived
 from bayplan.simulation.missing import Missing, missing_pods
@@ -20,9 +20,6 @@ from bayplan.simulation.observer import FINISHED, Departure, Observer, Placement
 from bayplan.simulation.virtual_cluster import EPOCH, VirtualCluster
 from bayplan.support.virtual_time import run
 
-_RARE_LEASES: Final = 1800.0
-_PATIENT: Final = 4 * _RARE_LEASES
-"""Where no node fails nobody has to listen for heartbeats: they come seldom, and that changes nothing but the cost."""
 SETTLE_WITHIN: Final = 3600.0
 """Virtual seconds after which an outcome is told even if the cluster has not come to rest."""
 
@@ -117,7 +114,8 @@ def simulate(
 async def _simulate(
     copy: ClusterCopy, actions: Sequence[Action], seconds: float | None, seed: int, config: Path | None
 ) -> Outcome:
-    settings, nodes = _settings(actions, config)
+    settings = ClusterSettings(scheduler_config=config, cloud="")
+    nodes = SimulatorSettings(adopts=True)
     cluster = VirtualCluster(seed=seed, nodes=nodes, settings=settings, contents=revived(copy, EPOCH))
     async with cluster:
         await cluster.settle(within=SETTLE_WITHIN)
@@ -161,17 +159,6 @@ async def _simulate(
             unserved=tuple(cluster.unserved),
             trace=cluster.trace.digest(),
         )
-
-
-def _settings(actions: Sequence[Action], config: Path | None) -> tuple[ClusterSettings, SimulatorSettings]:
-    nodes = SimulatorSettings(adopts=True)
-    controller = CLUSTER_CONTROLLERS
-    if not any(isinstance(action, FailZone) for action in actions):
-        nodes = dataclasses.replace(nodes, lease_seconds=_RARE_LEASES)
-        controller = dataclasses.replace(
-            controller, node_monitor_grace_period=_PATIENT, node_monitor_period=_RARE_LEASES
-        )
-    return ClusterSettings(controller=controller, scheduler_config=config, cloud=""), nodes
 
 
 def _reason(pod: core_v1.Pod) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bayplan import KUBERNETES_VERSION
 from bayplan.api.types import coordination_v1, core_v1, meta_v1
-from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.kubelet.simulator.settings import USUAL_LEASE, SimulatorSettings
 from bayplan.support.timestamps import rfc3339, rfc3339_micro
 
 LEASE_NAMESPACE = "kube-node-lease"
@@ -129,13 +129,15 @@ def node_status(
     )
 
 
-def make_lease(node: core_v1.Node, now: float) -> coordination_v1.Lease:
-    """The lease that shows that a node lives."""
+def make_lease(node: core_v1.Node, now: float, seconds: int = USUAL_LEASE) -> coordination_v1.Lease:
+    """The lease that shows that a node lives, and says that it will for so many seconds."""
     name = node.metadata.name
     owner = meta_v1.OwnerReference(api_version="v1", kind="Node", name=name, uid=node.metadata.uid)
     return coordination_v1.Lease(
         metadata=meta_v1.ObjectMeta(name=name, namespace=LEASE_NAMESPACE, owner_references=(owner,)),
-        spec=coordination_v1.LeaseSpec(holder_identity=name, lease_duration_seconds=40, renew_time=rfc3339_micro(now)),
+        spec=coordination_v1.LeaseSpec(
+            holder_identity=name, lease_duration_seconds=seconds, renew_time=rfc3339_micro(now)
+        ),
     )
 
 

@@ -35,7 +35,7 @@ from bayplan.kubelet.simulator.nodes import (
 )
 from bayplan.kubelet.simulator.pod_player import PodPlayer
 from bayplan.kubelet.simulator.resizing import Resizing
-from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.kubelet.simulator.settings import USUAL_LEASE, SimulatorSettings
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
@@ -175,7 +175,7 @@ class NodeSimulator:
         if (left := seconds_to_ready(node, now)) > 0:
             self.queue.add_after(_NODE + name, left)
             return
-        await self._renew(name, now)
+        await self._renew(name, now, self.settings.promised_seconds)
         if is_lost(node) or is_new(node) or is_erased(node):
             await self._revive(node, self._index[name], now)
         for pod in self.pods.cache.by_index("node", name):
@@ -224,7 +224,7 @@ class NodeSimulator:
                 if not is_silent(node):
                     await self._revive(node, index, now)
             if self.leases.cache.get(LEASE_NAMESPACE, name) is None:
-                await self.client.create(make_lease(node, now))
+                await self.client.create(make_lease(node, now, self.settings.promised_seconds))
             elif not is_silent(node):
                 await self._try_to_renew(name, now)
         except ApiError as error:
@@ -253,10 +253,11 @@ class NodeSimulator:
         await self.client.update_status(changed)
 
     async def _keep_leases(self) -> None:
-        """Renew every lease once per period, a slice of them each second, so that a second's renewals share one commit."""
-        slots = max(int(self.settings.lease_seconds), 1)
+        """Renew every lease once per period, in slices, so that the renewals of a slice share one commit."""
+        seconds = self.settings.renewal_seconds
+        slots = min(max(int(seconds), 1), USUAL_LEASE)
         for slot in itertools.cycle(range(slots)):
-            await self.clock.sleep(self.settings.lease_seconds / slots)
+            await self.clock.sleep(seconds / slots)
             now = self.clock.now()
             names = [
                 name for name, index in tuple(self._index.items()) if index % slots == slot and not self.is_silent(name)
@@ -267,25 +268,35 @@ class NodeSimulator:
     async def _try_to_renew(self, name: str, now: float) -> None:
         """Show that a node lives. Raises nothing: the next renewal tries again."""
         try:
-            await self._renew(name, now)
+            await self._renew(name, now, self.settings.promised_seconds)
         except (ApiError, TransportError) as error:
             logger.warning("lease of %s: %s", name, error)
 
-    async def _renew(self, name: str, now: float) -> None:
-        """Show that a node lives, unless somebody just has. Raises ApiError, TransportError."""
+    async def _renew(self, name: str, now: float, seconds: int) -> None:
+        """Show that a node lives, and say that it will for so many seconds, unless somebody just has. Raises ApiError, TransportError."""
         lease = self.leases.cache.get(LEASE_NAMESPACE, name)
         try:
             if lease is None:
                 node = self.nodes.cache.get("", name)
                 if node is not None:
-                    await self.client.create(make_lease(node, now))
+                    await self.client.create(make_lease(node, now, seconds))
                 return
             changed = clone(lease)
+            changed.spec.lease_duration_seconds = seconds
             changed.spec.renew_time = rfc3339_micro(now)
             await self.client.update(changed)
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
+
+    async def _say_last(self, name: str) -> None:
+        """The last that is heard of a node that falls silent: that it was well until now, and nothing about what comes. Raises ApiError, TransportError."""
+        lease = self.leases.cache.get(LEASE_NAMESPACE, name)
+        if lease is not None and self.is_silent(name):
+            changed = clone(lease)
+            changed.spec.lease_duration_seconds = USUAL_LEASE
+            changed.spec.renew_time = rfc3339_micro(self.clock.now())
+            await self.client.update(changed)
 
     # Pods
 
@@ -328,7 +339,7 @@ class NodeSimulator:
                 if key.startswith(_NODE):
                     await self._return(key.removeprefix(_NODE))
                 elif key.startswith(_LAST_SIGN):
-                    await self._renew(key.removeprefix(_LAST_SIGN), self.clock.now())
+                    await self._say_last(key.removeprefix(_LAST_SIGN))
                 else:
                     await self._advance(key)
                 self.queue.forget(key)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from bayplan.kubelet.simulator.groups import NodeGroupSettings
     from bayplan.kubelet.simulator.stages import Stage
+
+USUAL_LEASE: Final = 40
+"""Seconds that a kubelet's lease says it lasts, if nothing else is configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +48,20 @@ class SimulatorSettings:
     """How long containers take to stop, at most the grace period."""
     resize_seconds: float = 0.2
     """From the moment a node accepts other resources for a container until it has them."""
-    lease_seconds: float = 40.0
-    """Seconds between two renewals of a node's lease; less than the grace period of the node lifecycle controller (50 s). A kubelet renews more often, so that a
-    node's silence is noticed about as long after its last sign of life as the grace period is; a simulated node gives that sign when it falls silent."""
+    lease_seconds: float | None = None
+    """Seconds between two renewals of a node's lease, by default 40; less than the grace period of the node lifecycle controller (50 s), unless that controller
+    trusts leases. A kubelet renews more often, so that a node's silence is noticed about as long after its last sign of life as the grace period is; a simulated
+    node gives that sign when it falls silent."""
+
+    @property
+    def renewal_seconds(self) -> float:
+        """Seconds between two renewals."""
+        return USUAL_LEASE if self.lease_seconds is None else self.lease_seconds
+
+    @property
+    def promised_seconds(self) -> int:
+        """How long a lease says that its node is well."""
+        return USUAL_LEASE if self.renewal_seconds <= USUAL_LEASE else int(self.renewal_seconds) + USUAL_LEASE
 
     @property
     def plays_nodes(self) -> bool:
