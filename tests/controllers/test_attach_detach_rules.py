@@ -99,3 +99,14 @@ def test_a_pod_needs_its_volumes_until_its_containers_have_stopped(
     pod = from_tree(core_v1.Pod, {"metadata": metadata, "spec": {"nodeName": "n"}, "status": status})
     assert rules.uses_volumes(pod, keep_terminated=False) is uses
     assert rules.uses_volumes(pod, keep_terminated=True)
+
+
+def test_attachments_are_known_by_their_names() -> None:
+    one = attachment()
+    one.metadata.name = rules.attachment_name("d", "h", one.spec.node_name)
+    source = core_v1.CSIPersistentVolumeSource(driver="d", volume_handle="h")
+    assert rules.is_own(one, source)
+    assert rules.is_own(one, None), "its volume is gone, but the name is of the form"
+    one.metadata.name = "theirs"
+    assert not rules.is_own(one, source)
+    assert not rules.is_own(one, None)

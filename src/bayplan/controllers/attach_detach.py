@@ -205,12 +205,13 @@ class AttachDetachController(Controller):
         return found
 
     def _attached(self, node_name: str) -> list[tuple[str, storage_v1.VolumeAttachment]]:
-        """The attachments of a node by unique name; those of volumes that nobody knows any more go by their own name."""
+        """The attachments that this controller made for a node by unique name; those of volumes that nobody knows any more go by their own name."""
         found = []
         for one in self.attachments.cache.by_index("node", node_name):
             volume = self.volumes.cache.get("", one.spec.source.persistent_volume_name or "")
             source = volume.spec.csi if volume is not None else None
-            found.append((rules.unique_name(source) if source is not None else one.metadata.name, one))
+            if rules.is_own(one, source):
+                found.append((rules.unique_name(source) if source is not None else one.metadata.name, one))
         return found
 
     def _elsewhere(self, node_name: str, wanted: dict[str, Wanted]) -> set[str]:

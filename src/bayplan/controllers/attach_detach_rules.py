@@ -6,6 +6,7 @@ Source of the behaviour: kube-controller-manager's persistentvolume-attach-detac
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -19,11 +20,21 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 MAX_WAIT_FOR_UNMOUNT = 360.0
 """Seconds after which a volume is detached from a node that is not healthy, though it may be mounted there."""
 _PREFIX = "kubernetes.io/csi/"
+_OWN_NAME = re.compile("csi-[0-9a-f]{64}")
 
 
 def attachment_name(driver: str, handle: str, node_name: str) -> str:
     """Name of the VolumeAttachment of a volume and a node, as the CSI plugin makes it."""
     return "csi-" + hashlib.sha256(f"{handle}{driver}{node_name}".encode()).hexdigest()
+
+
+def is_own(one: storage_v1.VolumeAttachment, source: core_v1.CSIPersistentVolumeSource | None) -> bool:
+    """Whether an attachment has the name that this controller would have given it. Others belong to whoever made them; `source` is None where nobody knows the
+    volume any more."""
+    name = one.metadata.name
+    if source is None:
+        return _OWN_NAME.fullmatch(name) is not None
+    return name == attachment_name(source.driver, source.volume_handle, one.spec.node_name)
 
 
 def unique_name(source: core_v1.CSIPersistentVolumeSource) -> str:

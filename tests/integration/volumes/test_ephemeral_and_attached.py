@@ -179,3 +179,20 @@ def test_volumes_of_a_driver_that_needs_no_attaching_are_left_alone() -> None:
         assert not await attachments(cluster)
 
     live(scenario)
+
+
+def test_attachments_that_somebody_else_made_are_left_to_them() -> None:
+    async def scenario(cluster: LiveCluster) -> None:
+        await csi_volume(cluster, "disk")
+        await csi_volume(cluster, "other")
+        source = {"persistentVolumeName": "other"}
+        spec = {"attacher": "csi.example.com", "nodeName": "node-1", "source": source}
+        foreign = from_tree(storage_v1.VolumeAttachment, {"metadata": {"name": "theirs"}, "spec": spec})
+        await cluster.client.create(foreign)
+        await cluster.client.create(user("user", "disk", "node-1"))
+        await cluster.eventually(lambda: attached(cluster, 2))
+        await cluster.client.delete(core_v1.Pod, "user", "default")
+        left = await cluster.eventually(lambda: attached(cluster, 1))
+        assert [one.metadata.name for one in left] == ["theirs"]
+
+    live(scenario)
