@@ -193,7 +193,7 @@ class HttpServer:
             headers.get("Accept", ""),
             headers.get("User-Agent", ""),
             impersonation(headers.items()),
-            bearer_token(authorization)[1] if user is ANONYMOUS and authorization else "",
+            bearer_token(authorization)[1] if user is ANONYMOUS and authorization else user.warning,
         )
 
     async def _bounded(self, http: web.BaseRequest) -> bytes:

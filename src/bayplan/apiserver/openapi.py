@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -127,23 +127,10 @@ class OpenApi:
 
     def _v3(self, group: str, version: str) -> dict[str, Any]:
         paths: dict[str, Any] = {f"/{_prefix(group, version)}/": {"get": {"operationId": "getAPIResources"}}}
-        roots = {
-            _META + "DeleteOptions",
-            _META + "Patch",
-            _META + "Status",
-            _META + "WatchEvent",
-            _META + "APIResourceList",
-        }
-        own: dict[str, Schema] = {}
-        for kind in self._kinds_of(group, version):
+        kinds = self._kinds_of(group, version)
+        for kind in kinds:
             paths |= _paths_of(kind)
-            roots |= {_subresource_definition(one) for one in kind.subresources if one.version}
-            if isinstance(kind, CustomKind):
-                own |= openapi_custom.published(kind, v2=False)
-            else:
-                roots |= {definition_of(kind.type), definition_of(kind.type) + "List"}
-        roots |= {reference for schema in own.values() for reference in _references(schema) if reference not in own}
-        schemas = {name: documented_definitions()[name] for name in _closure(roots)} | own
+        schemas = _schemas(kinds, v2=False)
         schemas = {name: _schema_v3(schemas[name]) for name in sorted(schemas)}
         return {
             "openapi": "3.0.0",
@@ -154,10 +141,8 @@ class OpenApi:
 
     def _v2(self) -> dict[str, Any]:
         paths: dict[str, Any] = {}
-        own: dict[str, Schema] = {}
+        kinds = [kind for kind in self.kinds if kind.type is not None]
         for kind in self.kinds:
-            if isinstance(kind, CustomKind):
-                own |= openapi_custom.published(kind, v2=True)
             if kind.type is not None:
                 paths |= _paths_of(kind)
             paths |= _group_path(_prefix(kind.group, kind.version))
@@ -167,8 +152,22 @@ class OpenApi:
             "swagger": "2.0",
             "info": {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"},
             "paths": dict(sorted(paths.items())),
-            "definitions": {name: _schema_v2(schema) for name, schema in {**documented_definitions(), **own}.items()},
+            "definitions": {name: _schema_v2(schema) for name, schema in _schemas(kinds, v2=True).items()},
         }
+
+
+def _schemas(kinds: Iterable[Kind], *, v2: bool) -> dict[str, Schema]:
+    """The definitions of kinds, and of all that these refer to."""
+    roots = {_META + name for name in ("DeleteOptions", "Patch", "Status", "WatchEvent")}
+    own: dict[str, Schema] = {}
+    for kind in kinds:
+        roots |= {_subresource_definition(one) for one in kind.subresources if one.version}
+        if isinstance(kind, CustomKind):
+            own |= openapi_custom.published(kind, v2=v2)
+        else:
+            roots |= {definition_of(kind.type), definition_of(kind.type) + "List", _META + "APIResourceList"}
+    roots |= {reference for schema in own.values() for reference in _references(schema) if reference not in own}
+    return {name: documented_definitions()[name] for name in sorted(_closure(roots))} | own
 
 
 _UNVERSIONED = (".well-known/openid-configuration", "api", "apis", "openid/v1/jwks", "version")

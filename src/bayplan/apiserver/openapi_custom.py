@@ -5,13 +5,23 @@ Source of the behaviour: Kubernetes' `apiextensions-apiserver/pkg/controller/ope
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.custom_resources.pruning import EMBEDDED, METADATA_DEFINITION, PRESERVE
-from bayplan.api.schema import Schema, definitions
+from bayplan.api.schema import Schema
+from bayplan.apiserver.openapi_texts import documented_definitions
 
-_LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+_LIST_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+_HEAD: Final[dict[str, Schema]] = {
+    "apiVersion": {
+        "type": "string",
+        "description": "APIVersion defines which version of which schema this object follows.",
+    },
+    "kind": {"type": "string", "description": "Kind tells what this object is, in CamelCase."},
+}
+_METADATA: Final = "Metadata that all objects of the cluster have."
+"""Used where the published texts are not installed."""
 _MORE = "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 _ALTERNATIVES = ("allOf", "anyOf", "oneOf", "not")
 _SELECTABLE = "x-kubernetes-selectable-fields"
@@ -32,7 +42,6 @@ def published(kind: CustomKind, *, v2: bool) -> dict[str, Schema]:
     fields = [{"fieldPath": one.json_path.removeprefix(".")} for one in kind.definition.selectable_fields]
     selectable = {_SELECTABLE: fields} if fields else {}
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
-    head = {key: _head()[key] for key in ("apiVersion", "kind")}
     items = {"type": "array", "items": {"$ref": name}, "description": f"List of {kind.plural}. {_MORE}"}
     return {
         name: {**schema, "x-kubernetes-group-version-kind": [gvk], **selectable},
@@ -40,21 +49,23 @@ def published(kind: CustomKind, *, v2: bool) -> dict[str, Schema]:
             "type": "object",
             "description": f"{kind.list_kind} is a list of {kind.kind}",
             "required": ["items"],
-            "properties": {**head, "items": items, "metadata": {"$ref": _LIST_META}},
+            "properties": {**_head("PodList", _LIST_META), "items": items},
             "x-kubernetes-group-version-kind": [{**gvk, "kind": kind.list_kind}],
             **selectable,
         },
     }
 
 
-def _head() -> dict[str, Schema]:
-    """The fields that every object has, as built-in kinds show them."""
-    properties = definitions()["io.k8s.api.core.v1.ConfigMap"]["properties"]
-    head = {
-        name: {key: value for key, value in properties[name].items() if key != "enum"}
-        for name in ("apiVersion", "kind")
-    }
-    return {**head, "metadata": {"$ref": METADATA_DEFINITION}}
+def _head(like: str, metadata: str) -> dict[str, Schema]:
+    """The fields that every object has, with the texts of a built-in kind. `metadata`: the definition of that field."""
+    texts = documented_definitions()[f"io.k8s.api.core.v1.{like}"]["properties"]
+    head = {name: {**schema, **_text(texts[name])} for name, schema in _HEAD.items()}
+    return {**head, "metadata": {"$ref": metadata, "description": _METADATA, **_text(texts["metadata"])}}
+
+
+def _text(schema: Schema) -> Schema:
+    """The description alone, if there is one."""
+    return {key: value for key, value in schema.items() if key == "description"}
 
 
 def _whole(kind: CustomKind, *, v2: bool) -> Schema:
@@ -62,7 +73,7 @@ def _whole(kind: CustomKind, *, v2: bool) -> Schema:
     if v2 and (kind.schema.get(PRESERVE) or kind.keeps_unknown_fields):
         return {"type": "object"}
     found = _shown(kind.schema, v2=v2)
-    return {**found, "properties": {**found.get("properties", {}), **_head()}}
+    return {**found, "properties": {**found.get("properties", {}), **_head("ConfigMap", METADATA_DEFINITION)}}
 
 
 def _shown(schema: Schema, *, v2: bool) -> Schema:
@@ -74,7 +85,7 @@ def _shown(schema: Schema, *, v2: bool) -> Schema:
         if isinstance(found.get(key), dict):
             found[key] = _shown(found[key], v2=v2)
     if schema.get(EMBEDDED) and not (v2 and schema.get(PRESERVE)):
-        found["properties"] = {**found.get("properties", {}), **_head()}
+        found["properties"] = {**found.get("properties", {}), **_head("ConfigMap", METADATA_DEFINITION)}
         found["required"] = list(dict.fromkeys((*found.get("required", ()), "kind", "apiVersion")))
     return found
 

@@ -22,6 +22,8 @@ class User:
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    warning: str = ""
+    """What is odd about the credentials; answers to requests with them carry it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from bayplan.api.schema import definitions
+from bayplan.apiserver import openapi_custom
 from bayplan.apiserver.openapi_custom import published
 from tests.api.custom_resources.test_kinds import rows, version
 
@@ -83,3 +85,15 @@ def test_lists_are_published() -> None:
     assert found["required"] == ["items"]
     assert found["properties"]["items"]["items"] == {"$ref": NAME}
     assert found["x-kubernetes-group-version-kind"] == [{"group": "example.com", "kind": "ThingList", "version": "v1"}]
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_what_all_objects_have_is_explained(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not installed:
+        monkeypatch.setattr(openapi_custom, "documented_definitions", definitions)
+    found = published(rows(version("v1"))["v1"], v2=False)
+    for name in (NAME, f"{NAME}List"):
+        properties = found[name]["properties"]
+        assert properties["apiVersion"]["description"].startswith("APIVersion defines")
+        assert properties["kind"]["description"].startswith("Kind ")
+        assert "etadata" in properties["metadata"]["description"]

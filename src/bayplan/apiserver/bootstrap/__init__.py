@@ -9,6 +9,7 @@ from typing import Any
 from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1, meta_v1, scheduling_v1
 from bayplan.apiserver.bootstrap.api_services import api_services, available
 from bayplan.apiserver.bootstrap.flow_control import publish_flow_control
+from bayplan.apiserver.bootstrap.legacy_tokens import publish_tracking
 from bayplan.apiserver.bootstrap.publishing import change, ensure, kind_of, own_call
 from bayplan.apiserver.bootstrap.roles import publish_roles
 from bayplan.apiserver.bootstrap.service_cidr import publish_service_cidr
@@ -41,13 +42,15 @@ async def publish(context: Context) -> None:
         publish_flow_control(context),
         publish_service_cidr(context),
         publish_roles(context, own_call),
+        publish_tracking(context),
     )
 
 
 async def restore(context: Context) -> None:
-    """Create or correct again what Kubernetes, too, looks after while it runs: system namespaces, priority levels and flow schemas. Raises ApiError."""
+    """Create or correct again what Kubernetes, too, looks after while it runs: system namespaces, flow control, since when tokens are tracked. Raises ApiError."""
     await asyncio.gather(*(_namespace(context, name) for name in NAMESPACES))
     await publish_flow_control(context)
+    await publish_tracking(context)
 
 
 async def _namespace(context: Context, name: str) -> None:

@@ -6,9 +6,10 @@ Source: Kubernetes' `pkg/serviceaccount` (`claims.go`, `legacy.go`, `jwt.go`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from bayplan.api.kinds import KindTable
+from bayplan.api.types import core_v1
 from bayplan.apiserver.authentication.authenticator import TokenRefused, with_authenticated
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.requests import User
@@ -23,6 +24,9 @@ _LEGACY = "kubernetes.io/serviceaccount/"
 _EXTRA = "authentication.kubernetes.io/"
 _KEPT = 10_000
 _INVALIDATED = "service account token has been invalidated"
+INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
+"""Label of secrets whose tokens are not good any more: nobody had used them for long."""
+_AUTO_GENERATED = "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based tokens."
 
 
 class ServiceAccountTokens:
@@ -30,6 +34,8 @@ class ServiceAccountTokens:
 
     def __init__(self, issuer: TokenIssuer, objects: ObjectStore, kinds: KindTable, now: Callable[[], float]) -> None:
         self.issuer = issuer
+        self.secret_used: Callable[[core_v1.Secret], object] = lambda secret: None
+        """Told of every secret whose token somebody shows."""
         self._objects = objects
         self._kinds = kinds
         self._now = now
@@ -94,7 +100,7 @@ class ServiceAccountTokens:
             extra |= _names("node", bound["node"])
         return _user(namespace, account, extra)
 
-    def _check_account(self, namespace: str, account: dict[str, str]) -> None:
+    def _check_account(self, namespace: str, account: dict[str, str]) -> core_v1.ServiceAccount:
         name, uid = account.get("name", ""), account.get("uid", "")
         found = self._find("ServiceAccount", namespace, name)
         if found is None:
@@ -103,6 +109,7 @@ class ServiceAccountTokens:
             raise TokenRefused(f"service account {namespace}/{name} has been deleted")
         if found.metadata.uid != uid:
             raise TokenRefused(f"service account UID ({found.metadata.uid}) does not match claim ({uid})")
+        return cast("core_v1.ServiceAccount", found)
 
     def _check_bound(self, kind: str, namespace: str, bound: dict[str, str]) -> None:
         found, uid = self._find(kind, namespace, bound.get("name", "")), bound.get("uid", "")
@@ -131,8 +138,16 @@ class ServiceAccountTokens:
 
         if base64.b64decode(secret.data.get("token", "")) != token.encode():
             raise TokenRefused("Token does not match server's copy")
-        self._check_account(namespace, account)
-        return _user(namespace, account, {})
+        found = self._check_account(namespace, account)
+        self.secret_used(secret)
+        if secret.metadata.labels.get(INVALID_SINCE):
+            raise TokenRefused(
+                f"the token in secret {namespace}/{secret_name} for service account {namespace}/{name} has been marked invalid. Use tokens from the "
+                f"TokenRequest API or manually created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to temporarily allow "
+                "use of this token"
+            )
+        is_made_for_it = any(one.name == secret_name for one in found.secrets)
+        return _user(namespace, account, {}, _AUTO_GENERATED if is_made_for_it else "")
 
     def _is_gone(self, obj: Any) -> bool:
         deleted = obj.metadata.deletion_timestamp
@@ -155,6 +170,6 @@ def _names(what: str, bound: dict[str, str]) -> dict[str, tuple[str, ...]]:
     return {key: (value,) for key, value in found.items() if value}
 
 
-def _user(namespace: str, account: dict[str, str], extra: dict[str, tuple[str, ...]]) -> User:
+def _user(namespace: str, account: dict[str, str], extra: dict[str, tuple[str, ...]], warning: str = "") -> User:
     groups = with_authenticated(("system:serviceaccounts", f"system:serviceaccounts:{namespace}"))
-    return User(f"system:serviceaccount:{namespace}:{account['name']}", groups, account.get("uid", ""), extra)
+    return User(f"system:serviceaccount:{namespace}:{account['name']}", groups, account.get("uid", ""), extra, warning)

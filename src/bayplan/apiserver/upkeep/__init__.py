@@ -17,6 +17,7 @@ from bayplan.apiserver.custom_resources.registration import CustomResourceApiSer
 from bayplan.apiserver.custom_resources.serving import CustomResourceServing
 from bayplan.apiserver.upkeep.api_services import ApiServiceAvailability
 from bayplan.apiserver.upkeep.flow_schemas import DanglingFlowSchemas
+from bayplan.apiserver.upkeep.legacy_tokens import LegacyTokenUse
 from bayplan.apiserver.upkeep.rule import keep
 from bayplan.support.tasks import Supervisor
 
@@ -36,6 +37,8 @@ class Upkeep:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._serving = CustomResourceServing(context)
+        self._token_use = LegacyTokenUse(context)
+        context.service_accounts.secret_used = self._token_use.note
         self._tasks = Supervisor("upkeep", clock=context.clock)
 
     async def open(self) -> None:
@@ -45,6 +48,7 @@ class Upkeep:
     def start(self) -> None:
         """Bring everything up to date, and keep it so until `close`."""
         self._tasks.keep_running("CustomResourceServing", partial(keep, self._serving))
+        self._tasks.keep_running("LegacyTokenUse", self._token_use.run)
         for rule in _RULES:
             self._tasks.keep_running(rule.__name__, partial(keep, rule(self._context)))
 
