@@ -19,6 +19,7 @@ import msgspec
 from bayplan.api.codec import KINDS_WITH_NULL_LISTS, decoder, encode, with_metadata, with_null_lists
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.custom_resources.objects import CustomObject
+from bayplan.api.go_json import escaped
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies import strategy_for
 from bayplan.apiserver.watching import Entry, Event, Watcher
@@ -243,4 +244,6 @@ def stored_value(kind: Kind, obj: Any) -> bytes:
         obj.settle()
     obj.kind = obj.api_version = obj.metadata.resource_version = ""
     data = kind.type_meta + encode(obj)[1:]
+    if kind.kind == "ControllerRevision":  # controllers compare the bytes of its data
+        return escaped(data)
     return with_null_lists(kind.kind, data) if kind.kind in KINDS_WITH_NULL_LISTS else data

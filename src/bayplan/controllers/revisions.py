@@ -40,8 +40,10 @@ POD_LABEL = "controller-revision-hash"
 
 
 def data_of(template: core_v1.PodTemplateSpec) -> dict[str, Any]:
-    """The patch that brings a template back."""
-    return {"spec": {"template": {**to_tree(template), "$patch": "replace"}}}
+    """The patch that brings a template back, in the order of its keys: other controllers look for revisions by their bytes."""
+    patch = {"spec": {"template": {**to_tree(template), "$patch": "replace"}}}
+    found: dict[str, Any] = msgspec.json.decode(_canonical(patch))
+    return found
 
 
 def template_in(revision: apps_v1.ControllerRevision) -> core_v1.PodTemplateSpec:

@@ -23,7 +23,8 @@ PROPS = _CRD + "JSONSchemaProps"
 PROPS_OR_ARRAY = _CRD + "JSONSchemaPropsOrArray"
 PROPS_OR_BOOL = _CRD + "JSONSchemaPropsOrBool"
 PROPS_OR_STRINGS = _CRD + "JSONSchemaPropsOrStringArray"
-RAW = frozenset((META + "FieldsV1", "io.k8s.apimachinery.pkg.runtime.RawExtension", _CRD + "JSON"))
+RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+RAW = frozenset((META + "FieldsV1", RAW_EXTENSION, _CRD + "JSON"))
 """Messages whose field 1 is JSON."""
 
 

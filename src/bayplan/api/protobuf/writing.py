@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from bayplan.api.go_json import escaped
 from bayplan.api.protobuf.reading import (
     INT_OR_STRING,
     META,
@@ -29,6 +30,7 @@ from bayplan.api.protobuf.reading import (
     PROPS_OR_STRINGS,
     QUANTITY,
     RAW,
+    RAW_EXTENSION,
 )
 from bayplan.api.protobuf.wire import BYTES, FIXED64, VARINT, ProtobufError, delimited, numbers, tag, varint
 from bayplan.api.schema import Schema, definition_of, definitions
@@ -273,7 +275,7 @@ def _map(number: int, schema: Schema, hint: Any) -> _Writer:
 
 def _referenced(reference: str, hint: Any) -> _Writer:
     if reference in RAW:
-        return _json
+        return _raw_extension if reference == RAW_EXTENSION else _json
     special = _SPECIAL.get(reference)
     if special is not None:
         return special
@@ -291,6 +293,10 @@ def _base64(value: str) -> bytes:
 
 def _json(value: Any) -> bytes:
     return delimited(1, msgspec.json.encode(value))
+
+
+def _raw_extension(value: Any) -> bytes:
+    return delimited(1, escaped(msgspec.json.encode(value)))
 
 
 @functools.lru_cache(maxsize=4096)

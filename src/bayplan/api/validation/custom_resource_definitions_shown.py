@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from bayplan.api.go_json import escaped
 from bayplan.api.schema import Schema
 from bayplan.api.types import apiextensions_v1 as types
 from bayplan.api.validation.custom_resource_definitions_form import Form, Part
@@ -83,8 +84,7 @@ def _object(pairs: Iterable[tuple[str, Any]]) -> msgspec.Raw:
 
 def _bytes(value: Any) -> bytes:
     """JSON as Go writes it."""
-    data = msgspec.json.encode(value, order="deterministic")
-    return data.replace(b"<", rb"\u003c").replace(b">", rb"\u003e").replace(b"&", rb"\u0026")
+    return escaped(msgspec.json.encode(value, order="deterministic"))
 
 
 def _fields(tree: dict[str, Any], table: dict[str, tuple[str, Any]]) -> msgspec.Raw:
