@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from bayplan.api.codec import encode, from_tree
-from bayplan.api.types.admissionregistration_v1 import ValidatingAdmissionPolicy
+from bayplan.api.types.admissionregistration_v1 import MatchResources, ValidatingAdmissionPolicy, Validation
+from bayplan.api.types.apiextensions_v1 import CustomResourceDefinition
 from bayplan.testing.cluster import LiveCluster, running_cluster
 
 
@@ -41,6 +42,45 @@ def test_the_status_tells_what_does_not_fit_and_follows_the_spec() -> None:
             await client.patch(ValidatingAdmissionPolicy, "wrong", "", {"spec": {"validations": validations}})
             await cluster.eventually(lambda: observed("wrong", 2))
             assert b"expressionWarnings" not in encode(await status(cluster, "wrong"))
+
+    asyncio.run(run())
+
+
+def test_custom_resources_are_known_by_their_definitions() -> None:
+    fields = {"replicas": {"type": "integer"}}
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "tabs", "singular": "tab", "kind": "Tab", "listKind": "TabList"}
+    spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+    rule = {"apiGroups": ["example.com"], "apiVersions": ["v1"], "resources": ["tabs"], "operations": ["CREATE"]}
+    expressions = ("object.spec.replicas > '1'", "object.spec.other < 1", "object.metadata.labels.size() < 3")
+
+    async def run() -> None:
+        async with running_cluster() as cluster:
+            await cluster.client.create(
+                from_tree(CustomResourceDefinition, {"metadata": {"name": "tabs.example.com"}, "spec": spec})
+            )
+
+            async def established() -> bool:
+                found = await cluster.client.get(CustomResourceDefinition, "tabs.example.com")
+                return any(one.type == "Established" and one.status == "True" for one in found.status.conditions)
+
+            await cluster.eventually(established)
+            wrong = policy("tabs", expressions[0])
+            wrong.spec.match_constraints = from_tree(MatchResources, {"resourceRules": [rule]})
+            wrong.spec.validations = tuple(Validation(expression=one) for one in expressions)
+            await cluster.client.create(wrong)
+
+            async def told() -> Any:
+                return (await status(cluster, "tabs")).type_checking
+
+            warnings = (await cluster.eventually(told)).expression_warnings
+            assert [one.field_ref for one in warnings] == [
+                "spec.validations[0].expression",
+                "spec.validations[1].expression",
+            ]
+            assert "found no matching overload for '_>_' applied to '(int, string)'" in warnings[0].warning
+            assert "example.com/v1, Kind=Tab: ERROR: <input>:1:12: undefined field 'other'" in warnings[1].warning
 
     asyncio.run(run())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import zlib
+import hashlib
 from typing import Any
 
 import msgspec
@@ -12,6 +12,8 @@ from bayplan.api.kinds import Kind, KindTable
 from bayplan.apiserver.discovery_protobuf import aggregated_body
 from bayplan.apiserver.negotiation import JSON, PROTOBUF, negotiate
 
+_KEPT_IN_V1BETA1 = frozenset(("CustomResourceDefinition", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"))
+"""What kube-apiserver keeps in an older version than it prefers to show. Only their hash tells."""
 _AS = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -114,6 +116,14 @@ class Discovery:
         return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
 
+def storage_version_hash(kind: Kind) -> str:
+    """Tells clients when a kind is kept in another version; computed as kube-apiserver does."""
+    group = kind.group if kind.storage_group is None else kind.storage_group
+    version = "v1beta1" if kind.kind in _KEPT_IN_V1BETA1 else kind.storage_version or kind.version
+    stored_as = f"{group}/{version}/{kind.kind}"
+    return base64.b64encode(hashlib.sha256(stored_as.encode()).digest()[:8]).decode()
+
+
 def resource_rows(kind: Kind) -> list[dict[str, Any]]:
     """A kind and its subresources as an APIResourceList shows them."""
     row: dict[str, Any] = {
@@ -128,8 +138,7 @@ def resource_rows(kind: Kind) -> list[dict[str, Any]]:
     if kind.categories:
         row["categories"] = list(kind.categories)
     if kind.is_stored:
-        digest = zlib.crc32(f"{kind.storage_prefix}{kind.storage_version or kind.version}".encode())
-        row["storageVersionHash"] = base64.b64encode(digest.to_bytes(8, "big")).decode()
+        row["storageVersionHash"] = storage_version_hash(kind)
     rows = [row]
     for one in kind.subresources:
         sub: dict[str, Any] = {"name": f"{kind.plural}/{one.name}", "singularName": "", "namespaced": kind.namespaced}

@@ -1,15 +1,17 @@
 """ValidatingAdmissionPolicies: their status says which expressions do not fit the kinds that a policy is about, and which generation was looked at.
 
-The check is `bayplan.api.cel.policies`; it knows the schemas of built-in kinds. Source of the behaviour: kube-controller-manager's
-validatingadmissionpolicy-status-controller.
+The check is `bayplan.api.cel.policies`. As in Kubernetes, a policy is looked at once per generation, with the definitions of custom resources as they are then.
+Source of the behaviour: kube-controller-manager's validatingadmissionpolicy-status-controller.
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from bayplan.api.custom_resources.kinds import kinds_of
 from bayplan.api.errors import ApiError
-from bayplan.api.types import admissionregistration_v1
+from bayplan.api.kinds import DEFAULT_KINDS, KindTable
+from bayplan.api.types import admissionregistration_v1, apiextensions_v1
 from bayplan.controllers.base import Controller
 
 _APPLY_PATCH = "application/apply-patch+yaml"
@@ -23,6 +25,7 @@ class ValidatingAdmissionPolicyStatusController(Controller):
 
     def setup(self) -> None:
         self.policies = self.informer(admissionregistration_v1.ValidatingAdmissionPolicy)
+        self.definitions = self.informer(apiextensions_v1.CustomResourceDefinition)
         self.watch_keys(self.policies)
 
     async def reconcile(self, key: str) -> None:
@@ -32,7 +35,10 @@ class ValidatingAdmissionPolicyStatusController(Controller):
             return
         from bayplan.api.cel.policies import expression_warnings, known_kinds  # wanted only where there are policies
 
-        warnings = expression_warnings(policy.spec, known_kinds(self.client.kinds))
+        await self.definitions.wait_for_sync()
+        rows = (row for definition in self.definitions.cache for row in kinds_of(definition))
+        custom = (row for row in rows if row.plural and row.definition.served)
+        warnings = expression_warnings(policy.spec, known_kinds(KindTable((*DEFAULT_KINDS, *custom))))
         try:
             await self._apply_status(policy.metadata.name, generation, warnings)
         except ApiError as error:

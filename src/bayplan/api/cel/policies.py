@@ -15,11 +15,18 @@ from bayplan.api.cel.issues import display
 from bayplan.api.cel.schema_types import Schema, SchemaTypes
 from bayplan.api.cel.types import DYN, Type
 from bayplan.api.cel.validators import validate
+from bayplan.api.custom_resources.kinds import CustomKind
+from bayplan.api.custom_resources.pruning import METADATA_DEFINITION
 from bayplan.api.kinds import KindTable
 from bayplan.api.schema import definition_of, definitions
 from bayplan.api.types import admissionregistration_v1 as types
 
 _MOST_KINDS = 10
+_HEAD: Schema = {
+    "apiVersion": {"type": "string"},
+    "kind": {"type": "string"},
+    "metadata": {"$ref": METADATA_DEFINITION},
+}
 
 
 class GroupVersionKind(NamedTuple):
@@ -126,7 +133,7 @@ def _parameters(spec: types.ValidatingAdmissionPolicySpec, kinds: KnownKinds, ma
 
 
 def known_kinds(table: KindTable) -> KnownKinds:
-    """What a table of kinds and the schemas of built-in kinds say."""
+    """What a table of kinds says: of built-in ones, and of custom ones, which bring their schema."""
 
     def of_resource(group: str, version: str, resource: str) -> Iterator[GroupVersionKind]:
         wanted = resource.lower()
@@ -138,6 +145,9 @@ def known_kinds(table: KindTable) -> KnownKinds:
     def schema_of(wanted: GroupVersionKind) -> Schema | None:
         api_version = f"{wanted.group}/{wanted.version}" if wanted.group else wanted.version
         kind = table.of_kind(api_version, wanted.kind)
+        if isinstance(kind, CustomKind):
+            properties = {**kind.schema.get("properties", {}), **_HEAD}
+            return {**kind.schema, "properties": properties}
         return {"$ref": definition_of(kind.type)} if kind is not None and kind.module else None
 
     return KnownKinds(of_resource, schema_of, lambda reference: definitions()[reference])
