@@ -23,6 +23,8 @@ from bayplan.apiserver.negotiation import JSON, PLAIN, PROTOBUF, YAML, negotiate
         ("Application/JSON", JSON, ""),
         (f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1", PROTOBUF, "PartialObjectMetadata"),
         ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", JSON, "Table"),
+        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", JSON, "Table"),
+        ("application/json;as=Table;v=v2;g=meta.k8s.io,application/json", JSON, ""),
         ("application/json;as=Nosuch;v=v1;g=meta.k8s.io,application/json", JSON, ""),
     ],
 )

@@ -153,10 +153,29 @@ class TestEnds:
         assert state(one, "side").terminated is not None
 
     def test_part_of_the_runs_fail(self) -> None:
-        codes = [exit_code(bound(uid=str(index), **{"exit-code": "3@25%"}), "main") for index in range(1000)]
+        codes = [exit_code(bound(uid=str(index), **{"exit-code": "3@25%"}), named("main")) for index in range(1000)]
         assert set(codes) == {0, 3}
         assert codes.count(3) == pytest.approx(250, rel=0.2)
-        assert exit_code(bound(**{"exit-code": "boom"}), "main") == 0
+        assert exit_code(bound(**{"exit-code": "boom"}), named("main")) == 0
+
+    @pytest.mark.parametrize(
+        ("command", "code"),
+        [
+            (("/bin/sh", "-c", "exit 1"), 1),
+            (("sh", "-c", "echo bye; sleep 1 && exit 300"), 44),
+            (("/bin/false",), 1),
+            (("/bin/true",), 0),
+            (("sh", "-c", "test -f /done && exit 0 || exit 1"), 0),
+            (("sh", "-c", "if true; then exit 1; fi"), 0),
+            (("echo", "exit 1"), 0),
+            ((), 0),
+        ],
+    )
+    def test_a_command_says_with_which_code_it_ends(self, command: tuple[str, ...], code: int) -> None:
+        assert exit_code(bound(), named("main", command=command)) == code
+        assert exit_code(bound(**{"exit-code": "7"}), named("main", command=command)) == 7
+        failed = at(bound(named("init", command=command), policy="Never"), 0, 0, 0)
+        assert (failed.status.phase == "Failed") is bool(code)
 
     def test_too_much_memory_kills(self) -> None:
         killed = at(bound(**{"oom-seconds": "7"}), 0, 0, 7)

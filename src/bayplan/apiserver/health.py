@@ -26,20 +26,23 @@ _STARTED = (
     "start-apiextensions-controllers",
     "crd-informer-synced",
     "start-system-namespaces-controller",
+    "peer-endpoint-reconciler-controller",
     "start-cluster-authentication-info-controller",
     "start-kube-apiserver-identity-lease-controller",
     "start-kube-apiserver-identity-lease-garbage-collector",
+    "storage-readiness",
     "start-legacy-token-tracking-controller",
     "start-service-ip-repair-controllers",
     "rbac/bootstrap-roles",
     "scheduling/bootstrap-system-priority-classes",
     "priority-and-fairness-config-producer",
     "bootstrap-controller",
-    "aggregator-reload-proxy-client-cert",
+    "start-kubernetes-service-cidr-controller",
     "start-kube-aggregator-informers",
     "apiservice-status-local-available-controller",
     "apiservice-status-remote-available-controller",
     "apiservice-registration-controller",
+    "apiservice-wait-for-first-sync",
     "apiservice-discovery-controller",
     "kube-apiserver-autoregistration",
 )
@@ -99,10 +102,12 @@ class Health:
             hooks = {f"poststarthook/{name}": self._started for name in _STARTED}
             last = {f"poststarthook/{name}": self._started for name in _OPENAPI}
             ready = {"etcd-readiness": self._store, "informer-sync": self._started} if kind == "readyz" else {}
+            loopback = {} if kind == "readyz" else {"loopback-serving-certificate": _fine}
             stop = {"shutdown": self._stopping} if kind == "readyz" else {}
             found = {
                 "ping": _fine,
                 "log": _fine,
+                **loopback,
                 "etcd": self._store,
                 **ready,
                 **hooks,

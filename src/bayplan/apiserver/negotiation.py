@@ -12,6 +12,8 @@ YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 OFFERED = (JSON, YAML, PROTOBUF)
 META_KINDS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+META_VERSIONS = ("v1", "v1beta1")
+"""Versions of `meta.k8s.io` that these kinds have; they look alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class Form:
     media_type: str = JSON
     convert_to: str = ""
     """`Table`, `PartialObjectMetadata` or `PartialObjectMetadataList`; "" for the object as it is."""
+    version: str = "v1"
+    """Of that kind."""
 
 
 PLAIN = Form()
@@ -41,11 +45,10 @@ def negotiate(accept: str) -> Form:
         wanted = parameters.get("as", "")
         if not wanted:
             return Form(media_type)
-        if wanted in META_KINDS and parameters.get("g") == "meta.k8s.io" and parameters.get("v") in ("v1", "v1beta1"):
-            if parameters.get("v") == "v1":
-                return Form(media_type, wanted)
-        else:
-            refused_conversion = True
+        version = parameters.get("v")
+        if wanted in META_KINDS and parameters.get("g") == "meta.k8s.io" and version in META_VERSIONS:
+            return Form(media_type, wanted, version)
+        refused_conversion = True
     if refused_conversion:
         raise not_acceptable(OFFERED)
     offered = ", ".join(OFFERED)

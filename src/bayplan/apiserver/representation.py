@@ -18,12 +18,15 @@ from bayplan.api.printing import printer_for
 from bayplan.api.printing.base import Printer
 from bayplan.api.protobuf.metrics import metrics_message
 from bayplan.api.types import meta_v1
-from bayplan.apiserver.negotiation import PLAIN, PROTOBUF, YAML, Form
+from bayplan.apiserver.negotiation import META_VERSIONS, PLAIN, PROTOBUF, YAML, Form
 from bayplan.apiserver.pieces import JsonList
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.watching import ERROR, Entry, Event
 
-_METADATA_ONLY = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",'
+_METADATA_ONLY = {
+    version: b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b",' % version.encode()
+    for version in META_VERSIONS
+}
 _ADDED_BY_CONVERSION = {"DaemonSet": "deprecated.daemonset.template.generation"}
 """Annotations that stand for a field which a served version does not have: the object shows them, its metadata alone does not."""
 _LONG = 1 << 20
@@ -96,7 +99,7 @@ class Shape:
         if self.form.convert_to == "Table":
             data = self.table([entry], meta_v1.ListMeta(resource_version=str(entry.revision)))
         elif self.form.convert_to:
-            data = _METADATA_ONLY + self.metadata(entry)
+            data = _METADATA_ONLY[self.form.version] + self.metadata(entry)
         else:
             data = self.kind.type_meta + self.body(entry)
         return to_yaml(data) if self.form.media_type == YAML else data
@@ -137,9 +140,10 @@ class Shape:
             data = await self._long_table(entries, meta)
         elif self.form.convert_to:
             items = await in_steps(entries, self.metadata)
-            data = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":%b,"items":[%b]}' % (
+            data = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%b","metadata":%b,"items":[%b]}' % (
+                self.form.version.encode(),
                 encode(meta),
-                b",".join([_METADATA_ONLY + item for item in items]),
+                b",".join([_METADATA_ONLY[self.form.version] + item for item in items]),
             )
         else:
             bodies = await in_steps(entries, self._item)
@@ -165,7 +169,7 @@ class Shape:
     def enveloped(self, entry: Entry) -> bytes:
         """The protobuf body of a single object. Raises ApiError (406)."""
         api_version, kind = (
-            ("meta.k8s.io/v1", "PartialObjectMetadata")
+            (f"meta.k8s.io/{self.form.version}", "PartialObjectMetadata")
             if self.form.convert_to
             else (self.kind.api_version, self.kind.kind)
         )
@@ -178,7 +182,7 @@ class Shape:
             raise no_protobuf("*unstructured.UnstructuredList")
         message = protobuf.list_message(meta, await in_steps(entries, self.message))
         if self.form.convert_to:
-            return protobuf.envelope("meta.k8s.io/v1", "PartialObjectMetadataList", message)
+            return protobuf.envelope(f"meta.k8s.io/{self.form.version}", "PartialObjectMetadataList", message)
         return protobuf.envelope(self.kind.api_version, self.kind.list_kind, message)
 
     def table(self, entries: Sequence[Entry], meta: meta_v1.ListMeta, *, with_columns: bool = True) -> bytes:
@@ -216,7 +220,8 @@ class Shape:
             if with_columns
             else None
         )
-        head = b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":%b,"columnDefinitions":%b' % (
+        head = b'{"kind":"Table","apiVersion":"meta.k8s.io/%b","metadata":%b,"columnDefinitions":%b' % (
+            self.form.version.encode(),
             encode(meta),
             encode(columns),
         )
@@ -227,7 +232,7 @@ class Shape:
             return b"null"
         if self.include_object == "Object":
             return self.kind.type_meta + self.body(entry)
-        return _METADATA_ONLY + self.metadata(entry)
+        return _METADATA_ONLY[self.form.version] + self.metadata(entry)
 
     def watch_renderer(self) -> Renderer | None:
         """How events of a watch become bytes; None for plain JSON lines of the stored version. Raises ApiError (406)."""
@@ -257,7 +262,7 @@ class Shape:
 
     def _json_event(self, event_type: str, entry: Entry) -> bytes:
         if self.form.convert_to:
-            data = _METADATA_ONLY + self.metadata(entry)
+            data = _METADATA_ONLY[self.form.version] + self.metadata(entry)
         else:
             data = self.kind.type_meta + self.body(entry)
         return b'{"type":"%b","object":%b}\n' % (event_type.encode(), data)

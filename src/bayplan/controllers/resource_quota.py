@@ -93,10 +93,10 @@ class ResourceQuotaController(Controller):
             evaluator = self.evaluators[kind]
 
             def changed(old: Any, new: Any) -> None:
-                """Some kinds give back what they used without going."""
+                """Some kinds give back what they used without going, or come to count elsewhere."""
                 if old.metadata.namespace in self._namespaces():
                     now = self.clock.now()
-                    if evaluator.usage(old, now) != evaluator.usage(new, now):
+                    if evaluator.usage(old, now) != evaluator.usage(new, now) or evaluator.moves(old, new):
                         self._recount(new)
 
             found.on_change(update=changed, delete=self._recount)

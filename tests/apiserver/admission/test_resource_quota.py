@@ -211,3 +211,22 @@ def test_storage_is_counted_per_class_too() -> None:
             await client.create(claim("c", "gold"))
 
     run(case)
+
+
+def test_a_pod_that_gets_a_deadline_is_charged_where_it_comes_to() -> None:
+    async def case(client: Client) -> None:
+        await quota(client, "short", {"pods": "1"}, scopes=("Terminating",))
+        await quota(client, "long", {"pods": "2"}, scopes=("NotTerminating",))
+        made = await client.create(pod("a"))
+        assert (await used(client, "short"), await used(client, "long")) == ({"pods": "0"}, {"pods": "1"})
+        made.spec.active_deadline_seconds = 60
+        await client.update(made)
+        assert await used(client, "short") == {"pods": "1"}
+        with pytest.raises(ApiError, match="exceeded quota: short, requested: pods=1, used: pods=1, limited: pods=1"):
+            await client.create(pod("b", active_deadline_seconds=60))
+        other = await client.create(pod("c"))
+        other.spec.active_deadline_seconds = 60
+        with pytest.raises(ApiError, match="exceeded quota: short"):
+            await client.update(other)
+
+    run(case)

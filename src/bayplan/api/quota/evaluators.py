@@ -32,6 +32,14 @@ class Evaluator:
         """Whether such a request can change usage."""
         return operation == CREATE and not subresource
 
+    def is_affected(self, old: Any, new: Any, subresource: str) -> bool:
+        """Whether a request that is handled has to be looked at. `old`: None for creations."""
+        return True
+
+    def moves(self, old: Any, new: Any) -> bool:
+        """Whether a change takes an object from one scope into another."""
+        return False
+
     def matching(self, names: Iterable[str]) -> list[str]:
         """Those of the resources that this kind feeds."""
         return [name for name in names if name in self.names]

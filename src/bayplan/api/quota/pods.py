@@ -9,7 +9,7 @@ from bayplan.api.kinds import Kind
 from bayplan.api.pod_resources import pod_level, pod_total
 from bayplan.api.quota.amounts import ONE, Amounts, parsed
 from bayplan.api.quota.evaluators import CREATE, UPDATE, Evaluator
-from bayplan.api.quota.scopes import Requirement, pod_matches
+from bayplan.api.quota.scopes import Requirement, has_deadline, pod_matches
 from bayplan.api.types import core_v1
 from bayplan.api.validation.resources import is_native
 from bayplan.support.timestamps import parse_rfc3339
@@ -35,7 +35,13 @@ class PodEvaluator(Evaluator):
     def handles(self, operation: str, subresource: str) -> bool:
         if subresource == "resize":
             return operation == UPDATE
-        return operation == CREATE and not subresource
+        return operation in (CREATE, UPDATE) and not subresource
+
+    def is_affected(self, old: Any, new: Any, subresource: str) -> bool:
+        return old is None or bool(subresource) or self.moves(old, new)
+
+    def moves(self, old: Any, new: Any) -> bool:
+        return has_deadline(old) != has_deadline(new)
 
     def matching(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if name in self.names or _is_prefixed(name)]

@@ -20,12 +20,16 @@ def requirements_of(quota: core_v1.ResourceQuota) -> tuple[Requirement, ...]:
     return plain if selector is None else (*plain, *selector.match_expressions)
 
 
+def has_deadline(pod: core_v1.Pod) -> bool:
+    """Whether a pod ends by itself, and so is in the scope `Terminating`."""
+    return pod.spec.active_deadline_seconds is not None and pod.spec.active_deadline_seconds >= 0
+
+
 def pod_matches(pod: core_v1.Pod, scope: Requirement) -> bool:
     """Whether a pod is in a scope."""
     spec, name = pod.spec, scope.scope_name
     if name in ("Terminating", "NotTerminating"):
-        ends = spec.active_deadline_seconds is not None and spec.active_deadline_seconds >= 0
-        return ends == (name == "Terminating")
+        return has_deadline(pod) == (name == "Terminating")
     if name in ("BestEffort", "NotBestEffort"):
         return (qos_class(spec) == "BestEffort") == (name == "BestEffort")
     if name == "PriorityClass":

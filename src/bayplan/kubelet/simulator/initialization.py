@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.simulator.containers import EXIT_CODE, INIT, duration, exit_code
+from bayplan.kubelet.simulator.containers import EXIT_CODE, INIT, duration, exit_code, said_code
 from bayplan.kubelet.simulator.restarts import CRASH_LOOP, Moved, back_at, restart, run_again, started
 from bayplan.kubelet.simulator.statuses import statuses_of, terminated, waiting
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
@@ -67,7 +67,7 @@ def _initializing(pod: core_v1.Pod, container: core_v1.Container, status: core_v
     if left > 0:
         return Moved(status, left)
     named = f"{EXIT_CODE}.{container.name}" in pod.metadata.annotations  # one for all is about the containers that run
-    code = exit_code(pod, container.name, status.restart_count) if named else 0
+    code = exit_code(pod, container, status.restart_count) if named else said_code(container)
     last = terminated(code, rfc3339(begun), now)
     if code and pod.spec.restart_policy != "Never":
         return restart(pod, msgspec.structs.replace(status, ready=False), last, now)
