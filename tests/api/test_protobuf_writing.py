@@ -127,3 +127,9 @@ def test_messages_nested_too_deeply_are_refused() -> None:
         message = wire.delimited(28, message)  # not, a schema in a schema
     with pytest.raises(protobuf.ProtobufError):
         protobuf.to_tree("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps", message)
+
+
+def test_trees_may_have_managed_fields() -> None:
+    fields = {"manager": "m", "operation": "Update", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}}}
+    tree = {"kind": "TokenRequest", "metadata": {"managedFields": [fields]}, "spec": {"audiences": ["a"]}}
+    assert b'{"f:spec":{}}' in protobuf.message_of_tree("authentication.k8s.io/v1", tree)

@@ -99,7 +99,7 @@ def message_of_tree(api_version: str, tree: dict[str, Any]) -> bytes:
         )
         cls = getattr(found, kind, None)
         if cls is not None and has_message(cls):
-            return message_of(msgspec.convert(tree, cls))
+            return message_of(msgspec.json.decode(msgspec.json.encode(tree), type=cls))
     raise ProtobufError(f"{kind} in {api_version} has no protobuf form")
 
 
