@@ -7,6 +7,7 @@ from typing import Any
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import apps_v1, core_v1
+from bayplan.controllers import statefulset_claims as claims
 from bayplan.controllers import statefulset_rules as rules
 from bayplan.controllers.pod_owner import PodOwner, claim, is_terminating_namespace
 from bayplan.controllers.revisions import POD_LABEL, RevisionKeeper, outdated, template_in
@@ -74,35 +75,43 @@ class StatefulSetController(PodOwner):
         pods: dict[str, core_v1.Pod],
     ) -> str:
         """Carry a plan out. Returns why not all of it could be, or ""."""
-        for pod in plan.repair:
-            await self._repair(one, pod)
+        problems = [await self._repair(one, pod) for pod in plan.repair]
         for name in plan.condemned:
             await self._own_claims(one, pods[name], condemned=True)
-        problems = await asyncio.gather(
+        problems += await asyncio.gather(
             *(self._create_member(one, ordinal, revision, templates[revision]) for ordinal, revision in plan.create)
         )
         for pod in plan.delete:
             await self._delete_member(one, pod)
         return next((problem for problem in problems if problem), "")
 
-    async def _repair(self, one: apps_v1.StatefulSet, pod: core_v1.Pod) -> None:
-        """Bring labels that tell a pod's identity, and claims, back to what they should be."""
+    async def _repair(self, one: apps_v1.StatefulSet, pod: core_v1.Pod) -> str:
+        """Bring labels that tell a pod's identity, and claims, back to what they should be. Returns why a pod still waits for its claims, or ""."""
         metadata = pod.metadata
         wanted = rules.identity_labels(one, metadata.name)
         if not wanted.items() <= metadata.labels.items():
             patch: dict[str, Any] = {"metadata": {"uid": metadata.uid, "labels": dict(wanted)}}
             await self.client.patch(core_v1.Pod, metadata.name, metadata.namespace, patch)
-        if not metadata.deletion_timestamp:
-            await self._create_claims(one, metadata.name)
-            await self._own_claims(one, pod, condemned=False)
+        if metadata.deletion_timestamp:
+            return ""
+        problem = await self._create_claims(one, metadata.name)
+        await self._own_claims(one, pod, condemned=False)
+        return problem if pod.status.phase == "Pending" else ""
 
-    async def _create_claims(self, one: apps_v1.StatefulSet, pod_name: str) -> None:
-        """Make the claims of a pod that are missing. Raises ApiError."""
-        for new in rules.claims_of(one, pod_name):
+    def _found_claims(self, one: apps_v1.StatefulSet, pod_name: str) -> list[core_v1.PersistentVolumeClaim]:
+        """The claims of a pod that exist."""
+        names = (claims.claim_name(template, pod_name) for template in one.spec.volume_claim_templates)
+        found = (self.claims.cache.get(one.metadata.namespace, name) for name in names)
+        return [each for each in found if each is not None]
+
+    async def _create_claims(self, one: apps_v1.StatefulSet, pod_name: str) -> str:
+        """Make the claims of a pod that are missing. Returns what is wrong with those that exist, or "". Raises ApiError."""
+        found = {each.metadata.name: each for each in self._found_claims(one, pod_name)}
+        going = [name for name, each in found.items() if each.metadata.deletion_timestamp]
+        for new in claims.claims_of(one, pod_name):
             name = new.metadata.name
-            if self.claims.cache.get(one.metadata.namespace, name) is not None:
+            if name in found:
                 continue
-            new.metadata.owner_references = rules.claim_owners(one, None, condemned=False)
             where = f"Claim {name} Pod {pod_name} in StatefulSet {one.metadata.name}"
             try:
                 await self.client.create(new)
@@ -113,47 +122,43 @@ class StatefulSetController(PodOwner):
                 self.recorder.event(one, "Warning", "FailedCreate", text)
                 raise
             self.recorder.event(one, "Normal", "SuccessfulCreate", f"create {where} success")
+        return f"pvc {going[0]} is being deleted" if going else ""
 
     async def _own_claims(self, one: apps_v1.StatefulSet, pod: core_v1.Pod, *, condemned: bool) -> None:
         """Let the claims of a pod go with whom the retention policy says."""
-        for template in one.spec.volume_claim_templates:
-            found = self.claims.cache.get(one.metadata.namespace, rules.claim_name(template, pod.metadata.name))
-            if found is None or found.metadata.deletion_timestamp:
-                continue
-            owners = rules.with_claim_owners(one, found, pod, condemned=condemned)
+        for found in self._found_claims(one, pod.metadata.name):
+            owners = claims.claim_owners(one, found, pod, condemned=condemned)
             if owners == found.metadata.owner_references:
                 continue
+            name = found.metadata.name
+            if claims.has_conflict(one, found, pod):
+                text = (
+                    f"PersistentVolumeClaim {name} has a conflicting OwnerReference that acts as a manging controller,"
+                    " the retention policy is ignored for this claim"
+                )
+                self.recorder.event(one, "Warning", "ConflictingController", text)
             metadata = {
                 "uid": found.metadata.uid,
                 "resourceVersion": found.metadata.resource_version,
                 "ownerReferences": owners,
             }
             await self.client.patch(
-                core_v1.PersistentVolumeClaim, found.metadata.name, found.metadata.namespace, {"metadata": metadata}
+                core_v1.PersistentVolumeClaim, name, found.metadata.namespace, {"metadata": metadata}
             )
-
-    def _has_stale_claim(self, one: apps_v1.StatefulSet, pod_name: str) -> bool:
-        """Whether a claim still goes with an earlier pod of that name: it has to be gone before the next pod comes."""
-        for template in one.spec.volume_claim_templates:
-            found = self.claims.cache.get(one.metadata.namespace, rules.claim_name(template, pod_name))
-            if found is not None and any(
-                owner.kind == "Pod" and owner.name == pod_name for owner in found.metadata.owner_references
-            ):
-                return True
-        return False
 
     async def _create_member(
         self, one: apps_v1.StatefulSet, ordinal: int, revision: str, template: core_v1.PodTemplateSpec
     ) -> str:
         name = f"{one.metadata.name}-{ordinal}"
-        if self._has_stale_claim(one, name):
-            return f"the claims of an earlier pod {name} are not gone yet"
         pod = self.pod_of(one, template)
         rules.with_identity(one, pod, name)
+        if any(claims.blocks_creation(one, found, pod) for found in self._found_claims(one, name)):
+            return f"the claims of an earlier pod {name} are not gone yet"
         pod.metadata.labels[POD_LABEL] = revision
         where = f"Pod {name} in StatefulSet {one.metadata.name}"
         try:
-            await self._create_claims(one, name)
+            if problem := await self._create_claims(one, name):
+                return problem
             await self.client.create(pod)
         except ApiError as error:
             if error.status.reason == "AlreadyExists":

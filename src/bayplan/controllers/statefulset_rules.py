@@ -16,11 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bayplan.api.strategies.base import clone
-from bayplan.api.types import apps_v1, core_v1, meta_v1
-from bayplan.controllers.base import owner_reference
+from bayplan.api.types import apps_v1, core_v1
 from bayplan.controllers.pods import is_available, is_ready, ready_since
 from bayplan.controllers.revisions import POD_LABEL
+from bayplan.controllers.statefulset_claims import claim_name
 
 NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL = "apps.kubernetes.io/pod-index"
@@ -243,58 +242,6 @@ def status_of(
     if rolling and status.updated_replicas == status.replicas == status.ready_replicas == (one.spec.replicas or 0):
         status.current_replicas, status.current_revision = status.updated_replicas, revisions.update
     return status
-
-
-def claim_name(template: core_v1.PersistentVolumeClaim, pod_name: str) -> str:
-    """The claim of a pod from one of the set's templates."""
-    return f"{template.metadata.name}-{pod_name}"
-
-
-def claims_of(one: apps_v1.StatefulSet, pod_name: str) -> list[core_v1.PersistentVolumeClaim]:
-    """New claims of a pod."""
-    made = []
-    for template in one.spec.volume_claim_templates:
-        claim: core_v1.PersistentVolumeClaim = clone(template)
-        labels = one.spec.selector.match_labels if one.spec.selector is not None else {}
-        claim.metadata.name = claim_name(template, pod_name)
-        claim.metadata.namespace = one.metadata.namespace
-        claim.metadata.labels = {**claim.metadata.labels, **labels}
-        claim.status = core_v1.PersistentVolumeClaimStatus()
-        made.append(claim)
-    return made
-
-
-def claim_owners(
-    one: apps_v1.StatefulSet, pod: core_v1.Pod | None, *, condemned: bool
-) -> tuple[meta_v1.OwnerReference, ...]:
-    """With whom a claim goes: nobody, the set, or a pod that is scaled away."""
-    policy = one.spec.persistent_volume_claim_retention_policy
-    if policy is None:
-        return ()
-    if condemned and policy.when_scaled == "Delete" and pod is not None:
-        return (_reference("v1", "Pod", pod),)
-    if policy.when_deleted == "Delete" and not (condemned and policy.when_scaled == "Delete"):
-        return (_reference("apps/v1", "StatefulSet", one),)
-    return ()
-
-
-def _reference(api_version: str, kind: str, owner: apps_v1.StatefulSet | core_v1.Pod) -> meta_v1.OwnerReference:
-    reference = owner_reference(api_version, kind, owner)
-    reference.controller = reference.block_owner_deletion = None
-    return reference
-
-
-def with_claim_owners(
-    one: apps_v1.StatefulSet, claim: core_v1.PersistentVolumeClaim, pod: core_v1.Pod | None, *, condemned: bool
-) -> tuple[meta_v1.OwnerReference, ...]:
-    """The owners that a claim should have: those of others stay, those of the set and of its pods are as the policy says."""
-    others = tuple(
-        reference
-        for reference in claim.metadata.owner_references
-        if reference.uid != one.metadata.uid
-        and not (reference.kind == "Pod" and ordinal_of(one.metadata.name, reference.name) >= 0)
-    )
-    return (*others, *claim_owners(one, pod, condemned=condemned))
 
 
 def with_identity(one: apps_v1.StatefulSet, pod: core_v1.Pod, name: str) -> None:

@@ -200,7 +200,7 @@ def test_a_deployment_that_has_been_up_for_long_does_not_time_out_when_it_is_cha
                 counts = (one.status.updated_replicas, one.status.available_replicas, one.status.replicas)
                 return counts == (2, 2, 2) and one.status.observed_generation == one.metadata.generation
 
-            await client.create(deployment("web", 2, progress_deadline_seconds=1))
+            await client.create(deployment("web", 2, progress_deadline_seconds=10))
             await cluster.eventually(rolled_out)
             await cluster.advance(hours=24)
             one = await client.get(apps_v1.Deployment, "web", "default")
