@@ -52,6 +52,8 @@ EDGES = {
     "apiserver/http_answer.py": {"sockets"},
     "apiserver/http_body.py": {"sockets"},
     "apiserver/http_watch.py": {"sockets"},
+    "apiserver/http_relay.py": {"sockets"},
+    "apiserver/dialing.py": {"sockets"},
     "apiserver/webhook_http.py": {"sockets"},
     "client/http.py": {"sockets"},
     "scheduler/extender_blocking.py": {"sockets"},

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import aiohttp
 
 from bayplan.apiserver.certificates import make_authority, sign
-from bayplan.apiserver.http import HttpServer, tls_context
+from bayplan.apiserver.http import HttpServer
 from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.apiserver.tls import tls_context
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.store.interface import Store
@@ -82,7 +83,9 @@ def client_of(api: ApiServer, user: User = ADMIN) -> Client:
 
 
 @contextlib.asynccontextmanager
-async def served(settings: ApiServerSettings | None = None) -> AsyncIterator[Served]:
+async def served(
+    settings: ApiServerSettings | None = None, *, kubelet_tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Served]:
     """An API server over HTTPS, alone: no controllers, no nodes."""
     async with opened(settings=settings or AS_RECORDED) as api:
         authenticator = api.context.authenticator
@@ -90,7 +93,7 @@ async def served(settings: ApiServerSettings | None = None) -> AsyncIterator[Ser
             authenticator.add_token(token, name, groups, uid)
         authority = make_authority(api.context.clock.now())
         pair = sign(authority, api.context.clock.now(), "kube-apiserver", hosts=("127.0.0.1",))
-        http = HttpServer(api, authenticator)
+        http = HttpServer(api, authenticator, kubelet_tls)
         port = await http.start("127.0.0.1", 0, tls_context(pair, authority.certificate))
         await api.publish_address("192.0.2.1", port)
         trust = ssl.create_default_context(cadata=authority.certificate.decode())

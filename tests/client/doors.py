@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.certificates import make_authority, sign
-from bayplan.apiserver.http import HttpServer, tls_context
+from bayplan.apiserver.http import HttpServer
 from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.tls import tls_context
 from bayplan.client import Client
 from bayplan.client.http import Credentials, HttpTransport
 from tests.apiserver.serving import TOKENS, client_of, new_api

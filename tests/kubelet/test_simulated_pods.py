@@ -151,6 +151,19 @@ def test_a_pod_takes_its_moment_to_stop_also_late_in_the_second_in_which_it_was_
     assert seen(NOW + 60, NOW + 60) == Step(delete=True), "its node had lost contact, its containers stopped long ago"
 
 
+@pytest.mark.parametrize(("policy", "phase", "code"), [("Always", "Succeeded", 0), ("Never", "Failed", 143)])
+def test_a_server_that_is_stopped_has_done_its_work_and_a_task_has_not(policy: str, phase: str, code: int) -> None:
+    running = after(after(bound(policy=policy)))
+    running.metadata.deletion_timestamp = rfc3339(NOW + 30)
+    running.metadata.deletion_grace_period_seconds = 30
+    running.metadata.finalizers = ("batch.kubernetes.io/job-tracking",)
+    status = step(running, NOW + 1).status
+    assert status is not None
+    ended = status.container_statuses[0].state.terminated
+    assert ended is not None
+    assert (status.phase, ended.exit_code) == (phase, code)
+
+
 def test_a_pod_whose_end_is_counted_shows_it_before_it_goes() -> None:
     running = after(after(bound()))
     running.metadata.deletion_timestamp = rfc3339(NOW + 30)

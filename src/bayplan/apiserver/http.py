@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-import tempfile
-from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -18,14 +16,15 @@ from bayplan.api.errors import ApiError, failure, request_too_large, unauthorize
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.certificates import CertificateUsers
 from bayplan.apiserver.authentication.headers import bearer_token, impersonation
-from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.http_answer import usual_answer
 from bayplan.apiserver.http_body import GZIP_THRESHOLD, pieces_of, send
+from bayplan.apiserver.http_relay import Relays
 from bayplan.apiserver.http_watch import WatchStreams
 from bayplan.apiserver.inflight import InFlight, too_many_requests
 from bayplan.apiserver.nonresource import PUBLIC_PATHS
 from bayplan.apiserver.requests import ANONYMOUS, Request, Response, User
 from bayplan.apiserver.server import ApiServer, error_response
+from bayplan.apiserver.tls import client_tls
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +39,10 @@ _HEADER_LIMIT = 1 << 20
 class HttpServer:
     """Serves an ApiServer on a socket."""
 
-    def __init__(self, server: ApiServer, authenticator: Authenticator) -> None:
+    def __init__(
+        self, server: ApiServer, authenticator: Authenticator, kubelet_tls: ssl.SSLContext | None = None
+    ) -> None:
+        """kubelet_tls: how kubelets are asked; by default without a certificate of the server's own."""
         self.server = server
         self.authenticator = authenticator
         self._certificate_users = CertificateUsers()
@@ -49,6 +51,7 @@ class HttpServer:
         """Whether everybody who is known may do everything: then the unknown may only see whether the server is well."""
         self._runner: web.ServerRunner | None = None
         self._watches = WatchStreams(server.context)
+        self._relays = Relays(server.context.clock, kubelet_tls or client_tls())
         self._reaper: asyncio.Task[None] | None = None
         settings = server.context.settings
         self.in_flight = InFlight(settings.max_requests_inflight, settings.max_mutating_requests_inflight)
@@ -92,6 +95,7 @@ class HttpServer:
         if self._reaper is not None:
             self._reaper.cancel()
         self._watches.close()
+        await self._relays.close()
         if self._runner is not None:
             server = self._runner.server
             left = [one.transport for one in server.connections if one.transport is not None] if server else []
@@ -144,6 +148,11 @@ class HttpServer:
             self.in_flight.leave(changes)
         if response.watcher is not None:
             return await self._watches.serve(http, _headers(response), response.watcher)
+        if response.relay is not None:
+            try:
+                return await self._relays.serve(http, request.body, response.relay)
+            except ApiError as error:
+                return _plain(error_response(error))
         pretty = wants_pretty(http.raw_path.partition("?")[2], request.user_agent)
         usual = None if pretty else usual_answer(http, response, self.server.context.clock.now())
         return usual if usual is not None else await self._answer(http, response, pretty=pretty)
@@ -249,19 +258,3 @@ def laid_out(response: Response, *, pretty: bool) -> bytes:
     if not response.content_type.startswith("application/json") or body[:1] != b"{" or response.is_final:
         return body
     return msgspec.json.format(body, indent=2) if pretty else body + b"\n"
-
-
-def tls_context(server: KeyPair, client_ca: bytes | None) -> ssl.SSLContext:
-    """TLS for the server; client certificates are asked for, not demanded, if there is an authority for them."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    with tempfile.TemporaryDirectory() as directory:  # the ssl module reads certificates from files only
-        certificate, key = Path(directory, "tls.crt"), Path(directory, "tls.key")
-        certificate.write_bytes(server.certificate)
-        key.touch(mode=0o600)
-        key.write_bytes(server.key)
-        context.load_cert_chain(certificate, key)
-    if client_ca is not None:
-        context.verify_mode = ssl.CERT_OPTIONAL
-        context.load_verify_locations(cadata=client_ca.decode())
-    return context

@@ -7,8 +7,9 @@ from typing import Any
 
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
+from bayplan.apiserver.relays import not_over_http
 from bayplan.apiserver.requests import Request, User
-from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.server import ApiServer, error_response
 from bayplan.apiserver.watching import BOOKMARK, Entry, Event, Watcher
 
 
@@ -36,6 +37,8 @@ class InProcessDoor:
                 reads_warnings=False,
             )
         )
+        if response.relay is not None:
+            response = error_response(not_over_http(response.relay))
         return response.code, response.whole_body()
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str]) -> tuple[int, bytes, _SharedWatch | None]:

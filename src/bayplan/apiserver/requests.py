@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from multidict import MultiMapping
 
 from bayplan.api.errors import bad_request, not_found_error, resource_not_found
 from bayplan.api.kinds import Kind, KindTable, Subresource
 from bayplan.apiserver.pieces import JsonList
+from bayplan.apiserver.relays import Relay
 from bayplan.apiserver.watching import Watcher
 
 JSON = "application/json"
@@ -74,6 +78,8 @@ class Response:
     """Whether the body is to be sent byte for byte, not laid out for the reader."""
     long_list: JsonList | None = None
     """Instead of a body: a list that is long enough to be sent in pieces."""
+    relay: Relay | None = None
+    """Instead of an answer: who gives it. The transport asks and passes it on."""
 
     def whole_body(self) -> bytes:
         """The body in one piece."""
@@ -148,6 +154,20 @@ def bool_parameter(query: Mapping[str, str], name: str) -> bool:
     return value is not None and value.lower() not in ("false", "0")
 
 
+def parameters(query: Mapping[str, str], name: str) -> list[str]:
+    """All values of a query parameter, which may come several times over HTTP."""
+    if isinstance(query, MultiMapping):
+        return list(query.getall(name, []))
+    return [query[name]] if name in query else []
+
+
+def revision_problem(text: str) -> str:
+    """Why Go does not read a resourceVersion; "" if it does."""
+    if not (text.isdigit() and text.isascii()):
+        return f'strconv.ParseUint: parsing "{text}": invalid syntax'
+    return f'strconv.ParseUint: parsing "{text}": value out of range' if int(text) >= 1 << 64 else ""
+
+
 def int_parameter(query: Mapping[str, str], name: str) -> int | None:
     """An integer query parameter, None if missing. Raises ApiError (400) if it is no number."""
     value = query.get(name)
@@ -157,3 +177,34 @@ def int_parameter(query: Mapping[str, str], name: str) -> int | None:
         return int(value)
     except ValueError:
         raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
+
+
+_LONG_RUNNING = frozenset(("attach", "exec", "log", "portforward", "proxy"))
+_DURATION = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)")
+_NUMBER_AND_UNIT = re.compile(r"(?:\d+\.?\d*|\.\d+)([^\d.]*)")
+
+
+def check_timeout(query: Mapping[str, str], path: ResourcePath | None) -> None:
+    """The parameter `timeout`, which all requests take but those that last, is a duration. Raises ApiError (400)."""
+    given = query.get("timeout", "")
+    if not given or _DURATION.fullmatch(given):
+        return
+    if path is not None and (
+        path.is_watch
+        or bool_parameter(query, "watch")
+        or (path.subresource is not None and path.subresource.name in _LONG_RUNNING)
+    ):
+        return
+    raise bad_request(f"invalid timeout specified in the request URL - time: {_duration_problem(given)}")
+
+
+def _duration_problem(text: str) -> str:
+    """Why Go does not read a duration."""
+    rest = text.lstrip("+-") if text[:1] in ("+", "-") else text
+    while match := _NUMBER_AND_UNIT.match(rest):
+        if not match[1]:
+            return f'missing unit in duration "{text}"'
+        if match[1] not in ("ns", "us", "µs", "μs", "ms", "s", "m", "h"):
+            return f'unknown unit "{match[1]}" in duration "{text}"'
+        rest = rest[match.end() :]
+    return f'invalid duration "{text}"'

@@ -53,5 +53,13 @@ class ApiServerSettings:
     """Seconds that a client may take to send a request's body, and to take its answer (watches excepted)."""
     header_timeout: float = 32.0
     """Seconds that a new connection may take until its first request is there."""
+    kubelet_preferred_address_types: tuple[str, ...] = (
+        "InternalIP",
+        "ExternalIP",
+        "InternalDNS",
+        "ExternalDNS",
+        "Hostname",
+    )
+    """Which address of a node its kubelet is reached at: the first of these that the node has."""
     max_object_bytes: int = 1536 * 1024
     """Largest object that is stored, in protobuf, as etcd counts it; a larger one is answered with 500."""

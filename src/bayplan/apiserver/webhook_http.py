@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import ssl
 from urllib.parse import urlsplit
 
 import aiohttp
 
+from bayplan.apiserver.dialing import dial_problem
 from bayplan.apiserver.webhooks.calling import SendError, Target
 
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -55,8 +55,7 @@ class HttpSender:
             raise SendError(f"tls: failed to verify certificate: {error.certificate_error}") from error
         except aiohttp.ClientConnectorError as error:
             host, port = target.address or (parts.hostname or "", parts.port or _HTTPS)
-            why = os.strerror(error.os_error.errno) if error.os_error.errno else str(error.os_error)
-            raise SendError(f"dial tcp {host}:{port}: connect: {why.lower()}") from error
+            raise SendError(dial_problem(error, host, port)) from error
         except (aiohttp.ClientError, ssl.SSLError, asyncio.IncompleteReadError) as error:
             raise SendError(str(error) or type(error).__name__) from error
 

@@ -36,6 +36,12 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--tls-cert-file", type=_FILE, help="Certificate of the server.")
 @click.option("--tls-private-key-file", type=_FILE, help="Key of that certificate.")
 @click.option("--client-ca-file", type=_FILE, help="Authority of client certificates.")
+@click.option("--kubelet-client-certificate", type=_FILE, help="Certificate that kubelets see; by default an own one.")
+@click.option("--kubelet-client-key", type=_FILE, help="Key of that certificate.")
+@click.option("--kubelet-certificate-authority", type=_FILE, help="Authority of kubelets' certificates.")
+@click.option(
+    "--kubelet-preferred-address-types", default="", help="Which address of a node its kubelet is reached at, in order."
+)
 @click.option("--token-auth-file", type=_FILE, help="Static tokens: token,user,uid,groups.")
 @click.option(
     "--anonymous-auth",
@@ -99,6 +105,9 @@ def command(
     tls_cert_file: Path | None,
     tls_private_key_file: Path | None,
     client_ca_file: Path | None,
+    kubelet_client_certificate: Path | None,
+    kubelet_client_key: Path | None,
+    kubelet_certificate_authority: Path | None,
     token_auth_file: Path | None,
     anonymous_auth: bool,
     service_account_signing_key_file: Path | None,
@@ -116,6 +125,8 @@ def command(
         raise Failure("--etcd-servers: this build has no etcd client; use --store sqlite:PATH or --store memory:")
     if (tls_cert_file is None) != (tls_private_key_file is None):
         raise click.UsageError("--tls-cert-file and --tls-private-key-file belong together")
+    if (kubelet_client_certificate is None) != (kubelet_client_key is None):
+        raise click.UsageError("--kubelet-client-certificate and --kubelet-client-key belong together")
     set_up_logging(verbosity=v)
     make_directory(cert_dir)
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in behaviour.items() if value]
@@ -133,6 +144,9 @@ def command(
         tls_certificate=tls_cert_file,
         tls_key=tls_private_key_file,
         client_ca=client_ca_file,
+        kubelet_certificate=kubelet_client_certificate,
+        kubelet_key=kubelet_client_key,
+        kubelet_ca=kubelet_certificate_authority,
         token_signing_key=service_account_signing_key_file,
         token_keys=service_account_key_file,
         run_scheduler=False,

@@ -37,6 +37,7 @@ API_SERVER_FLAGS = {
     "--service-account-max-token-expiration": "longest life of a service account token, such as 24h0m0s",
     "--service-account-extend-token-expiration": "whether the default tokens of pods live for a year",
     "--token-auth-file": "file with static tokens: token,user,uid,groups",
+    "--kubelet-preferred-address-types": "which address of a node its kubelet is reached at, such as InternalIP,Hostname",
     "--anonymous-auth": "whether requests without credentials are taken, as system:anonymous",
 }
 """Flags of the API server that change how it behaves: name -> meaning."""
@@ -105,6 +106,8 @@ def api_server_settings(
     )
     if text := given.get("--service-account-issuer"):
         settings = replace(settings, service_account_issuers=_names(text))
+    if text := given.get("--kubelet-preferred-address-types"):
+        settings = replace(settings, kubelet_preferred_address_types=_address_types(text))
     if text := given.get("--api-audiences"):
         settings = replace(settings, api_audiences=_names(text))
     if text := given.get("--service-account-jwks-uri"):
@@ -134,6 +137,16 @@ def _ranges(text: str) -> str:
     if len(networks) > 2 or len({network.version for network in networks}) != len(networks):
         raise ValueError("at most one range per address family may be given")
     return ",".join(str(network) for network in networks)
+
+
+def _address_types(text: str) -> tuple[str, ...]:
+    """Types of node addresses, with commas between. Raises UsageError."""
+    known = ("Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP")
+    given = _names(text)
+    for one in given:
+        if one not in known:
+            raise click.UsageError(f"--kubelet-preferred-address-types: {one!r} is none of {', '.join(known)}")
+    return given
 
 
 def _admission_configuration(path: Path) -> dict[str, dict[str, Any]]:

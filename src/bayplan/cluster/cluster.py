@@ -13,19 +13,20 @@ from typing import Any
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.bootstrap.authentication import publish_authentication
 from bayplan.apiserver.bootstrap.identity import keep_identity
-from bayplan.apiserver.certificates import KeyPair
-from bayplan.apiserver.http import HttpServer, tls_context
+from bayplan.apiserver.certificates import KeyPair, sign
+from bayplan.apiserver.http import HttpServer
 from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.service_account_tokens.keys import KeyFileError, TokenKeys
+from bayplan.apiserver.tls import client_tls, tls_context
 from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.kubeconfig import render
 from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
 from bayplan.cluster.contents import take_in
-from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, obtain
+from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, KUBELET_CLIENT, obtain
 from bayplan.cluster.errors import AddressInUse, ClusterError
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.storage import publish_storage_class
@@ -140,7 +141,7 @@ class Cluster:
         authenticator.add_token(self.credentials.admin_token, ADMIN_USER, (ADMIN_GROUP,))
         for token, user, uid, groups in settings.tokens:
             authenticator.add_token(token, user, groups, uid)
-        self._http = HttpServer(self.api, authenticator)
+        self._http = HttpServer(self.api, authenticator, self._kubelet_tls())
         tls = self._tls()
         try:
             self.port = await self._http.start(settings.bind_address, settings.port, tls)
@@ -172,6 +173,19 @@ class Cluster:
             return tls_context(pair, self._client_authority())
         except (OSError, ssl.SSLError) as error:
             raise ClusterError(f"the certificates cannot be used: {error}") from error
+
+    def _kubelet_tls(self) -> ssl.SSLContext:
+        """How kubelets are asked for what only they know. Raises ClusterError."""
+        settings = self.settings
+        try:
+            if settings.kubelet_certificate is not None and settings.kubelet_key is not None:
+                pair = KeyPair(settings.kubelet_certificate.read_bytes(), settings.kubelet_key.read_bytes())
+            else:
+                authority, now = self.credentials.authority, self.clock.now()
+                pair = sign(authority, now, KUBELET_CLIENT, organizations=(ADMIN_GROUP,))
+            return client_tls(pair, settings.kubelet_ca.read_bytes() if settings.kubelet_ca is not None else b"")
+        except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
+            raise ClusterError(f"the certificates for kubelets cannot be used: {error}") from error
 
     def _trust(self) -> Trust:
         from bayplan.controllers.certificate_rules import Authority

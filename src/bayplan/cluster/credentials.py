@@ -18,6 +18,8 @@ _NAMES = (
     "kubernetes.default.svc.cluster.local",
 )
 ADMIN_USER, ADMIN_GROUP = "kubernetes-admin", "system:masters"
+KUBELET_CLIENT = "kube-apiserver-kubelet-client"
+"""As whom the API server asks kubelets."""
 
 
 @dataclass(frozen=True, slots=True)

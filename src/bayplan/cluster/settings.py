@@ -52,6 +52,12 @@ class ClusterSettings:
     """The key of that certificate."""
     client_ca: Path | None = None
     """Authority of client certificates (PEM); None for the cluster's own."""
+    kubelet_certificate: Path | None = None
+    """With what the server shows kubelets who it is (PEM); None for a certificate of the cluster's own authority."""
+    kubelet_key: Path | None = None
+    """The key of that certificate."""
+    kubelet_ca: Path | None = None
+    """Authority of kubelets' certificates (PEM); None to take any certificate."""
     token_signing_key: Path | None = None
     """Private key (PEM) that signs service account tokens; None for the cluster's own."""
     token_keys: tuple[Path, ...] = ()

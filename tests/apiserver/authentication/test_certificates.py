@@ -17,8 +17,9 @@ from cryptography.x509.oid import NameOID
 from bayplan.api.errors import ApiError
 from bayplan.api.types import certificates_v1, meta_v1
 from bayplan.apiserver.certificates import make_authority, parse_request, sign
-from bayplan.apiserver.http import HttpServer, tls_context
+from bayplan.apiserver.http import HttpServer
 from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.tls import tls_context
 from bayplan.client import Client
 from tests.apiserver.authorization.roles import BY_ROLES, CAROL, cluster_binding, cluster_role, rule, run, subject
 from tests.apiserver.serving import client_of, opened

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from bayplan.api.errors import ApiError
 from bayplan.apiserver.certificates import make_authority, sign
-from bayplan.apiserver.http import tls_context
+from bayplan.apiserver.tls import tls_context
 from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.apiserver.webhooks.calling import SendError, Target
 from bayplan.client import Client

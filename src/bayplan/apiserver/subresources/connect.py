@@ -1,122 +1,188 @@
-"""`log`, `exec`, `attach`, `portforward` and `proxy`: checked here, carried out by the node that runs the pod.
+"""`log`, `exec`, `attach`, `portforward` and `proxy`: checked here, answered by the kubelet of the pod's node, or by what listens in a pod.
 
-How to reach a node is the `node_connector` of the server's context: whoever runs nodes sets it. Without one, the answer says that the node cannot
-be reached.
+The answer names where the request goes on to (`Relay`); the transport carries it there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
+from urllib.parse import urlencode
 
-from bayplan.api.errors import ApiError, bad_request, failure, not_found_error
+from bayplan.api.errors import FieldError, bad_request, forbidden, invalid, invalid_object, not_found_error
 from bayplan.api.types import core_v1
+from bayplan.apiserver import relays
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.requests import Response
+from bayplan.apiserver.relays import Purpose, Relay
+from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, parameters
+
+_STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+"""Options of `exec` and `attach` -> what kubelets call them."""
+_NOT_NEGATIVE = "must be greater than or equal to 0"
 
 
 async def handle(call: Call) -> Response:
-    """Check the request against the pod and hand it to the pod's node. Raises ApiError."""
+    """Send the request on to the kubelet of the pod's node. Raises ApiError."""
     subresource = call.path.subresource
     assert subresource is not None
-    pod = _pod(call)
-    if subresource.name == "log":
-        _check_log_options(call)
-    if subresource.name != "portforward":
-        _check_container(call, pod)
+    what = subresource.name
+    query = _log_query(call) if what == "log" else _stream_query(call, what)
+    pod = _pod(call, call.path.name)
+    path = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    if what == "portforward":
+        path = f"/portForward/{path}"
+    else:
+        path = f"/{'containerLogs' if what == 'log' else what}/{path}/{_container(call, pod)}"
     if not pod.spec.node_name:
-        if subresource.name == "log":
+        if what == "log":
             return Response(204, content_type="")
         raise bad_request(f"pod {pod.metadata.name} does not have a host assigned")
-    return await _to_node(call, pod.spec.node_name, "pods")
+    host, port = _kubelet(call, pod.spec.node_name, what)
+    relay = Relay(
+        purpose=Purpose.LOG if what == "log" else Purpose.STREAM,
+        scheme="https",
+        host=host,
+        port=port,
+        path=path,
+        query=urlencode(sorted(query, key=lambda pair: pair[0])),
+        is_kubelet=True,
+        subject=pod.metadata.name,
+    )
+    return Response(200, relay=relay)
 
 
 async def handle_proxy(call: Call) -> Response:
-    """`proxy` of pods, services and nodes."""
-    name = _bare_name(call.path.name)
-    if call.kind.kind == "Service":
-        raise await _no_endpoints(call, name)
-    if call.entry(call.path.namespace, name) is None:
-        raise not_found_error(call.kind.plural, call.kind.group, name)
-    if call.kind.kind == "Node":
-        return await _to_node(call, name, "nodes")
-    call.path = type(call.path)(call.path.kind, call.path.namespace, name, call.path.subresource, call.path.rest)
-    pod = _pod(call)
-    if not pod.spec.node_name:
-        raise bad_request(f"pod {name} does not have a host assigned")
-    return await _to_node(call, pod.spec.node_name, "pods")
+    """`proxy` of pods, services and nodes: any HTTP request. Raises ApiError."""
+    kind = call.kind.kind
+    name = relays.split_name(call.path.name, kind.lower())
+    scheme, is_kubelet = name.scheme or "http", False
+    if kind == "Node":
+        host, port = _kubelet(call, name.name, "proxy")
+        relays.check_address(host)
+        is_kubelet = name.port in ("", port)
+        scheme, port = ("https", port) if is_kubelet else (scheme, name.port)
+    elif kind == "Service":
+        host, port = _service_address(call, name)
+    else:
+        host, port = relays.pod_address(_pod(call, name.name), name.port)
+    rest = f"/{call.path.rest}" if call.path.rest else ""
+    if call.request.path.endswith("/"):
+        rest += "/"
+    relay = Relay(
+        purpose=Purpose.PROXY,
+        scheme=scheme,
+        host=host,
+        port=port,
+        path=rest,
+        query="",
+        is_kubelet=is_kubelet,
+        subject=name.name,
+    )
+    return Response(200, relay=relay)
 
 
-def _bare_name(name: str) -> str:
-    """`[scheme:]name[:port]` without scheme and port."""
-    parts = name.split(":")
-    return parts[1] if len(parts) == 3 else parts[0]
-
-
-def _pod(call: Call) -> core_v1.Pod:
-    entry = call.entry(call.path.namespace, call.path.name)
-    if entry is None:
-        raise not_found_error("pods", "", call.path.name)
-    pod: core_v1.Pod = call.context.objects.cache(call.stored).shared(entry)
+def _pod(call: Call, name: str) -> core_v1.Pod:
+    pod: core_v1.Pod | None = _found(call, "Pod", call.path.namespace, name)
+    if pod is None:
+        raise not_found_error(call.kind.plural, "", name)
     return pod
 
 
-def _check_log_options(call: Call) -> None:
+def _found(call: Call, kind_name: str, namespace: str, name: str) -> Any:
+    """An object of the core group, or None; not to be changed."""
+    kind = call.context.kinds.of_kind("v1", kind_name)
+    assert kind is not None
+    cache = call.context.objects.cache(kind)
+    entry = cache.get(namespace, name)
+    return None if entry is None else cache.shared(entry)
+
+
+def _log_query(call: Call) -> list[tuple[str, str]]:
+    """The options of `log` for a kubelet. Raises ApiError (400, 422)."""
     query = call.request.query
-    for name, least in (("tailLines", 0), ("sinceSeconds", 1), ("limitBytes", 1)):
-        text = query.get(name)
-        if text and (not text.lstrip("-").isdigit() or int(text) < least):
-            raise bad_request(f'{name}: Invalid value: "{text}": must be greater than or equal to {least}')
-    if query.get("sinceSeconds") and query.get("sinceTime"):
-        raise bad_request("at most one of `sinceTime` or `sinceSeconds` may be specified")
+    numbers = {name: int_parameter(query, name) for name in ("limitBytes", "sinceSeconds", "tailLines")}
+    since = query.get("sinceTime", "")
+    problems: list[FieldError] = []
+    tail, limit, seconds = numbers["tailLines"], numbers["limitBytes"], numbers["sinceSeconds"]
+    if tail is not None and tail < 0:
+        problems.append(invalid("tailLines", tail, _NOT_NEGATIVE))
+    if limit is not None and limit < 1:
+        problems.append(invalid("limitBytes", limit, "must be greater than 0"))
+    if seconds is not None and since:
+        problems.append(forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    elif seconds is not None and seconds < 1:
+        problems.append(invalid("sinceSeconds", seconds, "must be greater than 0"))
+    if "stream" in query:
+        problems.append(forbidden("stream", "may not be specified"))
+    if problems:
+        raise invalid_object("PodLogOptions", "", call.path.name, problems)
+    switches = [(name, "true") for name in ("follow", "previous", "timestamps") if bool_parameter(query, name)]
+    given = [(name, str(value)) for name, value in numbers.items() if value is not None]
+    return [*switches, *given, *([("sinceTime", since)] if since else [])]
 
 
-def _check_container(call: Call, pod: core_v1.Pod) -> None:
-    """A container must be named, and exist, where there is a choice. Raises ApiError (400)."""
+def _stream_query(call: Call, what: str) -> list[tuple[str, str]]:
+    """The options of `exec`, `attach` and `portforward` for a kubelet."""
+    query = call.request.query
+    if what == "portforward":
+        ports = parameters(query, "ports")
+        return [("port", ",".join(ports))] if ports else []
+    switches = [(theirs, "1") for ours, theirs in _STREAMS.items() if bool_parameter(query, ours)]
+    return switches + [("command", word) for word in parameters(query, "command")]
+
+
+def _container(call: Call, pod: core_v1.Pod) -> str:
+    """The container that the request is about: it must be named where there is a choice. Raises ApiError (400)."""
     spec, name = pod.spec, call.request.query.get("container", "")
-    groups: tuple[Iterable[Any], ...] = (spec.containers, spec.init_containers, spec.ephemeral_containers)
-    known = [container.name for group in groups for container in group]
+    known = [one.name for one in (*spec.init_containers, *spec.containers)]
+    known += [one.name for one in spec.ephemeral_containers]
     if name:
         if name not in known:
             raise bad_request(f"container {name} is not valid for pod {pod.metadata.name}")
-        return
-    if (
-        len(spec.containers) > 1
-        and pod.metadata.annotations.get("kubectl.kubernetes.io/default-container") not in known
-    ):
-        choice = f"choose one of: [{' '.join(container.name for container in spec.containers)}]"
-        if spec.init_containers:
-            choice += (
-                f" or one of the init containers: [{' '.join(container.name for container in spec.init_containers)}]"
-            )
-        raise bad_request(f"a container name must be specified for pod {pod.metadata.name}, {choice}")
+        return name
+    if len(spec.containers) == 1:
+        return spec.containers[0].name
+    raise bad_request(
+        f"a container name must be specified for pod {pod.metadata.name}, choose one of: [{' '.join(known)}]"
+    )
 
 
-async def _no_endpoints(call: Call, name: str) -> ApiError:
-    """Services are proxied through their endpoints; without any there is nothing to reach."""
-    context = call.context
-    kind = context.kinds.of_kind("v1", "Endpoints")
-    assert kind is not None
-    cache = context.objects.cache(kind)
-    entry = cache.get(call.path.namespace, name)
-    if call.entry(call.path.namespace, name) is None or entry is None:
-        return not_found_error("services", "", name)
-    if not any(subset.addresses for subset in cache.shared(entry).subsets):
-        return failure(503, "ServiceUnavailable", f'no endpoints available for service "{name}"', details=False)
-    return failure(503, "ServiceUnavailable", f'service "{name}" cannot be reached from here', details=False)
+def _kubelet(call: Call, node_name: str, what: str) -> tuple[str, str]:
+    """Host and port of a node's kubelet. Raises ApiError (404 about the kind that was asked for, 500, 503)."""
+    node: core_v1.Node | None = _found(call, "Node", "", node_name)
+    if node is None:
+        raise not_found_error(call.kind.plural, "", node_name)
+    host, port = relays.kubelet_address(node, call.context.settings.kubelet_preferred_address_types)
+    if not port:
+        raise relays.unavailable(f"node {node_name} runs no containers that {what} could reach")
+    return host, port
 
 
-async def _to_node(call: Call, node_name: str, plural: str) -> Response:
-    """Let the node answer. Raises ApiError (404, 503) if there is no such node, or no way to it."""
-    context = call.context
-    kind = context.kinds.of_kind("v1", "Node")
-    assert kind is not None
-    if context.objects.cache(kind).get("", node_name) is None:
-        raise not_found_error(plural, "", node_name)
-    if context.node_connector is None:
-        subresource = call.path.subresource
-        what = subresource.name if subresource is not None else ""
-        raise failure(
-            503, "ServiceUnavailable", f"node {node_name} runs no containers that {what} could reach", details=False
-        )
-    return await context.node_connector(call, node_name)
+def _service_address(call: Call, name: relays.Name) -> tuple[str, str]:
+    """Address and port of a pod behind a service. Raises ApiError (404, 503)."""
+    namespace = call.path.namespace
+    port_name = name.port
+    if name.port.lstrip("+-").isdigit():
+        service: core_v1.Service | None = _found(call, "Service", namespace, name.name)
+        if service is None:
+            raise not_found_error(call.kind.plural, "", name.name)
+        port_name = relays.service_port_name(service, name.port)
+    endpoints: core_v1.Endpoints | None = _found(call, "Endpoints", namespace, name.name)
+    if endpoints is None:
+        raise not_found_error(call.kind.plural, "", name.name)
+    if not endpoints.subsets:
+        raise relays.unavailable(f'no endpoints available for service "{name.name}"')
+    served = relays.endpoints_with(endpoints, port_name)
+    call.context.randomness.shuffle(served)
+    for address, port in served:
+        if _is_of_pod(call, address):
+            return address.ip, str(port)
+    raise relays.unavailable(f'no endpoints available for service "{call.path.name}"')
+
+
+def _is_of_pod(call: Call, address: core_v1.EndpointAddress) -> bool:
+    """Whether an endpoint is the pod that it says it is: nothing else is reached through the API server."""
+    target = address.target_ref
+    if target is None or target.namespace != call.path.namespace:
+        return False
+    pod: core_v1.Pod | None = _found(call, "Pod", target.namespace, target.name)
+    return pod is not None and any(one.ip == address.ip for one in pod.status.pod_ips)

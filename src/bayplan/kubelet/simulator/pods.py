@@ -11,7 +11,7 @@ What happens to each container, and when, is in `containers`. An image whose nam
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -301,6 +301,9 @@ def _is_settled(pod: core_v1.Pod) -> bool:
 
 # The end
 
+_INTERRUPTED = 143
+"""Exit code of a task that is told to stop (128 and the number of SIGTERM); a server that is told so has done its work."""
+
 
 def _stop(pod: core_v1.Pod, now: float, settings: SimulatorSettings, told: float | None) -> Step:
     """A pod that is being deleted: its containers take a moment to stop, then it goes.
@@ -317,12 +320,26 @@ def _stop(pod: core_v1.Pod, now: float, settings: SimulatorSettings, told: float
         return Step(wait=left)
     if settings.unseen_seconds and is_plain(pod) and not pod.metadata.finalizers:
         return Step(delete=True)  # what its containers came to would be seen for a moment only
-    statuses = tuple(
-        msgspec.structs.replace(one, state=terminated(0, one.state.running.started_at, now), ready=False, started=False)
+    code = 0 if pod.spec.restart_policy in ("", "Always") else _INTERRUPTED
+    statuses = _stopped(pod.status.container_statuses, code, now)
+    failed = any(one.state.terminated is not None and one.state.terminated.exit_code for one in statuses)
+    status = with_status(
+        pod,
+        phase="Failed" if failed else "Succeeded",
+        container_statuses=statuses,
+        init_container_statuses=_stopped(pod.status.init_container_statuses, 0, now),
+        conditions=conditions_of(pod, now, False, reason="PodFailed" if failed else "PodCompleted"),
+    )
+    return Step(status, delete=True)
+
+
+def _stopped(statuses: Iterable[core_v1.ContainerStatus], code: int, now: float) -> tuple[core_v1.ContainerStatus, ...]:
+    """The containers after they were told to stop; those that ended before stay as they are."""
+    return tuple(
+        msgspec.structs.replace(
+            one, state=terminated(code, one.state.running.started_at, now), ready=False, started=False
+        )
         if one.state.running is not None
         else one
-        for one in pod.status.container_statuses
+        for one in statuses
     )
-    reason = "PodFailed" if pod.spec.restart_policy == "Never" else "ContainersNotReady"
-    conditions = conditions_of(pod, now, False, reason=reason)
-    return Step(with_status(pod, container_statuses=statuses, conditions=conditions), delete=True)

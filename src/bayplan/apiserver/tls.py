@@ -1,0 +1,47 @@
+"""TLS at both ends of the API server: for its clients, and where it is a client of kubelets and pods."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from pathlib import Path
+
+from bayplan.apiserver.certificates import KeyPair
+
+
+def tls_context(server: KeyPair, client_ca: bytes | None) -> ssl.SSLContext:
+    """TLS for the server; client certificates are asked for, not demanded, if there is an authority for them. Raises OSError, ssl.SSLError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load(context, server)
+    if client_ca is not None:
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.load_verify_locations(cadata=client_ca.decode())
+    return context
+
+
+def client_tls(pair: KeyPair | None = None, authority: bytes = b"") -> ssl.SSLContext:
+    """TLS for a request to a kubelet or a pod.
+
+    pair: with what the server shows who it is. authority: who vouches for the other side (PEM); b"": nobody, any certificate will do, as with
+    kube-apiserver. Raises OSError, ssl.SSLError.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if authority:
+        context.load_verify_locations(cadata=authority.decode())
+    else:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if pair is not None:
+        _load(context, pair)
+    return context
+
+
+def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
+    """The ssl module reads certificates from files only."""
+    with tempfile.TemporaryDirectory() as directory:
+        certificate, key = Path(directory, "tls.crt"), Path(directory, "tls.key")
+        certificate.write_bytes(pair.certificate)
+        key.touch(mode=0o600)
+        key.write_bytes(pair.key)
+        context.load_cert_chain(certificate, key)

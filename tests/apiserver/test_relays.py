@@ -1,0 +1,329 @@
+"""Logs, exec, port forwarding and proxies: requests that a kubelet or a pod answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from bayplan.api.types import core_v1, meta_v1
+from bayplan.apiserver import relays
+from bayplan.apiserver.certificates import make_authority, sign
+from bayplan.apiserver.relays import Purpose, Relay
+from bayplan.apiserver.requests import Request
+from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.tls import client_tls, tls_context
+from bayplan.support.clock import SystemClock
+from tests.apiserver.serving import ADMIN, Served, client_of, opened, served
+
+AUTHORITY = make_authority(SystemClock().now())
+POD = "/api/v1/namespaces/default/pods/p"
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def kubelet(request: web.Request) -> web.StreamResponse:
+    """Answers what a kubelet is asked."""
+    if request.path.startswith("/exec/") or request.path.startswith("/portForward/"):
+        socket = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
+        await socket.prepare(request)
+        await socket.send_str(f"{request.path}?{request.rel_url.raw_query_string}")
+        async for message in socket:
+            await socket.send_bytes(message.data)
+        return socket
+    if request.query.get("previous"):
+        return web.Response(status=400, text="previous terminated container not found")
+    if request.query.get("follow"):
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        for line in (b"one\n", b"two\n"):
+            await stream.write(line)
+            await asyncio.sleep(0.01)
+        return stream
+    assert "Authorization" not in request.headers
+    return web.Response(text=f"{request.path}?{request.rel_url.raw_query_string}")
+
+
+async def pod(request: web.Request) -> web.StreamResponse:
+    """Answers what the container of a pod is asked."""
+    if request.path == "/moved":
+        return web.Response(status=302, headers={"Location": "/there/"})
+    body = await request.text()
+    shown = {name: request.headers.get(name, "") for name in ("X-Forwarded-Uri", "X-Own", "Authorization")}
+    return web.json_response({"path": request.path_qs, "method": request.method, "body": body, **shown})
+
+
+@contextlib.asynccontextmanager
+async def listening(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """A web server; yields its port."""
+    runner = web.ServerRunner(web.Server(handler))  # type: ignore[arg-type]  # handlers of applications fit
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def node_and_pod(kubelet_port: int, pod_port: int = 80) -> AsyncIterator[Served]:
+    """A server with a pod on a node whose kubelet wants to see a certificate."""
+    now = SystemClock().now()
+    trust = client_tls(sign(AUTHORITY, now, "api", organizations=("system:masters",)), AUTHORITY.certificate)
+    async with served(kubelet_tls=trust) as server:
+        client = client_of(server.api)
+        status = core_v1.NodeStatus(
+            addresses=(core_v1.NodeAddress(type="InternalIP", address="127.0.0.1"),),
+            daemon_endpoints=core_v1.NodeDaemonEndpoints(kubelet_endpoint=core_v1.DaemonEndpoint(port=kubelet_port)),
+        )
+        await client.create(core_v1.Node(metadata=meta_v1.ObjectMeta(name="n"), status=status))
+        await client.create(core_v1.ServiceAccount(metadata=meta_v1.ObjectMeta(name="default", namespace="default")))
+        container = core_v1.Container(name="main", image="i", ports=(core_v1.ContainerPort(container_port=pod_port),))
+        await client.create(
+            core_v1.Pod(
+                metadata=meta_v1.ObjectMeta(name="p", namespace="default"),
+                spec=core_v1.PodSpec(containers=(container,), node_name="n"),
+            )
+        )
+        addresses = {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}
+        await client.patch(core_v1.Pod, "p", "default", {"status": addresses}, subresource="status")
+        yield server
+
+
+def ask(
+    check: Callable[[Served, Callable[[str], Awaitable[tuple[int, Any]]]], Awaitable[None]], *, strict: bool = True
+) -> None:
+    """Run a check against a server, a kubelet and a pod."""
+
+    async def main() -> None:
+        pair = sign(AUTHORITY, SystemClock().now(), "kubelet", hosts=("127.0.0.1",))
+        tls = tls_context(pair, AUTHORITY.certificate)
+        if strict:
+            tls.verify_mode = ssl.CERT_REQUIRED
+        async with (
+            listening(kubelet, tls) as kubelet_port,
+            listening(pod) as pod_port,
+            node_and_pod(kubelet_port, pod_port) as server,
+        ):
+
+            async def get(path: str) -> tuple[int, Any]:
+                url = server.url + path
+                async with server.session.get(url, headers=server.headers(), allow_redirects=False) as answer:
+                    is_json = answer.content_type == "application/json"
+                    return answer.status, await (answer.json() if is_json else answer.text())
+
+            await check(server, get)
+
+    asyncio.run(main())
+
+
+def test_logs_come_from_the_kubelet_of_the_pods_node() -> None:
+    async def check(server: Served, get: Callable[[str], Awaitable[tuple[int, Any]]]) -> None:
+        path = "/containerLogs/default/p/main"
+        assert await get(f"{POD}/log") == (200, f"{path}?")
+        assert await get(f"{POD}/log?tailLines=3&timestamps=true&container=main") == (
+            200,
+            f"{path}?tailLines=3&timestamps=true",
+        )
+        assert await get(f"{POD}/log?follow=true") == (200, "one\ntwo\n")
+        code, status = await get(f"{POD}/log?previous=true")
+        assert (code, status["reason"], status["message"]) == (
+            400,
+            "BadRequest",
+            "previous terminated container not found",
+        )
+        code, status = await get(f"{POD}/log?tailLines=-1&limitBytes=0")
+        assert (code, [cause["field"] for cause in status["details"]["causes"]]) == (422, ["tailLines", "limitBytes"])
+        code, status = await get(f"{POD}/log?container=x")
+        assert (code, status["message"]) == (400, "container x is not valid for pod p")
+
+    ask(check)
+
+
+def test_exec_becomes_a_connection_between_client_and_kubelet() -> None:
+    async def check(server: Served, get: Callable[[str], Awaitable[tuple[int, Any]]]) -> None:
+        code, status = await get(f"{POD}/exec?command=ls&stdout=true")
+        assert (code, status["message"]) == (400, "Upgrade request required")
+        url = f"{server.url}{POD}/exec?command=sh&command=-c&command=a+b&stdin=true&stdout=true&tty=false"
+        async with server.session.ws_connect(
+            url, headers=server.headers(), protocols=("v4.channel.k8s.io",), max_msg_size=0
+        ) as socket:
+            assert socket.protocol == "v4.channel.k8s.io"
+            asked = "/exec/default/p/main?command=sh&command=-c&command=a+b&input=1&output=1"
+            assert await socket.receive_str() == asked
+            for size in (1, 70_000, 3_000_000):
+                await socket.send_bytes(bytes(size))
+                assert await socket.receive_bytes() == bytes(size)
+        async with server.session.ws_connect(
+            f"{server.url}{POD}/portforward?ports=80&ports=81", headers=server.headers()
+        ) as socket:
+            assert await socket.receive_str() == "/portForward/default/p?port=80%2C81"
+
+    ask(check)
+
+
+def test_other_protocols_than_websockets_pass_as_well() -> None:
+    async def main() -> None:
+        async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b"\r\nUpgrade: SPDY/3.1\r\n" in head
+            writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\nearly")
+            while piece := await reader.read(100):
+                writer.write(piece.upper())
+            writer.close()
+
+        pair = sign(AUTHORITY, SystemClock().now(), "kubelet", hosts=("127.0.0.1",))
+        tls = tls_context(pair, AUTHORITY.certificate)
+        kubelet_side = await asyncio.start_server(speak, "127.0.0.1", 0, ssl=tls)
+        async with kubelet_side, node_and_pod(kubelet_side.sockets[0].getsockname()[1]) as server:
+            port = int(server.url.rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_tls())
+            writer.write(
+                f"POST {POD}/exec?command=sh HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
+                f"Authorization: {server.headers()['Authorization']}\r\nContent-Length: 0\r\n\r\n".encode()
+            )
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 101 Switching Protocols\r\n")
+            assert await reader.readexactly(5) == b"early"
+            writer.write(b"frame")
+            assert await reader.readexactly(5) == b"FRAME"
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_kubelet_that_does_not_answer_is_named() -> None:
+    async def main() -> None:
+        async with listening(pod) as free:
+            pass
+        async with node_and_pod(free) as server:
+            url = f"{server.url}{POD}/log"
+            async with server.session.get(url, headers=server.headers()) as answer:
+                status = await answer.json()
+            expected = (
+                f'Get "https://127.0.0.1:{free}/containerLogs/default/p/main":'
+                f" dial tcp 127.0.0.1:{free}: connect: connection refused"
+            )
+            assert (status["code"], status["message"]) == (500, expected)
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await server.session.ws_connect(f"{server.url}{POD}/exec?command=ls", headers=server.headers())
+            assert refused.value.status == 500
+
+    asyncio.run(main())
+
+
+def test_pods_are_proxied(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(server: Served, get: Callable[[str], Awaitable[tuple[int, Any]]]) -> None:
+        code, status = await get(f"{POD}/proxy/")
+        assert (code, status["message"]) == (400, "address not allowed")
+        monkeypatch.setattr(relays, "check_address", lambda address: None)
+        assert (await get(f"{POD}/proxy"))[0] == 301
+        headers = {**server.headers(), "X-Own": "yes"}
+        async with server.session.post(f"{server.url}{POD}/proxy/a/b/?x=1&x=2", headers=headers, data="in") as answer:
+            assert await answer.json() == {
+                "path": "/a/b/?x=1&x=2",
+                "method": "POST",
+                "body": "in",
+                "X-Forwarded-Uri": f"{POD}/proxy/a/b/",
+                "X-Own": "yes",
+                "Authorization": "",
+            }
+        async with server.session.get(
+            f"{server.url}{POD}/proxy/moved", headers=headers, allow_redirects=False
+        ) as answer:
+            assert answer.headers["Location"] == f"{server.url}{POD}/proxy/there/"
+
+    ask(check)
+
+
+async def publish(api: ApiServer) -> None:
+    """A pod, a service in front of it, and endpoints of which one is no pod's."""
+    client = client_of(api)
+    metadata = meta_v1.ObjectMeta(name="p", namespace="default")
+    await client.create(core_v1.ServiceAccount(metadata=meta_v1.ObjectMeta(name="default", namespace="default")))
+    container = core_v1.Container(name="main", image="i")
+    await client.create(core_v1.Pod(metadata=metadata, spec=core_v1.PodSpec(containers=(container,))))
+    addresses = {"podIP": "10.1.1.2", "podIPs": [{"ip": "10.1.1.2"}]}
+    await client.patch(core_v1.Pod, "p", "default", {"status": addresses}, subresource="status")
+    metadata = meta_v1.ObjectMeta(name="s", namespace="default")
+    port = core_v1.ServicePort(name="web", port=80)
+    await client.create(core_v1.Service(metadata=metadata, spec=core_v1.ServiceSpec(ports=(port,))))
+    target = core_v1.ObjectReference(kind="Pod", namespace="default", name="p")
+    subset = core_v1.EndpointSubset(
+        addresses=tuple(core_v1.EndpointAddress(ip=ip, target_ref=target) for ip in ("10.1.1.1", "10.1.1.2")),
+        ports=(core_v1.EndpointPort(name="web", port=8080),),
+    )
+    await client.create(core_v1.Endpoints(metadata=metadata, subsets=(subset,)))
+
+
+def test_a_service_is_proxied_to_a_pod_behind_it() -> None:
+    async def main() -> None:
+        async with opened() as api:
+            client = client_of(api)
+
+            async def relayed(name: str) -> Relay | str:
+                path = f"/api/v1/namespaces/default/services/{name}/proxy/x/"
+                answer = await api.handle(Request("GET", path, {}, ADMIN))
+                if answer.relay is not None:
+                    return answer.relay
+                return str(json.loads(answer.body)["message"])
+
+            assert await relayed("s:web") == 'services "s" not found'
+            await publish(api)
+            wanted = Relay(
+                purpose=Purpose.PROXY, scheme="http", host="10.1.1.2", port="8080", path="/x/", query="", subject="s"
+            )
+            assert await relayed("s:web") == await relayed("s:80") == wanted
+            assert await relayed("https:s:web") == dataclasses.replace(wanted, scheme="https")
+            assert await relayed("s") == 'no endpoints available for service "s"'
+            assert await relayed("s:81") == 'no service port 81 found for service "s"'
+            assert await relayed("a:b:c") == 'invalid service request "a:b:c"'
+            await client.delete(core_v1.Pod, "p", "default")
+            assert await relayed("s:web") == 'no endpoints available for service "s:web"'
+
+    asyncio.run(main())
+
+
+def test_the_kubelet_is_reached_through_the_proxy_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(server: Served, get: Callable[[str], Awaitable[tuple[int, Any]]]) -> None:
+        code, status = await get("/api/v1/nodes/n/proxy/healthz")
+        assert (code, status["message"]) == (400, "address not allowed")
+        monkeypatch.setattr(relays, "check_address", lambda address: None)
+        assert await get("/api/v1/nodes/n/proxy/healthz?verbose") == (200, "/healthz?verbose")
+
+    ask(check)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "message"),
+    [
+        (404, "NotFound", "the server could not find the requested resource ( pods/log p)"),
+        (403, "Forbidden", "text ( pods/log p)"),
+        (500, "InternalError", "Internal error occurred: text"),
+        (
+            502,
+            "InternalError",
+            'an error on the server ("text") has prevented the request from succeeding ( pods/log p)',
+        ),
+        (418, "", "the server responded with the status code 418 but did not return more information ( pods/log p)"),
+    ],
+)
+def test_a_kubelets_refusal_of_a_log_is_a_status(code: int, reason: str, message: str) -> None:
+    status = relays.log_refusal(code, "text", "p").status
+    assert (status.code, status.reason, status.message) == (code, reason, message)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "169.254.1.1", "0.0.0.0", "224.0.0.1", "", "name"])
+def test_what_only_the_api_server_should_reach_is_not_proxied(address: str) -> None:
+    with pytest.raises(Exception, match="address not allowed"):
+        relays.check_address(address)
+    relays.check_address("10.1.2.3")
+    relays.check_address("fd00::1")
