@@ -5,7 +5,6 @@ Source: apimachinery's `api/errors` and `util/validation/field` packages; the wo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -77,6 +76,25 @@ class FieldError:
         return f"{self.field}: {self.body}"
 
 
+def quoted(text: str) -> str:
+    """A text in quotes as Go's `%q` writes it."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+_ESCAPES = dict(zip('\a\b\f\n\r\t\v"\\', 'abfnrtv"\\', strict=True))
+
+
+def _escaped(letter: str) -> str:
+    if letter in _ESCAPES:
+        return "\\" + _ESCAPES[letter]
+    if letter.isprintable():
+        return letter
+    code = ord(letter)
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
 def show_value(value: Any) -> str:
     """A value as Go prints it in field errors: strings quoted, objects as JSON."""
     if value is None:
@@ -86,7 +104,7 @@ def show_value(value: Any) -> str:
     if isinstance(value, int | float):
         return str(value)
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return quoted(value)
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
