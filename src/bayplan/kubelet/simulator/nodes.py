@@ -9,6 +9,8 @@ from typing import Any
 
 from bayplan import KUBERNETES_VERSION
 from bayplan.api.types import coordination_v1, core_v1, meta_v1
+from bayplan.api.types.scalars import Quantity
+from bayplan.api.validation.resources import is_extended
 from bayplan.kubelet.simulator.settings import USUAL_LEASE, SimulatorSettings
 from bayplan.support.timestamps import rfc3339, rfc3339_micro
 
@@ -144,6 +146,21 @@ def make_lease(node: core_v1.Node, now: float, seconds: int = USUAL_LEASE) -> co
 def is_silent(node: core_v1.Node) -> bool:
     """Whether a node is to be without contact."""
     return node.metadata.annotations.get(SILENT, "").lower() == "true"
+
+
+def offer(old: core_v1.Node, new: core_v1.Node) -> dict[str, Quantity | None]:
+    """What a kubelet makes allocatable after somebody gave its node extended resources, or took them away (None): all of their capacity, unless the
+    same change said how much."""
+    before, after = old.status, new.status
+    if before.capacity == after.capacity:
+        return {}
+    touched = {name for name in (*before.capacity, *after.capacity) if is_extended(name)}
+    return {
+        name: after.capacity.get(name)
+        for name in sorted(touched)
+        if before.capacity.get(name) != after.capacity.get(name)
+        and before.allocatable.get(name) == after.allocatable.get(name) != after.capacity.get(name)
+    }
 
 
 def is_lost(node: core_v1.Node) -> bool:

@@ -12,6 +12,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.node_groups import GROUP_LABEL
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1
+from bayplan.api.types.scalars import Quantity
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder
@@ -31,6 +32,7 @@ from bayplan.kubelet.simulator.nodes import (
     make_node,
     node_name,
     node_status,
+    offer,
     pod_network,
 )
 from bayplan.kubelet.simulator.pod_player import PodPlayer
@@ -54,6 +56,8 @@ _NODE = "node "
 """What keys of nodes begin with; those of pods are `namespace/name`."""
 _LAST_SIGN = "last sign of "
 """What keys of nodes that fall silent begin with."""
+_OFFER = "offer of "
+"""What keys of nodes begin with that have got or lost resources."""
 
 
 class NodeSimulator:
@@ -76,6 +80,8 @@ class NodeSimulator:
         self._addresses: dict[str, Addresses] = {}
         self._networks: set[str] = set()
         """Networks that nodes have."""
+        self._offers: dict[str, dict[str, Quantity | None]] = {}
+        """Resources of nodes that are not allocatable yet, with their amounts; None for those that are gone."""
         self.recorder = EventRecorder(client, "kubelet", clock, randomness)
         self._resizing = Resizing(self.nodes, self.pods, settings.resize_seconds)
         self._player: StagePlayer | PodPlayer = self._stage_player() if settings.stages else self._pod_player()
@@ -148,6 +154,7 @@ class NodeSimulator:
             self.queue.add(_NODE + node.metadata.name)
 
     def _node_gone(self, node: core_v1.Node) -> None:
+        self._offers.pop(node.metadata.name, None)
         self._forget_node(node.metadata.name)
 
     def _forget_node(self, name: str) -> None:
@@ -160,11 +167,22 @@ class NodeSimulator:
         """A node that is back, or was taken for lost or wiped though it lives, reports itself."""
         if old.status.allocatable != new.status.allocatable:
             self._retry_resizes(new.metadata.name)
+        if (offered := offer(old, new)) and self.plays(new.metadata.name):
+            self._offers.setdefault(new.metadata.name, {}).update(offered)
+            self.queue.add(_OFFER + new.metadata.name)
         back = is_silent(old) and not is_silent(new)
         if is_silent(new) and not is_silent(old):
             self.queue.add(_LAST_SIGN + new.metadata.name)
         elif back or ((is_lost(new) or is_erased(new)) and not is_silent(new)):
             self.queue.add(_NODE + new.metadata.name)
+
+    async def _make_allocatable(self, name: str) -> None:
+        """Tell of resources that a node has got or lost. Raises ApiError, TransportError."""
+        if self.is_silent(name) or not (offered := self._offers.get(name)):
+            return
+        patch = {"status": {"allocatable": offered}}
+        await self.client.patch(core_v1.Node, name, "", patch, subresource="status")
+        self._offers.pop(name, None)
 
     async def _return(self, name: str) -> None:
         """A node reports that it is well, and its pods go on."""
@@ -178,6 +196,7 @@ class NodeSimulator:
         await self._renew(name, now, self.settings.promised_seconds)
         if is_lost(node) or is_new(node) or is_erased(node):
             await self._revive(node, self._index[name], now)
+        await self._make_allocatable(name)
         for pod in self.pods.cache.by_index("node", name):
             self._touch(pod)
 
@@ -338,6 +357,8 @@ class NodeSimulator:
             try:
                 if key.startswith(_NODE):
                     await self._return(key.removeprefix(_NODE))
+                elif key.startswith(_OFFER):
+                    await self._make_allocatable(key.removeprefix(_OFFER))
                 elif key.startswith(_LAST_SIGN):
                     await self._say_last(key.removeprefix(_LAST_SIGN))
                 else:
