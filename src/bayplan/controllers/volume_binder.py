@@ -268,8 +268,6 @@ class PersistentVolumeBinder(Controller):
 
     async def _sync_volume(self, volume: core_v1.PersistentVolume) -> None:
         reference = volume.spec.claim_ref
-        if volume.metadata.deletion_timestamp:
-            return
         if reference is None or not reference.uid:
             await self._volume_phase(volume, "Available")
             if reference is not None:

@@ -90,6 +90,20 @@ def test_the_smallest_volume_that_fits_is_taken_and_kept_when_its_claim_goes() -
     live(scenario)
 
 
+def test_a_volume_that_is_deleted_while_bound_goes_with_its_claim() -> None:
+    async def scenario(cluster: LiveCluster) -> None:
+        await cluster.client.create(volume("disk", "1Gi"))
+        await cluster.client.create(claim("data", storageClassName="manual"))
+        await cluster.eventually(lambda: claim_is(cluster, "data", "Bound", "disk"))
+        await cluster.eventually(lambda: volume_is(cluster, "disk", "Bound"))
+        await cluster.client.delete(core_v1.PersistentVolume, "disk")
+        assert (await volume_is(cluster, "disk", "Bound")).metadata.deletion_timestamp
+        await cluster.client.delete(core_v1.PersistentVolumeClaim, "data", "default")
+        assert await cluster.eventually(lambda: cluster.gone(core_v1.PersistentVolume, "disk", ""))
+
+    live(scenario)
+
+
 def test_a_claim_that_comes_first_is_bound_when_its_volume_comes() -> None:
     async def scenario(cluster: LiveCluster) -> None:
         selector = {"matchLabels": {"disk": "fast"}}
