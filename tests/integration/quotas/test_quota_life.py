@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Any
 
 import pytest
@@ -72,5 +73,23 @@ def test_pods_that_have_ended_use_nothing() -> None:
             await cluster.client.create(once)
             await cluster.eventually(lambda: uses(cluster, pods="0"))
             await cluster.client.create(pod("next"))
+
+    asyncio.run(run())
+
+
+def test_a_claim_is_counted_where_its_attributes_class_is_now() -> None:
+    async def run() -> None:
+        async with running_cluster() as cluster:
+            client = cluster.client
+            scope = {"scopeName": "VolumeAttributesClass", "operator": "In", "values": ["gold"]}
+            spec = {"hard": {"persistentvolumeclaims": "1"}, "scopeSelector": {"matchExpressions": [scope]}}
+            await client.create(make(core_v1.ResourceQuota, "small", spec=spec))
+            await cluster.eventually(lambda: uses(cluster, persistentvolumeclaims="0"))
+            wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+            await client.create(make(core_v1.PersistentVolumeClaim, "data", spec=wanted))
+            for name, count in (("gold", "1"), ("silver", "0")):
+                patch = {"status": {"currentVolumeAttributesClassName": name}}
+                await client.patch(core_v1.PersistentVolumeClaim, "data", "default", patch, subresource="status")
+                await cluster.eventually(functools.partial(uses, cluster, persistentvolumeclaims=count))
 
     asyncio.run(run())

@@ -9,7 +9,7 @@ from bayplan.api.kinds import Kind
 from bayplan.api.quantity import Quantity, parse
 from bayplan.api.quota.amounts import ONE, Amounts
 from bayplan.api.quota.evaluators import CREATE, UPDATE, Evaluator
-from bayplan.api.quota.scopes import Requirement, claim_matches
+from bayplan.api.quota.scopes import Requirement, attributes_classes, claim_matches
 from bayplan.api.types import core_v1
 
 _CLAIMS, _STORAGE = "persistentvolumeclaims", "requests.storage"
@@ -26,6 +26,9 @@ class ClaimEvaluator(Evaluator):
 
     def handles(self, operation: str, subresource: str) -> bool:
         return operation in (CREATE, UPDATE) and not subresource
+
+    def moves(self, old: Any, new: Any) -> bool:
+        return attributes_classes(old) != attributes_classes(new)
 
     def matching(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if name in self.names or name.endswith((_CLASS + _CLAIMS, _CLASS + _STORAGE))]

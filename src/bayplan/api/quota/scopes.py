@@ -40,14 +40,17 @@ def pod_matches(pod: core_v1.Pod, scope: Requirement) -> bool:
 
 
 def claim_matches(claim: core_v1.PersistentVolumeClaim, scope: Requirement) -> bool:
-    """Whether a claim is in a scope: by the volume attributes classes that it has, had, or is changing to."""
-    if scope.scope_name != "VolumeAttributesClass":
-        return False
+    """Whether a claim is in a scope: by its volume attributes classes."""
+    return scope.scope_name == "VolumeAttributesClass" and _selects(scope, attributes_classes(claim))
+
+
+def attributes_classes(claim: core_v1.PersistentVolumeClaim) -> list[str]:
+    """The volume attributes classes that a claim has, had, or is changing to."""
     status = claim.status
-    found = [claim.spec.volume_attributes_class_name, status.current_volume_attributes_class_name]
+    found = {claim.spec.volume_attributes_class_name, status.current_volume_attributes_class_name}
     if status.modify_volume_status is not None:
-        found.append(status.modify_volume_status.target_volume_attributes_class_name)
-    return _selects(scope, [name for name in found if name])
+        found.add(status.modify_volume_status.target_volume_attributes_class_name)
+    return sorted(name for name in found if name)
 
 
 def _selects(scope: Requirement, names: Sequence[str]) -> bool:
