@@ -84,8 +84,13 @@ def test_a_gang_that_does_not_fit_holds_nothing() -> None:
     gang_of(setup, "g", 2, cpu="700m")
     found = outcomes(setup)
     assert places(found) == {"g0": None, "g1": None}
-    assert messages(found)["g0"] == "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled"
+    assert messages(found)["g0"] == (
+        "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, one or more plugins asked to "
+        "wait and no plugin rejected pod"
+    )
     assert messages(found)["g1"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert found[0].group is not None
+    assert (found[0].group.reason, found[0].group.message) == ("Unschedulable", "pod group is unschedulable")
     assert setup.core.snapshot.requested[0, 0] == 0
     assert len(setup.core.waiting) == 0
     setup.see("Pod", pod("other", cpu="900m"))

@@ -194,6 +194,9 @@ class Scripted(Actions):
             raise ActionError("no")
         return obj
 
+    def now(self) -> float:
+        return 0.0
+
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
         if isinstance(self.wait, Exception):
             raise self.wait

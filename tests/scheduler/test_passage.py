@@ -94,6 +94,9 @@ class Binder(Actions):
     async def delete(self, obj: Any) -> None:
         raise AssertionError("nothing is to be deleted")
 
+    def now(self) -> float:
+        return 0.0
+
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
         raise AssertionError("nothing is to be waited for")
 

@@ -43,6 +43,9 @@ class Clock:
     def monotonic(self) -> float:
         return self.seconds
 
+    def now(self) -> float:
+        return self.seconds
+
 
 class Setup:
     """A queue with its clock, and pods by name."""

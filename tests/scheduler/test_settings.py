@@ -189,7 +189,10 @@ def configured(name: str, **args: Any) -> dict[str, Any]:
             "specified when type is RequestedToCapacityRatio",
         ),
         (
-            configured("NodeResourcesFit", scoringStrategy={"resources": [{"name": "cpu", "weight": 101}]}),
+            configured(
+                "NodeResourcesFit",
+                scoringStrategy={"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 101}]},
+            ),
             "profiles[0].pluginConfig[0].args.scoringStrategy.resources[0].weight: Invalid value: 101: resource weight "
             "of cpu not in valid range (0, 100]",
         ),
@@ -203,6 +206,14 @@ def test_what_is_wrong_is_told_in_kubernetes_words(tree: dict[str, Any], message
     with pytest.raises(SettingsError) as caught:
         load(tree)
     assert str(caught.value) == message
+
+
+def test_resources_that_extenders_manage_alone_stand_in_for_those_that_the_profile_ignores() -> None:
+    managed = {"managedResources": [{"name": "example.com/chip", "ignoredByScheduler": True}]}
+    tree = configured("NodeResourcesFit", ignoredResources=["example.com/other"]) | {"extenders": [managed]}
+    args = load(tree).profiles[0].arguments["NodeResourcesFit"]
+    assert isinstance(args, NodeResourcesFitArgs)
+    assert args.ignored_resources == {"example.com/chip"}
 
 
 BETA = "kubescheduler.config.k8s.io/v1beta3"

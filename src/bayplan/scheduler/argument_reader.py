@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
+
 from bayplan.api import codec
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, unsupported
 from bayplan.api.selectors import qualified_name_errors
@@ -17,6 +19,7 @@ from bayplan.scheduler import extender_settings
 from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.framework import arguments
 from bayplan.scheduler.framework.arguments import ResourceWeight, ShapePoint
+from bayplan.scheduler.snapshot.node_selector import errors_of
 
 Tree = Mapping[str, Any]
 Errors = list[FieldError]
@@ -34,6 +37,13 @@ FIELDS: Final[dict[str, frozenset[str]]] = {
 _STRATEGIES: Final = ("LeastAllocated", "MostAllocated", "RequestedToCapacityRatio")
 
 
+class _ShownPoint(msgspec.Struct, rename="pascal"):
+    """A point of a shape as messages show it."""
+
+    utilization: int
+    score: int
+
+
 def _fit(tree: Tree, path: str, errors: Errors) -> arguments.NodeResourcesFitArgs:
     resources = sequence(tree.get("ignoredResources"), f"{path}.ignoredResources")
     groups = sequence(tree.get("ignoredResourceGroups"), f"{path}.ignoredResourceGroups")
@@ -44,9 +54,10 @@ def _fit(tree: Tree, path: str, errors: Errors) -> arguments.NodeResourcesFitArg
         if "/" in name:
             errors.append(invalid(where, name, "resource group name can't contain '/'"))
         _label_name(name, where, errors)
-    strategy = mapping(tree.get("scoringStrategy") or {}, f"{path}.scoringStrategy")
     where = f"{path}.scoringStrategy"
-    kind = strategy.get("type") or "LeastAllocated"
+    given = tree.get("scoringStrategy")
+    strategy = mapping(given if given is not None else {"type": "LeastAllocated"}, where)
+    kind = strategy.get("type") or ""
     if kind not in _STRATEGIES:
         errors.append(unsupported(f"{where}.type", kind, _STRATEGIES))
     weights = _resources(strategy.get("resources"), f"{where}.resources", errors)
@@ -77,7 +88,7 @@ def _resources(value: Any, path: str, errors: Errors) -> tuple[ResourceWeight, .
     for index, item in enumerate(items):
         where = f"{path}[{index}]"
         name = mapping(item, where).get("name", "")
-        weight = integer(item, "weight", where, 0) or 1
+        weight = integer(item, "weight", where, 0, bits=64) or 1
         if not 0 < weight <= 100:
             detail = f"resource weight of {name} not in valid range (0, 100]"
             errors.append(invalid(f"{where}.weight", weight, detail))
@@ -113,7 +124,7 @@ def _balanced(tree: Tree, path: str, errors: Errors) -> arguments.NodeResourcesB
         if name in seen:
             errors.append(duplicate(f"{where}.name", name))
         seen.add(name)
-        weight = integer(item, "weight", where, 0) or 1
+        weight = integer(item, "weight", where, 0, bits=64) or 1
         if weight != 1:
             errors.append(invalid(f"{where}.weight", weight, "must be 1"))
     resources = _resources(tree.get("resources"), f"{path}.resources", [])
@@ -121,8 +132,23 @@ def _balanced(tree: Tree, path: str, errors: Errors) -> arguments.NodeResourcesB
 
 
 def _node_affinity(tree: Tree, path: str, errors: Errors) -> arguments.NodeAffinityArgs:
-    added = tree.get("addedAffinity")
-    return arguments.NodeAffinityArgs(_object(NodeAffinity, added, f"{path}.addedAffinity") if added else None)
+    if tree.get("addedAffinity") is None:
+        return arguments.NodeAffinityArgs(None)
+    where = f"{path}.addedAffinity"
+    added: NodeAffinity = _object(NodeAffinity, tree["addedAffinity"], where)
+    required_terms = added.required_during_scheduling_ignored_during_execution
+    terms = [
+        (f"{where}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[{index}]", term)
+        for index, term in enumerate(required_terms.node_selector_terms if required_terms is not None else ())
+    ]
+    terms += [
+        (f"{where}.preferredDuringSchedulingIgnoredDuringExecution[{index}]", item.preference)
+        for index, item in enumerate(added.preferred_during_scheduling_ignored_during_execution)
+        if item.weight
+    ]
+    for place, term in terms:
+        errors.extend(replace(problem, field=f"{place}.{problem.field}") for problem in errors_of(term))
+    return arguments.NodeAffinityArgs(added)
 
 
 def _inter_pod_affinity(tree: Tree, path: str, errors: Errors) -> arguments.InterPodAffinityArgs:
@@ -186,14 +212,16 @@ def _preemption(tree: Tree, path: str, errors: Errors) -> arguments.DefaultPreem
 
 def _volume_binding(tree: Tree, path: str, errors: Errors) -> arguments.VolumeBindingArgs:
     defaults = arguments.VolumeBindingArgs()
-    timeout = integer(tree, "bindTimeoutSeconds", path, defaults.bind_timeout_seconds)
+    timeout = integer(tree, "bindTimeoutSeconds", path, defaults.bind_timeout_seconds, bits=64)
     if timeout < 0:
         detail = "invalid BindTimeoutSeconds, should not be a negative value"
         errors.append(invalid(f"{path}.bindTimeoutSeconds", timeout, detail))
     shape = tree.get("shape")
     if shape is not None:
         detail = "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"
-        errors.append(invalid(f"{path}.shape", shape, detail))
+        items = sequence(shape, f"{path}.shape")
+        shown = [_ShownPoint(item.get("utilization", 0), item.get("score", 0)) for item in items]
+        errors.append(invalid(f"{path}.shape", shown, detail))
     return arguments.VolumeBindingArgs(timeout, defaults.shape)
 
 
@@ -259,13 +287,15 @@ def sequence(value: Any, path: str) -> list[Any]:
     return list(value)
 
 
-def integer(tree: Tree, key: str, path: str, default: int) -> int:
-    """An integer field. Raises SettingsError for anything else."""
+def integer(tree: Tree, key: str, path: str, default: int, *, bits: int = 32) -> int:
+    """An integer field of so many bits. Raises SettingsError for anything else."""
     value = tree.get(key)
     if value is None:
         return default
     if isinstance(value, bool) or not isinstance(value, int):
         raise SettingsError(f"{path}.{key}".lstrip("."), f"must be an integer, not {value!r}")
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise SettingsError(f"{path}.{key}".lstrip("."), f"must be an integer of {bits} bits, not {value}")
     return value
 
 

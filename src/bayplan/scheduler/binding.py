@@ -149,6 +149,9 @@ class ClientActions(Actions):
             if error.code != 404:
                 raise
 
+    def now(self) -> float:
+        return self._clock.now()
+
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
         return await self._changes.wait_until(condition, seconds)
 

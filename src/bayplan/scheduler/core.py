@@ -24,7 +24,7 @@ from bayplan.scheduler.framework.events import Action, ClusterEvent, EventHint
 from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.verdicts import Reject, Status
 from bayplan.scheduler.framework.waiting import WaitingPods
-from bayplan.scheduler.gang_cycle import GANG, GangCycle, GroupResult, Member, minimum_of_gang
+from bayplan.scheduler.gang_cycle import GANG, GangCycle, GroupResult, Member, minimum_of_group
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.passage import Failure, Passage
 from bayplan.scheduler.profile import Profile
@@ -201,8 +201,8 @@ class SchedulerCore:
         if queued is None:
             return None
         cycle = self._cycle_of(queued)
-        min_count = minimum_of_gang(self.snapshot, queued.pod.pod)
-        if min_count:
+        min_count = minimum_of_group(self.snapshot, queued.pod.pod)
+        if min_count is not None:
             return unasked(self._decide_gang(cycle, queued, min_count, ()))
         return self._decided(cycle, queued, cycle.decide(queued.pod))
 
@@ -217,8 +217,8 @@ class SchedulerCore:
         if queued is None:
             return None
         cycle, extenders = self._cycle_of(queued), self.settings.extenders
-        min_count = minimum_of_gang(self.snapshot, queued.pod.pod)
-        if min_count:
+        min_count = minimum_of_group(self.snapshot, queued.pod.pod)
+        if min_count is not None:
             return (yield from self._decide_gang(cycle, queued, min_count, extenders))
         decision = yield from decision_of(cycle, extenders, queued.pod)
         return self._decided(cycle, queued, decision)

@@ -166,7 +166,7 @@ class Cycle:
             decision.rejection = evaluation.rejection
             self.post_filter(pod, evaluation, evaluation.codes, decision)
             return
-        row = self.nominated_row(pod, evaluation)
+        row, codes = self.nominated_row(pod, evaluation, codes)
         if row is not None:
             decision.row, decision.decided_by = row, NOMINATED_NODE
             if full:
@@ -178,6 +178,10 @@ class Cycle:
         if full:
             evaluation.share()
             decision.codes = codes
+        failures = self.profile.reasons.failures_in(codes)
+        if failures:
+            decision.fail(failures)
+            return
         own = codes is evaluation.codes
         feasible = evaluation.feasible_count if own else int(np.count_nonzero(codes == 0))
         if feasible == 0:
@@ -246,11 +250,20 @@ class Cycle:
                 codes[own] = code
         return evaluation, codes
 
-    def nominated_row(self, pod: PodInfo, evaluation: Evaluation) -> int | None:
-        """The node that the pod was nominated to, if it fits there."""
+    def nominated_row(self, pod: PodInfo, evaluation: Evaluation, codes: Codes) -> tuple[int | None, Codes]:
+        """The node that the pod was nominated to, if it fits there; and the verdicts, with the one on that node.
+
+        It is looked at first, so even if PreFilter's node set leaves it out.
+        """
         node_name = pod.pod.status.nominated_node_name
         row = self.snapshot.row_of.get(node_name) if node_name else None
-        return row if row is not None and self._verdict(pod, evaluation, row) == 0 else None
+        if row is None:
+            return None, codes
+        with evaluation.everywhere():
+            code = self._verdict(pod, evaluation, row)
+        if code and evaluation.narrowed is not None and self.profile.reasons[code].status is not Status.ERROR:
+            codes = evaluation.refused_first(codes, row, code)
+        return (row if code == 0 else None), codes
 
     def rivals(self, pod: PodInfo, row: int) -> list[PodInfo]:
         """Other pods nominated to the node which the pod must not push aside."""

@@ -8,6 +8,7 @@ pod's condition.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,8 +56,12 @@ class Decision:
     post_filter: PostFilterOutcome | None = None
     error: str = ""
     error_plugin: str = ""
+    other_errors: tuple[str, ...] = ()
+    """Further failures, on other nodes."""
     extender_refused: bool = False
     """An extender refused some node."""
+    overruled: tuple[str, ...] = ()
+    """Plugins that refused nodes of which an extender then told its own reason."""
     failure: Failure | None = None
     """A node was found, but a plugin of Reserve or Permit refused it."""
     info: PodInfo | None = None
@@ -74,6 +79,11 @@ class Decision:
         self.decided_by = ""
         if not failure.unfit:
             self.error, self.error_plugin = failure.message, failure.plugin
+
+    def fail(self, failures: Sequence[Reason]) -> None:
+        """Plugins failed on some nodes: there is no node for the pod, whatever the others said."""
+        self.error, self.error_plugin = failures[0].reasons[0], failures[0].plugin
+        self.other_errors = tuple(failure.reasons[0] for failure in failures[1:])
 
     @property
     def node(self) -> str | None:
@@ -136,14 +146,22 @@ class Decision:
             return sorted(self.failure.plugins)
         if self.decided_by == NOMINATED_NODE:
             return []
-        found = {reason.plugin for reason in self._distinct()}
+        found = {reason.plugin for reason in self._distinct() if reason.status is not Status.ERROR}
         if self.rejection is not None:
             found.add(self.rejection[0])
-        if self.narrowed is not None:
+        if self.narrowed is not None and not self._ended_early:
             found.update(self.narrowed_by)
+        found.update(self.overruled)
         if self.extender_refused:
             found.add(EXTENDER_NAME)
         return sorted(found - {""})
+
+    @property
+    def _ended_early(self) -> bool:
+        """A plugin rejected the pod so that PreFilter went no further; who narrowed the choice of nodes before is forgotten then."""
+        return (
+            self.rejection is not None and bool(self.rejection[0]) and self.rejection[1].status is Status.UNRESOLVABLE
+        )
 
     @property
     def reason(self) -> str:
@@ -223,7 +241,7 @@ class Decision:
             result["reason"] = self.reason
             result["message"] = self.message
         if self.error:
-            result["errors"] = [self.error]
+            result["errors"] = [self.error, *self.other_errors]
         if self.unschedulable_plugins:
             result["unschedulablePlugins"] = self.unschedulable_plugins
         if self.post_filter is not None:
@@ -247,7 +265,7 @@ class Decision:
                 nodes[self.names[row]] = {"filter": _reason(self.reasons[code])}
             elif code == 0:
                 entry: dict[str, Any] = {"filter": {"ok": True}}
-                if self.scores:
+                if self.scores or self.weights:
                     entry["scores"] = {name: int(scores[row]) for name, scores in sorted(self.scores.items())}
                     entry["total"] = int(total[row])
                 nodes[self.names[row]] = entry

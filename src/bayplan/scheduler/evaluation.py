@@ -15,7 +15,8 @@ pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,8 +26,9 @@ from bayplan.scheduler.framework.extension_points import FEW_ROWS, FilterPlugin,
 from bayplan.scheduler.framework.meter import SUCCESS, timed_plugin, timed_point
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
 from bayplan.scheduler.framework.trial import JointTrial, Trial
-from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
+from bayplan.scheduler.framework.verdicts import Codes, Reject
 from bayplan.scheduler.nominator import Promises
+from bayplan.scheduler.preparation import outside_code, prepare, prepare_lone
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder
 from bayplan.scheduler.snapshot.labels import Ints
@@ -72,6 +74,8 @@ class Evaluation:
         self.totals = Totals(profile, shape)
         self._filterings: list[Filtering] = []
         self._telling: list[Filtering] = []
+        self._narrowing: Filtering | None = None
+        """Refuses what is outside PreFilter's node set."""
         self._wide_filters: list[FilterPlugin] = []
         self._behind: dict[int, None] = {}
         """Rows on which pods changed since the filters' own arrays were last brought up to date."""
@@ -167,7 +171,9 @@ class Evaluation:
         self._many_touched = False
         state = self.state = CycleState(snapshot)
         with timed_point(self.profile.meter, "PreFilter", self.profile.name) as timing:
-            self._pre_filter()
+            prepared = prepare(self.profile, state, shape)
+            self.rejection, self.narrowed = prepared.rejection, prepared.narrowed
+            self.narrowed_by = prepared.narrowed_by
             if self.rejection is not None:
                 timing.status = self.rejection[1].status.value
         self.codes = np.zeros(snapshot.size, dtype=np.int32)
@@ -175,9 +181,15 @@ class Evaluation:
         self.feasible_count = 0
         if self.rejection is not None:
             return
-        if self.narrowed is not None:
-            self._filterings.append(self._outside(self.narrowed))
+        self._narrowing = self._outside(self.narrowed) if self.narrowed is not None else None
+        if self._narrowing is not None:
+            self._filterings.append(self._narrowing)
         for plugin in self.profile.filter:
+            if plugin.name in self.profile.lone_filters:
+                code = prepare_lone(self.profile, plugin, state, shape)
+                if code:
+                    self._filterings.append(Filtering(None, Scope.NODE, np.full(snapshot.size, code, dtype=np.int32)))
+                    state.skip_filter.add(plugin.name)
             if plugin.name not in state.skip_filter:
                 scope = plugin.scope_of(state, shape)
                 asked = self.profile.evaluations[plugin.name, "Filter"]
@@ -189,41 +201,9 @@ class Evaluation:
         self._keep_promises()
         self.feasible_count = int(np.count_nonzero(self.codes == 0))
 
-    def _pre_filter(self) -> None:
-        self.rejection = None
-        narrowed: frozenset[str] | None = None
-        by: list[str] = []
-        for plugin in self.profile.pre_filter:
-            with timed_plugin(self.profile.meter, plugin.name, "PreFilter") as timing:
-                answer = plugin.pre_filter(self.state, self.shape)
-                if isinstance(answer, Skip):
-                    timing.status = "Skip"
-                elif isinstance(answer, Reject):
-                    timing.status = answer.status.value
-            if isinstance(answer, Skip):
-                self.state.skip_filter.add(plugin.name)
-                continue
-            self.profile.evaluations[plugin.name, "PreFilter"].inc()
-            if isinstance(answer, Reject):
-                self.rejection = (plugin.name, answer)
-                if answer.status is not Status.UNSCHEDULABLE:
-                    break
-            elif isinstance(answer, Narrow):
-                by.append(plugin.name)
-                narrowed = answer.nodes if narrowed is None else narrowed & answer.nodes
-                if not narrowed:
-                    which = f"plugin(s) [{' '.join(by)}] simultaneously" if len(by) > 1 else f"plugin {by[0]}"
-                    reject = Reject(Status.UNRESOLVABLE, (f"node(s) didn't satisfy {which}",))
-                    self.rejection = ("", reject)
-                    break
-        self.narrowed = narrowed
-        self.narrowed_by = tuple(by)
-
     def _outside(self, nodes: frozenset[str]) -> Filtering:
         """Refuses every node outside PreFilter's node set."""
-        by = " ".join(sorted(self.narrowed_by))
-        code = self.profile.reasons.code(Status.UNRESOLVABLE, "", f"node(s) didn't satisfy plugin(s) [{by}]")
-        codes = np.full(self.snapshot.size, code, dtype=np.int32)
+        codes = np.full(self.snapshot.size, outside_code(self.profile, self.narrowed_by), dtype=np.int32)
         for name in nodes:
             row = self.snapshot.row_of.get(name)
             if row is not None:
@@ -327,6 +307,27 @@ class Evaluation:
             if code:
                 return int(code)
         return 0
+
+    def refused_first(self, codes: Codes, row: int, code: int) -> Codes:
+        """The verdicts after one node was looked at before PreFilter's node set was, and refused.
+
+        It need not be in the set. The nodes outside are then told, as in kube-scheduler, who refused it as well.
+        """
+        plugins = {*self.narrowed_by, self.profile.reasons[code].plugin}
+        outside, refused = outside_code(self.profile, self.narrowed_by), outside_code(self.profile, plugins)
+        codes = np.where(codes == outside, refused, codes)
+        codes[row] = code
+        return codes
+
+    @contextmanager
+    def everywhere(self) -> Iterator[None]:
+        """For a while, ask about nodes outside PreFilter's node set as about others."""
+        telling = self._telling
+        self._telling = [item for item in telling if item is not self._narrowing]
+        try:
+            yield
+        finally:
+            self._telling = telling
 
     def suppose(self, row: int, added: Sequence[PodInfo]) -> int:
         """The verdict on a row if some more pods were there."""

@@ -7,7 +7,7 @@ until the generator is done.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +20,7 @@ from bayplan.scheduler.extenders import (
     Call,
     Extender,
     ExtenderError,
+    Filtered,
     Questions,
     filter_call,
     preempt_call,
@@ -89,8 +90,8 @@ class ExtendedCycle:
             decision.rejection = evaluation.rejection
             yield from self._post_filter(evaluation, evaluation.codes)
             return
+        row, judged = self.cycle.nominated_row(pod, evaluation, judged)
         codes = judged.copy()
-        row = self.cycle.nominated_row(pod, evaluation)
         if row is not None:
             alone: Codes = np.full_like(codes, -1)
             alone[row] = 0
@@ -98,6 +99,11 @@ class ExtendedCycle:
             if alone[row] == 0:
                 decision.row, decision.decided_by, decision.codes = row, NOMINATED_NODE, codes
                 return
+        failures = self.cycle.profile.reasons.failures_in(codes)
+        if failures:
+            decision.codes = codes
+            decision.fail(failures)
+            return
         yield from self._filter(codes)
         decision.codes = codes
         feasible = np.flatnonzero(codes == 0)
@@ -114,6 +120,7 @@ class ExtendedCycle:
 
     def _filter(self, codes: Codes) -> Steps:
         """Ask one extender after the other; each is asked about what the ones before let through."""
+        told: dict[str, int] = {}
         for extender in self.extenders:
             rows = self._nodes(codes)
             if not rows or not extender.filter_verb:
@@ -126,21 +133,29 @@ class ExtendedCycle:
                 if extender.ignorable:
                     continue
                 raise
-            for name, row in rows.items():
-                if name not in found.passed:
-                    self.decision.extender_refused = True
-                    codes[row] = self._code(name, found.failed.get(name), found.unresolvable.get(name))
+            self._take_in(found, told, rows, codes)
+
+    def _take_in(self, found: Filtered, told: dict[str, int], rows: Mapping[str, int], codes: Codes) -> None:
+        """What an extender says of nodes, `rows` being those that it was asked about, and the last word on each in `told`.
+
+        Of nodes that plugins refused before, its word is told instead.
+        """
+        for name in sorted(found.failed.keys() | found.unresolvable.keys()):
+            unresolvable = found.unresolvable.get(name)
+            status = Status.UNSCHEDULABLE if unresolvable is None else Status.UNRESOLVABLE
+            told[name] = self.reasons.code(status, "", found.failed[name] if unresolvable is None else unresolvable)
+            row = self.snapshot.row_of.get(name)
+            if name not in rows and row is not None:
+                self.decision.overruled += (self.reasons[codes.item(row)].plugin,)
+                codes[row] = told[name]
+        for name, row in rows.items():
+            if name not in found.passed:
+                self.decision.extender_refused = True
+                codes[row] = told.get(name, self.reasons.code(Status.UNRESOLVABLE, ""))
 
     def _objects(self, rows: Iterable[int]) -> list[Node]:
         nodes = self.snapshot.nodes
         return [node for row in rows if (node := nodes[row]) is not None]
-
-    def _code(self, name: str, failed: str | None, unresolvable: str | None) -> int:
-        if unresolvable is not None:
-            return self.reasons.code(Status.UNRESOLVABLE, "", unresolvable)
-        if failed is not None:
-            return self.reasons.code(Status.UNSCHEDULABLE, "", failed)
-        return self.reasons.code(Status.UNRESOLVABLE, "")
 
     def _score(self, evaluation: Evaluation, codes: Codes, feasible: Ints) -> Steps:
         decision = self.decision

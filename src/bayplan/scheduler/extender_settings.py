@@ -12,31 +12,26 @@ from bayplan.api.errors import FieldError, invalid
 from bayplan.api.selectors import qualified_name_errors
 from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.extenders import Extender, TlsSettings
+from bayplan.scheduler.snapshot.resources import is_extended_resource
 
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION: Final = re.compile(r"(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|ms|s|m|h))+")
+_DURATION: Final = re.compile(r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|ms|s|m|h))+")
 _PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
 def parse(items: Sequence[Any], path: str, errors: list[FieldError]) -> tuple[Extender, ...]:
     """All extenders, ignorable ones last; adds to `errors`. Raises SettingsError for what has the wrong form."""
-    found = [_extender(item, f"{path}[{index}]", errors) for index, item in enumerate(items)]
+    managed: set[str] = set()
+    found = [_extender(item, f"{path}[{index}]", managed, errors) for index, item in enumerate(items)]
     binders = sum(bool(item.bind_verb) for item in found)
     if binders > 1:
         what = f"found {binders} extenders implementing bind"
         errors.append(invalid(path, what, "only one extender can implement bind"))
-    seen: set[str] = set()
-    for index, item in enumerate(items):
-        for place, resource in enumerate(item.get("managedResources") or ()):
-            name = resource.get("name", "")
-            if name in seen:
-                where = f"{path}[{index}].managedResources[{place}].name"
-                errors.append(invalid(where, name, "duplicate extender managed resource name"))
-            seen.add(name)
     return (*(item for item in found if not item.ignorable), *(item for item in found if item.ignorable))
 
 
-def _extender(tree: Any, path: str, errors: list[FieldError]) -> Extender:
+def _extender(tree: Any, path: str, managed: set[str], errors: list[FieldError]) -> Extender:
+    """One extender; `managed` are the resources that those before it manage, and takes its own in."""
     if not isinstance(tree, Mapping):
         raise SettingsError(path, f"must be an object, not {type(tree).__name__}")
     weight = tree.get("weight") or 0
@@ -44,7 +39,11 @@ def _extender(tree: Any, path: str, errors: list[FieldError]) -> Extender:
         errors.append(invalid(f"{path}.weight", weight, "must have a positive weight applied to it"))
     resources = list(tree.get("managedResources") or ())
     for index, item in enumerate(resources):
-        _check_resource(item.get("name", ""), f"{path}.managedResources[{index}].name", errors)
+        name, where = item.get("name", ""), f"{path}.managedResources[{index}].name"
+        _check_resource(name, where, errors)
+        if name in managed:
+            errors.append(invalid(where, name, "duplicate extender managed resource name"))
+        managed.add(name)
     return Extender(
         tree.get("urlPrefix") or "",
         tree.get("filterVerb") or "",
@@ -65,9 +64,7 @@ def _extender(tree: Any, path: str, errors: list[FieldError]) -> Extender:
 def _check_resource(name: str, path: str, errors: list[FieldError]) -> None:
     problems = qualified_name_errors(name)
     errors.extend(invalid(path, name, problem) for problem in problems)
-    domain = name.partition("/")[0]
-    native = "/" not in name or domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
-    if not problems and (native or name.startswith("requests.")):
+    if not problems and not is_extended_resource(name):
         errors.append(invalid(path, name, "is an invalid extended resource name"))
 
 
@@ -99,8 +96,9 @@ def duration(value: Any, path: str) -> float:
         return 0.0
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value * 1e-9
-    if isinstance(value, str) and value == "0":
+    if isinstance(value, str) and value.lstrip("+-") == "0" and len(value) < 3:
         return 0.0
     if not isinstance(value, str) or not _DURATION.fullmatch(value):
         raise SettingsError(path, f'time: invalid duration "{value}"')
-    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
+    return -seconds if value.startswith("-") else seconds

@@ -28,7 +28,6 @@ class FailedCycle(PostFilterContext):
         self.evaluation = evaluation
         self.codes = codes
         self.rejected_early = evaluation.rejection is not None
-        self.rejected_by = evaluation.rejection[0] if evaluation.rejection is not None else ""
         self.state = evaluation.state
 
     @contextmanager

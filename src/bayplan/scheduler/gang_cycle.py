@@ -30,17 +30,22 @@ if TYPE_CHECKING:
 
 GANG: Final = "GangScheduling"
 UNSCHEDULABLE: Final = "pod group is unschedulable"
-INCOMPLETE: Final = f"{UNSCHEDULABLE}, waiting for minCount pods from a gang to be scheduled"
+INCOMPLETE: Final = (
+    f"{UNSCHEDULABLE}, waiting for minCount pods from a gang to be scheduled, one or more plugins asked to wait and no "
+    "plugin rejected pod"
+)
 PREEMPTING: Final = f"{UNSCHEDULABLE}, pod group is waiting for preemption to complete"
 SCHEDULER_ERROR: Final = "SchedulerError"
 
 
-def minimum_of_gang(snapshot: Snapshot, pod: Pod) -> int:
-    """How many pods of the pod's gang have to be placed together; 0 if it belongs to none."""
+def minimum_of_group(snapshot: Snapshot, pod: Pod) -> int | None:
+    """How many pods of the pod's group have to be placed together: 0 if that is no matter; None if it belongs to none."""
     if pod.spec.scheduling_group is None:
-        return 0
+        return None
     group = snapshot.catalog.pod_groups.get(group_key(pod))
-    gang = group.spec.scheduling_policy.gang if group is not None else None
+    if group is None:
+        return None
+    gang = group.spec.scheduling_policy.gang
     return gang.min_count if gang is not None else 0
 
 
@@ -119,9 +124,9 @@ class GangCycle:
         if members and members[-1].decision.error:
             return self._failed(members, gang)
         key = group_key(gang[0].pod.pod)
-        complete = self.snapshot.gangs.count_in(key, self.snapshot.pods) >= min_count
-        if not complete:
-            return self._take_back(members), GroupResult(key, False, "Unschedulable", INCOMPLETE)
+        placed = any(member.passage is not None for member in members)
+        if not placed or self.snapshot.gangs.count_in(key, self.snapshot.pods) < min_count:
+            return self._take_back(members), GroupResult(key, False, "Unschedulable", UNSCHEDULABLE)
         if any(member.preempts for member in members):
             return self._wait_for_victims(members), GroupResult(key, False, "Unschedulable", PREEMPTING)
         return members, GroupResult(key, True, "Scheduled", "")

@@ -22,7 +22,7 @@ from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.extended_cycle import decision_of
 from bayplan.scheduler.extenders import Answer, Ask, Call, asked, unasked
 from bayplan.scheduler.framework.claims import forget_user
-from bayplan.scheduler.gang_cycle import GangCycle, Member, minimum_of_gang
+from bayplan.scheduler.gang_cycle import GangCycle, Member, minimum_of_group
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.passage import Passage
 from bayplan.scheduler.profile import Profile
@@ -158,7 +158,7 @@ class Planner:
     def decide_gang(self, gang: Sequence[QueuedPod]) -> list[Member]:
         """Decide about the pods of a gang together. Those that are placed are counted on their nodes, with a passage begun."""
         cycle = self.cycle_for(gang[0].pod)
-        minimum = minimum_of_gang(self.snapshot, gang[0].pod.pod)
+        minimum = minimum_of_group(self.snapshot, gang[0].pod.pod) or 0
         extenders = self.settings.extenders if self._ask is not None else ()
         steps = GangCycle(cycle, Cache(self.snapshot), extenders).run(gang, minimum)
         members, _ = asked(steps, self._ask) if self._ask is not None else unasked(steps)
@@ -308,7 +308,7 @@ def place(
     started = datetime.fromisoformat(start_time.replace("Z", "+00:00"))
     while waiting:
         pod, number = waiting.pop(0)
-        if minimum_of_gang(planner.snapshot, pod):
+        if minimum_of_group(planner.snapshot, pod) is not None:
             together = [item for item in waiting if group_key(item[0]) == group_key(pod)]
             waiting = [item for item in waiting if item not in together]
             waiting += _attempt_gang(planner, [(pod, number), *together], run, started)
@@ -378,6 +378,6 @@ def _attempt(planner: Planner, pod: Pod, run: Run, number: int, started: datetim
             planner.nominator.remove(other.key)
             cleared.add(other.key)
         planner.nominator.add(info, decision.nominated_node)
-    elif outcome is not None and outcome.withdraws:
+    elif decision.nomination == "":
         planner.nominator.remove(info.key)
     return decision

@@ -31,6 +31,9 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds since some fixed moment."""
 
+    def now(self) -> float:
+        """Seconds since the Unix epoch."""
+
 
 class Queue(Protocol):
     """What the queue tells when metrics are read."""
@@ -336,6 +339,9 @@ class SchedulerMetrics(Meter):
 
     def now(self) -> float:
         return self._clock.monotonic()
+
+    def wall_time(self) -> float:
+        return self._clock.now()
 
     def point(self, point: str, status: str, profile: str, seconds: float) -> None:
         self._points.labels(point, status, profile).observe(seconds)

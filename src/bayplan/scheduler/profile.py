@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
 from bayplan.scheduler import registry
+from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.framework import extension_points as points
 from bayplan.scheduler.framework.extension_points import Plugin
 from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.verdicts import ReasonTable, Reject
 from bayplan.scheduler.framework.waiting import WaitingPods
+from bayplan.scheduler.lone_points import lone_filters, lone_scores
 from bayplan.scheduler.older_names import OLDER_NAMES
 from bayplan.scheduler.settings import PluginChoice, PluginSet, ProfileSettings
 from bayplan.scheduler.snapshot.pods import PodInfo
@@ -64,17 +66,42 @@ class Profile:
         self.pre_bind = self._at("preBind", points.PreBindPlugin)
         self.bind = self._at("bind", points.BindPlugin)
         self.post_bind = self._at("postBind", points.PostBindPlugin)
+        self._check()
 
         self.evaluations = {(plugin.name, point): Counter() for point, plugins in self._counted() for plugin in plugins}
         """(plugin, extension point) -> how often it was asked: in PreFilter and PreScore about a pod, in Filter and Score
         about a node. What is known of an equal pod is not asked again; a Skip does not count."""
+        self.lone_filters = lone_filters(self.filter, self._enabled("preFilter"))
+        self.lone_scores = lone_scores(self.score, {point: self._enabled(point) for point in ("preFilter", "preScore")})
+        """Plugins whose preparation at PreFilter, or PreScore, is disabled -> how they fail for it; empty if they do not."""
         self._binds_plainly = len(self.bind) == 1 and self.bind[0].name == DEFAULT_BINDER and not self.post_bind
         self._ways: dict[int, tuple[PodShape, Way]] = {}
+
+    def _check(self) -> None:
+        if len(self.queue_sort) != 1:
+            needed = f'only one queue sort plugin required for profile with scheduler name "{self.name}"'
+            raise self._wrong(f"{needed}, but got {len(self.queue_sort)}")
+        if not self.bind:
+            raise self._wrong(f'at least one bind plugin is needed for profile with scheduler name "{self.name}"')
+        named = [choice.name for choice in self.settings.points.get("score", PluginSet()).enabled]
+        total = 0
+        for name in dict.fromkeys((*named, *self.weights)):
+            if total < 0:
+                raise self._wrong("score plugins: total score of Score plugins could overflow")
+            total += self.weights.get(name, 0)
+
+    def _wrong(self, problem: str) -> SettingsError:
+        return SettingsError(f"creating profile for scheduler name {self.name}", problem)
+
+    def _enabled(self, point: str) -> frozenset[str]:
+        chosen = arrange(self.settings.multi_point, self.settings.points.get(point, PluginSet()))
+        return frozenset(choice.name for choice, _ in chosen)
 
     def _counted(self) -> Iterator[tuple[str, Iterable[Plugin]]]:
         yield "PreFilter", self.pre_filter
         yield "Filter", self.filter
-        yield "PreScore", [plugin for plugin in self.score if isinstance(plugin, points.PreScorePlugin)]
+        scoring = (plugin for plugin in self.score if isinstance(plugin, points.PreScorePlugin))
+        yield "PreScore", dict.fromkeys((*scoring, *self.pre_score))
         yield "Score", self.score
 
     def way(self, shape: PodShape) -> Way:
@@ -102,20 +129,27 @@ class Profile:
         return None
 
     def _at(self, point: str, base: Callable[..., P]) -> list[P]:
-        """The plugins of an extension point; `base` is its class (which is abstract, so not a `type` to mypy)."""
+        """The plugins of an extension point; `base` is its class (which is abstract, so not a `type` to mypy).
+
+        Raises SettingsError.
+        """
         chosen = arrange(self.settings.multi_point, self.settings.points.get(point, PluginSet()))
         found: list[P] = []
+        kind = f"{point[0].upper()}{point[1:]}Plugin"
+        names = [choice.name for choice, _ in chosen]
         for choice, explicit in chosen:
             older = OLDER_NAMES.get(choice.name)
             if older is not None and point not in older.points:
                 continue
             plugin = self._plugin(choice.name)
             if isinstance(plugin, cast(type, base)):
+                if names.count(choice.name) > 1:
+                    raise self._wrong(f'plugin "{choice.name}" already registered as "{kind}"')
                 found.append(cast(P, plugin))
                 if point == "score":
                     self.weights[choice.name] = choice.weight or 1
             elif explicit and older is None:
-                raise TypeError(f"plugin {choice.name} does not extend {point}")
+                raise self._wrong(f'plugin "{choice.name}" does not extend {kind} plugin')
         return found
 
     def _plugin(self, name: str) -> Plugin:
@@ -137,15 +171,11 @@ def arrange(multi_point: tuple[PluginChoice, ...], own: PluginSet) -> list[tuple
     """The order at one extension point, and whether a plugin was named for it in particular.
 
     First those named both here and for all points (as here), then the rest of those for all points, then those named
-    only here.
+    only here, or disabled here for all points and named again.
     """
-    everywhere = {choice.name for choice in multi_point} if "*" not in own.disabled else set()
+    everywhere = {choice.name for choice in multi_point if "*" not in own.disabled} - own.disabled
     here = {choice.name for choice in own.enabled}
     overriding = [(choice, True) for choice in own.enabled if choice.name in everywhere]
-    general = [
-        (choice, False)
-        for choice in multi_point
-        if choice.name in everywhere and choice.name not in here and choice.name not in own.disabled
-    ]
+    general = [(choice, False) for choice in multi_point if choice.name in everywhere and choice.name not in here]
     only_here = [(choice, True) for choice in own.enabled if choice.name not in everywhere]
     return [*overriding, *general, *only_here]

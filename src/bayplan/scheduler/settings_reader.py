@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+import msgspec
+
 from bayplan.api.errors import duplicate, invalid, required
 from bayplan.scheduler import extender_settings, registry
 from bayplan.scheduler.argument_reader import (
@@ -57,6 +59,20 @@ _TOP: Final = frozenset(
     }
 )
 _PROFILE: Final = frozenset({"schedulerName", "plugins", "pluginConfig"})
+
+
+class _ShownPlugin(msgspec.Struct, rename="pascal"):
+    """A plugin as messages show it."""
+
+    name: str
+    weight: int = 0
+
+
+class _ShownSet(msgspec.Struct, rename="pascal"):
+    """What is enabled and disabled at an extension point, as messages show it."""
+
+    enabled: list[_ShownPlugin] | None
+    disabled: list[_ShownPlugin] | None
 
 
 def parse(tree: Tree) -> SchedulerSettings:
@@ -175,15 +191,20 @@ def _common_queue_sort(profiles: list[ProfileSettings], errors: Errors) -> None:
     for index, profile in enumerate(profiles[1:], 1):
         current = profile.points.get("queueSort", PluginSet())
         if current != first:
-            shown = {"Enabled": [{"Name": item.name, "Weight": item.weight} for item in current.enabled]}
+            shown = _ShownSet(
+                [_ShownPlugin(item.name, item.weight) for item in current.enabled] or None,
+                [_ShownPlugin(name) for name in sorted(current.disabled)] or None,
+            )
             where = f"profiles[{index}].plugins.queueSort"
             errors.append(invalid(where, shown, "must be the same for all profiles"))
 
 
 def _profile(tree: Tree, path: str, newer: bool, alone: bool, errors: Errors) -> ProfileSettings:
     only_known(tree, _PROFILE | ({"percentageOfNodesToScore"} if newer else set()), path)
-    name = tree.get("schedulerName") or ""
-    if not name and not alone:
+    name = tree.get("schedulerName")
+    if name is None and alone:
+        name = DEFAULT_SCHEDULER_NAME
+    if not name:
         errors.append(required(f"{path}.schedulerName"))
     plugins = mapping(tree.get("plugins") or {}, f"{path}.plugins")
     only_known(plugins, {*EXTENSION_POINTS, "multiPoint"}, f"{path}.plugins")
@@ -198,7 +219,7 @@ def _profile(tree: Tree, path: str, newer: bool, alone: bool, errors: Errors) ->
             points[point] = plugin_set
     config = sequence(tree.get("pluginConfig"), f"{path}.pluginConfig")
     return ProfileSettings(
-        name or DEFAULT_SCHEDULER_NAME,
+        name or "",
         _percentage(tree, f"{path}.percentageOfNodesToScore", errors),
         multi_point,
         spread_older_names(points),
@@ -220,12 +241,12 @@ def spread_older_names(points: Mapping[str, PluginSet]) -> dict[str, PluginSet]:
 
 
 def _without(profile: ProfileSettings, resources: frozenset[str]) -> ProfileSettings:
-    """The profile, not looking at resources that an extender manages alone."""
+    """The profile, not looking at resources that an extender manages alone: these stand in for any that it ignores."""
     if not resources:
         return profile
     fit = profile.arguments.get("NodeResourcesFit")
     known = fit if isinstance(fit, arguments.NodeResourcesFitArgs) else arguments.NodeResourcesFitArgs()
-    known = replace(known, ignored_resources=known.ignored_resources | resources)
+    known = replace(known, ignored_resources=resources)
     return replace(profile, arguments={**profile.arguments, "NodeResourcesFit": known})
 
 

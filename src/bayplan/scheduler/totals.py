@@ -122,6 +122,9 @@ class Totals:
         feasible = np.flatnonzero(codes == 0)
         self._settled, self._wide, self._asked = [], [], []
         settled_total = np.zeros(snapshot.size, dtype=np.int64)
+        for preparing in self.profile.pre_score:
+            if self.profile.score and preparing.name not in self.profile.weights:
+                pre_score(preparing, state, shape, feasible, self.profile)
         for plugin in self.profile.score:
             weight = self.profile.weights[plugin.name]
             if plugin.score_scope is Scope.CLUSTER:

@@ -16,6 +16,7 @@ from bayplan.scheduler.framework.extension_points import (
     EVERY_ROW,
     FEW_ROWS,
     Moved,
+    Plugin,
     PreScorePlugin,
     ScaledScorePlugin,
     Scope,
@@ -23,7 +24,8 @@ from bayplan.scheduler.framework.extension_points import (
 )
 from bayplan.scheduler.framework.meter import timed_plugin
 from bayplan.scheduler.framework.state import CycleState, PodShape
-from bayplan.scheduler.framework.verdicts import Codes, Skip
+from bayplan.scheduler.framework.verdicts import Codes, PluginError, Skip
+from bayplan.scheduler.lone_points import score_failure
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.snapshot.labels import Bools, Ints
 
@@ -31,12 +33,24 @@ _BEYOND: Final = np.iinfo(np.int64).max
 """Beyond every raw score: stands for the rows that take no part when the least of them is looked for."""
 
 
-def pre_score(plugin: ScorePlugin, state: CycleState, shape: PodShape, feasible: Ints, profile: Profile) -> Skip | None:
-    """Run the plugin's PreScore, if it has one."""
+def pre_score(plugin: Plugin, state: CycleState, shape: PodShape, feasible: Ints, profile: Profile) -> Skip | None:
+    """Run the plugin's PreScore, if it has one. Raises PluginError.
+
+    A plugin whose PreScore the profile leaves out prepares itself if it can, and has something to say in any case.
+    """
+    lone = profile.lone_scores.get(plugin.name)
+    if lone:
+        raise PluginError(plugin.name, lone)
     if not isinstance(plugin, PreScorePlugin):
         return None
     with timed_plugin(profile.meter, plugin.name, "PreScore"):
-        skip = plugin.pre_score(state, shape, feasible)
+        try:
+            skip = plugin.pre_score(state, shape, feasible)
+        except PluginError as error:
+            where = f'running PreScore plugin "{plugin.name}": ' if lone is None else score_failure(plugin.name)
+            raise PluginError(plugin.name, f"{where}{error}") from error
+    if lone is not None:
+        return None
     if skip is None:
         profile.evaluations[plugin.name, "PreScore"].inc()
     return skip

@@ -53,6 +53,9 @@ class Server(Actions):
     async def create(self, obj: Any) -> Any:
         raise AssertionError("nothing is to be created")
 
+    def now(self) -> float:
+        return 0.0
+
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
         raise AssertionError("nothing is to be waited for")
 
@@ -75,7 +78,9 @@ def write(server: Server, given: ResourceClaim | None) -> ResourceClaim:
 def test_allocation_finalizer_and_user_are_written() -> None:
     written = write(Server(FRESH), GIVEN)
     assert written.metadata.finalizers == (FINALIZER,)
-    assert written.status.allocation == GIVEN.status.allocation
+    assert written.status.allocation is not None
+    assert written.status.allocation.allocation_timestamp == "1970-01-01T00:00:00Z"
+    assert replace(written.status.allocation, allocation_timestamp=None) == GIVEN.status.allocation
     assert [user.uid for user in written.status.reserved_for] == ["uid-p"]
 
 
@@ -141,7 +146,8 @@ def test_pods_that_share_an_allocation_write_it_once_and_themselves_each_however
         return server.held
 
     held = asyncio.run(story())
-    assert held.status.allocation == GIVEN.status.allocation
+    assert held.status.allocation is not None
+    assert replace(held.status.allocation, allocation_timestamp=None) == GIVEN.status.allocation
     assert [user.name for user in held.status.reserved_for] == ["p19"]
 
 

@@ -149,7 +149,7 @@ def test_selectors_of_class_and_request_both_count() -> None:
 def test_a_broken_selector_is_an_error(expression: str, problem: str) -> None:
     setup = cluster(slice_of("a", device("gpu-0")), claim("c", exactly("one", expression)), user("p", "c"))
     decision = attempt(setup).decision
-    assert decision.message.startswith(problem)
+    assert decision.message.startswith(f'running "DynamicResources" filter plugin: {problem}')
     assert decision.reason == "SchedulerError"
 
 
@@ -201,7 +201,8 @@ def test_all_devices_waits_for_a_complete_pool() -> None:
     every = {"name": "every", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
     setup = cluster(slice_of("a", device("gpu-0"), count=2), claim("c", every), user("p", "c"), nodes="a")
     assert attempt(setup).decision.message == (
-        f"claim default/c, request every: asks for all devices, but resource pool {DRIVER}/a is currently being updated"
+        'running "DynamicResources" filter plugin: claim default/c, request every: asks for all devices, but resource '
+        f"pool {DRIVER}/a is currently being updated"
     )
 
 
@@ -269,19 +270,22 @@ def test_administrators_see_devices_that_others_use() -> None:
     assert attempt(setup).decision.node == "a"
 
 
-def partitions() -> Tree:
+def partitions() -> tuple[Tree, Tree]:
+    """A device in two halves; counters and devices stand in slices of their own."""
+
     def part(name: str, memory: str) -> Tree:
         used = [{"counterSet": "gpu", "counters": {"memory": {"value": memory}}}]
         return device(name, memory=memory) | {"consumesCounters": used}
 
     counters = [{"name": "gpu", "counters": {"memory": {"value": "40Gi"}}}]
-    return slice_of("a", part("whole", "40Gi"), part("half-0", "20Gi"), part("half-1", "20Gi"), sharedCounters=counters)
+    devices = (part("whole", "40Gi"), part("half-0", "20Gi"), part("half-1", "20Gi"))
+    return slice_of("a", *devices, count=2), slice_of("a", count=2, part=1, sharedCounters=counters)
 
 
 def test_partitions_of_a_device_share_its_counters() -> None:
     half = f'device.capacity["{DRIVER}"].memory.compareTo(quantity("20Gi")) == 0'
     setup = cluster(
-        partitions(), claim("c", exactly("one", half)), claim("d"), claim("e", exactly("one", f"!({half})")),
+        *partitions(), claim("c", exactly("one", half)), claim("d"), claim("e", exactly("one", f"!({half})")),
         user("p", "c"), nodes="a",
     )  # fmt: skip
     attempt(setup)
@@ -445,6 +449,9 @@ class SlowWatch(Meter):
         self.seconds += 1.0
         return self.seconds
 
+    def wall_time(self) -> float:
+        return 0.0
+
     def point(self, point: str, status: str, profile: str, seconds: float) -> None:
         """Not of interest."""
 
@@ -480,4 +487,5 @@ def test_the_search_for_devices_ends_when_its_time_on_a_node_is_over(limit: str,
         setup.see(kind, tree)
     decision = attempt(setup).decision
     assert decision.scheduled is expected
-    assert ("1 timed out trying to allocate devices" in decision.message) is not expected
+    failure = 'running "DynamicResources" filter plugin: node a: timed out trying to allocate devices'
+    assert (decision.message == failure) is not expected

@@ -6,10 +6,19 @@ from typing import Any
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types.core_v1 import PodSpec
-from bayplan.api.types.resource_v1 import ResourceClaim
-from bayplan.scheduler.snapshot.extended_resources import needs_of
+from bayplan.api.types.resource_v1 import DeviceClass, ResourceClaim
+from bayplan.scheduler import evaluate
+from bayplan.scheduler.snapshot.extended_resources import class_behind, needs_of
 from tests.scheduler.objects import Tree, node, pod
-from tests.scheduler.plugins.test_dynamic_resources import attempt, cluster, device, device_class, slice_of
+from tests.scheduler.plugins.test_dynamic_resources import (
+    DRIVER,
+    attempt,
+    claim,
+    cluster,
+    device,
+    device_class,
+    slice_of,
+)
 from tests.scheduler.running import World, play
 
 GPU = "example.com/gpu"
@@ -112,3 +121,83 @@ def test_the_claim_is_made_before_the_pod_is_bound_and_the_pod_told() -> None:
         assert [(item.container_name, item.resource_name) for item in told.request_mappings] == [("main", GPU)]
 
     play(story)
+
+
+def test_what_init_containers_lack_is_asked_for_once_since_they_run_one_after_the_other() -> None:
+    spec = from_tree(
+        PodSpec,
+        {
+            "initContainers": [container("one", 2), container("two", 4), container("three", 3)],
+            "containers": [container("main", 1)],
+        },
+    )
+    needs = needs_of(spec, {GPU: "gpu"})
+    counts = {item.name: item.exactly.count for item in needs.requests if item.exactly is not None}
+    assert counts == {"container-1-request-0": 3, "container-3-request-0": 1}
+    used = [(item.container_name, item.request_name[10]) for item in needs.mappings]
+    assert used == [
+        ("main", "3"),
+        ("one", "3"),
+        ("one", "1"),
+        ("two", "3"),
+        ("two", "1"),
+        ("three", "3"),
+        ("three", "1"),
+    ]
+
+
+def test_requests_are_sorted_by_name() -> None:
+    spec = from_tree(PodSpec, {"containers": [container(f"c{index}", 1) for index in range(11)]})
+    names = [item.name.removeprefix("container-") for item in needs_of(spec, {GPU: "gpu"}).requests]
+    assert names[:3] == ["0-request-0", "1-request-0", "10-request-0"]
+
+
+def test_the_newest_class_is_meant_and_of_equally_new_ones_the_first_by_name() -> None:
+    def classes(**created: str) -> dict[str, DeviceClass]:
+        trees = {name: device_class(name, extendedResourceName=GPU) for name in created}
+        for name, tree in trees.items():
+            tree["metadata"]["creationTimestamp"] = created[name]
+        return {name: from_tree(DeviceClass, tree) for name, tree in trees.items()}
+
+    old, new = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
+    assert class_behind(GPU, classes(a=old, b=new)) == "b"
+    assert class_behind(GPU, classes(b=old, a=old, c=old)) == "a"
+    assert class_behind("example.com/other", classes(a=old)) == ""
+
+
+def scoring(plugin: str, **args: Any) -> Tree:
+    config = [{"name": plugin, "args": args}]
+    return {"profiles": [{"schedulerName": "default-scheduler", "pluginConfig": config}]}
+
+
+def test_nodes_that_do_not_know_another_resource_of_the_pod_cannot_have_it_even_if_room_is_ignored() -> None:
+    tree = wanting("p", "1")
+    resources = tree["spec"]["containers"][0]["resources"]
+    resources["requests"]["example.com/odd"] = resources["limits"]["example.com/odd"] = "1"
+    knows = node("b")
+    knows["status"]["allocatable"]["example.com/odd"] = "0"
+    config = scoring("NodeResourcesFit", ignoredResources=["example.com/odd"])
+    objects = [node("a"), knows, standing_for(), two_devices("a"), two_devices("b")]
+    found = evaluate(objects, tree, config).to_dict()["nodes"]
+    assert found["a"]["filter"]["reasons"] == ["cannot fit resource"]
+    assert found["b"]["filter"] == {"ok": True}
+
+
+def test_devices_count_for_the_score_where_they_stand_for_a_resource() -> None:
+    used = claim("used")
+    result = {"request": "one", "driver": DRIVER, "pool": "b", "device": "gpu-0"}
+    used["status"] = {"allocation": {"devices": {"results": [result]}}}
+    everywhere = slice_of("net", device("d"), allNodes=True)
+    elsewhere = slice_of("far", device("e") | {"nodeName": "gone"}, perDeviceNodeSelection=True)
+    objects = [with_gpus("a"), node("b"), standing_for(), two_devices(), everywhere, elsewhere, used]
+    strategy = {"type": "MostAllocated", "resources": [{"name": GPU, "weight": 1}]}
+
+    def scores(plugin: str, **args: Any) -> list[int]:
+        found = evaluate(objects, wanting("p", "1"), scoring(plugin, **args)).to_dict()["nodes"]
+        return [found[name]["scores"][plugin] for name in "ab"]
+
+    assert scores("NodeResourcesFit", scoringStrategy=strategy) == [100, 66]
+    strategy["type"] = "LeastAllocated"
+    assert scores("NodeResourcesFit", scoringStrategy=strategy) == [0, 33]
+    three = [{"name": name, "weight": 1} for name in ("cpu", "memory", GPU)]
+    assert scores("NodeResourcesBalancedAllocation", resources=three) == [53, 69]

@@ -48,3 +48,33 @@ def test_of_pods_that_are_alike_one_at_a_time_uses_an_exclusive_claim() -> None:
     assert "20 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod" in second.message
     planner.remove("default/first")
     assert planner.schedule(user("third")).node == "n0"
+
+
+def promised(tree: Tree, to: str) -> Tree:
+    """A pending pod that a node has been promised to."""
+    tree["status"]["nominatedNodeName"] = to
+    tree["spec"]["priority"] = 100
+    return tree
+
+
+def refused(*others: Tree, new: Tree) -> bool:
+    return Planner([node("a"), VOLUME, CLAIM, *others]).schedule(new).node is None
+
+
+def test_a_promised_pod_with_an_exclusive_claim_counts_only_if_something_else_is_to_be_watched() -> None:
+    with_disk = user("new")
+    with_disk["spec"]["volumes"].append({"name": "disk", "gcePersistentDisk": {"pdName": "d"}})
+    assert not refused(promised(user("rival"), "a"), new=user("new"))
+    assert refused(promised(user("rival"), "a"), new=with_disk)
+
+
+def test_a_claim_that_a_pod_mounts_twice_is_one_claim() -> None:
+    holder = user("holder")
+    holder["spec"]["nodeName"] = "a"
+    twice = user("new")
+    twice["spec"]["volumes"].append({"name": "again", "persistentVolumeClaim": {"claimName": "c"}})
+    twice["spec"]["priority"] = 10
+    outcome = Planner([node("a"), VOLUME, CLAIM, holder]).decide(twice).post_filter
+    assert outcome is not None
+    assert outcome.nominated is not None
+    assert [pod.key for pod in outcome.nominated.victims] == ["default/holder"]

@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
+from bayplan.api.errors import quoted
 from bayplan.api.types.core_v1 import PodExtendedResourceClaimStatus
 from bayplan.api.types.resource_v1 import ResourceClaim, ResourceClaimConsumerReference
 from bayplan.scheduler.framework.extension_points import Actions
@@ -22,6 +23,7 @@ from bayplan.scheduler.snapshot.extended_resources import Needs, claim_of, left_
 from bayplan.scheduler.snapshot.pending_allocations import PendingAllocation
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.snapshot import Snapshot
+from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Pod
@@ -61,17 +63,39 @@ def awaited_drivers(claim: ResourceClaim) -> set[str]:
     return {item.driver for item in allocation.devices.results if item.binding_conditions} if allocation else set()
 
 
+def allocated_requests(claim: ResourceClaim) -> list[str]:
+    """The requests, or alternatives of requests, for which a claim has devices."""
+    allocation = claim.status.allocation
+    return [item.request for item in allocation.devices.results] if allocation is not None else []
+
+
 def readiness(claim: ResourceClaim) -> tuple[str, bool]:
-    """The device of an allocated claim that failed, if one did, and whether all are ready, as their binding conditions say."""
-    ready = True
+    """How a device of an allocated claim failed, if one did, and whether all are ready, as their binding conditions say.
+
+    Devices are looked at in order, up to the first that is not ready.
+    """
     devices = {(item.driver, item.pool, item.device): item for item in claim.status.devices}
     for result in claim.status.allocation.devices.results if claim.status.allocation is not None else ():
+        if not result.binding_conditions:
+            continue
         device = devices.get((result.driver, result.pool, result.device))
-        true = {item.type for item in device.conditions if item.status == "True"} if device is not None else set()
-        if true.intersection(result.binding_failure_conditions):
-            return result.device, False
-        ready = ready and true.issuperset(result.binding_conditions)
-    return "", ready
+        if device is None:
+            return "", False
+        true = {item.type: item for item in device.conditions if item.status == "True"}
+        failed = next((true[name] for name in result.binding_failure_conditions if name in true), None)
+        if failed is not None:
+            return f"claim={claim.metadata.name}, reason={failed.reason}, message={quoted(failed.message)}", False
+        if not true.keys() >= set(result.binding_conditions):
+            return "", False
+    return "", True
+
+
+def is_overdue(claim: ResourceClaim, seconds: float, now: float) -> bool:
+    """Whether devices that have to get ready had `seconds` for it since they were allocated; `now`: since the epoch."""
+    allocation = claim.status.allocation
+    if allocation is None or allocation.allocation_timestamp is None or not awaited_drivers(claim):
+        return False
+    return parse_rfc3339(allocation.allocation_timestamp) + seconds < now
 
 
 def forget_user(snapshot: Snapshot, pod: PodInfo) -> None:
@@ -101,6 +125,15 @@ def _devices(claim: ResourceClaim) -> list[tuple[str | None, ...]]:
     allocation = claim.status.allocation
     results = allocation.devices.results if allocation is not None else ()
     return [(item.request, item.driver, item.pool, item.device, item.share_id) for item in results]
+
+
+def _stamped(claim: ResourceClaim, actions: Actions) -> ResourceClaim:
+    """The claim with the time of its allocation, which is now if it has none."""
+    allocation = claim.status.allocation
+    if allocation is None or allocation.allocation_timestamp is not None:
+        return claim
+    allocation = replace(allocation, allocation_timestamp=rfc3339(actions.now()))
+    return replace(claim, status=replace(claim.status, allocation=allocation))
 
 
 class ClaimWriter:
@@ -174,12 +207,12 @@ class ClaimWriter:
         self, claim: ResourceClaim, pending: PendingAllocation | None, pod: Pod, actions: Actions
     ) -> ResourceClaim:
         if pending is None or pending.is_written:
-            return await self._update_status(used_by(claim, pod), actions)
+            return await self._update_status(used_by(_stamped(claim, actions), pod), actions)
         if FINALIZER not in claim.metadata.finalizers:
             finalizers = (*claim.metadata.finalizers, FINALIZER)
             claim = await actions.update(replace(claim, metadata=replace(claim.metadata, finalizers=finalizers)))
         claim = replace(claim, status=replace(claim.status, allocation=pending.claim.status.allocation))
-        written = await self._update_status(used_by(claim, pod), actions)
+        written = await self._update_status(used_by(_stamped(claim, actions), pod), actions)
         pending.is_written = True
         return written
 

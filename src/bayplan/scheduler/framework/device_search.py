@@ -7,23 +7,28 @@ allocated is waited for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.scheduler.framework.arguments import DynamicResourcesArgs
-from bayplan.scheduler.framework.claims import is_owned, is_user
+from bayplan.scheduler.framework.claims import is_overdue, is_owned, readiness
 from bayplan.scheduler.framework.state import Handle, PodShape
 from bayplan.scheduler.snapshot.allocation import Allocator, Solution, label
 from bayplan.scheduler.snapshot.devices import DeviceId, Inventory, Offers
-from bayplan.scheduler.snapshot.extended_resources import Needs, claim_for, class_behind, needs_of
+from bayplan.scheduler.snapshot.extended_resources import (
+    Needs,
+    can_be_devices,
+    claim_for,
+    class_behind,
+    needs_of,
+)
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
 from bayplan.scheduler.snapshot.pending_allocations import identity
 
 if TYPE_CHECKING:
     from bayplan.api.types.resource_v1 import ResourceClaim
 
-MOST_USERS: Final = 256
 _REMEMBERED: Final = 1_000_000
 
 
@@ -44,15 +49,19 @@ class PodClaims:
     """By the extended resources that a node has to provide as devices."""
     solutions: dict[int, Solution] = field(default_factory=dict)
     """Row -> what would be allocated there."""
-    unavailable: set[int] = field(default_factory=set)
-    """Indexes of allocated claims whose devices some node cannot reach."""
+    unavailable: dict[int, set[int]] = field(default_factory=dict)
+    """Row -> indexes of allocated claims whose devices are of no use there."""
+    stuck: set[int] = field(default_factory=set)
+    """Indexes of allocated claims with a device that failed to get ready, or took too long: of no use anywhere."""
+    foreign: tuple[str, ...] = ()
+    """Extended resources that no device can provide, if devices provide others."""
 
 
 class DeviceSearch:
     """Over one snapshot, for one profile."""
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
-        self._seconds = args.filter_timeout_seconds
+        self._args = args
         self._handle = handle
         self._snapshot = handle.snapshot
         self._matches: dict[tuple[str, DeviceId], tuple[Any, bool]] = {}
@@ -70,7 +79,7 @@ class DeviceSearch:
                 continue
             claim = self._snapshot.catalog.resource_claims.get(f"{pod.namespace}/{reference.claim}")
             if claim is None:
-                return f'resourceclaim.resource.k8s.io "{reference.claim}" not found'
+                return f'could not find ResourceClaim "{pod.namespace}/{reference.claim}"'
             if claim.metadata.deletion_timestamp is not None:
                 return f'resourceclaim "{claim.metadata.name}" is being deleted'
             if reference.is_made and not is_owned(claim, uid):
@@ -89,7 +98,7 @@ class DeviceSearch:
             return found
         if not found and not extended:
             return None
-        wanted = PodClaims(extended=extended)
+        wanted = PodClaims(extended=extended, foreign=self._foreign(pod, extended))
         for claim in found:
             problem = self._sort_in(claim, pod, wanted)
             if problem is not None:
@@ -99,10 +108,11 @@ class DeviceSearch:
     def _sort_in(self, claim: ResourceClaim, pod: PodShape, wanted: PodClaims) -> str | None:
         """Take a claim in; returns why the pod has to wait for it, if it has."""
         being_allocated = self._snapshot.catalog.pending_allocations
+        index = len(wanted.claims)
         if claim.status.allocation is None:
             shared = being_allocated.shared(claim)
             if shared is not None:
-                wanted.shared.add(len(wanted.claims))
+                wanted.shared.add(index)
                 claim = shared
             elif identity(claim) in being_allocated:
                 return f"resource claim {label(claim)} is in the process of being allocated"
@@ -112,14 +122,21 @@ class DeviceSearch:
             if problem is not None:
                 return problem
             wanted.pending.append(claim)
-        elif len(claim.status.reserved_for) + being_allocated.user_count(claim) >= MOST_USERS and not is_user(
-            claim, pod.name, pod.uid
-        ):
-            return "resourceclaim in use"
+        elif index not in wanted.shared and self._is_stuck(claim):
+            wanted.stuck.add(index)
         wanted.claims.append(claim)
         selector = allocation.node_selector if allocation is not None else None
         wanted.selectors.append(NodeAffinityMatcher({}, selector) if selector is not None else None)
         return None
+
+    def _is_stuck(self, claim: ResourceClaim) -> bool:
+        """Whether a device that has to get ready before the pod is bound failed to, or did not in time."""
+        failed, ready = readiness(claim)
+        meter = self._handle.meter
+        overdue = (
+            meter is not None and not ready and is_overdue(claim, self._args.binding_timeout_seconds, meter.wall_time())
+        )
+        return bool(failed) or overdue
 
     def _extended(self, pod: PodShape) -> dict[str, tuple[int, str]]:
         """The pod's extended resources that devices can provide."""
@@ -128,6 +145,11 @@ class DeviceSearch:
             return {}
         wanted = [(names[column], column) for column, amount in pod.requests if amount and "/" in names[column]]
         return {name: (column, found) for name, column in wanted if (found := class_behind(name, classes))}
+
+    def _foreign(self, pod: PodShape, extended: Collection[str]) -> tuple[str, ...]:
+        """Where devices have to provide a resource, the pod's others that none can."""
+        names = [self._snapshot.resources.names[column] for column, _ in pod.requests] if extended else []
+        return tuple(name for name in names if can_be_devices(name) and name not in extended)
 
     def _request_problem(self, claim: ResourceClaim) -> str | None:
         classes = self._snapshot.catalog.device_classes
@@ -155,9 +177,9 @@ class DeviceSearch:
     def stopwatch(self) -> Callable[[], bool] | None:
         """Tells when the search on a node has taken too long; None if it may take as long as it likes."""
         meter = self._handle.meter
-        if meter is None or not self._seconds:
+        if meter is None or not self._args.filter_timeout_seconds:
             return None
-        end = meter.now() + self._seconds
+        end = meter.now() + self._args.filter_timeout_seconds
         return lambda: meter.now() >= end
 
     def _allocator(self, claims: list[ResourceClaim]) -> Allocator:

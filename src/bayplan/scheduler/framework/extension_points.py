@@ -21,7 +21,7 @@ import numpy as np
 from bayplan.scheduler.framework.events import EventHint
 from bayplan.scheduler.framework.state import CycleState, Handle
 from bayplan.scheduler.framework.trial import Trial
-from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip
+from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints, Rows
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
@@ -116,6 +116,10 @@ class FilterPlugin(Plugin, ABC):
     def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         """The verdict on one row, equal to `filter` on it; override where plain Python beats an array of one."""
         return int(self.filter(state, pod, np.array([row], dtype=np.intp))[0])
+
+    def failed(self, message: str) -> int:
+        """The verdict on a row about which the plugin cannot tell: the pod is then not scheduled at all."""
+        return self.reasons.code(Status.ERROR, self.name, f'running "{self.name}" filter plugin: {message}')
 
     def scope_of(self, state: CycleState, pod: PodShape) -> Scope:
         """The scope for this pod, where it is narrower than the class's."""
@@ -285,6 +289,10 @@ class Actions(ABC):
     @abstractmethod
     async def delete(self, obj: Any) -> None:
         """Delete an object, if it is still this one; that it is gone already is no error. Raises ActionError."""
+
+    @abstractmethod
+    def now(self) -> float:
+        """The time, in seconds since the Unix epoch."""
 
     @abstractmethod
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:

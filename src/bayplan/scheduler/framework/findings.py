@@ -71,6 +71,8 @@ class Findings:
         self._refusal: Ints = np.zeros(size, dtype=np.int64)
         self._reasons: list[tuple[str, ...]] = []
         self._numbers: dict[tuple[str, ...], int] = {}
+        self._failures: set[int] = set()
+        """Which of the reasons are failures: nobody knows what evictions would achieve."""
 
     def catch_up(self) -> None:
         """Forget the rows whose pods changed."""
@@ -122,6 +124,16 @@ class Findings:
             self._reasons.append(reasons)
         self.known[rows] = True
         self._refusal[rows] = number
+
+    def fail(self, row: int, error: str) -> None:
+        """What evictions on a row would achieve could not be found out."""
+        self.refuse(row, (error,))
+        self._failures.add(self._numbers[error,])
+
+    def failures(self, rows: IntRows) -> list[str]:
+        """The different failures on rows, in their order."""
+        numbers = self._refusal[rows[~self.is_candidate[rows]]].tolist() if self._failures else ()
+        return [self._reasons[number][0] for number in dict.fromkeys(numbers) if number in self._failures]
 
     def keeps_budgets(self, rows: IntRows) -> Bools:
         """Which candidates violate no disruption budget."""

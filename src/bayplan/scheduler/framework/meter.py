@@ -20,6 +20,10 @@ class Meter(ABC):
         """Seconds since some fixed moment."""
 
     @abstractmethod
+    def wall_time(self) -> float:
+        """Seconds since the Unix epoch."""
+
+    @abstractmethod
     def point(self, point: str, status: str, profile: str, seconds: float) -> None:
         """All plugins of an extension point (`PreFilter`, `Filter`, ...) have run once."""
 

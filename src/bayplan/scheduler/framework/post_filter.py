@@ -82,8 +82,6 @@ class PostFilterContext(ABC):
     """The verdict per row; rows that are not alive hold -1."""
     rejected_early: bool
     """PreFilter rejected the pod, so that no node was looked at."""
-    rejected_by: str
-    """The plugin whose PreFilter did; empty if none did."""
     state: CycleState
     """What the plugins worked out about the pod."""
 

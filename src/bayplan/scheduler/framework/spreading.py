@@ -18,6 +18,7 @@ from bayplan.api.selectors import LabelSelector
 from bayplan.scheduler.framework.extension_points import FEW_ROWS
 from bayplan.scheduler.snapshot.counters import PodCounter
 from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints, LabelColumn
+from bayplan.scheduler.snapshot.snapshot import SupposedPods
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 Fractions = NDArray[np.float64]
@@ -49,7 +50,12 @@ class Domains:
     __slots__ = ("column", "constraint", "counter", "counts", "eligible", "ids", "seen", "self_match")
 
     def __init__(
-        self, constraint: Constraint, column: LabelColumn, eligible: Bools, counter: PodCounter | None, self_match: int
+        self,
+        constraint: Constraint,
+        column: LabelColumn,
+        eligible: Bools,
+        counter: PodCounter | SupposedPods | None,
+        self_match: int,
     ) -> None:
         self.constraint = constraint
         self.column = column

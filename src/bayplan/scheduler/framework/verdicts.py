@@ -57,9 +57,11 @@ class Reason(NamedTuple):
 class ReasonTable:
     """Refusals by number, from 1 on."""
 
-    __slots__ = ("_numbers", "_reasons")
+    __slots__ = ("_numbers", "_reasons", "failures")
 
     def __init__(self) -> None:
+        self.failures: list[int] = []
+        """The numbers that stand for failures of plugins."""
         self._reasons: list[Reason] = [Reason(Status.UNSCHEDULABLE, "", ())]
         self._numbers: dict[Reason, int] = {}
 
@@ -70,7 +72,16 @@ class ReasonTable:
         if number is None:
             number = self._numbers[reason] = len(self._reasons)
             self._reasons.append(reason)
+            if status is Status.ERROR:
+                self.failures.append(number)
         return number
+
+    def failures_in(self, codes: Codes) -> list[Reason]:
+        """The failures among some verdicts, by text."""
+        if not self.failures:
+            return []
+        numbers = np.unique(codes[np.isin(codes, self.failures)]).tolist()
+        return sorted((self._reasons[number] for number in numbers), key=lambda reason: reason.reasons)
 
     def __getitem__(self, code: int) -> Reason:
         return self._reasons[code]

@@ -29,9 +29,15 @@ _MEMORIES: Final = 16
 """Kinds of pods for which what was found on each node is remembered."""
 
 
-def importance(pod: PodInfo) -> tuple[int, str]:
-    """Sorts the more important pod first: higher priority, then earlier start."""
-    return (-pod.priority, start_of(pod))
+def by_importance(pods: list[PodInfo]) -> list[PodInfo]:
+    """The more important pods first: higher priority, then earlier start.
+
+    A pod that has not started counts as started now, which is ever later as pods are compared one after the other; so,
+    in kube-scheduler, the last of several is the most important.
+    """
+    started = [pod for pod in pods if pod.start_time]
+    waiting = [pod for pod in reversed(pods) if not pod.start_time]
+    return sorted(started + waiting, key=lambda pod: (-pod.priority, start_of(pod)))
 
 
 class DefaultPreemption(PostFilterPlugin):
@@ -61,6 +67,10 @@ class DefaultPreemption(PostFilterPlugin):
     def _outcome(self, context: PostFilterContext, findings: Findings) -> PostFilterOutcome:
         rows = self._curable(context)
         found = self._candidates(context, findings, rows)
+        failures = findings.failures(rows) if not len(found) else []
+        if failures:
+            text = failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]"
+            return PostFilterOutcome(Status.ERROR, (f"preemption: {text}",))
         if not len(found):
             reason = f"preemption: {self._message(findings.refusals(rows), len(rows))}"
             return PostFilterOutcome(Status.UNSCHEDULABLE, (reason,), withdraws=True)
@@ -172,10 +182,13 @@ class DefaultPreemption(PostFilterPlugin):
         with context.trial(row, potential) as trial:
             code = trial.verdict()
             if code:
-                findings.refuse(row, self.reasons[code].reasons)
+                reason = self.reasons[code]
+                if reason.status is Status.ERROR:
+                    findings.fail(row, reason.reasons[0])
+                else:
+                    findings.refuse(row, reason.reasons)
                 return None
-            potential.sort(key=importance)
-            violating, others = self._by_budget(potential)
+            violating, others = self._by_budget(by_importance(potential))
             for pod in (*violating, *others):
                 trial.put_back(pod)
                 if trial.verdict():
@@ -183,10 +196,10 @@ class DefaultPreemption(PostFilterPlugin):
                     victims.append(pod)
                     violations += pod in violating
         if not victims:
-            findings.refuse(row, (f'expected at least one victim pod on node "{self.snapshot.name(row)}"',))
+            findings.fail(row, f'expected at least one victim pod on node "{self.snapshot.name(row)}"')
             return None
         if violating and others:
-            victims.sort(key=importance)
+            victims = by_importance(victims)
         return Candidate(row, tuple(victims), violations)
 
     def _by_budget(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from bayplan.scheduler.framework.arguments import DynamicResourcesArgs
 from bayplan.scheduler.framework.claims import (
     ClaimWriter,
+    allocated_requests,
     awaited_drivers,
     extended_uid,
     is_user,
@@ -97,6 +98,7 @@ class DynamicResources(
     # PreFilter and Filter
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
+        state.data[self.name] = None
         wanted = self._search.wanted(pod)
         if wanted is None:
             return SKIP
@@ -114,43 +116,50 @@ class DynamicResources(
             return 0
         claims: PodClaims = state.data[self.name]
         labels, name = node.metadata.labels, node.metadata.name
+        if not all(resource in node.status.allocatable for resource in claims.foreign):
+            return self.reasons.code(Status.UNRESOLVABLE, self.name, "cannot fit resource")
         unavailable = {
             index
             for index, selector in enumerate(claims.selectors)
-            if selector is not None and not selector.match_labels(labels, name)
+            if index in claims.stuck or (selector is not None and not selector.match_labels(labels, name))
         }
         allocator = self._search.allocator_on(claims, pod, row)
         if allocator is not None:
             try:
                 solution = allocator.allocate(node, self._search.stopwatch())
             except AllocationTimeout:
-                return self.reasons.code(Status.UNRESOLVABLE, self.name, "timed out trying to allocate devices")
+                return self.failed(f"node {name}: timed out trying to allocate devices")
             except AllocationError as error:
-                raise PluginError(self.name, str(error)) from error
+                return self.failed(str(error))
             if solution is None:
                 invalid = allocator.meets_invalid_pools(node)
                 reason = "invalid resource pools were encountered" if invalid else "cannot allocate all claims"
                 return self.reasons.code(Status.UNRESOLVABLE, self.name, reason)
             claims.solutions[row] = solution
         if unavailable:
-            claims.unavailable |= unavailable
-            return self.reasons.code(Status.UNRESOLVABLE, self.name, "resourceclaim not available on the node")
+            claims.unavailable[row] = unavailable
+            return self._unavailable()
         return 0
+
+    def _unavailable(self) -> int:
+        return self.reasons.code(Status.UNRESOLVABLE, self.name, "resourceclaim not available on the node")
 
     # PostFilter
 
     def post_filter(self, context: PostFilterContext) -> PostFilterOutcome:
         """Give up the devices of a claim that nobody uses, if they are what keeps the pod from its nodes."""
-        if context.rejected_early and context.rejected_by != self.name:
+        if self.name not in context.state.data:  # PreFilter did not get as far as this plugin.
             return PostFilterOutcome(Status.ERROR, ("not found",))
-        claims: PodClaims | None = context.state.data.get(self.name)
+        claims: PodClaims | None = context.state.data[self.name]
         if claims is None:
             return PostFilterOutcome(Status.UNSCHEDULABLE, ("no new claims to deallocate",))
         name, uid = context.pod.pod.metadata.name, context.pod.uid
-        for index in sorted(claims.unavailable - claims.shared):
+        rows = np.flatnonzero(context.codes == self._unavailable()).tolist()
+        unavailable = set().union(*(claims.unavailable[row] for row in rows))
+        for index in sorted(unavailable - claims.shared):
             claim = claims.claims[index]
             if not other_users(claim, name, uid):
-                status = replace(claim.status, allocation=None, reserved_for=())
+                status = replace(claim.status, allocation=None, reserved_for=(), devices=())
                 reasons = ("deallocation of ResourceClaim completed",)
                 return PostFilterOutcome(Status.UNSCHEDULABLE, reasons, deallocates=(replace(claim, status=status),))
         return PostFilterOutcome(Status.UNSCHEDULABLE, ("still not schedulable",))
@@ -168,14 +177,11 @@ class DynamicResources(
         solution = claims.solutions.get(row) if claims is not None else None
         if claims is None or solution is None:
             return 0
-        score = 0
-        for claim, choices in zip(claims.pending, solution, strict=False):
-            chosen = {choice.wish.name for choice in choices}
-            for request in claim.spec.devices.requests:
-                for index, item in enumerate(request.first_available):
-                    if f"{request.name}/{item.name}" in chosen:
-                        score += MOST_ALTERNATIVES - index
-        return score
+        chosen = iter([{choice.wish.name for choice in choices} for choices in solution])
+        return sum(
+            _quality(claim, set(allocated_requests(claim)) if claim.status.allocation is not None else next(chosen))
+            for claim in claims.claims
+        )
 
     def normalize(self, state: CycleState, pod: PodShape, feasible: Rows, scores: Ints) -> Ints:
         return default_normalize(scores, reverse=False)
@@ -285,13 +291,14 @@ class DynamicResources(
             reserved.claims.append(reserved.created)
             self.snapshot.end_allocation(identity(pending.claim))
             await self._writer.tell_pod(pod.pod, reserved.created, needs, actions)
-        return await self._wait_for_devices(reserved.claims, actions)
+        await self._wait_for_devices(reserved.claims, actions)
+        return None
 
-    async def _wait_for_devices(self, claims: list[ResourceClaim], actions: Actions) -> Reject | None:
-        """Some devices have to be attached to the node first, as their binding conditions say."""
+    async def _wait_for_devices(self, claims: list[ResourceClaim], actions: Actions) -> None:
+        """Some devices have to be attached to the node first, as their binding conditions say. Raises PluginError."""
         drivers = {label(claim): found for claim in claims if (found := awaited_drivers(claim))}
         if not drivers:
-            return None
+            return
         started = self.handle.meter.now() if self.handle.meter is not None else 0.0
         try:
             ready = await actions.wait_until(
@@ -301,7 +308,8 @@ class DynamicResources(
             self._count_wait(drivers, "failure", started)
             raise
         self._count_wait(drivers, "success" if ready else "timeout", started)
-        return None if ready else Reject(Status.UNSCHEDULABLE, ("device binding timeout",))
+        if not ready:
+            raise PluginError(self.name, "device binding timeout: context deadline exceeded")
 
     def _count_wait(self, drivers: Mapping[str, set[str]], status: str, started: float) -> None:
         meter = self.handle.meter
@@ -317,7 +325,7 @@ class DynamicResources(
             raise PluginError(self.name, f"claim {key} is not allocated any more")
         failed, ready = readiness(claim)
         if failed:
-            raise PluginError(self.name, f"claim {key}: device {failed} failed to bind")
+            raise PluginError(self.name, f"device binding failed: {failed}")
         return ready
 
     # Hints
@@ -344,3 +352,13 @@ class DynamicResources(
 
 def _is_itself(pod: PodInfo, old: Any, new: Any) -> bool:
     return bool(new.metadata.uid == pod.uid)
+
+
+def _quality(claim: ResourceClaim, chosen: set[str]) -> int:
+    """The better the alternatives that were chosen for a claim's requests, the more."""
+    return sum(
+        MOST_ALTERNATIVES - index
+        for request in claim.spec.devices.requests
+        for index, item in enumerate(request.first_available)
+        if f"{request.name}/{item.name}" in chosen
+    )

@@ -317,7 +317,11 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
         return tuple(self._target(key) for key in keys)
 
     def _target(self, key: TermKey) -> _Target:
-        everywhere = key.namespace_selector.is_everything()
+        """What a term of the pod that is scheduled means.
+
+        As in kube-scheduler, a namespace selector that an empty set of labels satisfies takes all namespaces.
+        """
+        everywhere = key.namespace_selector.matches({})
         namespaces = key.namespaces
         if not everywhere and key.namespace_selector != NOTHING:
             namespaces |= {

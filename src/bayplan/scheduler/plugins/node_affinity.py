@@ -20,7 +20,12 @@ from bayplan.scheduler.framework.extension_points import (
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, PluginError, Reject, Skip, Status
 from bayplan.scheduler.snapshot.labels import Ints, Rows
-from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher, WeightedTerm, preferred_terms
+from bayplan.scheduler.snapshot.node_selector import (
+    NodeAffinityMatcher,
+    WeightedTerm,
+    errors_of,
+    preferred_terms,
+)
 
 
 @dataclass(slots=True)
@@ -43,6 +48,8 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScorePlu
         preferred = added.preferred_during_scheduling_ignored_during_execution if added is not None else ()
         self.added = NodeAffinityMatcher({}, required) if required is not None else None
         self.added_preferred = preferred_terms((item.weight, item.preference) for item in preferred)
+        self.prefers = bool(preferred)
+        """Whether preferences are added to every pod's; they may be empty, and say nothing."""
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         matcher = NodeAffinityMatcher.of_pod(pod.spec)
@@ -71,13 +78,10 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScorePlu
 
     def pre_score(self, state: CycleState, pod: PodShape, feasible: Rows) -> Skip | None:
         terms = self._preferred(pod)
-        if not terms and not self._has_preferred(pod) and not self.added_preferred:
-            return SKIP
-        for item in terms:
-            if item.term.error:
-                raise PluginError(self.name, item.term.error)
+        if any(item.term.error for item in terms):
+            raise PluginError(self.name, _errors_of(pod))
         state.score_data[self.name] = [*terms, *self.added_preferred]
-        return None
+        return None if self._has_preferred(pod) or self.prefers else SKIP
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
         scores = np.zeros(self.snapshot.select(rows), dtype=np.int64)
@@ -111,3 +115,16 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScorePlu
             return matcher.match_labels(labels, name) and (self.added is None or self.added.match_labels(labels, name))
 
         return matches(new) and (old is None or not matches(old))
+
+
+def _errors_of(pod: PodShape) -> str:
+    """What cannot be parsed in the pod's preferences, by the place where it is."""
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    preferred = affinity.preferred_during_scheduling_ignored_during_execution if affinity is not None else ()
+    errors = {
+        f"[{place}].{error}": None
+        for place, item in enumerate(preferred)
+        if item.weight
+        for error in errors_of(item.preference)
+    }
+    return next(iter(errors)) if len(errors) == 1 else f"[{', '.join(errors)}]"

@@ -13,10 +13,13 @@ from bayplan.scheduler.snapshot.labels import Rows
 
 def required_features(pod: PodShape) -> frozenset[str]:
     """The features that a pod's spec implies."""
+    required = []
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     if any(rule.action == "RestartAllContainers" for item in containers for rule in item.restart_policy_rules):
-        return frozenset(("RestartAllContainersOnContainerExits",))
-    return frozenset()
+        required.append("RestartAllContainersOnContainerExits")
+    if pod.spec.host_network and pod.spec.host_users is False:
+        required.append("UserNamespacesHostNetworkSupport")
+    return frozenset(required)
 
 
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):

@@ -16,6 +16,7 @@ from bayplan.scheduler.framework.arguments import NodeResourcesBalancedAllocatio
 from bayplan.scheduler.framework.extension_points import MAX_NODE_SCORE, PreScorePlugin, Scope, ScorePlugin
 from bayplan.scheduler.framework.state import CycleState, Handle, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Skip
+from bayplan.scheduler.snapshot.device_totals import DeviceTotals, device_totals
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.resources import is_scalar_resource, pod_requests
 
@@ -26,6 +27,8 @@ Fractions = NDArray[np.float64]
 class _Balanced:
     column: int
     request: int
+    devices: DeviceTotals | None
+    """What nodes without the resource have of devices that stand for it."""
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
@@ -50,18 +53,22 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
                 request = quantity.milli_value() if item.name == "cpu" else quantity.value()
             column = self.snapshot.resources.find(item.name)
             if column is not None and (request or not is_scalar_resource(item.name)):
-                balanced.append(_Balanced(column, request))
-        if not any(item.request for item in balanced):
-            return SKIP
-        state.score_data[self.name] = tuple(balanced)
-        return None
+                devices = device_totals(self.snapshot, item.name) if "/" in item.name else None
+                balanced.append(_Balanced(column, request, devices))
+        wanted = any(item.request for item in balanced)
+        state.score_data[self.name] = tuple(balanced) if wanted else ()
+        return None if wanted else SKIP
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
         snapshot = self.snapshot
+        if not state.score_data[self.name]:  # Asked although PreScore is disabled, which would have said so.
+            return np.zeros(snapshot.select(rows), dtype=np.int64)
         before, after, present = [], [], []
         for item in state.score_data[self.name]:
             capacity = snapshot.allocatable[item.column, rows]
             requested = snapshot.requested[item.column, rows]
+            if item.devices is not None:
+                capacity, requested = item.devices.instead_of(capacity, requested, rows)
             divisor = np.where(capacity == 0, 1, capacity).astype(np.float64)
             present.append(capacity != 0)
             before.append(np.minimum(requested.astype(np.float64) / divisor, 1.0))
@@ -73,6 +80,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
     def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         snapshot = self.snapshot
         balanced: tuple[_Balanced, ...] = state.score_data[self.name]
+        if not balanced:
+            return 0
         if len(balanced) == 2:
             gain = self._gain_of_two(*balanced, row)
             if gain is not None:
@@ -80,8 +89,10 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         before, after = [], []
         for item in balanced:
             capacity = snapshot.allocatable.item(item.column, row)
+            requested = snapshot.requested.item(item.column, row)
+            if not capacity and item.devices is not None:
+                capacity, requested = item.devices.on(row)
             if capacity:
-                requested = snapshot.requested.item(item.column, row)
                 before.append(min(requested / capacity, 1.0))
                 after.append(min((requested + item.request) / capacity, 1.0))
         gain = MAX_NODE_SCORE // 2 + _balance_of(after) - _balance_of(before)

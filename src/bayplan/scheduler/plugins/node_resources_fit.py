@@ -23,6 +23,7 @@ from bayplan.scheduler.framework.extension_points import (
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.trial import Trial
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
+from bayplan.scheduler.snapshot.device_totals import DeviceTotals, device_totals
 from bayplan.scheduler.snapshot.extended_resources import class_behind
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.nodes import node_facts
@@ -49,6 +50,8 @@ class _Scored:
     weight: int
     nonzero: bool
     """cpu and memory count with defaults for containers that say nothing."""
+    devices: DeviceTotals | None
+    """What nodes without the resource have of devices that stand for it."""
 
 
 class _RowTrial(Trial):
@@ -183,7 +186,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             column = resources.find(item.name)
             if column is None or (request == 0 and is_scalar_resource(item.name)):
                 continue
-            scored.append(_Scored(column, request, item.weight, column in (CPU, MEMORY)))
+            devices = device_totals(self.snapshot, item.name) if "/" in item.name else None
+            scored.append(_Scored(column, request, item.weight, column in (CPU, MEMORY), devices))
         state.score_data[self.name] = tuple(scored)
         return None
 
@@ -195,7 +199,10 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         scored: tuple[_Scored, ...] = state.score_data[self.name]
         for item in scored:
             capacity = snapshot.allocatable[item.column, rows]
-            requested = self._requested(item, rows) + item.request
+            requested = self._requested(item, rows)
+            if item.devices is not None:
+                capacity, requested = item.devices.instead_of(capacity, requested, rows)
+            requested = requested + item.request
             present = capacity != 0
             divisor = np.where(present, capacity, 1)
             if strategy == "LeastAllocated":
@@ -227,12 +234,15 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return super().score_row(state, pod, row)
         snapshot = self.snapshot
         total = weights = 0
-        for item in state.score_data[self.name]:
+        scored: tuple[_Scored, ...] = state.score_data[self.name]
+        for item in scored:
             column = item.column
             capacity = snapshot.allocatable.item(column, row)
             if not capacity:
-                continue
-            if column == CPU:
+                capacity, requested = item.devices.on(row) if item.devices is not None else (0, 0)
+                if not capacity:
+                    continue
+            elif column == CPU:
                 requested = snapshot.nonzero_cpu.item(row)
             elif column == MEMORY:
                 requested = snapshot.nonzero_memory.item(row)

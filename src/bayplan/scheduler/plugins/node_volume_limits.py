@@ -12,7 +12,14 @@ from bayplan.scheduler.framework.extension_points import FilterPlugin, PreFilter
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.snapshot.labels import Rows
-from bayplan.scheduler.snapshot.migration import CSI_DRIVERS, inline_source, is_migrated
+from bayplan.scheduler.snapshot.migration import (
+    CSI_DRIVERS,
+    TranslationError,
+    handle_of,
+    in_tree_plugin,
+    is_attached_by_csi,
+)
+from bayplan.scheduler.snapshot.volumes import class_of_claim, ephemeral_problem
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import PersistentVolumeClaim, Volume
@@ -36,79 +43,105 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
     def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         csi_node = self.snapshot.catalog.csi_nodes.get(self.snapshot.name(row))
-        if csi_node is None:
+        missing = next((name for name in _claim_names(pod) if self._claim(pod, name) is None), None)
+        if missing is not None:
+            reason = f'looking up PVC {pod.namespace}/{missing}: persistentvolumeclaim "{missing}" not found'
+            return self.reasons.code(Status.UNRESOLVABLE, self.name, reason)
+        try:
+            return self._verdict(pod, row, csi_node)
+        except TranslationError as error:
+            return self.failed(str(error))
+
+    def _verdict(self, pod: PodShape, row: int, csi_node: CSINode | None) -> int:
+        new = self._attachments(pod, csi_node)
+        if not new or csi_node is None:
             return 0
         limits = {
             driver.name: driver.allocatable.count
             for driver in csi_node.spec.drivers
             if driver.allocatable is not None and driver.allocatable.count is not None
         }
-        new = self._attachments(pod, csi_node)
-        if not new or not limits:
+        if not limits:
             return 0
-        attached = self._attached(row, csi_node)
-        for volume in attached:
-            new.pop(volume, None)
-        used = Counter(attached.values())
+        used = self._used(row, csi_node, new)
         for driver, count in Counter(new.values()).items():
             if driver in limits and used[driver] + count > limits[driver]:
                 return self.reasons.code(Status.UNSCHEDULABLE, self.name, "node(s) exceed max volume count")
         return 0
 
-    def _attached(self, row: int, csi_node: CSINode) -> dict[str, str]:
-        """Volumes attached to a node for its pods, or according to VolumeAttachments."""
-        attached: dict[str, str] = {}
+    def _used(self, row: int, csi_node: CSINode, new: dict[str, str]) -> Counter[str]:
+        """Volumes per driver that are on a node for its pods, or attached according to VolumeAttachments.
+
+        New volumes that pods there use already are not new. One that is merely attached counts twice, as in Kubernetes.
+        """
+        held: dict[str, str] = {}
         for other in self.snapshot.pods_on[row].values():
             if other.shape.volumes:
-                attached |= self._attachments(other.shape, csi_node)
-        for attachment in self.snapshot.catalog.volume_attachments.values():
-            name = attachment.spec.source.persistent_volume_name
-            if attachment.spec.node_name != csi_node.metadata.name or not attachment.spec.attacher or name is None:
+                held |= self._attachments(other.shape, csi_node)
+        for volume in held:
+            new.pop(volume, None)
+        return Counter(held.values()) + Counter(
+            driver for volume, driver in self._attached_to(csi_node.metadata.name).items() if volume not in held
+        )
+
+    def _attached_to(self, node_name: str) -> dict[str, str]:
+        """Unique volume name -> attacher, of the CSI volumes that VolumeAttachments name for a node."""
+        attached: dict[str, str] = {}
+        for item in self.snapshot.catalog.volume_attachments.values():
+            name = item.spec.source.persistent_volume_name
+            if item.spec.node_name != node_name or not item.spec.attacher or name is None:
                 continue
             volume = self.snapshot.catalog.volumes.get(name)
             if volume is not None and volume.spec.csi is not None:
-                attached[f"{volume.spec.csi.driver}/{volume.spec.csi.volume_handle}"] = volume.spec.csi.driver
+                attached[f"{item.spec.attacher}/{volume.spec.csi.volume_handle}"] = item.spec.attacher
         return attached
 
-    def _attachments(self, pod: PodShape, csi_node: CSINode) -> dict[str, str]:
-        """Unique volume name -> CSI driver, for the volumes that a pod attaches to a node."""
+    def _claim(self, pod: PodShape, name: str) -> PersistentVolumeClaim | None:
+        return self.snapshot.catalog.claims.get(f"{pod.namespace}/{name}")
+
+    def _attachments(self, pod: PodShape, csi_node: CSINode | None) -> dict[str, str]:
+        """Unique volume name -> CSI driver, for the volumes that a pod attaches to a node. Raises TranslationError."""
         found: dict[str, str] = {}
         for volume in pod.volumes:
             name = _claim_name(pod, volume)
             if name is None:
-                source = inline_source(volume)
-                if source is not None and is_migrated(csi_node, source[0]):
-                    driver = CSI_DRIVERS[source[0]]
-                    found[f"{driver}/{source[1]}"] = driver
-                continue
-            claim = self.snapshot.catalog.claims.get(f"{pod.namespace}/{name}")
-            if claim is not None:
+                driver, handle = _driver_of_inline(volume, csi_node)
+            else:
+                claim = self._claim(pod, name)
+                if claim is None:
+                    continue
+                problem = ephemeral_problem(pod, volume, claim)
+                if problem:
+                    raise TranslationError(problem)
                 driver, handle = self._driver(claim, csi_node)
-                if driver and handle:
-                    found[f"{driver}/{handle}"] = driver
+            if driver and handle:
+                found[f"{driver}/{handle}"] = driver
         return found
 
-    def _driver(self, claim: PersistentVolumeClaim, csi_node: CSINode) -> tuple[str, str]:
+    def _driver(self, claim: PersistentVolumeClaim, csi_node: CSINode | None) -> tuple[str, str]:
         """CSI driver and volume handle of a claim; empty if it is not attached through CSI."""
         volume = self.snapshot.catalog.volumes.get(claim.spec.volume_name)
         if volume is None:
             return self._driver_of_class(claim, csi_node)
         if volume.spec.csi is not None:
             return volume.spec.csi.driver, volume.spec.csi.volume_handle
-        source = inline_source(volume)
-        if source is None or not is_migrated(csi_node, source[0]):
+        plugin = in_tree_plugin(volume)
+        if plugin is None or not is_attached_by_csi(csi_node, plugin):
             return "", ""
-        return CSI_DRIVERS[source[0]], source[1]
+        try:
+            return CSI_DRIVERS[plugin], handle_of(volume, plugin)
+        except TranslationError:
+            return "", ""
 
-    def _driver_of_class(self, claim: PersistentVolumeClaim, csi_node: CSINode) -> tuple[str, str]:
+    def _driver_of_class(self, claim: PersistentVolumeClaim, csi_node: CSINode | None) -> tuple[str, str]:
         """What an unbound claim will become according to its storage class."""
-        storage_class = self.snapshot.catalog.storage_classes.get(claim.spec.storage_class_name or "")
+        storage_class = self.snapshot.catalog.storage_classes.get(class_of_claim(claim))
         if storage_class is None:
             return "", ""
         handle = f"unbound-{claim.metadata.namespace}/{claim.metadata.name}"
         driver = storage_class.provisioner
         if driver in CSI_DRIVERS:
-            return (CSI_DRIVERS[driver], handle) if is_migrated(csi_node, driver) else ("", "")
+            return (CSI_DRIVERS[driver], handle) if is_attached_by_csi(csi_node, driver) else ("", "")
         return driver, handle
 
     def events(self) -> tuple[EventHint, ...]:
@@ -122,8 +155,24 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
 
 def _may_attach(volume: Volume) -> bool:
     return (
-        volume.persistent_volume_claim is not None or volume.ephemeral is not None or inline_source(volume) is not None
+        volume.persistent_volume_claim is not None or volume.ephemeral is not None or in_tree_plugin(volume) is not None
     )
+
+
+def _driver_of_inline(volume: Volume, csi_node: CSINode | None) -> tuple[str, str]:
+    """CSI driver and volume handle of a volume that the pod itself describes. Raises TranslationError."""
+    plugin = in_tree_plugin(volume)
+    if plugin is None or not is_attached_by_csi(csi_node, plugin):
+        return "", ""
+    try:
+        return CSI_DRIVERS[plugin], handle_of(volume, plugin)
+    except TranslationError as error:
+        raise TranslationError(f"converting volume({volume.name}) from inline to csi: {error}") from error
+
+
+def _claim_names(pod: PodShape) -> list[str]:
+    """The claims of a pod, those of ephemeral volumes included."""
+    return [name for volume in pod.volumes if (name := _claim_name(pod, volume)) is not None]
 
 
 def _claim_name(pod: PodShape, volume: Volume) -> str | None:

@@ -35,6 +35,7 @@ from bayplan.scheduler.snapshot.counters import PodCounter
 from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints, Rows
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
+from bayplan.scheduler.snapshot.snapshot import SupposedPods
 from bayplan.scheduler.snapshot.taints import TaintKey, has_untolerated
 
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -136,7 +137,9 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
                 selector = selector.merged(compiled_or_nothing(workload.spec.selector))
         return selector
 
-    def _domains(self, constraints: list[Constraint], pod: PodShape, *, need_all_labels: bool) -> list[Domains]:
+    def _domains(
+        self, constraints: list[Constraint], pod: PodShape, *, need_all_labels: bool, with_supposed: bool = False
+    ) -> list[Domains]:
         size = self.snapshot.size
         labelled = self.snapshot.alive[:size].copy()
         if need_all_labels:
@@ -151,7 +154,9 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
             if item.honor_taints:
                 eligible = eligible & self._tolerated(pod)
             column = self.snapshot.label_column(item.topology_key)
-            counter = self._counter(item, pod.namespace)
+            counter: PodCounter | SupposedPods | None = self._counter(item, pod.namespace)
+            if counter is None and with_supposed:
+                counter = self.snapshot.supposed_pods(pod.namespace)
             found.append(Domains(item, column, eligible, counter, int(item.selector.matches(pod.labels))))
         return found
 
@@ -164,7 +169,10 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         return self.snapshot.taints.where(tolerated, self.snapshot.all_rows)
 
     def _counter(self, constraint: Constraint, namespace: str) -> PodCounter | None:
-        """Counts matching pods per node; None for a selector that selects all, which counts nothing."""
+        """Counts matching pods per node; None for a selector that selects all, which counts nothing.
+
+        As in kube-scheduler, only pods that are supposed to come or go (nominated ones, victims) count for it.
+        """
         selector = constraint.selector
         if selector.is_everything():
             return None
@@ -184,7 +192,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         if not constraints:
             return SKIP
-        domains = self._domains(constraints, pod, need_all_labels=True)
+        domains = self._domains(constraints, pod, need_all_labels=True, with_supposed=True)
         state.data[self.name] = _Filter([Skews(item) for item in domains], *self._verdicts())
         return None
 

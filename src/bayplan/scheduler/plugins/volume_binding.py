@@ -29,7 +29,7 @@ from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodSh
 from bayplan.scheduler.framework.verdicts import SKIP, ActionError, Codes, Narrow, PluginError, Reject, Skip, Status
 from bayplan.scheduler.snapshot.catalog import is_older, object_key
 from bayplan.scheduler.snapshot.labels import Ints, Rows
-from bayplan.scheduler.snapshot.migration import allows_zone, inline_source
+from bayplan.scheduler.snapshot.migration import TranslationError, Translations, in_tree_plugin
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 from bayplan.scheduler.snapshot.volumes import (
     BIND_COMPLETED,
@@ -38,6 +38,7 @@ from bayplan.scheduler.snapshot.volumes import (
     bound_to,
     class_of_claim,
     class_of_volume,
+    ephemeral_problem,
     find_matching,
     is_fully_bound,
     is_reachable,
@@ -87,6 +88,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     def __init__(self, args: object, handle: Handle) -> None:
         super().__init__(args, handle)
         self.args = args if isinstance(args, VolumeBindingArgs) else VolumeBindingArgs()
+        self._translations = Translations()
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         claims = _Claims()
@@ -151,7 +153,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
                 codes[codes == 0] = missing
                 break
             matcher = matcher_of(volume)
-            if inline_source(volume) is not None or (matcher is not None and matcher.has_fields):
+            if in_tree_plugin(volume) is not None or (matcher is not None and matcher.has_fields):
                 return None
             if matcher is not None:
                 codes[(codes == 0) & ~matcher.match(self.snapshot, rows)] = conflict
@@ -162,11 +164,14 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         if node is None:
             return 0
         claims: _Claims = state.data[self.name]
-        reasons = self._bound_problems(claims, node)
-        if claims.delayed:
-            plan = self._plan(claims, node)
-            if isinstance(plan, str):
-                reasons.append(plan)
+        try:
+            reasons = self._bound_problems(claims, node)
+            if claims.delayed:
+                plan = self._plan(claims, node)
+                if isinstance(plan, str):
+                    reasons.append(plan)
+        except (TranslationError, PluginError) as error:
+            return self.failed(str(error))
         return self.reasons.code(Status.UNRESOLVABLE, self.name, *reasons) if reasons else 0
 
     def _bound_problems(self, claims: _Claims, node: Node) -> list[str]:
@@ -174,10 +179,13 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             volume = self.snapshot.catalog.volumes.get(claim.spec.volume_name)
             if volume is None:
                 return [VOLUME_MISSING]
-            csi_node = self.snapshot.catalog.csi_nodes.get(node.metadata.name)
-            if not is_reachable(volume, node) or not allows_zone(volume, node.metadata.labels, csi_node):
+            if not is_reachable(self._on(volume, node), node):
                 return [NODE_CONFLICT]
         return []
+
+    def _on(self, volume: PersistentVolume, node: Node) -> PersistentVolume:
+        """A bound volume as a node sees it. Raises TranslationError."""
+        return self._translations.seen_from(self.snapshot.catalog.csi_nodes.get(node.metadata.name), volume)
 
     def _plan(self, claims: _Claims, node: Node) -> _Plan | str:
         """How the claims that wait for a node would get their volumes there, or why they cannot."""
@@ -344,8 +352,11 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         return is_fully_bound(current)
 
     def _check_reachable(self, volume: PersistentVolume, node: Node) -> None:
-        csi_node = self.snapshot.catalog.csi_nodes.get(node.metadata.name)
-        if not is_reachable(volume, node) or not allows_zone(volume, node.metadata.labels, csi_node):
+        try:
+            seen = self._on(volume, node)
+        except TranslationError as error:
+            raise self._failure(str(error)) from error
+        if not is_reachable(seen, node):
             raise self._failure(
                 f'pv "{volume.metadata.name}" node affinity doesn\'t match node "{node.metadata.name}": '
                 "no matching NodeSelectorTerms"
@@ -383,12 +394,7 @@ def _problem(pod: PodShape, volume: Volume, name: str, claim: PersistentVolumeCl
         return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
     if claim.metadata.deletion_timestamp is not None:
         return f'persistentvolumeclaim "{name}" is being deleted'
-    if volume.ephemeral is not None and not any(
-        owner.controller and owner.uid == pod.uid for owner in claim.metadata.owner_references
-    ):
-        place = f"{pod.namespace}/{name} was not created for pod {pod.namespace}/{pod.name}"
-        return f"PVC {place} (pod is not owner)"
-    return ""
+    return ephemeral_problem(pod, volume, claim)
 
 
 def _is_own_claim(pod: PodInfo, old: Any, new: Any) -> bool:

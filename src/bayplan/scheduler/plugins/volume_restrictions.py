@@ -54,7 +54,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     filter_scope = Scope.CLUSTER
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
-        claims = []
+        claims: dict[str, None] = {}
         for volume in pod.volumes:
             if volume.persistent_volume_claim is None:
                 continue
@@ -63,15 +63,23 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
             if claim is None:
                 return Reject(Status.UNRESOLVABLE, (f'persistentvolumeclaim "{name}" not found',))
             if READ_WRITE_ONCE_POD in claim.spec.access_modes:
-                claims.append(f"{pod.namespace}/{name}")
+                claims[f"{pod.namespace}/{name}"] = None
         restricted = any(is_restricted(volume) for volume in pod.volumes)
         if not restricted and not claims:
             return SKIP
-        state.data[self.name] = claims
+        state.data[self.name] = list(claims)
         return None
 
-    def _in_use(self, claims: list[str]) -> bool:
-        return any(self.snapshot.claim_users.get(key, 0) > 0 for key in claims)
+    def _in_use(self, pod: PodShape, claims: list[str]) -> bool:
+        """Whether a pod has one of the claims, the pods included that are supposed to be there.
+
+        As in kube-scheduler, claims that no pod has are not watched any further, unless there are disks to look at.
+        """
+        users = self.snapshot.claim_users
+        used = sum(key in users for key in claims)
+        if not used and not any(is_restricted(volume) for volume in pod.volumes):
+            return False
+        return used + sum(self.snapshot.supposed_claim_users.get(key, 0) for key in claims) > 0
 
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
         return np.array([self.filter_row(state, pod, row) for row in self.snapshot.rows_of(rows)], dtype=np.int32)
@@ -79,7 +87,10 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         if self._is_held(pod, row):
             return self.reasons.code(Status.UNSCHEDULABLE, self.name, "node(s) had no available disk")
-        if self._in_use(state.data[self.name]):
+        claims: list[str] | None = state.data.get(self.name)
+        if claims is None:
+            return self.failed('cannot read "PreFilterVolumeRestrictions" from cycleState')
+        if self._in_use(pod, claims):
             return self.reasons.code(
                 Status.UNSCHEDULABLE,
                 self.name,

@@ -7,31 +7,22 @@ Source of the behaviour: `k8s.io/dynamic-resource-allocation/structured`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from bayplan.api.quantity import Quantity, parse
-from bayplan.scheduler.snapshot.device_expressions import ExpressionError, attribute_value, compiled, split_name
-from bayplan.scheduler.snapshot.devices import (
-    ZERO,
-    DeviceId,
-    Inventory,
-    Offer,
-    Pool,
-    consume,
-    has_counters_for,
-    release,
-)
+from bayplan.api.quantity import Quantity
+from bayplan.scheduler.snapshot.device_capacity import ZERO, share_of
+from bayplan.scheduler.snapshot.device_constraints import constraint_of
+from bayplan.scheduler.snapshot.device_expressions import ExpressionError, compiled
+from bayplan.scheduler.snapshot.devices import Counters, DeviceId, Inventory, Offer, Pool, add_counters, is_within
 from bayplan.scheduler.snapshot.taints import NO_EXECUTE, NO_SCHEDULE, TaintKey, tolerates
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from bayplan.api.types.core_v1 import Node
     from bayplan.api.types.resource_v1 import (
+        Device,
         DeviceClass,
-        DeviceConstraint,
         DeviceRequest,
         DeviceSubRequest,
         ExactDeviceRequest,
@@ -43,11 +34,15 @@ MOST_RESULTS: Final = 32
 
 
 class AllocationError(Exception):
-    """A claim or class is wrong, so that no node can help."""
+    """A claim, a class or a pool is wrong, so that nothing can be said about the node."""
 
 
 class AllocationTimeout(Exception):
     """The search on a node took longer than it may."""
+
+
+class _TooMany(AllocationError):
+    """The claim would get more devices than it can have; other alternatives may be smaller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +55,11 @@ class Wish:
     admin_access: bool
     device_class: DeviceClass
 
+    @property
+    def own_name(self) -> str:
+        """The name of the request, or that of the alternative alone."""
+        return self.name.rpartition("/")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -68,6 +68,16 @@ class Choice:
     wish: Wish
     offer: Offer
     consumed: Mapping[str, Quantity] | None = None
+
+
+@dataclass(slots=True)
+class _Demand:
+    """A wish, on the node in question."""
+
+    wish: Wish
+    count: int
+    everything: list[Offer] | None = None
+    """The devices that are meant by a wish for all."""
 
 
 Solution = list[list[Choice]]
@@ -91,21 +101,6 @@ def alternatives(request: DeviceRequest, classes: Mapping[str, DeviceClass]) -> 
     ]
 
 
-@dataclass(slots=True)
-class _Search:
-    """The state of the search on one node."""
-
-    node_pools: list[tuple[Pool, list[Offer]]]
-    chosen: Solution
-    usable: list[Offer]
-    """The devices of all pools that are in order."""
-    taken: set[DeviceId] = field(default_factory=set)
-    consumed: dict[DeviceId, dict[str, Quantity]] = field(default_factory=dict)
-    left: dict[tuple[str, str], dict[str, dict[str, Quantity]]] = field(default_factory=dict)
-    is_over: Callable[[], bool] | None = None
-    """Whether the time for the search is over; None if there is no limit."""
-
-
 class Allocator:
     """Allocates devices for some claims, on whatever node is asked about."""
 
@@ -120,100 +115,23 @@ class Allocator:
         self.inventory = inventory
         self.claims = claims
         self.wishes = [[alternatives(request, classes) for request in claim.spec.devices.requests] for claim in claims]
-        self._needs_devices = any(wishes for claim in self.wishes for wishes in claim)
         self._matches = matches
 
     def allocate(self, node: Node, is_over: Callable[[], bool] | None = None) -> Solution | None:
         """A solution on a node, None if there is none.
 
-        Raises AllocationError, and AllocationTimeout as soon as `is_over` says so, which is asked before each device.
+        Raises AllocationError, and AllocationTimeout as soon as `is_over` says so, which is asked at each step.
         """
-        inventory = self.inventory
-        pools = inventory.offers.for_node(node)
-        if not pools and self._needs_devices:
-            return None
-        usable = [offer for pool, offers in pools if not pool.is_invalid for offer in offers]
-        search = _Search(pools, [[] for _ in self.claims], usable, is_over=is_over)
-        for pool, _ in search.node_pools:
-            left = inventory.counters_left(pool)
-            if left:
-                search.left[pool.driver, pool.name] = {name: dict(counters) for name, counters in left.items()}
-        return search.chosen if self._request(search, 0, 0) else None
+        search = _Search(self, node, self.inventory.offers.for_node(node), is_over)
+        search.prepare()
+        return search.chosen if search.request(0, 0) else None
 
     def meets_invalid_pools(self, node: Node) -> bool:
         """Whether devices of the node were left out because their pool is in disorder."""
-        return any(pool.is_invalid for pool, _ in self.inventory.offers.for_node(node))
+        return any(pool.is_invalid for pool in self.inventory.offers.for_node(node))
 
-    # The search: each step tries what comes and hands on to the next step
-
-    def _request(self, search: _Search, claim: int, request: int) -> bool:
-        if claim == len(self.claims):
-            return True
-        if request == len(self.wishes[claim]):
-            return self._request(search, claim + 1, 0)
-        return any(self._wish(search, claim, request, wish) for wish in self.wishes[claim][request])
-
-    def _wish(self, search: _Search, claim: int, request: int, wish: Wish) -> bool:
-        def done() -> bool:
-            return self._request(search, claim, request + 1)
-
-        if wish.body.allocation_mode == "All":
-            return self._all(search, claim, wish, done)
-        if len(search.chosen[claim]) + wish.body.count > MOST_RESULTS:
-            return False
-        return self._exact(search, claim, wish, wish.body.count, done)
-
-    def _exact(
-        self, search: _Search, claim: int, wish: Wish, count: int, done: Callable[[], bool], start: int = 0
-    ) -> bool:
-        """`count` devices from the `start`-th on; their order does not matter, so only one order is tried."""
-        if count == 0:
-            return done()
-        for index in range(start, len(search.usable)):
-            offer = search.usable[index]
-            if not self._is_selected(claim, wish, offer):
-                continue
-            choice = self._choose(search, claim, wish, offer)
-            if choice is None:
-                continue
-            after = index if choice.consumed is not None else index + 1
-            if self._exact(search, claim, wish, count - 1, done, after):
-                return True
-            self._give_back(search, claim, choice)
-        return False
-
-    def _all(self, search: _Search, claim: int, wish: Wish, done: Callable[[], bool]) -> bool:
-        """Every matching device of the node, or nothing."""
-        wanted: list[Offer] = []
-        for pool, offers in search.node_pools:
-            selected = [offer for offer in offers if self._is_selected(claim, wish, offer)]
-            if not pool.is_complete:
-                where = f"claim {label(self.claims[claim])}, request {wish.name}"
-                raise AllocationError(
-                    f"{where}: asks for all devices, but resource pool {pool.driver}/{pool.name} is currently being "
-                    "updated"
-                )
-            if selected and pool.is_invalid:
-                return False
-            wanted += selected
-        if not wanted or len(search.chosen[claim]) + len(wanted) > MOST_RESULTS:
-            return False
-        choices: list[Choice] = []
-        for offer in wanted:
-            choice = self._choose(search, claim, wish, offer)
-            if choice is None:
-                break
-            choices.append(choice)
-        if len(choices) == len(wanted) and done():
-            return True
-        for choice in reversed(choices):
-            self._give_back(search, claim, choice)
-        return False
-
-    # One device
-
-    def _is_selected(self, claim: int, wish: Wish, offer: Offer) -> bool:
-        """Whether the class's and the request's selectors mean a device. Raises AllocationError."""
+    def is_selected(self, claim: int, wish: Wish, offer: Offer, node: Node) -> bool:
+        """Whether the class's and the request's selectors mean a device that the node can use. Raises AllocationError."""
         name = wish.device_class.metadata.name
         for index, selector in enumerate(wish.device_class.spec.selectors):
             if selector.cel is not None and not self._matches_text(
@@ -221,10 +139,10 @@ class Allocator:
             ):
                 return False
         where = f"claim {label(self.claims[claim])}"
-        return all(
-            selector.cel is None or self._matches_text(selector.cel.expression, offer, where, index)
-            for index, selector in enumerate(wish.body.selectors)
-        )
+        for index, selector in enumerate(wish.body.selectors):
+            if selector.cel is not None and not self._matches_text(selector.cel.expression, offer, where, index):
+                return False
+        return not offer.slice.spec.per_device_node_selection or self.inventory.offers.is_for(node, offer.device)
 
     def _matches_text(self, text: str, offer: Offer, where: str, index: int) -> bool:
         known = self._matches.get((text, offer.id))
@@ -241,114 +159,220 @@ class Allocator:
         self._matches[text, offer.id] = (offer.device, answer)
         return answer
 
-    def _choose(self, search: _Search, claim: int, wish: Wish, offer: Offer) -> Choice | None:
-        """Take a device if nothing speaks against it. Raises AllocationTimeout."""
-        if search.is_over is not None and search.is_over():
-            raise AllocationTimeout
-        device, usage = offer.device, self.inventory.usage
-        choice = Choice(wish, offer)
-        if not wish.admin_access:
-            if offer.id in usage.taken or offer.id in search.taken:
-                return None
-            if device.allow_multiple_allocations:
-                amounts = self._share(search, wish, offer)
-                if amounts is None:
-                    return None
-                choice = Choice(wish, offer, amounts)
-            elif wish.body.capacity is not None and not _has_capacity(wish, offer):
-                return None
-        elif any(one.offer.id == offer.id for one in search.chosen[claim]):
-            return None
-        if not _tolerates_all(wish, offer):
-            return None
-        if not self._constraints_hold(search, claim, choice):
-            return None
-        left = search.left.get(offer.id[:2])
-        if not wish.admin_access and device.consumes_counters:
-            in_use = offer.id in usage.consumed or offer.id in search.consumed
-            if not in_use and not has_counters_for(left or {}, device):
-                return None
-        self._take(search, claim, choice)
-        return choice
 
-    def _share(self, search: _Search, wish: Wish, offer: Offer) -> dict[str, Quantity] | None:
-        """What a wish takes of a device that others may use as well; None if too little is left."""
-        used = self.inventory.usage.consumed.get(offer.id, {})
-        here = search.consumed.get(offer.id, {})
-        requested = wish.body.capacity.requests if wish.body.capacity is not None else {}
-        amounts: dict[str, Quantity] = {}
-        for name, capacity in offer.device.capacity.items():
-            total = parse(capacity.value)
-            policy = capacity.request_policy
-            asked = requested.get(name)
-            if asked is not None:
-                amount = rounded(parse(asked), policy)
-            elif policy is not None and policy.default is not None:
-                amount = parse(policy.default)
-            else:
-                amount = total
-            if amount is None or used.get(name, ZERO).add(here.get(name, ZERO)).add(amount) > total:
-                return None
-            amounts[name] = amount
-        return None if any(name not in amounts for name in requested) else amounts
+class _Search:
+    """The search on one node. Each step tries what comes and hands on to the next step.
 
-    def _constraints_hold(self, search: _Search, claim: int, choice: Choice) -> bool:
-        for constraint in self.claims[claim].spec.devices.constraints:
-            if not _concerns(constraint, choice.wish):
-                continue
-            others = [one for one in search.chosen[claim] if _concerns(constraint, one.wish)]
-            name = constraint.match_attribute or constraint.distinct_attribute or ""
-            value = _attribute(choice.offer, name)
-            if value is None:
+    It fails where kube-scheduler's does, also where that leaves a solution out: what a device takes of its pool's
+    counters stays taken for the rest of the search if a taint or a constraint then speaks against the device.
+    """
+
+    def __init__(self, allocator: Allocator, node: Node, pools: list[Pool], is_over: Callable[[], bool] | None) -> None:
+        self.allocator = allocator
+        self.usage = allocator.inventory.usage
+        self.node = node
+        self.pools = pools
+        self.is_over = is_over
+        self.chosen: Solution = [[] for _ in allocator.claims]
+        self.offers = [offer for pool in pools for offer in pool.offers]
+        """The devices of all pools that are in order."""
+        self.pool_of: dict[tuple[str, str], Pool] = {pool.id: pool for pool in pools}
+        self.demands: list[list[list[_Demand]]] = []
+        """Per claim, request and alternative."""
+        self.constraints = [[constraint_of(one) for one in c.spec.devices.constraints] for c in allocator.claims]
+        self.taken: dict[DeviceId, set[int]] = {}
+        """Indexes of the claims that take a device as a whole."""
+        self.shares: dict[DeviceId, dict[str, Quantity]] = {}
+        self.counters: dict[str, Counters] = {}
+        """Pool name -> counters that the devices take."""
+
+    # Before the search
+
+    def prepare(self) -> None:
+        """Find out how many devices are asked for. Raises AllocationError."""
+        for claim, requests in enumerate(self.allocator.wishes):
+            self.demands.append([[self._demand(claim, wish) for wish in wishes] for wishes in requests])
+            fewest = sum(min(demand.count for demand in demands) for demands in self.demands[claim])
+            if fewest > MOST_RESULTS:
+                raise AllocationError(
+                    f"claim {label(self.allocator.claims[claim])}: number of requested devices {fewest} exceeds the "
+                    f"claim limit of {MOST_RESULTS}"
+                )
+
+    def _demand(self, claim: int, wish: Wish) -> _Demand:
+        if wish.body.allocation_mode != "All":
+            return _Demand(wish, wish.body.count)
+        found: list[Offer] = []
+        for pool in self.pools:
+            if pool.is_incomplete or pool.is_invalid:
+                where = f"claim {label(self.allocator.claims[claim])}, request {wish.own_name}"
+                state = "being updated" if pool.is_incomplete else "invalid"
+                name = f"{pool.id.driver}/{pool.id.name}"
+                raise AllocationError(f"{where}: asks for all devices, but resource pool {name} is currently {state}")
+            found += [
+                offer
+                for offer in pool.offers
+                if self._is_selected(claim, wish, offer) and self._share(wish, offer) is not None
+            ]
+        return _Demand(wish, len(found), found)
+
+    # The search
+
+    def request(self, claim: int, request: int) -> bool:
+        """Satisfy everything from a request on. Raises AllocationError, AllocationTimeout."""
+        self._look_at_the_time()
+        if claim == len(self.demands):
+            return True
+        if request == len(self.demands[claim]):
+            try:
+                return self.request(claim + 1, 0)
+            except _TooMany:
                 return False
-            for one in others:
-                if (_attribute(one.offer, name) == value) != (constraint.match_attribute is not None):
-                    return False
+        demands = self.demands[claim][request]
+        if demands[0].wish.name == demands[0].wish.request:
+            return self._devices(claim, request, demands[0], 0, 0)
+        return self._any_of(claim, request, demands)
+
+    def _any_of(self, claim: int, request: int, demands: list[_Demand]) -> bool:
+        all_too_large = True
+        for demand in demands:
+            try:
+                if self._devices(claim, request, demand, 0, 0):
+                    return True
+            except _TooMany:
+                continue
+            all_too_large = False
+        if all_too_large:
+            raise _TooMany("allocation max size exceeded")
+        return False
+
+    def _devices(self, claim: int, request: int, demand: _Demand, index: int, start: int) -> bool:
+        """The devices of a wish from the `index`-th on; exact counts look at offers from the `start`-th on only."""
+        self._look_at_the_time()
+        if demand.everything is not None and not demand.everything:
+            return False
+        if index >= demand.count:
+            return self.request(claim, request + 1)
+        if len(self.chosen[claim]) + demand.count - index > MOST_RESULTS:
+            raise _TooMany("allocation max size exceeded")
+        if demand.everything is not None:
+            offer = demand.everything[index]
+            undo = self._take(claim, demand.wish, offer, must=True)
+            return undo is not None and self._go_on(undo, claim, request, demand, index + 1, start)
+        for position in range(start, len(self.offers)):
+            offer = self.offers[position]
+            if not self._is_usable(claim, demand.wish, offer):
+                continue
+            undo = self._take(claim, demand.wish, offer)
+            if undo is not None and self._go_on(undo, claim, request, demand, index + 1, position + 1):
+                return True
+        return False
+
+    def _go_on(
+        self, undo: Callable[[], None], claim: int, request: int, demand: _Demand, index: int, start: int
+    ) -> bool:
+        done = False
+        try:
+            done = self._devices(claim, request, demand, index, start)
+        finally:
+            if not done:
+                undo()
+        return done
+
+    def _look_at_the_time(self) -> None:
+        if self.is_over is not None and self.is_over():
+            raise AllocationTimeout
+
+    # One device
+
+    def _is_selected(self, claim: int, wish: Wish, offer: Offer) -> bool:
+        return self.allocator.is_selected(claim, wish, offer, self.node)
+
+    def _is_usable(self, claim: int, wish: Wish, offer: Offer) -> bool:
+        """Whether a device is free, meant and large enough."""
+        if self._is_in_use(claim, wish, offer):
+            return False
+        return self._is_selected(claim, wish, offer) and self._share(wish, offer) is not None
+
+    def _is_in_use(self, claim: int, wish: Wish, offer: Offer) -> bool:
+        """Administrators may have any device, once per claim; others one that nobody has alone."""
+        users = self.taken.get(offer.id)
+        if wish.admin_access:
+            return users is not None and claim in users
+        return bool(users) or offer.id in self.usage.taken
+
+    def _share(self, wish: Wish, offer: Offer) -> dict[str, Quantity] | None:
+        used, here = self.usage.consumed.get(offer.id, {}), self.shares.get(offer.id, {})
+        return share_of(offer.device, wish.body.capacity, used, here)
+
+    def _take(self, claim: int, wish: Wish, offer: Offer, *, must: bool = False) -> Callable[[], None] | None:
+        """Take a device if nothing speaks against it; returns how to give it back.
+
+        `must`: raise AllocationError if constraints are what speaks against it.
+        """
+        if self._is_in_use(claim, wish, offer) or not self._take_counters(offer) or not _tolerates_all(wish, offer):
+            return None
+        if not self._add_to_constraints(claim, wish, offer):
+            if must:
+                raise AllocationError(
+                    f"claim {label(self.allocator.claims[claim])}, request {wish.own_name}: cannot add device "
+                    f"{'/'.join(offer.id)} because a claim constraint would not be satisfied"
+                )
+            return None
+        is_shared = bool(offer.device.allow_multiple_allocations)
+        if not is_shared:
+            self.taken.setdefault(offer.id, set()).add(claim)
+        share = self._share(wish, offer)
+        if share is None:
+            return None
+        if is_shared:
+            here = self.shares.setdefault(offer.id, {})
+            for name, amount in share.items():
+                here[name] = here.get(name, ZERO).add(amount)
+        self.chosen[claim].append(Choice(wish, offer, share if is_shared else None))
+        return lambda: self._give_back(claim, wish, offer, share)
+
+    def _give_back(self, claim: int, wish: Wish, offer: Offer, share: dict[str, Quantity]) -> None:
+        self.chosen[claim].pop()
+        for constraint in self.constraints[claim]:
+            constraint.remove(wish.request, wish.name)
+        if not offer.device.allow_multiple_allocations:
+            self.taken[offer.id].discard(claim)
+            add_counters(self._counters_of(offer), offer.device, -1)
+            return
+        if share:
+            here = self.shares[offer.id]
+            for name, amount in share.items():
+                here[name] = here[name].sub(amount)
+            if all(amount.is_zero() for amount in here.values()):
+                del self.shares[offer.id]
+
+    def _add_to_constraints(self, claim: int, wish: Wish, offer: Offer) -> bool:
+        constraints = self.constraints[claim]
+        for index, constraint in enumerate(constraints):
+            if not constraint.add(wish.request, wish.name, offer):
+                for before in constraints[:index]:
+                    before.remove(wish.request, wish.name)
+                return False
         return True
 
-    def _take(self, search: _Search, claim: int, choice: Choice) -> None:
-        search.chosen[claim].append(choice)
-        if choice.wish.admin_access:
-            return
-        offer = choice.offer
-        first = offer.id not in search.consumed and offer.id not in self.inventory.usage.consumed
-        if choice.consumed is None:
-            search.taken.add(offer.id)
-        else:
-            shares = search.consumed.setdefault(offer.id, {})
-            for name, amount in choice.consumed.items():
-                shares[name] = shares.get(name, ZERO).add(amount)
-        if first:
-            consume(search.left.get(offer.id[:2], {}), offer.device)
+    def _take_counters(self, offer: Offer) -> bool:
+        """Take a device's share of its pool's counters, unless shares of the device are in use already."""
+        device: Device = offer.device
+        if not device.consumes_counters:
+            return True
+        if device.allow_multiple_allocations and (offer.id in self.usage.consumed or offer.id in self.shares):
+            return True
+        used = self._counters_of(offer)
+        add_counters(used, device, 1)
+        pool = self.pool_of[offer.id[:2]]
+        if is_within(used, self.allocator.inventory.counters_left(pool)):
+            return True
+        add_counters(used, device, -1)
+        return False
 
-    def _give_back(self, search: _Search, claim: int, choice: Choice) -> None:
-        search.chosen[claim].remove(choice)
-        if choice.wish.admin_access:
-            return
-        offer = choice.offer
-        if choice.consumed is None:
-            search.taken.discard(offer.id)
-        else:
-            shares = search.consumed[offer.id]
-            for name, amount in choice.consumed.items():
-                shares[name] = shares[name].sub(amount)
-            if not any(one.offer.id == offer.id for chosen in search.chosen for one in chosen):
-                del search.consumed[offer.id]
-        if offer.id not in search.consumed and offer.id not in self.inventory.usage.consumed:
-            release(search.left.get(offer.id[:2], {}), offer.device)
-
-
-def _concerns(constraint: DeviceConstraint, wish: Wish) -> bool:
-    return not constraint.requests or wish.name in constraint.requests or wish.request in constraint.requests
-
-
-def _attribute(offer: Offer, name: str) -> Any:
-    """The value of a fully qualified attribute; None if the device does not have it."""
-    domain, plain = split_name(name, "")
-    attribute = offer.device.attributes.get(name)
-    if attribute is None and domain == offer.id.driver:
-        attribute = offer.device.attributes.get(plain)
-    return attribute_value(attribute) if attribute is not None else None
+    def _counters_of(self, offer: Offer) -> Counters:
+        return self.counters.setdefault(offer.id.pool, {})
 
 
 def _tolerates_all(wish: Wish, offer: Offer) -> bool:
@@ -357,29 +381,3 @@ def _tolerates_all(wish: Wish, offer: Offer) -> bool:
         or any(tolerates(item, TaintKey(taint.key, taint.value, taint.effect)) for item in wish.body.tolerations)
         for taint in offer.device.taints
     )
-
-
-def _has_capacity(wish: Wish, offer: Offer) -> bool:
-    """Whether a device that is taken as a whole is large enough."""
-    requests = wish.body.capacity.requests if wish.body.capacity is not None else {}
-    capacity = offer.device.capacity
-    return all(name in capacity and parse(amount) <= parse(capacity[name].value) for name, amount in requests.items())
-
-
-def rounded(amount: Quantity, policy: Any) -> Quantity | None:
-    """A requested amount brought to what the policy allows, upwards; None if it allows no such amount."""
-    if policy is None:
-        return amount
-    if policy.valid_values:
-        return min((value for value in map(parse, policy.valid_values) if value >= amount), default=None)
-    allowed = policy.valid_range
-    if allowed is None:
-        return amount
-    low = parse(allowed.min) if allowed.min is not None else ZERO
-    amount = max(amount, low)
-    if allowed.step is not None:
-        step, above = parse(allowed.step).value(), amount.sub(low).value()
-        amount = low.add(Quantity(-(-above // step) * step, 0, low.format))
-    if allowed.max is not None and amount > parse(allowed.max):
-        return None
-    return amount

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from msgspec.structs import replace
+
 from bayplan.api.quantity import parse
 from bayplan.api.types.core_v1 import ContainerExtendedResourceRequest
 from bayplan.api.types.meta_v1 import ObjectMeta, OwnerReference
@@ -19,6 +21,7 @@ from bayplan.api.types.resource_v1 import (
     ResourceClaim,
     ResourceClaimSpec,
 )
+from bayplan.scheduler.snapshot.resources import is_extended_resource
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Container, Pod, PodSpec
@@ -30,13 +33,21 @@ IMPLICIT: Final = "deviceclass.resource.kubernetes.io/"
 
 
 def class_behind(resource: str, classes: Mapping[str, DeviceClass]) -> str:
-    """The device class whose devices a resource means, the newest if there are several; empty if there is none."""
+    """The device class whose devices a resource means, empty if there is none.
+
+    Of several classes the newest is meant; of those that are equally new, the first by name.
+    """
     if resource.startswith(IMPLICIT):
         name = resource.removeprefix(IMPLICIT)
         return name if name in classes else ""
     found = [item.metadata for item in classes.values() if item.spec.extended_resource_name == resource]
-    newest = max(found, key=lambda item: (item.creation_timestamp or "", item.name), default=None)
-    return newest.name if newest is not None else ""
+    newest = max((item.creation_timestamp or "" for item in found), default="")
+    return min((item.name for item in found if (item.creation_timestamp or "") == newest), default="")
+
+
+def can_be_devices(resource: str) -> bool:
+    """Whether a resource is of a kind that devices can provide: one that is not Kubernetes' own, or a class's."""
+    return resource.startswith(IMPLICIT) or is_extended_resource(resource)
 
 
 class Needs(NamedTuple):
@@ -50,35 +61,64 @@ def needs_of(spec: PodSpec, classes: Mapping[str, str]) -> Needs:
     """The requests for a pod's extended resources; `classes`: resource -> class.
 
     Containers that run together get devices of their own. Init containers come before them, one after the other, so
-    they use the devices of those that come later, and more only if these are too few.
+    they use the devices of those that come later, and what the neediest of them lacks then is asked for once.
     """
     containers = (*spec.init_containers, *spec.containers)
     first = len(spec.init_containers)
     lasting = [i for i, item in enumerate(containers) if i >= first or item.restart_policy == "Always"]
+    passing = [i for i in range(first) if i not in lasting]
     requests: list[DeviceRequest] = []
     mappings: list[ContainerExtendedResourceRequest] = []
     for resource in sorted(classes):
         own: dict[int, DeviceRequest] = {}
-        for index in (*lasting, *(i for i in range(len(containers)) if i not in lasting)):
-            container = containers[index]
-            wanted = amount_in(container, resource)
-            if not wanted:
-                continue
-            usable = [] if index in lasting else [one for i, one in own.items() if i > index or i not in lasting]
-            for one in usable:
-                if wanted <= 0:
-                    break
-                mappings.append(_mapping(container, resource, one))
-                wanted -= one.exactly.count if one.exactly is not None else 0
-            if wanted > 0:
-                place = sorted(container.resources.requests).index(resource)
-                exact = ExactDeviceRequest(
-                    device_class_name=classes[resource], allocation_mode="ExactCount", count=wanted
-                )
-                own[index] = DeviceRequest(name=f"container-{index}-request-{place}", exactly=exact)
-                mappings.append(_mapping(container, resource, own[index]))
+        for index in lasting:
+            used, request = _taken(index, containers[index], resource, classes[resource], ())
+            mappings += used
+            if request is not None:
+                own[index] = request
+        extra: list[DeviceRequest] = []
+        passing_mappings: list[ContainerExtendedResourceRequest] = []
+        for index in passing:
+            usable = [own[i] for i in own if i > index]
+            used, request = _taken(index, containers[index], resource, classes[resource], usable)
+            passing_mappings += used
+            if request is not None:
+                extra.append(request)
+        neediest = max(extra, key=_count, default=None)
+        if neediest is not None:
+            requests.append(neediest)
+            merged = {item.name for item in extra}
+            passing_mappings = [
+                replace(item, request_name=neediest.name) if item.request_name in merged else item
+                for item in passing_mappings
+            ]
         requests += own.values()
-    return Needs(tuple(requests), tuple(mappings))
+        mappings += passing_mappings
+    return Needs(tuple(sorted(requests, key=lambda item: item.name)), tuple(mappings))
+
+
+def _taken(
+    index: int, container: Container, resource: str, class_name: str, usable: Iterable[DeviceRequest]
+) -> tuple[list[ContainerExtendedResourceRequest], DeviceRequest | None]:
+    """What a container uses of other containers' devices and its own, and the request for the latter if it needs any."""
+    wanted = amount_in(container, resource)
+    mappings: list[ContainerExtendedResourceRequest] = []
+    if not wanted:
+        return mappings, None
+    for one in usable:
+        mappings.append(_mapping(container, resource, one))
+        wanted -= _count(one)
+        if wanted <= 0:
+            return mappings, None
+    place = sorted(container.resources.requests).index(resource)
+    exact = ExactDeviceRequest(device_class_name=class_name, allocation_mode="ExactCount", count=wanted)
+    request = DeviceRequest(name=f"container-{index}-request-{place}", exactly=exact)
+    mappings.append(_mapping(container, resource, request))
+    return mappings, request
+
+
+def _count(request: DeviceRequest) -> int:
+    return request.exactly.count if request.exactly is not None else 0
 
 
 def amount_in(container: Container, resource: str) -> int:

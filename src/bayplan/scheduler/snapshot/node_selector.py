@@ -7,17 +7,21 @@ policies, persistent volumes' node affinity and storage classes' topologies.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
+from msgspec.structs import replace
 
 from bayplan.api import selectors
+from bayplan.api.errors import OMITTED, ErrorType, FieldError, invalid, unsupported
 from bayplan.api.node_selectors import NodeTerm, required_of
 from bayplan.api.selectors import Requirement
 from bayplan.scheduler.snapshot.labels import Bools, EncodedColumn, Rows
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import NodeSelector, NodeSelectorTerm, PodSpec
+
+OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
 class NodeColumns(Protocol):
@@ -106,3 +110,24 @@ def preferred_terms(preferred: Iterable[tuple[int, NodeSelectorTerm]]) -> list[W
     """The preferred terms that can count: weight not zero, term not empty."""
     terms = [WeightedTerm(term, weight) for weight, term in preferred]
     return [item for item in terms if item.weight and not item.term.is_empty]
+
+
+def errors_of(term: NodeSelectorTerm) -> list[FieldError]:
+    """What cannot be parsed in a term; fields are named from the term on."""
+    found = []
+    for place, item in enumerate(term.match_expressions):
+        where = f"matchExpressions[{place}]"
+        if item.operator not in OPERATORS:
+            found.append(unsupported(f"{where}.operator", item.operator, OPERATORS))
+            continue
+        error = Term(replace(term, match_expressions=(item,), match_fields=())).error
+        if error:
+            field, _, problem = error.partition(": Invalid value: ")
+            found.append(FieldError(ErrorType.INVALID, f"{where}.{field}", OMITTED, problem))
+    for place, item in enumerate(term.match_fields):
+        where = f"matchFields[{place}]"
+        if item.operator not in OPERATORS[:2]:
+            found.append(unsupported(f"{where}.operator", item.operator, OPERATORS[:2]))
+        elif len(item.values) != 1:
+            found.append(invalid(f"{where}.values", list(item.values), "must have one element"))
+    return found

@@ -22,6 +22,7 @@ FIXED: Final = ("cpu", "memory", "ephemeral-storage")
 
 DEFAULT_MILLI_CPU: Final = 100
 DEFAULT_MEMORY: Final = 200 * 1024 * 1024
+ZERO: Final = parse("0")
 DEFAULT_REQUESTS: Final = {"cpu": parse("100m"), "memory": parse("200Mi")}
 
 Amounts = dict[str, Quantity]
@@ -111,12 +112,17 @@ def has_pod_level_requests(spec: PodSpec) -> bool:
 
 
 def _is_resize_infeasible(status: PodStatus) -> bool:
-    return any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions)
+    pending = next((c for c in status.conditions if c.type == "PodResizePending"), None)
+    return pending is not None and pending.reason == "Infeasible"
 
 
-def _statuses(status: PodStatus) -> dict[str, ContainerStatus]:
-    found = (*status.container_statuses, *status.init_container_statuses)
-    return {item.name: item for item in found if item.resources is not None}
+def _statuses(spec: PodSpec, status: PodStatus) -> dict[str, ContainerStatus]:
+    """Statuses that tell of resources, of containers that can be resized: init containers that end cannot."""
+    found = {item.name: item for item in (*status.container_statuses, *status.init_container_statuses)}
+    for container in spec.init_containers:
+        if container.restart_policy != "Always":
+            found.pop(container.name, None)
+    return {name: item for name, item in found.items() if item.resources is not None}
 
 
 def is_resized(spec: PodSpec, status: PodStatus) -> bool:
@@ -147,7 +153,7 @@ def pod_requests(
     `status`: also count what kubelet allocated and applied. `defaults`: what a container counts for if it says nothing.
     `pod_level`: let requests on the pod itself replace the sum of its containers.
     """
-    statuses = _statuses(status) if status is not None else {}
+    statuses = _statuses(spec, status) if status is not None else {}
     infeasible = status is not None and bool(statuses) and _is_resize_infeasible(status)
 
     def of(container: Container) -> Amounts:
@@ -164,9 +170,7 @@ def pod_requests(
 
     total = _containers(spec, of)
     if pod_level and spec.resources is not None:
-        for name, quantity in _pod_level_amounts(spec.resources, status).items():
-            if _is_pod_level(name):
-                total[name] = quantity
+        total |= _pod_level_amounts(spec.resources, status)
     _add(total, _amounts(spec.overhead))
     return total
 
@@ -192,21 +196,24 @@ def _containers(spec: PodSpec, of: Callable[[Container], Amounts]) -> Amounts:
 
 
 def _pod_level_amounts(resources: ResourceRequirements, status: PodStatus | None) -> Amounts:
-    """Requests on the pod itself; while it is being resized, the largest of what is wanted, allocated and applied."""
-    amounts = _amounts(resources.requests)
-    if status is not None and status.resources is not None:
-        if _is_resize_infeasible(status):
-            amounts = {}
-        _maximum(amounts, _amounts(status.resources.requests))
-        _maximum(amounts, _amounts(status.allocated_resources))
-    return amounts
+    """Requests on the pod itself; while it is being resized, the largest of what is wanted, allocated and applied.
+
+    Only resources that the spec names count, whatever the status tells of.
+    """
+    wanted = {name: quantity for name, quantity in _amounts(resources.requests).items() if _is_pod_level(name)}
+    if status is None or status.resources is None:
+        return wanted
+    amounts = {} if _is_resize_infeasible(status) else dict(wanted)
+    _maximum(amounts, _amounts(status.resources.requests))
+    _maximum(amounts, _amounts(status.allocated_resources))
+    return {name: amounts.get(name, ZERO) for name in wanted}
 
 
 def accounted(spec: PodSpec, status: PodStatus | None, table: ResourceTable) -> tuple[Vector, int, int]:
     """What a pod on a node takes: requests, and milli-cpu and memory with defaults for containers that say nothing."""
     requests = pod_requests(spec, status)
     if has_pod_level_requests(spec):
-        missing = {name: q for name, q in DEFAULT_REQUESTS.items() if name not in requests or requests[name].is_zero()}
+        missing = {name: quantity for name, quantity in DEFAULT_REQUESTS.items() if name not in requests}
     else:
         missing = dict(DEFAULT_REQUESTS)
     filled = pod_requests(spec, status, missing) if missing else requests

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -29,6 +30,15 @@ if TYPE_CHECKING:
 
 _FIRST_CAPACITY: Final = 64
 _MAX_LOG: Final = 1 << 20
+
+
+class SupposedPods:
+    """Pods that are supposed to have come (counted 1) or gone (-1), per row."""
+
+    __slots__ = ("__weakref__", "per_row")
+
+    def __init__(self, capacity: int) -> None:
+        self.per_row: Ints = np.zeros(capacity, dtype=np.int64)
 
 
 class Snapshot(NodeColumns):
@@ -57,6 +67,9 @@ class Snapshot(NodeColumns):
         self.pods: dict[str, PodInfo] = {}
         self.ports: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
         self.claim_users: dict[str, int] = {}
+        self.supposed_claim_users: dict[str, int] = {}
+        """How many more (or, negative, fewer) users claims have while pods are supposed to come or go."""
+        self._supposed_pods: WeakValueDictionary[str, SupposedPods] = WeakValueDictionary()
         self._orphans: dict[str, dict[str, PodInfo]] = {}
         self._log: list[int] = []
         self._log_start = 0
@@ -270,6 +283,11 @@ class Snapshot(NodeColumns):
         else:
             self.pods_on[row].pop(info.key, None)
         self._count(info, row, delta, live=True)
+        supposed = self._supposed_pods.get(info.shape.namespace)
+        if supposed is not None:
+            supposed.per_row[row] += delta
+        if info.shape.volumes:
+            _count_claims(info, self.supposed_claim_users, delta)
         for port in info.host_ports:
             addresses = self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, {})
             if delta > 0:
@@ -277,10 +295,19 @@ class Snapshot(NodeColumns):
             else:
                 addresses.pop(port.ip, None)
 
+    def supposed_pods(self, namespace: str) -> SupposedPods:
+        """How many more (or, negative, fewer) pods of a namespace are supposed to be on each node; hold it to be kept informed."""
+        known = self._supposed_pods.get(namespace)
+        if known is None or len(known.per_row) < self.capacity:
+            known = self._supposed_pods[namespace] = SupposedPods(self.capacity)
+        return known
+
     def _place(self, info: PodInfo, row: int) -> None:
         info.row = row
         self.pods_on[row][info.key] = info
         self._count(info, row, 1, live=info.live)
+        if info.shape.volumes:
+            _count_claims(info, self.claim_users, 1)
         for port in info.host_ports:
             self._count_port(port, row, 1)
         self._record(row)
@@ -290,6 +317,8 @@ class Snapshot(NodeColumns):
         info.row = -1
         del self.pods_on[row][info.key]
         self._count(info, row, -1, live=info.live)
+        if info.shape.volumes:
+            _count_claims(info, self.claim_users, -1)
         for port in info.host_ports:
             self._count_port(port, row, -1)
         self._record(row)
@@ -310,13 +339,6 @@ class Snapshot(NodeColumns):
         self.nonzero_cpu[row] = self.nonzero_cpu.item(row) + delta * info.nonzero_cpu
         self.nonzero_memory[row] = self.nonzero_memory.item(row) + delta * info.nonzero_memory
         self.pod_count[row] = self.pod_count.item(row) + delta
-        if shape.volumes:
-            for key in claim_keys(info):
-                users = self.claim_users.get(key, 0) + delta
-                if users:
-                    self.claim_users[key] = users
-                else:
-                    self.claim_users.pop(key, None)
         self.counts.add(shape.group, shape.terms, row, delta, live=live)
 
     def _count_port(self, port: HostPort, row: int, delta: int) -> None:
@@ -329,6 +351,15 @@ class Snapshot(NodeColumns):
         addresses.pop(port.ip, None)
         if not addresses:
             del rows[row]
+
+
+def _count_claims(info: PodInfo, users: dict[str, int], delta: int) -> None:
+    for key in claim_keys(info):
+        count = users.get(key, 0) + delta
+        if count:
+            users[key] = count
+        else:
+            users.pop(key, None)
 
 
 def claim_keys(info: PodInfo) -> list[str]:

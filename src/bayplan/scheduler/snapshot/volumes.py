@@ -13,8 +13,9 @@ from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 
 if TYPE_CHECKING:
-    from bayplan.api.types.core_v1 import Node, NodeSelector, PersistentVolume, PersistentVolumeClaim
+    from bayplan.api.types.core_v1 import Node, NodeSelector, PersistentVolume, PersistentVolumeClaim, Volume
     from bayplan.api.types.storage_v1 import StorageClass
+    from bayplan.scheduler.snapshot.shape import PodShape
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
@@ -88,6 +89,16 @@ def provisioned_for(claim: PersistentVolumeClaim, node_name: str) -> PersistentV
     """The claim, telling its provisioner the node for which it wants a volume."""
     annotations = claim.metadata.annotations | {SELECTED_NODE: node_name}
     return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
+
+
+def ephemeral_problem(pod: PodShape, volume: Volume, claim: PersistentVolumeClaim) -> str:
+    """Why the claim of an ephemeral volume is not that of its pod; empty if it is, and for other volumes."""
+    if volume.ephemeral is None or any(
+        owner.controller and owner.uid == pod.uid for owner in claim.metadata.owner_references
+    ):
+        return ""
+    place = f"{pod.namespace}/{claim.metadata.name} was not created for pod {pod.namespace}/{pod.name}"
+    return f"PVC {place} (pod is not owner)"
 
 
 def is_reachable(volume: PersistentVolume, node: Node) -> bool:

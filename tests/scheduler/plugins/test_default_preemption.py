@@ -1,0 +1,32 @@
+"""Which pods make room, and what is said if that cannot be found out."""
+
+from __future__ import annotations
+
+from bayplan.scheduler import evaluate
+from tests.scheduler.objects import Tree, node, pod
+
+
+def started(tree: Tree, at: str) -> Tree:
+    tree["status"]["startTime"] = at
+    return tree
+
+
+def victims(*running: Tree, cpu: str = "4") -> list[str]:
+    found = evaluate([node("a"), *running], pod("new", cpu=cpu, priority=10)).to_dict()["postFilter"]["victims"]
+    return [name.removeprefix("default/") for name in found]
+
+
+def test_of_pods_that_have_not_started_the_last_is_the_most_important() -> None:
+    assert victims(*(pod(name, on="a", cpu="1") for name in "pqr"), cpu="2") == ["p"]
+    assert victims(*(pod(name, on="a", cpu="1") for name in "pqr")) == ["r", "q", "p"]
+
+
+def test_pods_that_have_started_are_more_important_than_those_that_have_not() -> None:
+    early = started(pod("q", on="a", cpu="1"), "2026-03-01T10:00:00Z")
+    late = started(pod("r", on="a", cpu="1"), "2026-03-01T11:00:00Z")
+    assert victims(pod("p", on="a", cpu="1"), late, early, pod("s", on="a", cpu="1")) == ["q", "r", "s", "p"]
+
+
+def test_pods_that_started_together_keep_their_order() -> None:
+    together = [started(pod(name, on="a", cpu="1"), "2026-03-01T10:00:00Z") for name in "pqr"]
+    assert victims(*together) == ["p", "q", "r"]
