@@ -3,8 +3,9 @@
     python -m tools.extract_field_facts --source DIR...
 
 Each DIR is a checkout of kubernetes/api, kubernetes/apimachinery, kubernetes/apiextensions-apiserver or kubernetes/kube-aggregator at the release
-that Bayplan targets. Only facts are taken: for every field its place in the struct, whether it is a pointer, when it is left out of JSON, and its protobuf
-field number and wire type. `tools/generate_api.py` needs them; run this script only when the target release changes.
+that Bayplan targets. Only facts are taken: for every field its place in the struct, whether it is a pointer, when it is left out of JSON, its protobuf
+field number and wire type, the name of its Go type, and the inlined structs that it comes from; besides, what lists and maps that have a name in Go are made
+of. `tools/generate_api.py` needs them; run this script only when the target release changes.
 """
 
 from __future__ import annotations
@@ -24,17 +25,42 @@ DEFINITION_PREFIX = {
 STRUCT = re.compile(r"^type (\w+) struct \{")
 LIST = re.compile(r"^type (\w+) \[\]", re.M)
 FIELD = re.compile(r"^\s+(?:(\w+)\s+)?([*\[\]\w.]+)\s+`(.*)`")
+NAMED = re.compile(r"^type (\w+) ((?:\[\]|map\[)\S+)", re.M)
+IMPORT = re.compile(r'^\s*(?:import\s+)?(\w+)?\s*"([\w./-]+)"$', re.M)
+GO_NAME = re.compile(r"\b(?:(\w+)\.)?([A-Z]\w*)\b")
 JSON_TAG = re.compile(r'json:"([^"]*)"')
 PROTOBUF_TAG = re.compile(r'protobuf:"([^"]*)"')
 
-Field = tuple[str, str, str, int, str]
-"""JSON name ("" for an inlined struct), Go type, options of the json tag, protobuf number (0: none), protobuf wire type."""
-NAMED_LIST: list[Field] = [("items", "[]", "", 1, "bytes")]
+Field = tuple[str, str, str, int, str, str]
+"""JSON name ("" for an inlined struct), Go type, options of the json tag, protobuf number (0: none), protobuf wire type, the Go type as Go's messages
+name it."""
+NAMED_LIST: list[Field] = [("items", "[]", "", 1, "bytes", "")]
 """What stands for a list that has a name in Go: in protobuf it is a message of its own."""
 
 
-def parse_structs(text: str) -> dict[str, list[Field]]:
+def shown_type(go_type: str, package: str, imports: dict[str, str]) -> str:
+    """A type as Go's messages name it: `[]v1.Container`, without the star of a pointer."""
+
+    def qualified(match: re.Match[str]) -> str:
+        return f"{imports.get(match[1], match[1]) if match[1] else package}.{match[2]}"
+
+    return GO_NAME.sub(qualified, go_type.removeprefix("*")).replace("[]byte", "[]uint8")
+
+
+def imports_of(text: str) -> dict[str, str]:
+    """The names by which one Go file knows packages -> the packages' own names."""
+    return {alias or path.rpartition("/")[2]: path.rpartition("/")[2] for alias, path in IMPORT.findall(text)}
+
+
+def named_of(text: str, package: str) -> dict[str, str]:
+    """The lists and maps that one Go file gives a name: `v1.ResourceList` -> `map[v1.ResourceName]resource.Quantity`."""
+    imports = imports_of(text)
+    return {f"{package}.{name}": shown_type(go_type, package, imports) for name, go_type in NAMED.findall(text)}
+
+
+def parse_structs(text: str, package: str) -> dict[str, list[Field]]:
     """The structs of one Go file: name -> fields in order. Lists that have a name are there, too."""
+    imports = imports_of(text)
     structs: dict[str, list[Field]] = dict.fromkeys(LIST.findall(text), NAMED_LIST)
     current: list[Field] | None = None
     for line in text.splitlines():
@@ -50,7 +76,8 @@ def parse_structs(text: str) -> dict[str, list[Field]]:
             name, _, options = tag[1].partition(",")
             protobuf = PROTOBUF_TAG.search(field[3])
             wire, number = protobuf[1].split(",")[:2] if protobuf else ("", "0")
-            current.append((name, field[2], options, int(number) if number.isdigit() else 0, wire))
+            shown = shown_type(field[2], package, imports)
+            current.append((name, field[2], options, int(number) if number.isdigit() else 0, wire, shown))
     return structs
 
 
@@ -63,42 +90,48 @@ def flags_of(go_type: str, options: str) -> str:
 
 def flatten(structs: dict[str, list[Field]], name: str) -> list[list[str | int]]:
     """Fields of a struct as JSON shows them: inlined structs replaced by their fields, which keep the number of the inlined message in front, as named
-    lists do."""
+    lists do, and say in which structs they were."""
     rows: list[list[str | int]] = []
-    for json_name, go_type, options, number, wire in structs[name]:
+    for json_name, go_type, options, number, wire, shown in structs[name]:
         bare = go_type.lstrip("*").rsplit(".", 1)[-1]
         if json_name == "-":
             continue
         if json_name:
             inner = ".1" if structs.get(go_type) is NAMED_LIST and number else ""
-            rows.append([json_name, flags_of(go_type, options), f"{number}{inner}", wire])
+            rows.append([json_name, flags_of(go_type, options), f"{number}{inner}", wire, shown, ""])
         elif bare != "TypeMeta" and bare in structs:
             rows += [
-                [row[0], row[1], f"{number}.{row[2]}" if number else row[2], row[3]] for row in flatten(structs, bare)
+                [row[0], row[1], f"{number}.{row[2]}" if number else row[2], row[3], row[4], f"{bare}.{row[5]}"]
+                for row in flatten(structs, bare)
             ]
         elif bare == "TypeMeta":
-            rows += [["kind", "o", "0", ""], ["apiVersion", "o", "0", ""]]
+            rows += [[name, "o", "0", "", "string", "TypeMeta."] for name in ("kind", "apiVersion")]
     return rows
 
 
-def facts_of(source: pathlib.Path) -> dict[str, list[list[str | int]]]:
-    """Every struct of a checkout: OpenAPI definition name -> [JSON name, flags, protobuf number(s), protobuf wire type] in Go order."""
+def facts_of(source: pathlib.Path) -> tuple[dict[str, list[list[str | int]]], dict[str, str]]:
+    """Every struct of a checkout: OpenAPI definition name -> [JSON name, flags, protobuf number(s), protobuf wire type, Go type, inlined structs with a dot
+    behind each] in Go order; and what its named lists and maps are made of."""
     module = re.search(r"^module (\S+)", (source / "go.mod").read_text(), re.M)
     if module is None or module[1] not in DEFINITION_PREFIX:
         raise SystemExit(f"{source}: not a checkout of one of {', '.join(DEFINITION_PREFIX)}")
     packages: dict[str, dict[str, list[Field]]] = {}
+    named: dict[str, str] = {}
     for path in sorted(source.rglob("*.go")):
         if path.name.endswith("_test.go") or path.name.startswith(("zz_", "generated")):
             continue
         folder = ".".join(path.parent.relative_to(source).parts)
-        packages.setdefault(folder, {}).update(parse_structs(path.read_text()))
+        text, package = path.read_text(), path.parent.name
+        packages.setdefault(folder, {}).update(parse_structs(text, package))
+        named |= named_of(text, package)
     prefix = DEFINITION_PREFIX[module[1]]
-    return {
+    facts = {
         f"{prefix}.{folder}.{name}": flatten(structs, name)
         for folder, structs in packages.items()
         for name in sorted(structs)
         if structs[name] and structs[name] is not NAMED_LIST
     }
+    return facts, named
 
 
 def main() -> int:
@@ -109,14 +142,19 @@ def main() -> int:
     )
     options = parser.parse_args()
     facts: dict[str, list[list[str | int]]] = {}
+    named: dict[str, str] = {}
     for source in options.source:
-        facts |= facts_of(source)
+        found, lists = facts_of(source)
+        facts |= found
+        named |= lists
     if options.definitions:
         wanted = json.loads(options.definitions.read_text())["$defs"]
         print("without facts:", sorted(wanted.keys() - facts.keys()), file=sys.stderr)
         facts = {name: facts[name] for name in sorted(facts) if name in wanted}
+    used = {str(row[4]) for fields in facts.values() for row in fields}
     rows = ",\n".join(
-        f"{json.dumps(name)}: {json.dumps(fields, separators=(',', ':'))}" for name, fields in facts.items()
+        f"{json.dumps(name)}: {json.dumps(fields, separators=(',', ':'))}"
+        for name, fields in {"named": sorted(item for item in named.items() if item[0] in used), **facts}.items()
     )
     (pathlib.Path(__file__).parent / "field_facts.json").write_text("{\n" + rows + "\n}\n")
     print(f"{len(facts)} structs, {sum(map(len, facts.values()))} fields", file=sys.stderr)

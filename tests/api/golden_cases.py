@@ -24,7 +24,7 @@ from bayplan.api.errors import FieldError, invalid_object
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.strategies import strategy_for
 from bayplan.api.types import core_v1
-from bayplan.api.validation.meta import validate_object_meta, validate_object_meta_update
+from bayplan.api.validation.meta import UpdateChecks, validate_object_meta, validate_updated_meta
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "api"
 NAMESPACE = "gold-ns"
@@ -169,6 +169,7 @@ class Player:
             strategy.default(obj)
             admit(kind, obj)
             strategy.default(obj)
+            early = strategy.early_warnings(obj)
             strategy.prepare_create(obj)
             if kind.plural == "services":
                 allocate(obj.spec)
@@ -178,7 +179,7 @@ class Player:
         errors = [*errors, *strategy.validate(obj), *strategy.validate_create(obj)]
         if errors:
             return errors, metadata.name
-        warnings = strategy.warnings(obj, None)
+        warnings = [*early, *strategy.warnings(obj, None)]
         metadata.resource_version = "5"
         self.objects[f"{path}/{metadata.name}"] = obj
         return obj, warnings
@@ -204,13 +205,16 @@ class Player:
                 allocate(obj.spec)
             if strategy.counts_generation and strategy.spec_changed(obj, old):
                 metadata.generation += 1
-            own = [
-                *validate_object_meta(metadata, namespaced=kind.namespaced, name_rule=strategy.name_is_checked_as),
-                *strategy.validate(obj),
-                *strategy.validate_update(obj, old),
-            ]
+            own = [*strategy.validate(obj), *strategy.validate_update(obj, old)]
         assert msgspec.json.encode(old) == before, f"{kind} strategy changed the old object"
-        errors = [*own, *validate_object_meta_update(metadata, old.metadata)]
+        rule = strategy.metadata_rule(obj)
+        checks = strategy.update_checks if rule is not None else UpdateChecks(0, 0)
+        errors = [
+            *validate_updated_meta(
+                metadata, old.metadata, checks, namespaced=kind.namespaced, name_rule=rule or "path-segment"
+            ),
+            *own,
+        ]
         if errors:
             return errors, metadata.name
         self.objects[path] = obj

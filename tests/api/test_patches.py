@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bayplan.api.patches import MAX_OPERATIONS, PatchError, apply_json_patch, apply_merge_patch, apply_strategic_patch
+from bayplan.api.patches import MAX_OPERATIONS, PatchError, apply_json_patch, apply_merge_patch
+from bayplan.api.strategic_patch import apply_strategic_patch
 
 POD = "io.k8s.api.core.v1.Pod"
 
@@ -51,7 +52,10 @@ def test_json_patch(operation: dict[str, Any], expected: Any) -> None:
         {"op": "add", "path": "/l/7", "value": 9},
         {"op": "add", "path": "/nosuch/x", "value": 9},
         {"op": "nosuch", "path": "/a"},
-        {"op": "add", "path": "/a"},
+        {"op": "add", "path": "a", "value": 9},
+        {"op": "add", "path": "", "value": {}},
+        {"op": "replace", "path": "", "value": 1},
+        {"op": "test", "path": "", "value": {}},
     ],
 )
 def test_a_json_patch_that_cannot_be_applied(operation: dict[str, Any]) -> None:
@@ -128,7 +132,74 @@ def test_finalizers_are_a_set_from_which_single_ones_are_deleted() -> None:
     assert patched["metadata"]["finalizers"] == ["b"]
 
 
-def test_an_item_without_its_key_cannot_be_merged() -> None:
-    with pytest.raises(PatchError, match="does not contain declared merge key: name") as caught:
-        apply_strategic_patch(spec("a"), {"spec": {"containers": [{"image": "x"}]}}, POD)
-    assert caught.value.code == 500
+def test_an_operation_without_a_value_sets_null() -> None:
+    assert apply_json_patch({"a": 1}, [{"op": "add", "path": "/a"}]) == {"a": None}
+
+
+@pytest.mark.parametrize(
+    ("patch", "expected"),
+    [
+        pytest.param({"$patch": "replace", "kind": "Pod"}, {"kind": "Pod"}, id="the whole object is replaced"),
+        pytest.param({"spec": {"nodeSelector": {"$patch": "delete"}}}, {}, id="a map is emptied by a directive"),
+        pytest.param(
+            {"metadata": {"labels": {"$patch": "replace", "a": "b"}}},
+            None,
+            id="a directive about a map that is not there takes the map along",
+        ),
+        pytest.param({"spec": {"nodeSelector": {"a": None, "b": "c"}}}, {"b": "c"}, id="null removes a key"),
+        pytest.param(
+            {"spec": {"$retainKeys": ["nodeSelector"], "nodeSelector": {"b": "c"}}},
+            {"a": "b", "b": "c"},
+            id="what is not retained goes",
+        ),
+    ],
+)
+def test_directives_of_maps(patch: Any, expected: Any) -> None:
+    tree = {"metadata": {}, "spec": {"nodeSelector": {"a": "b"}, "hostNetwork": True}}
+    patched = apply_strategic_patch(tree, patch, POD)
+    if "$patch" in patch:
+        assert patched == expected
+    elif "metadata" in patch:
+        assert patched["metadata"].get("labels") == expected
+    else:
+        assert patched["spec"]["nodeSelector"] == expected
+        assert patched["spec"].get("hostNetwork") is (None if "$retainKeys" in patch["spec"] else True)
+
+
+@pytest.mark.parametrize(
+    ("patch", "code", "message"),
+    [
+        (
+            {"spec": {"containers": [{"image": "x"}]}},
+            500,
+            "map: map[image:x] does not contain declared merge key: name",
+        ),
+        (
+            {"spec": {"containers": [{"name": "a", "$patch": "x"}]}},
+            500,
+            "unknown patch type: x in map: map[$patch:x name:a]",
+        ),
+        ({"spec": {"$patch": "merge"}}, 500, "unknown patch type: merge in map: map[$patch:merge]"),
+        (
+            {"spec": {"$setElementOrder/containers": [{"name": "z"}], "containers": [{"name": "y", "image": "i"}]}},
+            500,
+            "The order in patch list:\n[map[image:i name:y]]\n doesn't match $setElementOrder list:\n[map[name:z]]\n",
+        ),
+        ({"spec": {"$setElementOrder/containers": "x"}}, 500, "expected a []interface {}, but received a string"),
+        ({"spec": {"$setElementOrder": []}}, 400, "invalid patch format of setElementOrder list"),
+        ({"spec": {"$deleteFromPrimitiveList": []}}, 400, "invalid patch format of primitive list"),
+        ({"spec": {"$retainKeys": "x"}}, 400, "invalid patch format of retainKeys"),
+        ({"spec": {"$retainKeys": ["x"], "hostNetwork": True}}, 400, "invalid patch format of retainKeys"),
+        ({"spec": {"containers": ["x"]}}, 500, "list element types are not identical: [[map[name:a]] [x]]"),
+        ({"spec": {"containers": [[]]}}, 422, "the server rejected our request due to an error in our request"),
+        (
+            {"spec": {"containers": [{"name": "a", "$patch": "merge"}]}},
+            500,
+            "merging lists cannot yet be specified in the patch",
+        ),
+    ],
+)
+def test_a_strategic_patch_that_cannot_be_merged(patch: Any, code: int, message: str) -> None:
+    with pytest.raises(PatchError) as caught:
+        apply_strategic_patch(spec("a"), patch, POD)
+    assert (caught.value.code, str(caught.value)) == (code, message)

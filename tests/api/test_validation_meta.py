@@ -6,7 +6,12 @@ import msgspec
 import pytest
 
 from bayplan.api.types import meta_v1
-from bayplan.api.validation.meta import validate_object_meta, validate_object_meta_update
+from bayplan.api.validation.meta import (
+    UpdateChecks,
+    validate_object_meta,
+    validate_object_meta_update,
+    validate_updated_meta,
+)
 
 
 def meta(**members: object) -> meta_v1.ObjectMeta:
@@ -59,9 +64,61 @@ def test_only_one_owner_controls() -> None:
     assert problems(meta(owner_references=(owner, other))) == ["metadata.ownerReferences INVALID"]
 
 
-def test_what_identifies_an_object_never_changes_and_is_told_twice() -> None:
+def test_what_identifies_an_object_never_changes() -> None:
     found = validate_object_meta_update(meta(name="b"), meta())
-    assert [error.field for error in found] == ["metadata.name", "metadata.name"]
+    assert [error.field for error in found] == ["metadata.name"]
+
+
+@pytest.mark.parametrize(
+    ("checks", "expected"),
+    [
+        (UpdateChecks(whole=0, change=0), "labels uid labels"),
+        (UpdateChecks(), "labels uid labels uid labels finalizers[0]"),
+        (UpdateChecks(whole=1, change=0), "labels uid labels labels finalizers[0]"),
+        (UpdateChecks(whole=1), "labels uid labels labels finalizers[0] uid labels finalizers[0]"),
+        (
+            UpdateChecks(whole=1, change_first=True),
+            "labels uid labels uid labels finalizers[0] labels finalizers[0]",
+        ),
+        (UpdateChecks(whole=2, change=0), "labels uid labels labels finalizers[0] labels finalizers[0]"),
+    ],
+)
+def test_an_update_is_told_as_often_as_the_rules_of_the_kind_look_at_it(checks: UpdateChecks, expected: str) -> None:
+    new = meta(uid="b", labels={"a": "?"}, finalizers=("own",))
+    found = validate_updated_meta(new, meta(), checks, namespaced=True, name_rule="dns-1123-subdomain")
+    assert " ".join(error.field.removeprefix("metadata.") for error in found) == expected
+
+
+def test_an_update_that_leaves_names_and_finalizers_alone_is_not_held_to_newer_rules() -> None:
+    old = meta(name="Old_Name", finalizers=("own",))
+    new = msgspec.structs.replace(old, labels={"a": "b"})
+    assert not validate_updated_meta(new, old, UpdateChecks(1), namespaced=True, name_rule="dns-1123-subdomain")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "rule", "expected"),
+    [
+        ("a-", "dns-1123-label", []),
+        ("..", "path-segment", []),
+        ("..", "whole-path-segment", ["metadata.generateName: Invalid value: \"..\": may not be '..'"]),
+        ("a/b", "path-segment", ["metadata.generateName: Invalid value: \"a/b\": may not contain '/'"]),
+        ("10.0.0.1", "ip-address", []),
+        (
+            "abc",
+            "ip-address",
+            [
+                'metadata.generateName: Invalid value: "abc": must be a valid IP address, (e.g. 10.9.8.7 or '
+                "2001:db8::ffff)"
+            ],
+        ),
+    ],
+)
+def test_the_prefix_of_a_generated_name_is_checked_by_the_rule_of_names(
+    prefix: str, rule: str, expected: list[str]
+) -> None:
+    name = "10.0.0.1" if rule == "ip-address" else "abc"
+    found = validate_object_meta(meta(name=name, generate_name=prefix), namespaced=True, name_rule=rule)
+    assert [str(error) for error in found] == expected
 
 
 def test_no_finalizer_is_added_to_an_object_that_is_going_away() -> None:

@@ -63,10 +63,12 @@ def test_a_write_of_a_claims_status_leaves_its_metadata_alone() -> None:
         async with VirtualCluster(nodes=0) as cluster:
             client = cluster.client
             metadata = {"name": "mine", "namespace": "default", "labels": {"a": "b"}, "annotations": {"c": "d"}}
-            await client.create(from_tree(resource_v1.ResourceClaim, {"metadata": metadata}))
+            spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}}
+            await client.create(from_tree(resource_v1.ResourceClaim, {"metadata": metadata, "spec": spec}))
             metadata = {"labels": {"a": "other"}, "annotations": {"new": "one"}}
             device = {"driver": "gpu.example.com", "pool": "pool", "device": "gpu-0"}
-            patch = {"metadata": metadata, "status": {"devices": [device]}}
+            allocation = {"devices": {"results": [{"request": "r", **device}]}}
+            patch = {"metadata": metadata, "status": {"allocation": allocation, "devices": [device]}}
             found = await client.patch(
                 resource_v1.ResourceClaim, "mine", "default", patch, subresource="status", patch_type=MERGE_PATCH
             )

@@ -207,3 +207,21 @@ def test_no_conflict_is_missed_when_managers_apply_at_once() -> None:
         assert len(managers(found)) == len(made)
 
     played(story)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ('{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"},}', 201, ""),
+        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", 201, ""),
+        ("{apiVersion: v1", 400, "error decoding YAML: error converting YAML to JSON: yaml: "),
+    ],
+)
+def test_configurations_are_yaml_also_when_they_look_like_json(text: str, code: int, message: str) -> None:
+    async def story(writer: Writer) -> None:
+        request = Request("PATCH", f"{CONFIG_MAPS}/a", {"fieldManager": "me"}, ADMIN, text.encode(), APPLY)
+        response = await writer.server.handle(request)
+        assert response.code == code
+        assert msgspec.json.decode(response.body).get("message", "").startswith(message)
+
+    played(story)

@@ -114,9 +114,13 @@ def test_tables_have_no_protobuf_form() -> None:
     async def run() -> None:
         async with served() as server:
             accept = f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1"
-            code, media_type, body = await fetch(server, "GET", MAPS, accept)
-            assert (code, media_type) == (406, PROTOBUF)
-            assert b"does not implement the protobuf marshalling interface" in body
+            for path in (MAPS, f"{MAPS}/nobody"):
+                code, media_type, body = await fetch(server, "GET", path, accept)
+                assert (code, media_type) == (406, "application/json")
+                assert b"only the following media types are accepted: application/json, application/yaml, " in body
+            code, media_type, body = await fetch(server, "GET", MAPS, f"{accept}, application/json")
+            assert (code, media_type) == (200, "application/json")
+            assert b'"kind":"ConfigMapList"' in body
 
     asyncio.run(run())
 

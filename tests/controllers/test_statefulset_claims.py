@@ -21,9 +21,7 @@ def a_set(when_deleted: str = "Delete", when_scaled: str = "Delete") -> apps_v1.
 
 def owner(kind: str, name: str, uid: str, *, controls: bool | None = True) -> Owner:
     version = "v1" if kind == "Pod" else "apps/v1"
-    return Owner(
-        api_version=version, kind=kind, name=name, uid=uid, controller=controls, block_owner_deletion=controls
-    )
+    return Owner(api_version=version, kind=kind, name=name, uid=uid, controller=controls, block_owner_deletion=controls)
 
 
 def a_claim(*owners: Owner) -> core_v1.PersistentVolumeClaim:

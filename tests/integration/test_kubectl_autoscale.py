@@ -91,7 +91,12 @@ def test_a_running_pod_is_resized(kubectl: Kubectl) -> None:
     kubectl("patch", "pod", "sized", "--subresource=resize", "--patch", patch % "200m")
     path = "{.status.containerStatuses[0].resources.requests.cpu}"
     kubectl("wait", "pod/sized", f"--for=jsonpath={path}=200m", "--timeout=20s")
-    kubectl("patch", "pod", "sized", "--subresource=resize", "--patch", patch % "900")
+    refused = kubectl("patch", "pod", "sized", "--subresource=resize", "--patch", patch % "900", check=False)
+    assert "node didn't have enough allocatable resources: cpu, requested: 900000" in refused
+    node = kubectl("get", "pod", "sized", "-o", "jsonpath={.spec.nodeName}")
+    container = '{"name":"large","image":"app:1","resources":{"requests":{"cpu":"3500m"}}}'
+    kubectl("run", "large", "--image=app:1", f'--overrides={{"spec":{{"nodeName":"{node}","containers":[{container}]}}}}')
+    kubectl("patch", "pod", "sized", "--subresource=resize", "--patch", patch % "1")
     kubectl("wait", "pod/sized", "--for=condition=PodResizePending", "--timeout=20s")
     assert re.search(r"PodResizePending\s+True", kubectl("describe", "pod", "sized"))
     assert kubectl("get", "pod", "sized", "-o", f"jsonpath={path}") == "200m"

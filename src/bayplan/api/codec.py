@@ -17,7 +17,7 @@ from bayplan.api.custom_resources.metadata import MetadataError
 from bayplan.api.custom_resources.numbers import NumberError
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.kinds import Kind
-from bayplan.api.times import TimeError, settle_times
+from bayplan.api.times import FormError, settle
 from bayplan.api.types import meta_v1
 
 
@@ -33,14 +33,28 @@ encode: Callable[[Any], bytes] = _encoder.encode
 
 
 _NULL_LISTS: dict[str, tuple[str, ...]] = {
+    "CSINode": ("drivers", "topologyKeys"),
     "ClusterRole": ("rules",),
+    "CronJob": ("rules", "sources"),
     "CustomResourceDefinition": ("conditions",),
+    "DaemonSet": ("sources",),
+    "Deployment": ("sources",),
     "EndpointSlice": ("endpoints", "ports"),
+    "FlowSchema": ("namespaces",),
     "HorizontalPodAutoscaler": ("currentMetrics",),
+    "Job": ("rules", "sources"),
     "LimitRange": ("limits",),
+    "Node": ("names",),
+    "Pod": ("sources",),
+    "PodTemplate": ("sources",),
+    "ReplicaSet": ("sources",),
+    "ReplicationController": ("sources",),
+    "ResourceClaim": ("requests", "conditions"),
+    "ResourceClaimTemplate": ("requests",),
     "Role": ("rules",),
+    "StatefulSet": ("sources",),
 }
-"""Lists of built-in kinds that are always written, and as null when they are empty. No other list of the kind has the name."""
+"""Lists of built-in kinds that are always written, and as null when they are empty. No other list of the kind that may be empty has the name."""
 _AS_NULL = {
     kind: tuple((b'"%b":[]' % name.encode(), b'"%b":null' % name.encode()) for name in names)
     for kind, names in _NULL_LISTS.items()
@@ -92,16 +106,25 @@ def decode_reporting(cls: type[Any], data: bytes) -> tuple[Any, list[str]]:
     if issubclass(cls, CustomObject):
         return _decode_custom(cls, data)
     try:
-        return _settled(decoder(cls)(data)), []
+        return settle(decoder(cls)(data)), []
+    except FormError as error:
+        raise _problem(cls, data, error) from None
     except msgspec.DecodeError:
         pass
     tree = _tree(cls, data)
     dropped: list[str] = []
     cleaned = schema.prune(tree, schema.definition_of(cls), dropped)
     try:
-        return _settled(decoder(cls)(encode(cleaned))), [f'unknown field "{path}"' for path in dropped]
-    except msgspec.DecodeError as error:
-        raise DecodeError(describe(cls, error)) from None
+        return settle(decoder(cls)(encode(cleaned))), [f'unknown field "{path}"' for path in dropped]
+    except (msgspec.DecodeError, FormError) as error:
+        raise _problem(cls, data, error) from None
+
+
+def _problem(cls: type[Any], data: bytes, error: Exception) -> DecodeError:
+    """The first thing that is wrong with JSON for a class, in the order of the document."""
+    from bayplan.api.decode_problems import first_problem  # what is seldom needed
+
+    return DecodeError(first_problem(cls, data) or str(error))
 
 
 def _tree(cls: type[Any], data: bytes) -> dict[str, Any]:
@@ -126,14 +149,6 @@ def _decode_custom(cls: type[CustomObject], data: bytes) -> tuple[CustomObject, 
     except (MetadataError, NumberError) as error:
         raise DecodeError(str(error)) from None
     return obj, [f'unknown field "{path}"' for path in dropped]
-
-
-def _settled(obj: Any) -> Any:
-    """The object with its timestamps in canonical form. Raises DecodeError."""
-    try:
-        return settle_times(obj)
-    except TimeError as error:
-        raise DecodeError(str(error)) from None
 
 
 def decode_kind(kind: Kind, data: bytes) -> Any:
@@ -166,15 +181,6 @@ def json_type(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     return {str: "string", int: "number", float: "number", list: "array", dict: "object"}[type(value)]
-
-
-def describe(cls: type[Any], error: msgspec.DecodeError) -> str:
-    """msgspec's message in Kubernetes' manner: which field, what was expected."""
-    text = str(error)
-    what, _, path = text.partition(" - at `$")
-    if not path:
-        return text
-    return f"json: cannot unmarshal into Go struct field {cls.__name__}{path.rstrip('`')}: {what}"
 
 
 class _Pairs(list[tuple[str, Any]]):

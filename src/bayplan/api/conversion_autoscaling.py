@@ -33,9 +33,7 @@ def to_v1(hpa: autoscaling_v2.HorizontalPodAutoscaler) -> autoscaling_v1.Horizon
     kept = {
         METRICS: [_metric_to_v1(_tree(metric), "target") for metric in spec.metrics if metric is not cpu],
         BEHAVIOR: _behavior_to_go(_tree(spec.behavior)) if spec.behavior is not None else None,
-        CURRENT_METRICS: [
-            _metric_to_v1(_tree(metric), "current") for metric in status.current_metrics if metric is not current
-        ],
+        CURRENT_METRICS: [_metric_to_v1(_tree(metric), "current") for metric in status.current_metrics],
         CONDITIONS: [_tree(condition) for condition in status.conditions],
     }
     annotations |= {name: msgspec.json.encode(value).decode() for name, value in kept.items() if value}
@@ -67,12 +65,13 @@ def to_v2(hpa: autoscaling_v1.HorizontalPodAutoscaler) -> autoscaling_v2.Horizon
     spec, status = hpa.spec, hpa.status
     metrics = _read(annotations.pop(METRICS, ""), list[Tree]) or []
     behavior = _read(annotations.pop(BEHAVIOR, ""), Tree)
-    current = _read(annotations.pop(CURRENT_METRICS, ""), list[Tree]) or []
+    noted = _read(annotations.pop(CURRENT_METRICS, ""), list[Tree])
+    current = noted or []
     conditions = _read(annotations.pop(CONDITIONS, ""), list[Tree]) or []
     if spec.target_cpu_utilization_percentage is not None:
         own = {"name": "cpu", "targetAverageUtilization": spec.target_cpu_utilization_percentage}
         metrics = [{"type": "Resource", "resource": own}, *metrics]
-    if status.current_cpu_utilization_percentage is not None:
+    if noted is None and status.current_cpu_utilization_percentage is not None:  # what is noted says more
         own = {"name": "cpu", "currentAverageUtilization": status.current_cpu_utilization_percentage}
         current = [{"type": "Resource", "resource": own}, *current]
     return autoscaling_v2.HorizontalPodAutoscaler(

@@ -92,5 +92,7 @@ def parse_fields(text: str) -> FieldSelector:
         if parts is None:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
         operator = NOT_EQUALS if parts[2] == "!=" else EQUALS
-        requirements.append(FieldRequirement(parts[1], operator, _unescape(parts[3])))
+        value = _unescape(parts[3])
+        if parts[1] or value:  # neither a field nor a value asks for nothing
+            requirements.append(FieldRequirement(parts[1], operator, value))
     return FieldSelector(tuple(requirements))

@@ -50,12 +50,10 @@ class NodeTerm:
         return not (self.labels or self.fields or self.error)
 
     def match_labels(self, labels: Mapping[str, str], name: str) -> bool:
-        """Whether a node with these labels and this name satisfies the term."""
-        if self.is_empty or self.error:
+        """Whether a node with these labels and this name satisfies the term; without a name only the labels are looked at."""
+        if self.is_empty or self.error or not all(item.matches(labels) for item in self.labels):
             return False
-        return all(item.matches(labels) for item in self.labels) and all(
-            item.matches_value(name) for item in self.fields
-        )
+        return not name or all(item.matches_value(name) for item in self.fields)
 
 
 def _label_requirement(item: NodeSelectorRequirement) -> Requirement:

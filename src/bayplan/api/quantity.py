@@ -24,6 +24,10 @@ _BINARY_BY_STEP = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL_BY_EXPONENT = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _MAX_SCALE = 9  # Kubernetes rounds finer values up to one nano-unit
 _MAX_VALUE = 2**63 - 1
+_DIGITS = 20
+"""More than the largest amount has."""
+_SHORT = 18
+"""Digits of a text that is read without arithmetic on large numbers."""
 
 
 class Format(enum.Enum):
@@ -55,6 +59,8 @@ class Quantity:
     unscaled: int
     scale: int = 0
     format: Format = Format.DECIMAL_SI
+    text: str = ""
+    """How it prints if that is not what follows from the amount: as it was written, where Kubernetes keeps that, or more than an amount can be."""
 
     def scaled_value(self, exponent: int) -> int:
         """The amount in units of `10**exponent`, rounded away from zero (`exponent=-3` gives milli-units)."""
@@ -112,6 +118,8 @@ class Quantity:
 
     def __str__(self) -> str:
         """The canonical text: no fractional digits, largest suffix that loses nothing."""
+        if self.text:
+            return self.text
         if self.unscaled == 0:
             return "0"
         if self.format is Format.BINARY_SI and self.scale == 0 and abs(self.unscaled) >= 1024:
@@ -145,18 +153,33 @@ def _decimal_text(unscaled: int, scale: int, *, exponent_form: bool) -> str:
 @lru_cache(maxsize=65536)
 def parse(value: str | int | float) -> Quantity:
     """Parse what stands on the wire (`"100m"`, `"1.5Gi"`, `2`, `0.1`); ValueError (Kubernetes' words) if invalid."""
-    text = value if isinstance(value, str) else repr(value)
+    text = value.strip() if isinstance(value, str) else repr(value)
     match = _SPLIT.fullmatch(text)
     if match is None or not text:
         raise ValueError(PATTERN_MESSAGE)
     sign, whole, fraction, suffix = match.groups()
-    fraction = fraction or ""
-    if not whole and not fraction:
-        raise ValueError(PATTERN_MESSAGE)
-    unscaled, scale = int(whole + fraction), len(fraction)
+    digits, fraction = whole.lstrip("0") or "0", fraction or ""
     style, factor, exponent = _suffix(suffix)
-    unscaled *= factor
-    scale -= exponent
+    given, power = int(digits + fraction), exponent - len(fraction)
+    unscaled, scale = _bounded(given * factor, -power)
+    if sign == "-":
+        given, unscaled = -given, -unscaled
+    if _keeps_spelling(digits + fraction, power, style, fraction):
+        return Quantity(unscaled, scale, style, text)
+    if scale == 0 and abs(unscaled) == _MAX_VALUE and style is not Format.BINARY_SI:
+        is_exponent = style is Format.DECIMAL_EXPONENT
+        return Quantity(unscaled, scale, style, _decimal_text(given, -power, exponent_form=is_exponent))
+    return Quantity(unscaled, scale, style)
+
+
+def _bounded(unscaled: int, scale: int) -> tuple[int, int]:
+    """An amount of at most nine decimals, rounded up, and of at most 2**63 - 1."""
+    if not unscaled:
+        return 0, 0
+    if scale < -_DIGITS:
+        return _MAX_VALUE, 0
+    if scale > _DIGITS + len(str(unscaled)):
+        return 1, _MAX_SCALE
     if scale < 0:
         unscaled, scale = unscaled * 10**-scale, 0
     while scale and unscaled % 10 == 0:
@@ -164,8 +187,20 @@ def parse(value: str | int | float) -> Quantity:
     if scale > _MAX_SCALE:
         unscaled, scale = _ceil_div(unscaled, 10 ** (scale - _MAX_SCALE)), _MAX_SCALE
     if unscaled > _MAX_VALUE * 10**scale:
-        unscaled, scale = _MAX_VALUE, 0
-    return Quantity(-unscaled if sign == "-" else unscaled, scale, style)
+        return _MAX_VALUE, 0
+    return unscaled, scale
+
+
+def _keeps_spelling(digits: str, power: int, style: Format, fraction: str) -> bool:
+    """Whether Kubernetes keeps the text as it came: where it is short, in steps of a thousand, and has no zeros that could go.
+
+    It is right about most texts; `1.500`, `+5` and `007` stay as well.
+    """
+    if len(digits) > _SHORT:
+        return False
+    if style is Format.BINARY_SI:
+        return not fraction and int(digits) % 8 != 0
+    return power >= -_MAX_SCALE and power % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
 
 
 def _suffix(suffix: str) -> tuple[Format, int, int]:

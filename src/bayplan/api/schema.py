@@ -95,5 +95,7 @@ def _filled(value: Any, schema: Schema) -> Any:
     """What Go makes of a null inside a map or list: the zero value."""
     if value is not None:
         return value
+    if schema.get("$ref", "").endswith(".Quantity"):
+        return "0"
     kind = resolve(schema).get("type", "string")
     return {"string": "", "integer": 0, "number": 0, "boolean": False, "array": [], "object": {}}[kind]

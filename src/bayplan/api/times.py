@@ -1,29 +1,39 @@
-"""Timestamps in objects from clients: malformed ones are refused in Go's words, others are spelled as the API server spells them.
+"""Timestamps, bytes and quantities in objects from clients: malformed ones are refused in Go's words, others are spelled as the API server spells them.
 
 `Time` is RFC 3339 in whole seconds: fractions are cut off, other zones become UTC. `MicroTime` has exactly six decimals. Only what comes from outside is
-looked at (`codec.decode_reporting`); the plan of a class lists the attributes that lead to times, and is made once.
+looked at (`codec.decode_reporting`); the plan of a class lists the attributes that lead to such values, and is made once. Quantities of containers are left
+to the defaults of pods, which come to each of them anyway.
 """
 
 from __future__ import annotations
 
 import functools
-import json
 import re
 from typing import Any, NamedTuple
 
-from bayplan.api import schema
+from bayplan.api import quantity, schema
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 SECONDS_LAYOUT = "2006-01-02T15:04:05Z07:00"
+BASE64 = "base64"
+"""Stands in the place of a layout where bytes are."""
+QUANTITY = "quantity"
+"""Stands in the place of a layout where a quantity is."""
 MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
 _TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.Time"
+_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_CONTAINERS = frozenset(f"io.k8s.api.core.v1.{name}" for name in ("Container", "EphemeralContainer"))
 _MICRO_TIME = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
 _CANONICAL = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ", re.ASCII)
 _CANONICAL_MICRO = re.compile(_CANONICAL.pattern[:-1] + r"\.\d{6}Z", re.ASCII)
 
 
-class TimeError(ValueError):
-    """A malformed timestamp; the message is Go's."""
+class FormError(ValueError):
+    """A malformed timestamp, malformed bytes, or no quantity; the message is Go's."""
+
+
+class TimeError(FormError):
+    """A malformed timestamp."""
 
 
 class Step(NamedTuple):
@@ -33,13 +43,13 @@ class Step(NamedTuple):
     many: str
     """`list`, `map`, or "" for a single value. Kubernetes has no lists of times."""
     layout: str
-    """Of a time; "" for something that contains times."""
+    """Of a time; `BASE64` for bytes; `QUANTITY` for a quantity; "" for something that contains any of them."""
     definition: str
-    """Of something that contains times."""
+    """Of something that contains them."""
 
 
-def settle_times(obj: Any) -> Any:
-    """The same object with its timestamps in canonical form. Raises TimeError."""
+def settle(obj: Any) -> Any:
+    """The same object with its timestamps, bytes and quantities in canonical form. Raises FormError."""
     _settle(obj, schema.definition_of(type(obj)))
     return obj
 
@@ -47,10 +57,11 @@ def settle_times(obj: Any) -> Any:
 def _settle(obj: Any, definition: str) -> None:
     for step in _plan(definition):
         value = getattr(obj, step.attribute, None)
-        if not value:
+        if value is None:
             continue
         if step.layout and step.many:
-            setattr(obj, step.attribute, {key: _settled(each, step.layout) for key, each in value.items()})
+            if value:
+                setattr(obj, step.attribute, _settled_many(value, step.layout))
         elif step.layout:
             if (settled := _settled(value, step.layout)) is not value:
                 setattr(obj, step.attribute, settled)
@@ -64,10 +75,67 @@ def _settle(obj: Any, definition: str) -> None:
             _settle(value, step.definition)
 
 
+def _settled_many(values: Any, layout: str) -> Any:
+    """A map or list in canonical form. Raises FormError."""
+    if isinstance(values, dict):
+        return {key: _settled(each, layout) for key, each in values.items()}
+    return tuple(_settled(each, layout) for each in values)
+
+
 def _settled(text: str, layout: str) -> str:
-    """A timestamp in canonical form; the same string if that is what it is. Raises TimeError."""
+    """A timestamp, bytes or a quantity in canonical form; the same string if that is what it is. Raises FormError."""
+    if layout is BASE64:
+        return _settled_bytes(text)
+    if layout is QUANTITY:
+        return _settled_quantity(text)
     is_canonical = (_CANONICAL_MICRO if layout is MICRO_LAYOUT else _CANONICAL).fullmatch(text)
     return text if is_canonical else canonical(text, layout)
+
+
+@functools.lru_cache(maxsize=4096)
+def _settled_quantity(value: str | int | float) -> str:
+    """A quantity in its canonical spelling. Raises FormError."""
+    try:
+        return quantity.canonical(value)
+    except ValueError as error:
+        raise FormError(str(error)) from None
+
+
+def _settled_bytes(text: str) -> str:
+    """Bytes in base64 without line breaks. Raises FormError."""
+    if text.isalnum() and len(text) % 4 == 0 and text.isascii():
+        return text
+    position = first_bad(text)
+    if position >= 0:
+        raise FormError(f"illegal base64 data at input byte {position}")
+    return text.replace("\n", "").replace("\r", "")
+
+
+def first_bad(text: str) -> int:
+    """Where a malformed base64 text goes wrong, in characters; -1 if it does not. Line breaks are nothing.
+
+    Source: Go's `encoding/base64`.
+    """
+    at = _LETTERS.match(text).end()  # type: ignore[union-attr]
+    letters = at - text.count("\r", 0, at) - text.count("\n", 0, at)
+    rest = text[at:]
+    if not rest:
+        return len(text) - letters % 4 if letters % 4 else -1
+    if rest[0] != "=" or letters % 4 < 2:
+        return at
+    padding = _PADDING.match(rest, 1 if letters % 4 == 3 else 0)
+    if letters % 4 == 2:
+        second = len(rest) - len(rest[1:].lstrip("\r\n"))
+        if second == len(rest):
+            return len(text)
+        if rest[second] != "=":
+            return at + second
+        padding = _PADDING.match(rest, second + 1)
+    assert padding is not None
+    return at + padding.end() if padding.end() < len(rest) else -1
+
+
+_LETTERS, _PADDING = re.compile(r"[A-Za-z0-9+/\r\n]*"), re.compile(r"[\r\n]*")
 
 
 @functools.cache
@@ -81,11 +149,23 @@ def _steps(definition: str, above: frozenset[str]) -> tuple[Step, ...]:
     for name, inner in (schema.definitions().get(definition, {}).get("properties") or {}).items():
         many, target = _target(inner)
         attribute = _snake(name)
-        if target in (_TIME, _MICRO_TIME):
+        if _holds_bytes(inner):
+            found.append(Step(attribute, many, BASE64, ""))
+        elif target == _QUANTITY:
+            found.append(Step(attribute, many, QUANTITY, ""))
+        elif target in _CONTAINERS:
+            continue
+        elif target in (_TIME, _MICRO_TIME):
             found.append(Step(attribute, many, SECONDS_LAYOUT if target == _TIME else MICRO_LAYOUT, ""))
         elif target and target in schema.definitions() and target not in above and _steps(target, above | {target}):
             found.append(Step(attribute, many, "", target))
     return tuple(found)
+
+
+def _holds_bytes(inner: schema.Schema) -> bool:
+    """Whether a property is bytes, or a map of them."""
+    values = inner.get("additionalProperties")
+    return inner.get("format") == "byte" or (isinstance(values, dict) and values.get("format") == "byte")
 
 
 def _target(inner: schema.Schema) -> tuple[str, str]:
@@ -170,4 +250,11 @@ def _cannot(text: str, layout: str, rest: str, element: str) -> TimeError:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    """As Go's package `time` quotes: what is not ASCII byte by byte."""
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+def _escaped(letter: str) -> str:
+    if " " <= letter <= "\x7f":
+        return f"\\{letter}" if letter in '"\\' else letter
+    return "".join(f"\\x{byte:02x}" for byte in letter.encode())

@@ -134,10 +134,10 @@ class RequestedSubject:
     organizations: tuple[str, ...]
 
 
-def parse_request(encoded: str) -> RequestedSubject:
+def parse_request(encoded: str | None) -> RequestedSubject:
     """The subject of a certificate request (PEM in base64, as objects carry it). Raises RequestError."""
     try:
-        request = x509.load_pem_x509_csr(base64.b64decode(encoded))
+        request = x509.load_pem_x509_csr(base64.b64decode(encoded or ""))
     except ValueError as error:
         raise RequestError(str(error)) from error
     names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)

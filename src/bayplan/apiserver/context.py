@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ from bayplan.api.codec import DecodeError, decode, decode_reporting, encode, fie
 from bayplan.api.conversion import convert
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.strategy import type_errors
-from bayplan.api.errors import ApiError, bad_request, failure, invalid_object, unsupported, unsupported_media_type
+from bayplan.api.errors import ApiError, bad_request, failure, invalid_object, unsupported_media_type
+from bayplan.api.json_syntax import repaired
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for
@@ -20,7 +21,8 @@ from bayplan.apiserver.admission.chain import AdmissionChain
 from bayplan.apiserver.allocation import Allocators
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authorization.chain import AuthorizerChain
-from bayplan.apiserver.negotiation import PLAIN, negotiate
+from bayplan.apiserver.body_problems import Unrecognized, head_problem, version_problem
+from bayplan.apiserver.negotiation import PLAIN, Form, negotiate, negotiate_custom
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.representation import Shape
 from bayplan.apiserver.requests import Request, ResourcePath, Response
@@ -52,8 +54,6 @@ class Context:
     randomness: Randomness
     webhook_sender: Sender | None = None
     """What reaches admission webhooks; None if this server calls none."""
-    node_connector: Callable[[Call, str], Awaitable[Response]] | None = None
-    """Answers what only a node can (logs, exec, port forwarding), given the node's name; None if no node runs containers."""
 
 
 @dataclass(slots=True)
@@ -70,6 +70,8 @@ class Call:
     warnings: list[str] = field(default_factory=list)
     resets_managers: bool = False
     """The writer sent an empty list of managed fields: nobody manages anything any more."""
+    deletes_for_show: bool | None = None
+    """Whether the options of a deletion, which may be in its body, ask for a dry run; None if it is none."""
 
     @classmethod
     def of(cls, context: Context, request: Request, path: ResourcePath) -> Call:
@@ -80,17 +82,26 @@ class Call:
     @property
     def dry_run(self) -> bool:
         """Whether nothing may be written."""
+        if self.deletes_for_show is not None:
+            return self.deletes_for_show
         value = self.request.query.get("dryRun")
         if value and value != "All":
             raise failure(400, "BadRequest", f"invalid dryRun: only All is supported, not {value}", details=False)
         return value == "All"
+
+    @property
+    def form(self) -> Form:
+        """The form that the client wants. Raises ApiError (406)."""
+        if self.kind.is_custom and (self.path.subresource is None or self.path.subresource.name != "scale"):
+            return negotiate_custom(self.request.accept)
+        return negotiate(self.request.accept)
 
     def shape(self, *, is_list: bool = False) -> Shape:
         """The form of the answer. Raises ApiError (406, 400)."""
         shape = Shape(
             self.kind,
             self.stored,
-            negotiate(self.request.accept),
+            self.form,
             self.request.query.get("includeObject", "Metadata"),
             self.context.clock.now(),
         )
@@ -99,7 +110,7 @@ class Call:
 
     def answer(self, code: int, entry: Entry) -> Response:
         """An answer that shows one object."""
-        if self.kind is self.stored and negotiate(self.request.accept) is PLAIN:
+        if self.kind is self.stored and self.form is PLAIN:
             return Response(code, self.kind.type_meta + entry.body, warnings=self.warnings)
         shape = self.shape()
         return Response(code, shape.one(entry), shape.form.media_type, warnings=self.warnings)
@@ -112,8 +123,11 @@ class Call:
         """A fresh object in the stored version; the caller owns it."""
         return self.context.objects.cache(self.stored).decode(entry)
 
-    def to_stored(self, obj: Any) -> Any:
-        """An object of the served version, defaulted and in the stored version. Raises ApiError (400) for what no object can hold."""
+    def to_stored(self, obj: Any, refused: Callable[[DecodeError], ApiError] | None = None) -> Any:
+        """An object of the served version, defaulted and in the stored version.
+
+        refused: the error for what no object can hold, if it is not the usual one. Raises ApiError (400).
+        """
         try:
             if self.kind is not self.stored:
                 strategy_for(self.kind).default(obj)
@@ -121,10 +135,12 @@ class Call:
             strategy_for(self.stored).default(obj)
             self.strategy.default_times(obj, self.context.clock.now())
         except DecodeError as error:
-            raise self._undecodable(self.kind.kind, self.kind.api_version, error) from None
+            raise (
+                refused(error) if refused else self._undecodable(self.kind.kind, self.kind.api_version, error)
+            ) from None
         return obj
 
-    def _undecodable(self, kind_name: str, api_version: str, error: DecodeError) -> ApiError:
+    def _undecodable(self, kind_name: str, api_version: str, error: Exception) -> ApiError:
         version = api_version.rpartition("/")[2]
         return bad_request(f'{kind_name} in version "{version}" cannot be handled as a {kind_name}: {error}')
 
@@ -132,15 +148,20 @@ class Call:
         """The object in the request's body, with field validation. Raises ApiError (400, 415)."""
         data = self.body_json(kind_name)
         mode = self.request.query.get("fieldValidation") or "Warn"
-        if mode not in ("Ignore", "Warn", "Strict"):
-            problem = unsupported("fieldValidation", mode, ("", "Ignore", "Strict", "Warn"))
-            raise invalid_object("CreateOptions", "meta.k8s.io", "", [problem])
         try:
             obj, problems = decode_reporting(cls, data)
-        except DecodeError as error:
-            raise self._undecodable(kind_name, api_version, error) from None
+        except (DecodeError, UnicodeDecodeError) as error:
+            data = self._readable(data, kind_name)
+            try:
+                obj, problems = decode_reporting(cls, data)
+            except DecodeError:
+                raise self._undecodable(kind_name, api_version, error) from None
+        self._check_type(obj, kind_name, api_version)
         if mode == "Strict":
             problems = [*self._yaml_problems(), *field_problems(data, problems)]
+        elif mode == "Warn" and data is not self.request.body and self.request.reads_warnings:
+            repeated = [line.strip() for one in self._yaml_problems() for line in one.splitlines()[1:]]
+            problems = [*repeated, *problems]
         elif mode == "Warn" and self.request.reads_warnings and may_repeat_fields(data):
             problems = field_problems(data, problems)
         if problems and mode == "Strict":
@@ -148,8 +169,13 @@ class Call:
             raise bad_request(f"{shown}: strict decoding error: {', '.join(problems)}")
         if mode == "Warn":
             self.warnings.extend(problems)
-        self._check_type(obj, kind_name, api_version)
         return obj
+
+    def _readable(self, data: bytes, kind_name: str) -> bytes:
+        """A body that could not be read, with texts that are valid; that may help. Raises ApiError (400) if it is no object at all."""
+        if problem := head_problem(data):
+            raise Unrecognized(kind_name, problem, self.request.body)
+        return repaired(data)
 
     def _yaml_problems(self) -> list[str]:
         """What is wrong with a YAML body that its JSON form does not show."""
@@ -163,7 +189,7 @@ class Call:
     def body_json(self, kind_name: str) -> bytes:
         """The body as JSON. Raises ApiError (400, 415)."""
         request = self.request
-        media_type = request.content_type.partition(";")[0].strip() or "application/json"
+        media_type = request.content_type.partition(";")[0].strip().lower() or "application/json"
         if media_type == "application/json":
             data = request.body
         elif media_type == "application/yaml":
@@ -177,9 +203,7 @@ class Call:
             if data == b"null":
                 return b"{}"
             if data[:1] != b"{":
-                raise bad_request(
-                    f"the object provided is unrecognized (must be of type {kind_name}): couldn't get version/kind; json parse error"
-                )
+                raise Unrecognized(kind_name, head_problem(data or request.body), request.body)
         return data
 
     def _check_type(self, obj: Any, kind_name: str, api_version: str) -> None:
@@ -196,41 +220,50 @@ class Call:
                 raise invalid_object(given_kind, self.kind.group, obj.metadata.name, errors)
             return
         if (given_kind and given_kind != kind_name) or (given_version and given_version != api_version):
+            if unreadable := version_problem(given_version):
+                raise Unrecognized(kind_name, unreadable, self.request.body)
             version = (given_version or api_version).rpartition("/")[2]
-            if self.context.kinds.of_kind(given_version or api_version, given_kind or kind_name) is None:
-                scheme = "pkg/api/legacyscheme/scheme.go:30"
-                found = (
-                    f'no kind "{given_kind or kind_name}" is registered for version "{given_version or api_version}"'
-                )
-                what = f'{found} in scheme "{scheme}"'
-            else:
-                what = f"converting ({version}.{given_kind}) to ({api_version}.{kind_name}): unknown conversion"
+            what = self.other_type(given_version, given_kind, kind_name, api_version)
             raise bad_request(
                 f'{given_kind or kind_name} in version "{version}" cannot be handled as a {kind_name}: {what}'
             )
+
+    def other_type(self, given_version: str, given_kind: str, kind_name: str, api_version: str) -> str:
+        """Why something of a type that it says it has is not of the one that is wanted."""
+        given_kind, given_version = given_kind or kind_name, given_version or api_version
+        if self.context.kinds.of_kind(given_version, given_kind) is None:
+            scheme = "pkg/api/legacyscheme/scheme.go:30"
+            return f'no kind "{given_kind}" is registered for version "{given_version}" in scheme "{scheme}"'
+        group = api_version.rpartition("/")[0].partition(".")[0] or "core"
+        version = given_version.rpartition("/")[2]
+        return f"converting ({version}.{given_kind}) to ({group}.{kind_name}): unknown conversion"
 
 
 def yaml_to_json(data: bytes, kind_name: str) -> bytes:
     """A YAML document as JSON. Raises ApiError (400)."""
     import yaml  # slow to import, and seldom needed
 
-    from bayplan.apiserver.yaml import to_json
+    from bayplan.apiserver.yaml import problem_text, to_json
 
     try:
         return to_json(data)
     except yaml.YAMLError as error:
-        raise bad_request(f"the object provided is unrecognized (must be of type {kind_name}): yaml: {error}") from None
+        raise Unrecognized(kind_name, problem_text(error), data) from None
 
 
 def protobuf_to_json(data: bytes, kind_name: str, kinds: KindTable) -> bytes:
     """A protobuf body as JSON. Raises ApiError (400)."""
     try:
+        if data in (b"", protobuf.MAGIC):
+            raise protobuf.ProtobufError("empty body" if data else "empty data")
         api_version, given_kind, message = protobuf.unwrap(data)
+        if not (given_kind or message):
+            return b"{}"
         kind = kinds.of_kind(api_version, given_kind)
         definition = definition_of(kind.type) if kind is not None else _definition_of_other(api_version, given_kind)
         tree = protobuf.to_tree(definition, message)
     except (protobuf.ProtobufError, KeyError) as error:
-        raise bad_request(f"the object provided is unrecognized (must be of type {kind_name}): {error}") from None
+        raise Unrecognized(kind_name, str(error), data) from None
     return encode(
         {
             "kind": given_kind,

@@ -11,18 +11,18 @@ from typing import Any
 
 import msgspec
 
-from bayplan.api.codec import encode, from_tree
+from bayplan.api.codec import DecodeError, encode, from_tree
 from bayplan.api.conversion import convert
-from bayplan.api.custom_resources.kinds import CustomKind
-from bayplan.api.errors import failure
+from bayplan.api.errors import ApiError, failure
 from bayplan.api.kinds import Kind
 from bayplan.api.managedfields.compare import Comparison, compare, field_set
-from bayplan.api.managedfields.fieldset import FieldSet, difference, has, of_paths
+from bayplan.api.managedfields.fieldset import FieldSet, difference, has, paths, union
 from bayplan.api.managedfields.managers import (
     APPLY,
     BEFORE_FIRST_APPLY,
     UPDATE,
     Conflict,
+    ConversionError,
     Identity,
     MalformedError,
     Managers,
@@ -37,26 +37,23 @@ from bayplan.api.managedfields.managers import (
 )
 from bayplan.api.managedfields.merge import validate
 from bayplan.api.managedfields.typed import Type, TypedError
+from bayplan.api.schema import definition_of
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import meta_v1
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
+from bayplan.api.unstructured_problems import first_unstructured_problem, members_with_bytes
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.emptied_lists import emptied, with_emptied
 from bayplan.apiserver.known_updates import entries_after
 from bayplan.apiserver.object_changes import compare_objects, fields_of, type_of
 from bayplan.apiserver.renewals import renewed
 from bayplan.apiserver.requests import bool_parameter
 from bayplan.support.timestamps import rfc3339
 
+SERVER = "kube-apiserver"
+"""The manager of what the server itself writes while it serves somebody."""
 _MANAGER_LENGTH = 128
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-SCALE_VERSION = "autoscaling/v1"
-
-
-def _replicas(kind: Kind) -> tuple[str, ...]:
-    """The field that a Scale sets."""
-    if not isinstance(kind, CustomKind) or kind.scale is None:
-        return ("f:spec", "f:replicas")
-    return tuple(f"f:{name}" for name in kind.scale.spec_replicas_path.removeprefix(".").split("."))
 
 
 def manager_name(call: Call) -> str:
@@ -88,8 +85,11 @@ def _is_reset(entries: tuple[ManagedFieldsEntry, ...]) -> bool:
     return len(entries) == 1 and entries[0] == ManagedFieldsEntry()
 
 
-def track_create(call: Call, obj: Any) -> None:
-    """Record who makes a new object. `obj` is in the stored version, defaulted, not yet admitted."""
+def track_create(call: Call, obj: Any, api_version: str = "", subresource: str = "") -> None:
+    """Record who makes a new object. `obj` is in the stored version, defaulted, not yet admitted.
+
+    api_version, subresource: of an object that is posted to a subresource and not kept.
+    """
     metadata = obj.metadata
     given = metadata.managed_fields
     served = obj if call.kind is call.stored else convert(clone(obj), call.stored, call.kind)
@@ -98,13 +98,14 @@ def track_create(call: Call, obj: Any) -> None:
     except TypedError:
         metadata.managed_fields = ()
         return  # a list item without its keys: validation will say so, or ownership cannot be told
-    version = call.kind.api_version
-    who = identity(manager_name(call), UPDATE, version)
-    if given or "f:status" in fields:
+    version = api_version or call.kind.api_version
+    who = identity(manager_name(call), UPDATE, version, subresource)
+    empty = emptied(call.kind.kind, call.request.body)
+    if given or empty or not call.strategy.reset_by_update.keys().isdisjoint(fields):
         nodes = {key: known.node for key, known in fields.items()}
         if below:
             nodes["f:metadata"] = {key: known.node for key, known in below.items()}
-        changes = Comparison({}, {}, call.strategy.ownable("", nodes))
+        changes = Comparison({}, {}, call.strategy.ownable("", union(nodes, empty)))
         metadata.managed_fields = write_entries(
             update(_given(given), changes, who=who, api_version=version, now=_now(call))
         )
@@ -122,6 +123,7 @@ def track_create(call: Call, obj: Any) -> None:
                 time=_now(call),
                 fields_type="FieldsV1",
                 fields_v1=msgspec.Raw(b"{%b}" % b",".join(parts)),
+                subresource=subresource,
             ),
         )
         if parts
@@ -130,11 +132,19 @@ def track_create(call: Call, obj: Any) -> None:
 
 
 def track_update(
-    call: Call, obj: Any, old: Any, subresource: str, given: tuple[ManagedFieldsEntry, ...], *, reset: bool = False
+    call: Call,
+    obj: Any,
+    old: Any,
+    subresource: str,
+    given: tuple[ManagedFieldsEntry, ...],
+    *,
+    reset: bool = False,
+    manager: str = "",
 ) -> None:
     """Record who changes an object. `obj` is as the writer wants it, before any rule is applied.
 
-    given: managed fields that the writer sent. reset: the writer sent an empty list of them.
+    given: managed fields that the writer sent. reset: the writer sent an empty list of them. manager: who writes, if that is not who sent the
+    request.
     """
     metadata = obj.metadata
     entries = old.metadata.managed_fields
@@ -148,14 +158,14 @@ def track_update(
     if not entries:
         return  # nobody is known to have made it; that does not begin with an update
     version = call.kind.api_version
-    who = identity(manager_name(call), UPDATE, version, subresource)
+    who = identity(manager or manager_name(call), UPDATE, version, subresource)
     if entries is not given and call.kind is call.stored:
         renewal = renewed(entries, old, obj, who, _now(call))
         if renewal is not None:
             metadata.managed_fields = renewal
             return
     try:
-        changes = _all_changes(call, old, obj, call.kind)
+        changes = with_emptied(_all_changes(call, old, obj, call.kind), call.kind.kind, call.request.body)
     except TypedError:
         metadata.managed_fields = ()
         return  # as for a new object
@@ -179,8 +189,8 @@ def track_update(
         if entries is given:
             metadata.managed_fields = write_entries(managers)
         return
-    metadata.managed_fields = write_entries(
-        update(
+    try:
+        managers = update(
             managers,
             changes,
             who=who,
@@ -188,7 +198,9 @@ def track_update(
             now=_now(call),
             changes_in=_changes_in(call, old, obj, subresource),
         )
-    )
+    except TypedError:
+        managers = {}  # the object does not fit a version in which others manage it
+    metadata.managed_fields = write_entries(managers)
 
 
 def _all_changes(call: Call, old: Any, obj: Any, kind: Kind) -> Comparison:
@@ -213,58 +225,78 @@ def _changes_in(call: Call, old: Any, obj: Any, subresource: str) -> Callable[[s
     return changes_in
 
 
-def keep_times(obj: Any, old: Any) -> None:
-    """A write that changes nothing but times of managers changes nothing."""
-    new_entries, old_entries = obj.metadata.managed_fields, old.metadata.managed_fields
-    if new_entries is old_entries or len(new_entries) != len(old_entries):
-        return
-    if all(
-        one == other or msgspec.structs.replace(one, time=other.time) == other
-        for one, other in zip(new_entries, old_entries, strict=True)
-    ):
-        obj.metadata.managed_fields = old_entries
-        if obj != old:
-            obj.metadata.managed_fields = new_entries
-
-
 class Applier:
     """Server-side apply of one configuration, which may have to be repeated if somebody else writes in between."""
 
-    def __init__(self, call: Call, applied: dict[str, Any], subresource: str) -> None:
+    def __init__(self, call: Call, applied: dict[str, Any], subresource: str, kind: Kind | None = None) -> None:
         self.call = call
+        self.kind = kind or call.kind
+        """What is applied."""
         self.applied = applied
         self.subresource = subresource
         self.manager = call.request.query.get("fieldManager", "")
         self.force = bool_parameter(call.request.query, "force")
+        self.merged: dict[str, Any] = {}
+        """What came of it last."""
 
     def apply(self, live: Any | None) -> Any:
         """The object, in the served version, that comes of applying to `live` (None: there is none yet), with its managers.
 
         Raises ApiError (409 conflicts, 500 a configuration that does not fit the schema).
         """
-        call, kind = self.call, self.call.kind
+        kind = self.kind
         cls = kind.type
         managers: Managers = _given(live.metadata.managed_fields) if live is not None else {}
-        served = live if live is None or kind is call.stored else convert(clone(live), call.stored, kind)
+        served = None if live is None else self._served(live)
         start = served if served is not None else cls()
         tree = self._tree(start)
         if not managers and live is not None:
             managers = self._first(tree)
         merged, managers = self._merged(tree, managers)
-        obj = clone(start) if merged is None else from_tree(cls, merged)
+        obj = clone(start) if merged is None else self._object(merged)
         obj.metadata.managed_fields = write_entries(managers)
         if self.manager == "kubectl" and obj.metadata.annotations.get(LAST_APPLIED):
             obj.metadata.annotations = {**obj.metadata.annotations, LAST_APPLIED: self._as_last_applied()}
         return obj
 
+    def _object(self, merged: dict[str, Any]) -> Any:
+        """What comes of a merge, as an object of the kind. Raises ApiError (500)."""
+        self.merged = merged
+        cls = self.kind.type
+        is_open = self.kind.is_custom or members_with_bytes(definition_of(cls)).isdisjoint(merged)
+        if not is_open and (problem := first_unstructured_problem(cls, merged)):
+            raise self.refused(DecodeError(problem))
+        try:
+            return from_tree(cls, merged)
+        except DecodeError as error:
+            raise self.refused(error) from None
+
+    def refused(self, error: DecodeError) -> ApiError:
+        """The answer to a configuration of which no object of the kind comes."""
+        kind, metadata = self.kind, self.applied.get("metadata") or {}
+        name, what = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}", f"{kind.group}/{kind.version}"
+        why = first_unstructured_problem(kind.type, self.merged) or error
+        text = f"unable to convert unstructured object to {what}, Kind={kind.kind}: {why}"
+        shown = f"failed to convert new object ({name}; {what}, Kind={kind.kind}) to proper version: {text}"
+        return failure(500, "", shown, details=False)
+
+    def _served(self, live: Any) -> Any:
+        """The object in the version in which something is applied to it."""
+        stored = self.call.stored
+        return live if self.kind is stored else convert(clone(live), stored, self.kind)
+
     def _tree(self, obj: Any) -> dict[str, Any]:
-        tree: dict[str, Any] = msgspec.json.decode(encode(obj))
+        data = encode(obj)
+        tree: dict[str, Any] = msgspec.json.decode(data)
+        for path in paths(emptied(self.kind.kind, data)):
+            container = tree if len(path) == 1 else tree[path[0].removeprefix("f:")]
+            container[path[-1].removeprefix("f:")] = None
         tree.get("metadata", {}).pop("managedFields", None)
-        return {**tree, "kind": self.call.kind.kind, "apiVersion": self.call.kind.api_version}
+        return {**tree, "kind": self.kind.kind, "apiVersion": self.kind.api_version}
 
     def _first(self, tree: dict[str, Any]) -> Managers:
         """Who was not known before: all that is there belongs to one manager of that name."""
-        kind = self.call.kind
+        kind = self.kind
         changes = compare(self._tree(kind.type()), tree, type_of(kind.type)).filtered(self._keep)
         who = identity(BEFORE_FIRST_APPLY, UPDATE, kind.api_version, self.subresource)
         return update({}, changes, who=who, api_version=kind.api_version, now=_now(self.call))
@@ -279,8 +311,10 @@ class Applier:
             if self.manager == "kubectl" and self._were_applied(tree, conflict):
                 return self._apply(tree, managers, force=True)
             raise _conflict_error(conflict) from None
+        except ConversionError as error:
+            raise failure(500, "", str(error), details=False) from None
         except TypedError as error:
-            kind, metadata = self.call.kind, self.applied.get("metadata") or {}
+            kind, metadata = self.kind, self.applied.get("metadata") or {}
             name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
             shown = (
                 f"failed to create typed patch object ({name}; {kind.group}/{kind.version}, Kind={kind.kind}): {error}"
@@ -289,7 +323,7 @@ class Applier:
 
     def _apply(self, tree: dict[str, Any], managers: Managers, *, force: bool) -> tuple[Any | None, Managers]:
         call = self.call
-        version = call.kind.api_version
+        version = self.kind.api_version
         return apply(
             tree,
             self.applied,
@@ -303,7 +337,7 @@ class Applier:
         )
 
     def _kind_in(self, version: str) -> Kind | None:
-        kind = self.call.context.kinds.of_kind(version, self.call.kind.kind)
+        kind = self.call.context.kinds.of_kind(version, self.kind.kind)
         return kind if kind is not None and kind.type is not None else None
 
     def _type_in(self, version: str) -> Type | None:
@@ -325,7 +359,7 @@ class Applier:
         Fields that are not so stay in the conflict.
         """
         text = ((tree.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
-        kind = self.call.kind
+        kind = self.kind
         try:
             last = msgspec.json.decode(text or "")
             if not isinstance(last, dict) or last.get("apiVersion") != kind.api_version:
@@ -343,9 +377,8 @@ class Applier:
         """The configuration as `kubectl apply` without --server-side would remember it."""
         metadata = dict(self.applied.get("metadata") or {})
         annotations = {key: item for key, item in (metadata.get("annotations") or {}).items() if key != LAST_APPLIED}
-        metadata["annotations"] = annotations
-        if not annotations:
-            del metadata["annotations"]
+        if "annotations" in metadata:
+            metadata["annotations"] = annotations
         return msgspec.json.encode({**self.applied, "metadata": metadata}, order="sorted").decode() + "\n"
 
 
@@ -358,51 +391,3 @@ def _conflict_error(conflict: Conflict) -> Exception:
         )
     )
     return error
-
-
-def scale_managers(call: Call, entries: tuple[ManagedFieldsEntry, ...]) -> dict[Identity, Owned]:
-    """The managers of a workload's replicas, as managers of its Scale."""
-    found = {}
-    replicas = _replicas(call.kind)
-    for who, owned in _given(entries).items():
-        if has(owned.fields, replicas):
-            version = SCALE_VERSION if who.operation == UPDATE else ""
-            found[who._replace(api_version=version)] = Owned(of_paths(replicas), SCALE_VERSION, owned.time)
-    return found
-
-
-def from_scale(call: Call, entries: tuple[ManagedFieldsEntry, ...], scale: Managers) -> tuple[ManagedFieldsEntry, ...]:
-    """The managers of a workload after those of its Scale have changed: who lost the replicas there loses them here."""
-    result: dict[Identity, Owned] = {}
-    left = dict(scale)
-    replicas = _replicas(call.kind)
-    for who, owned in _given(entries).items():
-        version = SCALE_VERSION if who.operation == UPDATE else ""
-        if not has(owned.fields, replicas) or left.pop(who._replace(api_version=version), None) is not None:
-            result[who] = owned
-            continue
-        fields = difference(owned.fields, of_paths(replicas))
-        if fields:
-            result[who] = Owned(fields, owned.api_version, owned.time)
-    for who, owned in left.items():
-        version = call.kind.api_version
-        new = who._replace(api_version=version if who.operation == UPDATE else "")
-        result[new] = Owned(of_paths(replicas), version, owned.time)
-    return write_entries(result)
-
-
-def track_scale(call: Call, obj: Any, before: int | None, after: int) -> None:
-    """Record who sets the replicas of a workload, which were `before`, through its Scale."""
-    entries = obj.metadata.managed_fields
-    if not entries or after == before:
-        return
-    fields = of_paths(_replicas(call.kind))
-    changed = Comparison({}, fields, {}) if before is not None else Comparison({}, {}, fields)
-    scale = update(
-        scale_managers(call, entries),
-        changed,
-        who=identity(manager_name(call), UPDATE, SCALE_VERSION, "scale"),
-        api_version=SCALE_VERSION,
-        now=_now(call),
-    )
-    obj.metadata.managed_fields = from_scale(call, entries, scale)

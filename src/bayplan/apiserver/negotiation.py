@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bayplan.api.errors import failure, not_acceptable
+from bayplan.api.errors import ApiError, failure, not_acceptable
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -33,6 +34,19 @@ PLAIN = Form()
 @functools.lru_cache(maxsize=512)
 def negotiate(accept: str) -> Form:
     """The first of the wanted forms that can be given. Raises ApiError (406) if none can."""
+    return _negotiate(accept, OFFERED)
+
+
+@functools.lru_cache(maxsize=512)
+def negotiate_custom(accept: str) -> Form:
+    """The same for custom resources, which have no protobuf form."""
+    try:
+        return _negotiate(accept, (JSON, YAML))
+    except ApiError:
+        raise not_acceptable(OFFERED) from None
+
+
+def _negotiate(accept: str, plain_types: Sequence[str]) -> Form:
     if not accept or accept in (JSON, "*/*"):
         return PLAIN
     refused_conversion = False
@@ -44,9 +58,12 @@ def negotiate(accept: str) -> Form:
             continue
         wanted = parameters.get("as", "")
         if not wanted:
-            return Form(media_type)
+            if media_type in plain_types:
+                return Form(media_type)
+            continue
         version = parameters.get("v")
-        if wanted in META_KINDS and parameters.get("g") == "meta.k8s.io" and version in META_VERSIONS:
+        is_known = wanted in META_KINDS and parameters.get("g") == "meta.k8s.io" and version in META_VERSIONS
+        if version is not None and is_known and (wanted, media_type) != ("Table", PROTOBUF):
             return Form(media_type, wanted, version)
         refused_conversion = True
     if refused_conversion:

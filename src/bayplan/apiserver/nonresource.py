@@ -25,7 +25,8 @@ PUBLIC_PATHS = ("/healthz", "/livez", "/readyz", "/version")
 """What anybody may read."""
 
 
-def _not_found() -> Response:
+def page_not_found() -> Response:
+    """404 of paths of which nobody knows."""
     return Response(404, b"404 page not found\n", TEXT)
 
 
@@ -45,19 +46,19 @@ class NonResource:
             path = "/"
         head = path.split("/", 2)[1]
         if head in ("healthz", "livez", "readyz"):
-            return self._health.handle(request, path) or _not_found()
+            return self._health.handle(request, path) or page_not_found()
         if path == "/version":
             return Response(200, msgspec.json.format(msgspec.json.encode(version_info()), indent=2), is_final=True)
         if path == "/metrics":
             return Response(200, self.server.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
         if head in (".well-known", "openid"):
             issuer = self.server.context.service_accounts.issuer
-            return openid.handle(request, path, issuer, self.server.address) or _not_found()
+            return openid.handle(request, path, issuer, self.server.address) or page_not_found()
         if head == "openapi":
-            return self.openapi.handle(request) or _not_found()
+            return self.openapi.handle(request) or page_not_found()
         if path == "/" or head in ("api", "apis"):
             return self._discover(request, path)
-        return _not_found()
+        return page_not_found()
 
     def _discover(self, request: Request, path: str) -> Response:
         found = self.discovery.find(path, request.accept)
@@ -66,7 +67,7 @@ class NonResource:
             known = len(parts) > 2 and (parts[1] == "api" or self.server.context.kinds.has_built_in_group(parts[2]))
             if known:
                 raise resource_not_found()
-            return _not_found()
+            return page_not_found()
         if request.method != "GET":
             raise method_not_allowed()
         body, media_type = found

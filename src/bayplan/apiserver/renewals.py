@@ -62,3 +62,17 @@ def _gather(old: Any, new: Any, above: Path, changes: list[Path]) -> bool:
 @functools.lru_cache(maxsize=1024)
 def _owns(fields: bytes, path: Path) -> bool:
     return has(parsed_fields(fields), path)
+
+
+def keep_times(obj: Any, old: Any) -> None:
+    """A write that changes nothing but times of managers changes nothing."""
+    new_entries, old_entries = obj.metadata.managed_fields, old.metadata.managed_fields
+    if new_entries is old_entries or len(new_entries) != len(old_entries):
+        return
+    if all(
+        one == other or msgspec.structs.replace(one, time=other.time) == other
+        for one, other in zip(new_entries, old_entries, strict=True)
+    ):
+        obj.metadata.managed_fields = old_entries
+        if obj != old:
+            obj.metadata.managed_fields = new_entries

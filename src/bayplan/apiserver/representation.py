@@ -62,12 +62,13 @@ class Shape:
                 "must be 'Metadata', 'Object', 'None', or empty"
             )
         if self.form.convert_to == "PartialObjectMetadataList" and not is_list:
-            raise failure(
-                406,
-                "NotAcceptable",
-                f"you requested PartialObjectMetadataList, but the requested object is not a list (*core.{self.kind.kind})",
-                details=False,
-            )
+            raise no_list(self._go_type(self.kind.kind))
+
+    def _go_type(self, name: str) -> str:
+        """The name of the internal type of an object, or of a list of them."""
+        if self.kind.is_custom:
+            return "*unstructured.UnstructuredList" if name.endswith("List") else "*unstructured.Unstructured"
+        return f"*{self.kind.group.partition('.')[0] or 'core'}.{name}"
 
     def body(self, entry: Entry) -> bytes:
         """The object without kind and apiVersion and the opening brace, in the served version."""
@@ -93,11 +94,11 @@ class Shape:
         return obj if self.kind is self.stored else convert(obj, self.stored, self.kind)
 
     def one(self, entry: Entry) -> bytes:
-        """A single object. Raises ApiError (406) if it has no such form."""
+        """A single object."""
         if self.form.media_type == PROTOBUF:
             return self.enveloped(entry)
         if self.form.convert_to == "Table":
-            data = self.table([entry], meta_v1.ListMeta(resource_version=str(entry.revision)))
+            data = self.table([entry], meta_v1.ListMeta(resource_version=str(entry.revision or "")))
         elif self.form.convert_to:
             data = _METADATA_ONLY[self.form.version] + self.metadata(entry)
         else:
@@ -105,7 +106,11 @@ class Shape:
         return to_yaml(data) if self.form.media_type == YAML else data
 
     async def list(self, entries: Sequence[Entry], meta: meta_v1.ListMeta, warnings: Sequence[str] = ()) -> Response:
-        """An answer with a list. Raises ApiError (406) if it has no such form."""
+        """An answer with a list. Raises ApiError (406)."""
+        if self.form.convert_to == "PartialObjectMetadata":
+            kind = self._go_type(self.kind.list_kind)
+            text = f"you requested PartialObjectMetadata, but the requested object is a list ({kind})"
+            raise failure(406, "NotAcceptable", text, details=False)
         if self.form is PLAIN:
             bodies = (
                 [entry.body for entry in entries]
@@ -140,10 +145,10 @@ class Shape:
             data = await self._long_table(entries, meta)
         elif self.form.convert_to:
             items = await in_steps(entries, self.metadata)
-            data = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%b","metadata":%b,"items":[%b]}' % (
+            data = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%b","metadata":%b,"items":%b}' % (
                 self.form.version.encode(),
                 encode(meta),
-                b",".join([_METADATA_ONLY[self.form.version] + item for item in items]),
+                b"[%b]" % b",".join([_METADATA_ONLY[self.form.version] + item for item in items]) if items else b"null",
             )
         else:
             bodies = await in_steps(entries, self._item)
@@ -155,19 +160,15 @@ class Shape:
         return self._whole_table(rows, meta)
 
     def message(self, entry: Entry) -> bytes:
-        """The protobuf message of an object, whole or metadata only. Raises ApiError (406)."""
-        if self.form.convert_to == "Table":
-            raise no_protobuf("*v1.Table")
+        """The protobuf message of an object, whole or metadata only."""
         if self.form.convert_to:
             return protobuf.metadata_message(metadata_of(self.stored, entry).metadata)
         if self.kind.group == METRICS_GROUP:
             return metrics_message(self.decode_served(entry))
-        if self.kind.is_custom:
-            raise no_protobuf("*unstructured.Unstructured")
         return protobuf.message_of(self.decode_served(entry))
 
     def enveloped(self, entry: Entry) -> bytes:
-        """The protobuf body of a single object. Raises ApiError (406)."""
+        """The protobuf body of a single object."""
         api_version, kind = (
             (f"meta.k8s.io/{self.form.version}", "PartialObjectMetadata")
             if self.form.convert_to
@@ -176,10 +177,6 @@ class Shape:
         return protobuf.envelope(api_version, kind, self.message(entry))
 
     async def _protobuf_list(self, entries: Sequence[Entry], meta: meta_v1.ListMeta) -> bytes:
-        if self.form.convert_to == "Table":
-            raise no_protobuf("*v1.Table")
-        if self.kind.is_custom and not self.form.convert_to:
-            raise no_protobuf("*unstructured.UnstructuredList")
         message = protobuf.list_message(meta, await in_steps(entries, self.message))
         if self.form.convert_to:
             return protobuf.envelope(f"meta.k8s.io/{self.form.version}", "PartialObjectMetadataList", message)
@@ -235,12 +232,8 @@ class Shape:
         return _METADATA_ONLY[self.form.version] + self.metadata(entry)
 
     def watch_renderer(self) -> Renderer | None:
-        """How events of a watch become bytes; None for plain JSON lines of the stored version. Raises ApiError (406)."""
+        """How events of a watch become bytes; None for plain JSON lines of the stored version."""
         if self.form.media_type == PROTOBUF:
-            if self.form.convert_to == "Table":
-                raise no_protobuf("*v1.Table")
-            if self.kind.is_custom and not self.form.convert_to:
-                raise no_protobuf("*unstructured.Unstructured")
             return self._shared(self._protobuf_event)
         if self.form.convert_to == "Table":
             return TableEvents(self)
@@ -294,6 +287,12 @@ async def in_steps(entries: Sequence[Entry], make: Callable[[Entry], bytes]) -> 
             await asyncio.sleep(0)
         made.extend(map(make, entries[start : start + _STEP]))
     return made
+
+
+def no_list(type_name: str) -> ApiError:
+    """406: the metadata of a list is wanted of something that is none."""
+    text = f"you requested PartialObjectMetadataList, but the requested object is not a list ({type_name})"
+    return failure(406, "NotAcceptable", text, details=False)
 
 
 def no_protobuf(type_name: str) -> ApiError:

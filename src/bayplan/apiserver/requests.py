@@ -130,7 +130,7 @@ def parse_resource_path(kinds: KindTable, path: str) -> ResourcePath | None:
         _no_resource(kinds, group)
         return None
     name = rest[1] if len(rest) > 1 else ""
-    if name and kind.namespaced and not namespace and not is_watch:
+    if name and kind.namespaced and not (namespace or is_watch or kind.is_custom):
         raise resource_not_found()
     subresource = None
     if len(rest) > 2:
@@ -174,9 +174,12 @@ def int_parameter(query: Mapping[str, str], name: str) -> int | None:
     if value is None:
         return None
     try:
-        return int(value)
+        number = int(value)
     except ValueError:
         raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
+    if not -(1 << 63) <= number < 1 << 63:
+        raise bad_request(f'strconv.ParseInt: parsing "{value}": value out of range')
+    return number
 
 
 _LONG_RUNNING = frozenset(("attach", "exec", "log", "portforward", "proxy"))

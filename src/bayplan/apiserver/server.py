@@ -8,8 +8,8 @@ from functools import partial
 
 import msgspec
 
-from bayplan.api.errors import ApiError, bad_request, failure, internal_error, method_not_allowed
-from bayplan.api.kinds import DEFAULT_KINDS, Kind, KindTable, optional_kinds
+from bayplan.api.errors import ApiError, bad_request, internal_error, method_not_allowed
+from bayplan.api.kinds import DEFAULT_KINDS, KindTable, optional_kinds
 from bayplan.apiserver.admission.chain import build_chain
 from bayplan.apiserver.allocation import Allocators
 from bayplan.apiserver.authentication import Authenticator
@@ -18,13 +18,21 @@ from bayplan.apiserver.authorization.chain import build_authorizer
 from bayplan.apiserver.authorization.impersonation import impersonated_user
 from bayplan.apiserver.bootstrap import publish, publish_service, restore, restore_service
 from bayplan.apiserver.context import Call, Context
+from bayplan.apiserver.custom_resources.routes import settled_path, verb_not_supported
 from bayplan.apiserver.deprecation import deprecation_of
 from bayplan.apiserver.negotiation import JSON, PLAIN, Form, negotiate
-from bayplan.apiserver.nonresource import NonResource
+from bayplan.apiserver.nonresource import NonResource, page_not_found
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.representation import in_form
 from bayplan.apiserver.request_metrics import RequestMetrics
-from bayplan.apiserver.requests import Request, ResourcePath, Response, bool_parameter, parse_resource_path
+from bayplan.apiserver.requests import (
+    Request,
+    ResourcePath,
+    Response,
+    bool_parameter,
+    check_timeout,
+    parse_resource_path,
+)
 from bayplan.apiserver.service_account_tokens.issuing import build_issuer
 from bayplan.apiserver.service_account_tokens.keys import TokenKeys, make_signing_key
 from bayplan.apiserver.service_account_tokens.verification import ServiceAccountTokens
@@ -33,6 +41,7 @@ from bayplan.apiserver.subresources import SUBRESOURCES
 from bayplan.apiserver.upkeep import Upkeep
 from bayplan.apiserver.verbs import create, delete, patch, read, update
 from bayplan.apiserver.watching import Watcher
+from bayplan.apiserver.write_options import check_write_options
 from bayplan.store.interface import Store
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
@@ -102,6 +111,7 @@ class ApiServer:
         """Host and port under which clients find this server."""
         self.interceptor: Callable[[Call], Awaitable[None]] | None = None
         """Sees every request on a resource first; it may take its time, and refuse with ApiError. For faults in tests."""
+        self._impersonations: dict[str, str] = {}
         self._nonresource = NonResource(self)
         self._upkeep = Upkeep(self.context)
 
@@ -145,16 +155,18 @@ class ApiServer:
         path = None
         try:
             path = self._admitted_path(request)
+            if request.query:
+                check_timeout(request.query, path)
             if path is None:
                 response = self._nonresource.handle(request)
             else:
                 response = await self._answer(Call.of(self.context, request, path))
         except ApiError as error:
-            response = error_response(error, _form_of(request))
+            response = _refusal(request, error)
         except RecursionError:  # only what clients send can be nested that deeply
-            response = error_response(bad_request("exceeded max depth"), _form_of(request))
+            response = _refusal(request, bad_request("exceeded max depth"))
         except UnicodeDecodeError as error:  # only what clients send may be no text
-            response = error_response(bad_request(f"error decoding: {error}"), _form_of(request))
+            response = _refusal(request, bad_request(f"error decoding: {error}"))
         except Exception as error:
             logger.exception("%s %s failed", request.method, request.path)
             response = error_response(internal_error(f"{type(error).__name__}: {error}"))
@@ -181,7 +193,7 @@ class ApiServer:
         """The path, taken apart, of a request that is permitted: who may not ask does not learn what there is. Raises ApiError (403, 404)."""
         authorizer = self.context.authorizer
         if request.impersonation is not None:
-            request.user = impersonated_user(authorizer, request)
+            request.user = impersonated_user(authorizer, request, self._impersonations)
         try:
             path = parse_resource_path(self.context.kinds, request.path)
         except ApiError:
@@ -192,7 +204,7 @@ class ApiServer:
 
     async def _answer(self, call: Call) -> Response:
         """Answer a request on a resource; errors carry the warnings that were given before."""
-        form = negotiate(call.request.accept)
+        form = call.form
         try:
             if self.interceptor is not None:
                 await self.interceptor(call)
@@ -202,22 +214,30 @@ class ApiServer:
                 response.content_type = form.media_type
             return response
         except ApiError as error:
-            response = error_response(error, form)
+            response = _refusal(call.request, error)
             response.warnings = call.warnings
             return response
 
     async def _resource(self, call: Call) -> Response:
         path, request = call.path, call.request
+        if path.kind.is_custom:
+            settled = settled_path(request, path)
+            if settled is None:
+                return page_not_found()
+            call.path = path = settled
         verb = verb_of(request, path) if path.subresource is None else ""
         warning = deprecation_of(call.kind)
         if warning and (verb in call.kind.verbs or verb in ("", "watch")):
             call.warnings.append(warning)
         if path.subresource is not None:
+            if path.subresource.name not in _CONNECTING:
+                check_write_options(request.method, request.query)
             return await SUBRESOURCES.handle(call)
         if verb not in call.kind.verbs:
             if verb == "watch" and "list" in call.kind.verbs:
                 raise verb_not_supported("watch", call.kind)
             raise method_not_allowed()
+        check_write_options(request.method, request.query)
         if not call.kind.is_stored:
             return await SUBRESOURCES.handle_virtual(call)
         if verb == "watch":
@@ -244,12 +264,8 @@ def verb_of(request: Request, path: ResourcePath) -> str:
     return verb
 
 
-def verb_not_supported(verb: str, kind: Kind) -> ApiError:
-    """405: the resource exists, but does not do this."""
-    message = f'{verb} is not supported on resources of kind "{kind.group_resource}"'
-    return failure(405, "MethodNotAllowed", message, group=kind.group, kind=kind.plural)
-
-
+_CONNECTING = frozenset(("attach", "exec", "log", "portforward", "proxy"))
+"""Subresources that are connections, not writes."""
 _OBJECT_METHODS = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_METHODS = {"DELETE": "deletecollection"}
 _VERBS: dict[str, Callable[[Call], Awaitable[Response]]] = {
@@ -262,12 +278,18 @@ _VERBS: dict[str, Callable[[Call], Awaitable[Response]]] = {
 }
 
 
-def _form_of(request: Request) -> Form:
-    """The form in which an error is told; plain if the one that is wanted cannot be given."""
+def _refusal(request: Request, error: ApiError) -> Response:
+    """An error as an answer; indented JSON if it has none of the forms that the client takes, such as a Table."""
     try:
-        return negotiate(request.accept)
+        form = negotiate(request.accept)
     except ApiError:
-        return PLAIN
+        form = None
+    if form is not None and not form.convert_to:
+        return error_response(error, form)
+    response = error_response(error)
+    response.body = msgspec.json.format(response.body, indent=2)
+    response.is_final = True
+    return response
 
 
 def error_response(error: ApiError, form: Form = PLAIN) -> Response:

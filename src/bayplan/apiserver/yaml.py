@@ -66,7 +66,21 @@ def to_yaml(data: bytes) -> bytes:
 
 def to_json(data: bytes) -> bytes:
     """A YAML document as JSON. Raises yaml.YAMLError."""
-    return encode(_json_keys(yaml.load(data, Loader=_loader())))
+    loader = _loader()(data)
+    try:
+        return encode(_json_keys(loader.get_data()))  # of the first document; what follows is not looked at
+    finally:
+        loader.dispose()
+
+
+def problem_text(error: yaml.YAMLError) -> str:
+    """What is wrong with a document, worded as go-yaml does."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return f"yaml: {error}"
+    mark = next((one for one in (error.context_mark, error.problem_mark) if one is not None and one.line), None)
+    line = mark.line + isinstance(error, yaml.scanner.ScannerError) if mark is not None else 0
+    where = f"line {line}: " if line else ""
+    return f"yaml: {where}{error.problem}"
 
 
 def repeated_keys(data: bytes) -> str:
@@ -87,7 +101,12 @@ def repeated_keys(data: bytes) -> str:
             for item in node.value:
                 walk(item)
 
-    walk(yaml.compose(data, Loader=_loader()))
+    loader = _loader()(data)
+    try:
+        if loader.check_node():
+            walk(loader.get_node())
+    finally:
+        loader.dispose()
     return "\n".join(["yaml: unmarshal errors:", *found]) if found else ""
 
 
@@ -97,7 +116,16 @@ def _json_keys(tree: Any) -> Any:
         return {_key(key): _json_keys(value) for key, value in tree.items()}
     if isinstance(tree, list):
         return [_json_keys(item) for item in tree]
-    return tree
+    return _rounded(tree) if isinstance(tree, int) and not -(2**63) <= tree < 2**64 else tree
+
+
+def _rounded(number: int) -> int | float | str:
+    """A number too long for an integer, which is a float then, or no number at all; up to 21 digits it still is written as an integer."""
+    try:
+        as_float = float(number)
+    except OverflowError:
+        return str(number)
+    return int(as_float) if abs(as_float) < 1e21 else as_float
 
 
 def _key(key: Any) -> str:

@@ -74,7 +74,7 @@ class Authority:
 
 def parse(csr: certificates_v1.CertificateSigningRequest) -> x509.CertificateSigningRequest:
     """The request that an object carries. Raises ValueError."""
-    return x509.load_pem_x509_csr(base64.b64decode(csr.spec.request))
+    return x509.load_pem_x509_csr(base64.b64decode(csr.spec.request or ""))
 
 
 def condition(csr: certificates_v1.CertificateSigningRequest, kind: str) -> Any | None:

@@ -139,7 +139,22 @@ def test_baseline_closes_known_ways_out(spec: dict[str, Any], expected: str) -> 
                 ),
                 "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
             },
-            "",
+            'procMount (container "c" must not set securityContext.procMount to "Unmasked")',
+        ),
+        ({"volumes": [{"name": "v", "image": {"reference": "r"}}]}, ""),
+        (
+            {
+                "containers": [
+                    {
+                        "name": "c",
+                        "image": "x",
+                        "securityContext": SAFE,
+                        "livenessProbe": {"httpGet": {"host": "1.2.3.4", "port": 80}},
+                        "lifecycle": {"postStart": {"httpGet": {"host": "x", "port": 1}}},
+                    }
+                ]
+            },
+            'probe or lifecycle host (container "c" uses probe or lifecycle hosts "1.2.3.4", "x")',
         ),
     ],
 )

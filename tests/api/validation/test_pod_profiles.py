@@ -50,12 +50,16 @@ def test_an_apparmor_annotation_becomes_the_field_and_is_warned_of() -> None:
     assert context is not None
     assert context.app_armor_profile is not None
     assert context.app_armor_profile.type == "Unconfined"
-    assert len(STRATEGY.warnings(made, None)) == 1
+    given = pod()
+    given.metadata.annotations = {APPARMOR: "unconfined"}
+    text = 'deprecated since v1.30; use the "appArmorProfile" field instead'
+    assert STRATEGY.early_warnings(given) == [f"metadata.annotations[{APPARMOR}]: {text}"]
 
 
 def test_a_pod_profile_that_says_the_same_is_enough() -> None:
     made = pod({"securityContext": {"appArmorProfile": {"type": "Unconfined"}}}, {APPARMOR: "unconfined"})
     assert made.spec.containers[0].security_context is None
+    assert STRATEGY.early_warnings(made) == []
     assert STRATEGY.warnings(made, None) == []
     assert problems(made) == []
 

@@ -124,7 +124,7 @@ def test_a_class_moves_from_the_annotation_to_the_field_but_nowhere_else() -> No
     ("status", "expected"),
     [
         ({"allocatedResourceStatuses": {"storage": "NodeResizePending"}}, []),
-        ({"allocatedResourceStatuses": {"storage": "x"}}, ["status.allocatedResourceStatus NOT_SUPPORTED"]),
+        ({"allocatedResourceStatuses": {"storage": "x"}}, ["status.allocatedResourceStatuses NOT_SUPPORTED"]),
         ({"allocatedResources": {"cpu": "1"}}, ["status.allocatedResources NOT_SUPPORTED"]),
         ({"allocatedResources": {"example.com/x": "1"}}, []),
         ({"capacity": {"storage": "-1"}}, ["status.capacity[storage] INVALID"]),

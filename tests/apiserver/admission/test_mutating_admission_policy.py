@@ -115,10 +115,20 @@ def test_what_a_policy_adds_is_defaulted() -> None:
 
 def test_deletions_are_not_changed() -> None:
     async def case(client: Client) -> None:
-        await client.create(config_map())
-        about = rule(operations=("DELETE",))
+        about = rule(operations=("*",))
         await policy(client, labelled("a", "'1'"), match_constraints=types.MatchResources(resource_rules=(about,)))
+        assert (await client.create(config_map())).metadata.labels == {"a": "1"}
         await client.delete(core_v1.ConfigMap, "one", namespace="default")
         await client.create(config_map())
+
+    run(case)
+
+
+def test_a_policy_about_deletions_is_refused() -> None:
+    async def case(client: Client) -> None:
+        about = rule(operations=("DELETE",))
+        constraints = types.MatchResources(resource_rules=(about,))
+        with pytest.raises(ApiError, match='Unsupported value: "DELETE"'):
+            await policy(client, labelled("a", "'1'"), match_constraints=constraints)
 
     run(case)

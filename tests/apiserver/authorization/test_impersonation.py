@@ -18,7 +18,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 def become(api: ApiServer, user: User, wanted: Impersonation, method: str = "GET") -> User:
     request = Request(method, PODS, {}, user, impersonation=wanted)
-    return impersonated_user(api.context.authorizer, request)
+    return impersonated_user(api.context.authorizer, request, {})
 
 
 def test_headers_are_read_without_regard_to_case() -> None:
@@ -47,6 +47,22 @@ def test_masters_become_anybody_and_groups_are_completed() -> None:
         assert become(api, ADMIN, Impersonation("system:node:n1")).groups == ("system:nodes", "system:authenticated")
         assert become(api, ADMIN, Impersonation("system:anonymous")).groups == ("system:unauthenticated",)
         assert become(api, ADMIN, Impersonation("z", groups=("system:masters",))).groups[0] == "system:masters"
+
+    run(case)
+
+
+def test_how_somebody_became_another_last_is_tried_first() -> None:
+    async def case(api: ApiServer, admin: Client) -> None:
+        last: dict[str, str] = {}
+
+        def groups(name: str, *, uid: str = "") -> tuple[str, ...]:
+            request = Request("GET", PODS, {}, ADMIN, impersonation=Impersonation(name, uid))
+            return impersonated_user(api.context.authorizer, request, last).groups
+
+        assert groups("system:node:n1") == ("system:nodes", "system:authenticated")
+        assert last == {ADMIN.name: "arbitrary-node"}
+        assert groups("system:node:n1", uid="u") == ("system:authenticated",)
+        assert groups("system:node:n1") == ("system:authenticated",)
 
     run(case)
 

@@ -286,13 +286,69 @@ def test_subresources_are_those_of_the_version() -> None:
         assert (await door.get(path("x", version="v2", subresource="scale"))).code == 404
         assert (await door.get(path("x", subresource="status"))).code == 404
         await door.patch(path("x"), {"spec": {"n": None}})
-        assert (await door.get(path("x", subresource="scale"))).tree["spec"] == {}
-        scaled = await door.patch(path("x", subresource="scale", fieldManager="scaler"), {"spec": {"replicas": 3}})
-        assert scaled.code == 200
-        owned = {
-            one["manager"]: one["fieldsV1"] for one in (await door.get(path("x"))).tree["metadata"]["managedFields"]
+        missing = await door.get(path("x", subresource="scale"))
+        assert (missing.code, missing.message.partition(": ")[2]) == (
+            500,
+            'the spec replicas field ".spec.n" does not exist',
+        )
+        assert (await door.patch(path("x", subresource="scale"), {})).code == 400
+        assert (await door.patch(path("x", subresource="scale"), {"spec": {"replicas": 3}})).code == 200
+        assert (await door.get(path("x"))).tree["spec"] == {"n": 3}
+
+    serving(scenario)
+
+
+def test_managers_of_replicas_are_those_of_the_version_through_which_they_scale() -> None:
+    schema = structure(n={"type": "integer"}, o={"type": "integer"})
+
+    def scale(field: str) -> Tree:
+        return {"scale": {"specReplicasPath": f".spec.{field}", "statusReplicasPath": ".status.n"}}
+
+    async def owned(door: Door) -> dict[str, tuple[str, Tree]]:
+        entries = (await door.get(path("x"))).tree["metadata"]["managedFields"]
+        return {one["manager"]: (one["apiVersion"].rpartition("/")[2], one["fieldsV1"]) for one in entries}
+
+    async def scenario(door: Door) -> None:
+        two = version("v2", storage=False, schema=schema, subresources=scale("o"))
+        await door.define(definition(version("v1", schema=schema, subresources=scale("n")), two))
+        await door.create(path(fieldManager="maker"), thing(spec={"n": 2}))
+        for one in ("v1", "v2"):
+            way = path("x", version=one, subresource="scale", fieldManager="scaler")
+            assert (await door.patch(way, {"spec": {"replicas": 4}})).code == 200
+            field = {"v1": "f:n", "v2": "f:o"}[one]
+            assert (await owned(door))["scaler"] == (one, {"f:spec": {field: {}}})
+        replaced = {"metadata": {"name": "x"}, "spec": {"replicas": 5}}
+        assert (await door.send("PUT", path("x", version="v2", subresource="scale"), replaced)).code == 200
+        assert "scaler" not in await owned(door)
+
+    serving(scenario)
+
+
+def test_a_scale_of_a_custom_resource_cannot_be_applied() -> None:
+    scale = {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}
+
+    async def scenario(door: Door) -> None:
+        await door.define(definition(version("v1", subresources={"scale": scale})))
+        await door.create(path(), thing(spec={"n": 2}))
+        wanted = {
+            "apiVersion": "autoscaling/v1",
+            "kind": "Scale",
+            "metadata": {"name": "x", "namespace": "default"},
+            "spec": {"replicas": 3},
         }
-        assert owned["scaler"] == {"f:spec": {"f:n": {}}}
+        way = path("x", subresource="scale", fieldManager="me", force="true")
+        refused = await door.patch(way, wanted, "application/apply-patch+yaml")
+        assert (refused.code, refused.message) == (
+            500,
+            "failed to convert new object (default/x; autoscaling/v1, Kind=Scale) to proper version: "
+            "request to convert CR to an invalid group/version: autoscaling/v1",
+        )
+        strategic = await door.patch(way, wanted, "application/strategic-merge-patch+json")
+        assert (strategic.code, strategic.message) == (
+            415,
+            "the body of the request was in an unknown format - accepted media types include: "
+            "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+        )
 
     serving(scenario)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,13 +12,19 @@ import pytest
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1
 from bayplan.client.client import STRATEGIC_PATCH
+from bayplan.cluster.settings import ClusterSettings
+from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.testing.builders import container, pod
 from bayplan.testing.cluster import LiveCluster, running_cluster
 
 
-def live(test: Callable[[LiveCluster], Awaitable[None]]) -> None:
+def live(test: Callable[[LiveCluster], Awaitable[None]], *, disabled: tuple[str, ...] = ()) -> None:
+    nodes = SimulatorSettings(nodes=1, start_seconds=0.01, stop_seconds=0.01, resize_seconds=0.05)
+    settings = ClusterSettings(nodes=nodes)
+    settings = replace(settings, api=replace(settings.api, disable_admission_plugins=disabled))
+
     async def run() -> None:
-        async with running_cluster(nodes=1, resize_seconds=0.05) as cluster:
+        async with running_cluster(settings=settings) as cluster:
             await test(cluster)
 
     asyncio.run(run())
@@ -81,7 +88,7 @@ def test_a_resize_waits_until_another_pod_makes_room() -> None:
     live(scenario)
 
 
-def test_what_the_node_never_has_is_refused_and_may_be_taken_back() -> None:
+def test_what_the_node_never_has_may_be_taken_back() -> None:
     async def scenario(cluster: LiveCluster) -> None:
         await runs(cluster, "web", cpu="1")
         await resize(cluster, "web", cpu="64")
@@ -92,7 +99,18 @@ def test_what_the_node_never_has_is_refused_and_may_be_taken_back() -> None:
         await cluster.eventually(infeasible)
         await resize(cluster, "web", cpu="1")
         await cluster.eventually(lambda: applied(cluster, "web", "1"))
-        both = {"cpu": "1", "memory": "1Gi"}
+
+    live(scenario, disabled=("PodResizeValidator",))
+
+
+def test_what_the_node_never_has_is_refused() -> None:
+    async def scenario(cluster: LiveCluster) -> None:
+        await runs(cluster, "web", cpu="1")
+        with pytest.raises(ApiError, match="enough allocatable resources: cpu, requested: 64000, allocatable: "):
+            await resize(cluster, "web", cpu="64")
+        await resize(cluster, "web", cpu="2")
+        await cluster.eventually(lambda: applied(cluster, "web", "2"))
+        both = {"cpu": "2", "memory": "1Gi"}
         resources = {"requests": both, "limits": both}
         patch = {"spec": {"containers": [{"name": "main", "resources": resources}]}}
         write = cluster.client.patch(

@@ -136,7 +136,15 @@ async def _remove(api: Requests, path: str, own: str) -> None:
     assert await api.gone(own)
 
 
-_STATUS_ALONE = {"apiservices", "flowschemas", "prioritylevelconfigurations", "resourceclaims", "volumeattachments"}
+_STATUS_ALONE = {
+    "apiservices",
+    "flowschemas",
+    "prioritylevelconfigurations",
+    "resourceclaims",
+    "servicecidrs",
+    "validatingadmissionpolicies",
+    "volumeattachments",
+}
 """Kinds of which a write of status changes nothing of metadata; of others it may change annotations."""
 
 

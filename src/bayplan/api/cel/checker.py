@@ -83,7 +83,7 @@ def check(source: str, environment: Environment) -> Checked:
         root = parse(source, has_bindings=environment.has_bindings)
         walk.visit(root)
     except SyntaxIssue as error:
-        return Checked(None, {}, (error.issue,))
+        return Checked(None, {}, error.issues)
     except RecursionError:
         return Checked(None, {}, (Issue(NOWHERE, _TOO_DEEP),))
     settled = {node: substitute(walk.known, found, unknown_is_dyn=True) for node, found in walk.types.items()}

@@ -22,11 +22,11 @@ class Issue:
 
 
 class SyntaxIssue(ValueError):
-    """The text is no expression."""
+    """The text is no expression. `issues`: what is wrong with it, in order; `before` was found before."""
 
-    def __init__(self, offset: int, message: str) -> None:
+    def __init__(self, offset: int, message: str, before: Iterable[Issue] = ()) -> None:
         super().__init__(message)
-        self.issue = Issue(offset, message)
+        self.issues = (*before, Issue(offset, message))
 
 
 def display(source: str, issues: Iterable[Issue]) -> str:
@@ -50,6 +50,8 @@ def _place(source: str, issue: Issue) -> tuple[int, int, str]:
     """Line and column, both from 0 (-1 if it has no place), and the message."""
     if issue.offset == NOWHERE:
         return -1, -1, issue.message
+    if not source:
+        return 0, -1, issue.message
     before = source[: issue.offset]
     return before.count("\n"), issue.offset - (before.rfind("\n") + 1), issue.message
 
@@ -59,7 +61,7 @@ def _text(source: str, line: int, column: int, message: str) -> str:
         return f"ERROR: <input>:-1:0: {message}"
     head = f"ERROR: <input>:{line + 1}:{column + 1}: {message}"
     snippet = source.split("\n")[line]
-    if len(snippet) > _SNIPPET_AT_MOST:
+    if not source or len(snippet) > _SNIPPET_AT_MOST:
         return head
     shown = snippet.replace("\t", " ")
     dots = "".join("." if character.isascii() else "\uff0e" for character in shown[:column])

@@ -1,13 +1,14 @@
 """Expressions as trees: CEL's grammar with optional syntax, as cel-go parses it. Macros are expanded on the way.
 
-The wording of syntax errors is near to cel-go's, not equal: that comes from its parser generator. An API server refuses policies that do not parse.
+Syntax errors are worded as those of cel-go's parser generator, as far as one look ahead decides: of a text that goes wrong in several places the later ones
+may be missing. An API server refuses policies that do not parse.
 """
 
 from __future__ import annotations
 
 import math
 
-from bayplan.api.cel.issues import NOWHERE, SyntaxIssue
+from bayplan.api.cel.issues import NOWHERE, Issue, SyntaxIssue
 from bayplan.api.cel.macros import bind, expand, is_binding
 from bayplan.api.cel.nodes import (
     Call,
@@ -42,7 +43,12 @@ _OPERATORS = (
     ("*", "/", "%"),
 )
 """Operators between two values, those that bind least first. All are left-associative."""
-_SHOWN = {"name": "an identifier", "end": "'<EOF>'"}
+_SHOWN = {"name": "IDENTIFIER"}
+_BEGIN = frozenset(("[", "{", "(", ".", "-", "!", "name", *_LITERALS))
+"""Kinds of words with which an expression can begin."""
+_BEGINNINGS = (
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
+)
 _LOGICAL = 2
 """So many of these are the logical ones, whose terms may stand in any tree."""
 _LONGEST = 100_000
@@ -56,7 +62,15 @@ def parse(source: str, *, has_bindings: bool = False) -> Node:
     if len(source) > _LONGEST:
         text = f"expression code point size exceeds limit: size: {len(source)}, limit {_LONGEST}"
         raise SyntaxIssue(NOWHERE, text)
-    return _Parser(tokens(source), has_bindings=has_bindings).whole()
+    words, unknown = tokens(source)
+    try:
+        found = _Parser(words, has_bindings=has_bindings).whole()
+    except SyntaxIssue as error:
+        last = error.issues[-1]
+        raise SyntaxIssue(last.offset, last.message, (*unknown, *error.issues[:-1])) from None
+    if unknown:
+        raise SyntaxIssue(unknown[-1].offset, unknown[-1].message, unknown[:-1])
+    return found
 
 
 def _function_of(operator: str) -> str:
@@ -92,12 +106,23 @@ class _Parser:
         self._has_bindings = has_bindings
         self._at = 0
         self._depth = 0
+        self._extraneous: list[Issue] = []
+        """Single words too many before something that could be an expression; they are passed over."""
 
     def whole(self) -> Node:
         """Everything up to the end."""
         found = self._expression()
-        self._take("end")
+        word = self._words[self._at]
+        if word.kind != "end":
+            verb = "extraneous" if self._next(1) == "end" else "mismatched"
+            raise self._refused(word, f"{verb} input '{word.text}' expecting <EOF>")
+        if self._extraneous:
+            raise SyntaxIssue(self._extraneous[-1].offset, self._extraneous[-1].message, self._extraneous[:-1])
         return found
+
+    def _refused(self, word: Token, text: str) -> SyntaxIssue:
+        """A syntax error at a word, behind those that were passed over."""
+        return SyntaxIssue(word.offset, f"Syntax error: {text}", self._extraneous)
 
     def _next(self, ahead: int = 0) -> str:
         """The kind of a word that is still to come."""
@@ -107,9 +132,16 @@ class _Parser:
         word = self._words[self._at]
         if word.kind not in kinds:
             wanted = " or ".join(_SHOWN.get(kind) or f"'{kind}'" for kind in kinds)
-            raise SyntaxIssue(word.offset, f"Syntax error: mismatched input '{word.text}' expecting {wanted}")
+            raise self._refused(word, f"mismatched input '{word.text}' expecting {wanted}")
         self._at += 1
         return word
+
+    def _close(self, kind: str) -> None:
+        """Take what ends a list or map, which could go on as well."""
+        word = self._words[self._at]
+        if word.kind != kind:
+            raise self._refused(word, f"mismatched input '{word.text}' expecting {{'{kind}', ','}}")
+        self._at += 1
 
     def _took(self, kind: str) -> bool:
         """Whether the next word is of a kind; it is taken then."""
@@ -146,7 +178,16 @@ class _Parser:
             found = Call(sign.offset, _function_of(sign.text), None, (found, term))
         return found
 
+    def _pass_over_one(self) -> None:
+        """A word that begins no expression is passed over if the next one does."""
+        word = self._words[self._at]
+        if word.kind not in _BEGIN and self._next(1) in _BEGIN:
+            text = f"Syntax error: extraneous input '{word.text}' expecting {_BEGINNINGS}"
+            self._extraneous.append(Issue(word.offset, text))
+            self._at += 1
+
     def _unary(self) -> Node:
+        self._pass_over_one()
         sign = self._next()
         if sign not in ("!", "-") or (sign == "-" and self._next(1) in ("int", "double")):
             return self._member()
@@ -180,10 +221,8 @@ class _Parser:
         if self._next() != "name":
             word = self._words[self._at]
             if word.kind in ("true", "false", "null", "in"):
-                text = f"Syntax error: mismatched input '{word.text}' expecting IDENTIFIER"
-                raise SyntaxIssue(word.offset, text)
-            seen = "" if word.kind == "end" else word.text
-            raise SyntaxIssue(word.offset, f"Syntax error: no viable alternative at input '.{seen}'")
+                raise self._refused(word, f"mismatched input '{word.text}' expecting IDENTIFIER")
+            raise self._no_alternative(word)
         name = self._take("name")
         if self._next() != "(":
             return Select(offset, operand, name.text)
@@ -192,6 +231,11 @@ class _Parser:
         if self._has_bindings and is_binding(name.text, operand, arguments):
             return bind(opening, *arguments)
         return expand(opening, name.text, operand, arguments)
+
+    def _no_alternative(self, word: Token) -> SyntaxIssue:
+        """No rule goes on like this behind a dot."""
+        seen = "" if word.kind == "end" else word.text
+        return self._refused(word, f"no viable alternative at input '.{seen}'")
 
     def _arguments(self) -> tuple[Node, ...]:
         """Arguments up to the closing parenthesis."""
@@ -209,6 +253,8 @@ class _Parser:
         if kind == "(":
             self._at += 1
             found = self._expression()
+            if self._next() == "end":
+                raise self._refused(self._words[self._at], "missing ')' at '<EOF>'")
             self._take(")")
             return found
         if kind == "[":
@@ -226,7 +272,7 @@ class _Parser:
         if negative:
             self._at -= 1
         if word.kind not in _LITERALS:
-            raise SyntaxIssue(word.offset, f"Syntax error: mismatched input '{word.text}' expecting an expression")
+            raise self._refused(word, f"mismatched input '{word.text}' expecting {_BEGINNINGS}")
         self._at += 1
         if not _is_in_range(word, negative):
             raise SyntaxIssue(offset, f"invalid {word.kind} literal")
@@ -239,6 +285,8 @@ class _Parser:
     def _named(self) -> Node:
         """A name, a call, or a new object."""
         leading = "." if self._took(".") else ""
+        if leading and self._next() != "name":
+            raise self._no_alternative(self._words[self._at])
         if self._begins_struct():
             return self._struct(leading)
         name = self._take("name")
@@ -265,7 +313,7 @@ class _Parser:
         if self._next() not in ("}", "?", "name"):
             word = self._words[self._at]
             wanted = "{'}', ',', '?', IDENTIFIER, ESC_IDENTIFIER}"
-            raise SyntaxIssue(word.offset, f"Syntax error: mismatched input '{word.text}' expecting {wanted}")
+            raise self._refused(word, f"mismatched input '{word.text}' expecting {wanted}")
         while self._next() != "}":
             optional = self._took("?")
             field = self._take("name").text
@@ -286,7 +334,7 @@ class _Parser:
             items.append(self._expression())
             if not self._took(","):
                 break
-        self._take("]")
+        self._close("]")
         return ListLiteral(offset, tuple(items), frozenset(optional))
 
     def _map(self) -> Node:
@@ -299,5 +347,5 @@ class _Parser:
             entries.append(Entry(colon, key, self._expression(), optional))
             if not self._took(","):
                 break
-        self._take("}")
+        self._close("}")
         return MapLiteral(offset, tuple(entries))

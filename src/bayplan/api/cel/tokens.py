@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from bayplan.api.cel.issues import SyntaxIssue
+from bayplan.api.cel.issues import Issue
 from bayplan.api.cel.values import UInt
 
 _ESCAPE = r"\\(?:[abfnrtv\"'\\?`]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-3][0-7]{2})"
@@ -55,20 +55,35 @@ class Token:
     offset: int
 
 
-def tokens(source: str) -> list[Token]:
-    """The words of an expression with an `end` behind. Raises SyntaxIssue."""
+def tokens(source: str) -> tuple[list[Token], list[Issue]]:
+    """The words of an expression with an `end` behind, and the characters between them that begin no word."""
     found: list[Token] = []
+    unknown: list[Issue] = []
     at = 0
     while at < len(source):
         match = _TOKEN.match(source, at)
         if match is None:
-            raise SyntaxIssue(at, f"Syntax error: token recognition error at: '{source[at]}'")
+            text = _unfinished(source, at)
+            unknown.append(Issue(at, f"Syntax error: token recognition error at: '{text}'"))
+            at += len(text)
+            continue
         kind, text = match.lastgroup or "", match.group()
         if kind != "blank":
             found.append(Token(text if kind == "sign" or text in _KEYWORDS else kind, text, at))
         at = match.end()
     found.append(Token("end", "<EOF>", len(source)))
-    return found
+    return found, unknown
+
+
+def _unfinished(source: str, at: int) -> str:
+    """What is passed over where no word begins: a literal without its end, half an operator with what stands in the place of the other half, or a character."""
+    if source[at] in "'\"":
+        end = _LINE_END.search(source, at)
+        return source[at : end.end()] if end else source[at:]
+    return source[at : at + 2] if source[at] in "=&|" else source[at]
+
+
+_LINE_END = re.compile(r"[\r\n]")
 
 
 def literal_value(word: Token, *, negative: bool) -> Any:

@@ -31,6 +31,18 @@ def shown(value: Any) -> str:
     return str(value)
 
 
+def go_syntax(value: Any) -> str:
+    """A JSON value as `%#v` prints it."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        inside = ", ".join(f"{json.dumps(name, ensure_ascii=False)}:{go_syntax(value[name])}" for name in sorted(value))
+        return f"map[string]interface {{}}{{{inside}}}"
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(map(go_syntax, value))}}}"
+    return "interface {}(nil)" if value is None else shown(value)
+
+
 def shown_float(number: float) -> str:
     """A float as `%v` prints it: as few digits as tell it from all others, with an exponent from a million on, or below a ten-thousandth."""
     if not math.isfinite(number):

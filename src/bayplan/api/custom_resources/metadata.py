@@ -10,7 +10,7 @@ import msgspec
 
 from bayplan.api import schema as schemas
 from bayplan.api.custom_resources.pruning import METADATA_DEFINITION
-from bayplan.api.times import TimeError, settle_times
+from bayplan.api.times import TimeError, settle
 from bayplan.api.types import meta_v1
 
 _read = msgspec.json.Decoder(meta_v1.ObjectMeta).decode
@@ -47,7 +47,7 @@ def _is_fine(fields: dict[str, Any]) -> bool:
 
 def _typed(fields: Any) -> meta_v1.ObjectMeta:
     try:
-        found: meta_v1.ObjectMeta = settle_times(_read(msgspec.json.encode(fields)))
+        found: meta_v1.ObjectMeta = settle(_read(msgspec.json.encode(fields)))
     except msgspec.DecodeError as error:
         raise MetadataError(_described(str(error))) from None
     except TimeError as error:

@@ -25,6 +25,8 @@ def default_definition(definition: types.CustomResourceDefinition) -> None:
         spec.conversion = types.CustomResourceConversion(strategy="None")
     webhook = spec.conversion.webhook
     client = None if webhook is None else webhook.client_config
+    if webhook is not None and client is None and not webhook.conversion_review_versions:
+        spec.conversion.webhook = None
     if client is not None and client.service is not None and client.service.port is None:
         client.service.port = _HTTPS
     if not definition.status.stored_versions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
@@ -57,19 +58,30 @@ def _default_pod_requests(spec: core_v1.PodSpec, resources: core_v1.ResourceRequ
 def container_requests(spec: core_v1.PodSpec) -> dict[str, quantity.Quantity]:
     """What all containers together request: the sum of the regular ones and sidecars, or more if an init
     container needs more."""
+    return _aggregate(spec, lambda container: container.resources.requests)
+
+
+def container_limits(spec: core_v1.PodSpec) -> dict[str, quantity.Quantity]:
+    """What all containers together may use, added up as `container_requests` are."""
+    return _aggregate(spec, lambda container: container.resources.limits)
+
+
+def _aggregate(
+    spec: core_v1.PodSpec, amounts: Callable[[core_v1.Container], Resources]
+) -> dict[str, quantity.Quantity]:
     totals: dict[str, quantity.Quantity] = {}
     for container in spec.containers:
-        _add(totals, container.resources.requests)
+        _add(totals, amounts(container))
     sidecars: dict[str, quantity.Quantity] = {}
     peaks: dict[str, quantity.Quantity] = {}
     for container in spec.init_containers:
         if container.restart_policy == "Always":
-            _add(totals, container.resources.requests)
-            _add(sidecars, container.resources.requests)
+            _add(totals, amounts(container))
+            _add(sidecars, amounts(container))
             needed = dict(sidecars)
         else:
             needed = dict(sidecars)
-            _add(needed, container.resources.requests)
+            _add(needed, amounts(container))
         _raise_to(peaks, needed)
     _raise_to(totals, peaks)
     return totals

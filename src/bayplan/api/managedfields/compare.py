@@ -197,7 +197,7 @@ def _named(value: Any, kind: Type) -> FieldSet | None:
         if inner is None:
             raise TypedError(f".{name}: field not declared in schema")
         node = _named(item, inner)
-        itself = item is None or item == {} or not kind.is_struct
+        itself = item is None or item == {} or not kind.declares(name)
         if itself:
             node = LEAF if not node else {".": LEAF, **node}
         if node is not None:

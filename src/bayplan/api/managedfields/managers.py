@@ -26,7 +26,7 @@ from bayplan.api.managedfields.fieldset import (
     union,
 )
 from bayplan.api.managedfields.merge import merge, remove, validate, with_named_fields
-from bayplan.api.managedfields.typed import Type
+from bayplan.api.managedfields.typed import Type, TypedError
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
 
 APPLY, UPDATE = "Apply", "Update"
@@ -85,6 +85,10 @@ class Conflict(Exception):
         super().__init__("apply conflict")
         self.conflicts = conflicts
         """Manager, version in which it owns the field, path."""
+
+
+class ConversionError(Exception):
+    """The object does not fit a version in which others manage it."""
 
 
 class MalformedError(ValueError):
@@ -275,10 +279,11 @@ def apply(
         other = versions.type_of(version)
         if other is None:
             return None
-        theirs = compare(
-            versions.convert(live, api_version, version), versions.convert(merged, api_version, version), other
-        )
-        return theirs.filtered(keep)
+        old, new = versions.convert(live, api_version, version), versions.convert(merged, api_version, version)
+        try:
+            return compare(old, new, other).filtered(keep)
+        except TypedError:
+            raise _conversion_error(old, new, other) from None
 
     result, conflicts = _yield_fields(result, changes.filtered(keep), api_version, changes_in, who)
     if conflicts and not force:
@@ -292,6 +297,15 @@ def apply(
     else:
         del result[who]
     return (None if unchanged else merged), result
+
+
+def _conversion_error(old: Any, new: Any, kind: Type) -> ConversionError:
+    for which, tree in (("old", old), ("new", new)):
+        try:
+            validate(tree, kind)
+        except TypedError as error:
+            return ConversionError(f"failed to convert {which} object: {error}")
+    return ConversionError("failed to compare objects")
 
 
 def _prune(merged: Any, managers: Managers, last: Owned, api_version: str, versions: Versions) -> Any:

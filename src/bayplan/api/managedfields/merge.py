@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bayplan.api.custom_resources.go_values import go_syntax, shown
 from bayplan.api.managedfields.compare import ABSENT
 from bayplan.api.managedfields.fieldset import LEAF, FieldSet, has, path_text
 from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type, TypedError
@@ -44,12 +45,14 @@ def _validate(value: Any, kind: Type, path: str, problems: list[str]) -> None:
 def _shown(value: Any, kind: Type) -> str:
     if kind.scalar == "numeric":
         return {str: "string", bool: "bool", list: "[]interface {}", dict: "map[string]interface {}"}[type(value)]
-    return f"&value.valueUnstructured{{Value:{value!r}}}" if kind.scalar == "string" else str(value)
+    return (
+        f"&value.valueUnstructured{{Value:{go_syntax(value)}}}" if kind.scalar == "string" else f"&{{{shown(value)}}}"
+    )
 
 
 def _validate_list(value: Any, kind: Type, path: str, problems: list[str]) -> None:
     if not isinstance(value, list):
-        problems.append(f"{path}: expected list, got &{{{value}}}")
+        problems.append(f"{path}: expected list, got &{{{shown(value)}}}")
         return
     element = kind.element
     assert element is not None
@@ -71,7 +74,7 @@ def _validate_list(value: Any, kind: Type, path: str, problems: list[str]) -> No
 
 def _validate_map(value: Any, kind: Type, path: str, problems: list[str]) -> None:
     if not isinstance(value, dict):
-        problems.append(f"{path}: expected map, got &{{{value}}}")
+        problems.append(f"{path}: expected map, got &{{{shown(value)}}}")
         return
     for name, item in value.items():
         inner = kind.field(name)

@@ -17,8 +17,11 @@ SCALAR, LIST, MAP, ANY = "scalar", "list", "map", "any"
 
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_ZEROS = {"string": "", "integer": 0}
+"""What a key that is always written has where it is left out."""
 _KEY_DEFAULTS = {
     ("io.k8s.api.core.v1.ContainerPort", "protocol"): "TCP",
+    ("io.k8s.api.core.v1.LocalObjectReference", "name"): "",
     ("io.k8s.api.core.v1.ServicePort", "protocol"): "TCP",
 }
 """Defaults of fields that are keys of lists: an item that leaves the field out is the one with the default."""
@@ -55,6 +58,10 @@ class Type:
         if isinstance(found, dict):
             found = self._fields[name] = _type_of(found)
         return self.element if found is None else found
+
+    def declares(self, name: str) -> bool:
+        """Whether a field of this name is declared; other names may still be allowed."""
+        return self.is_struct and name in self._fields
 
     @property
     def element(self) -> Type | None:
@@ -123,8 +130,9 @@ def _type_of(schema: Schema) -> Type:
     if reference is None:
         return _make(schema)
     named = type_of_definition(reference)
-    if schema.get("x-kubernetes-map-type") == "atomic" and not named.atomic:
-        return _make({**definitions()[reference], "x-kubernetes-map-type": "atomic"})
+    map_type = schema.get("x-kubernetes-map-type")
+    if map_type is not None and (map_type == "atomic") != named.atomic:
+        return _make({**definitions()[reference], "x-kubernetes-map-type": map_type})
     return named
 
 
@@ -172,5 +180,9 @@ def _list(schema: Schema) -> Type:
     reference = schema.get("items", {}).get("$ref", "")
     declared = schema.get("items", {}).get("properties", {})
     found.defaults = {key: declared[key]["default"] for key in keys if "default" in declared.get(key, ())}
+    if reference in definitions():
+        item = definitions()[reference]
+        types = {key: item["properties"].get(key, {}).get("type") for key in keys if key in item.get("required", ())}
+        found.defaults |= {key: _ZEROS[kind] for key, kind in types.items() if kind in _ZEROS}
     found.defaults |= {key: default for (name, key), default in _KEY_DEFAULTS.items() if name == reference}
     return found

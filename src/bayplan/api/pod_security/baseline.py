@@ -146,6 +146,9 @@ def host_ports(pod: Subject, minor: int) -> Found:
     return Violation(what, f"{containers_named(names)} {verb} {what} {', '.join(sorted(ports))}")
 
 
+_PROBE_HOST = "probe or lifecycle host"
+
+
 def probe_hosts(pod: Subject, minor: int) -> Found:
     """Probes and hooks talk to the pod, not to anybody the kubelet can reach."""
     names, hosts = [], set()
@@ -156,9 +159,9 @@ def probe_hosts(pod: Subject, minor: int) -> Found:
             hosts |= told
     if not names:
         return None
-    what = plural(len(hosts), "probe or lifecycle host")
+    what = plural(len(hosts), _PROBE_HOST)
     verb = "uses" if len(names) == 1 else "use"
-    return Violation(what, f"{containers_named(names)} {verb} {what} {quoted(sorted(hosts))}")
+    return Violation(_PROBE_HOST, f"{containers_named(names)} {verb} {what} {quoted(sorted(hosts))}")
 
 
 def _hosts(container: AnyContainer) -> Iterator[str]:
@@ -183,8 +186,11 @@ def privileged(pod: Subject, minor: int) -> Found:
 
 def proc_mount(pod: Subject, minor: int) -> Found:
     """/proc stays masked; pods with users of their own may see all of it."""
-    if minor >= OWN_USERS_SINCE and pod.has_own_users:
-        return None
+    return None if minor >= OWN_USERS_SINCE and pod.has_own_users else unmasked_proc(pod)
+
+
+def unmasked_proc(pod: Subject) -> Found:
+    """Containers that see all of /proc."""
     names, values = [], set()
     for container in pod.containers():
         wanted = container.security_context.proc_mount if container.security_context is not None else None

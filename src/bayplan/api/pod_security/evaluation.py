@@ -32,7 +32,7 @@ BASELINE = (
     Row(baseline.host_ports),
     Row(baseline.probe_hosts, since=34),
     Row(baseline.privileged),
-    Row(baseline.proc_mount),
+    Row(baseline.proc_mount, replaced_since=baseline.OWN_USERS_SINCE),
     Row(baseline.selinux_options),
     Row(baseline.seccomp_profile, replaced_since=19),
     Row(baseline.sysctls),
@@ -42,6 +42,7 @@ BASELINE = (
 STRICTER = (
     Row(restricted.privilege_escalation, since=8),
     Row(restricted.capabilities, since=22),
+    Row(restricted.proc_mount, since=baseline.OWN_USERS_SINCE),
     Row(restricted.volume_types),
     Row(restricted.run_as_non_root),
     Row(restricted.run_as_user, since=23),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.api.pod_security.baseline import OWN_USERS_SINCE, Found, added_capabilities, seccomp_profile
+from bayplan.api.pod_security.baseline import OWN_USERS_SINCE, Found, added_capabilities, seccomp_profile, unmasked_proc
 from bayplan.api.pod_security.violations import (
     AnyContainer,
     Subject,
@@ -17,7 +17,17 @@ from bayplan.api.types import core_v1
 WINDOWS_SINCE = 25
 """From this minor version on, pods for Windows need not set what only Linux knows."""
 _VOLUME_TYPES = frozenset(
-    ("config_map", "csi", "downward_api", "empty_dir", "ephemeral", "persistent_volume_claim", "projected", "secret")
+    (
+        "config_map",
+        "csi",
+        "downward_api",
+        "empty_dir",
+        "ephemeral",
+        "image",
+        "persistent_volume_claim",
+        "projected",
+        "secret",
+    )
 )
 _WIRE_NAMES = dict(zip(core_v1.Volume.__struct_fields__, core_v1.Volume.__struct_encode_fields__, strict=True))
 
@@ -63,6 +73,11 @@ def capabilities(pod: Subject, minor: int) -> Found:
 def _drops_all(container: AnyContainer) -> bool:
     context = container.security_context
     return context is not None and context.capabilities is not None and "ALL" in context.capabilities.drop
+
+
+def proc_mount(pod: Subject, minor: int) -> Found:
+    """/proc stays masked, whoever the users are."""
+    return unmasked_proc(pod)
 
 
 def volume_types(pod: Subject, minor: int) -> Found:

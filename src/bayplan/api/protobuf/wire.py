@@ -118,7 +118,9 @@ def envelope(api_version: str, kind: str, message: bytes) -> bytes:
 def unwrap(body: bytes) -> tuple[str, str, bytes]:
     """apiVersion, kind and message of an enveloped body. Raises ProtobufError."""
     if not body.startswith(MAGIC):
-        raise ProtobufError(f"provided data does not appear to be a protobuf message, expected prefix {list(MAGIC)}")
+        raise ProtobufError(
+            f"provided data does not appear to be a protobuf message, expected prefix [{' '.join(map(str, MAGIC))}]"
+        )
     api_version = kind = ""
     raw = b""
     for number, value in fields(body[len(MAGIC) :]):

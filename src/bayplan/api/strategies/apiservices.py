@@ -2,32 +2,57 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, invalid, required
+from bayplan.api.errors import FieldError, invalid, required, unsupported
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apiregistration_v1
 from bayplan.api.validation import formats
+from bayplan.api.validation.encoded import decoded_size
 from bayplan.api.validation.fields import check_format
+from bayplan.api.validation.meta import UpdateChecks
+
+
+def available(now: str) -> apiregistration_v1.APIServiceCondition:
+    """The condition of a service that this server answers, as of a time (RFC 3339)."""
+    return apiregistration_v1.APIServiceCondition(
+        type="Available",
+        status="True",
+        last_transition_time=now,
+        reason="Local",
+        message="Local APIServices are always available",
+    )
 
 
 class APIServiceStrategy(Strategy):
     """Rules of API services: they are named after the version and the group that they serve."""
 
+    update_checks = UpdateChecks(whole=1, change_first=True)
+    knows_finalizers = False
     reset_by_status = of_paths(("f:spec",), ("f:metadata",))
     has_status = True
     allow_unconditional_update = False
-    name_is_checked_as = "path-segment"
+    name_is_checked_as = "whole-path-segment"
 
     def default(self, obj: apiregistration_v1.APIService) -> None:
         if obj.spec.service is not None and obj.spec.service.port is None:
             obj.spec.service.port = 443
 
+    def prepare_create(self, obj: apiregistration_v1.APIService) -> None:
+        """What this server answers itself is available at once."""
+        super().prepare_create(obj)
+        if obj.spec.service is None:
+            obj.status.conditions = (available(obj.metadata.creation_timestamp or ""),)
+
     def validate(self, obj: apiregistration_v1.APIService) -> list[FieldError]:
         errors: list[FieldError] = []
         spec, name = obj.spec, obj.metadata.name
         wanted = f"{spec.version}.{spec.group}"
-        if name != wanted:
-            errors.append(invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"'))
+        text = f'must be `spec.version+"."+spec.group`: "{wanted}"'
+        for field, given in (("metadata.generateName", obj.metadata.generate_name), ("metadata.name", name)):
+            if given and given != wanted and not formats.path_segment(given):
+                errors.append(invalid(field, given, text))
+        if not spec.group and spec.version != "v1":
+            errors.append(required("spec.group", "only v1 may have an empty group and it better be legacy kube"))
         if spec.group:
             check_format(errors, "spec.group", spec.group, formats.dns_subdomain)
         check_format(errors, "spec.version", spec.version, formats.dns_1035_label)
@@ -41,7 +66,9 @@ class APIServiceStrategy(Strategy):
             if spec.ca_bundle:
                 errors.append(
                     invalid(
-                        "spec.caBundle", f"{len(spec.ca_bundle)} bytes", "local APIServices may not have a caBundle"
+                        "spec.caBundle",
+                        f"{decoded_size(spec.ca_bundle)} bytes",
+                        "local APIServices may not have a caBundle",
                     )
                 )
             if spec.insecure_skip_tls_verify:
@@ -59,6 +86,16 @@ class APIServiceStrategy(Strategy):
             text = "may not be true if caBundle is present"
             errors.append(invalid("spec.insecureSkipTLSVerify", True, text))
         return errors
+
+    def validate_status_update(
+        self, obj: apiregistration_v1.APIService, old: apiregistration_v1.APIService
+    ) -> list[FieldError]:
+        known = ("True", "False", "Unknown")
+        return [
+            unsupported(f"status.conditions[{index}].status", condition.status, known)
+            for index, condition in enumerate(obj.status.conditions)
+            if condition.status not in known
+        ]
 
 
 STRATEGY = APIServiceStrategy()

@@ -8,6 +8,7 @@ from typing import Any
 from bayplan.api.codec import decoder, encode
 from bayplan.api.errors import FieldError
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths, recursive_difference
+from bayplan.api.validation.meta import UpdateChecks
 
 _STATUS = of_paths(("f:status",))
 
@@ -35,6 +36,8 @@ class Strategy:
     """Whether a deletion answers with the object instead of a Status."""
     orphans_dependents = False
     """Whether a deletion that says nothing about dependents orphans them."""
+    reset_by_update = _STATUS
+    """Fields that a write of the object itself does not change, so that its writer owns none of them, if it has a status."""
     reset_by_status = of_paths(("f:spec",))
     """Fields that a write of status, or through another subresource, does not change, so that its writer owns none of
     them."""
@@ -113,10 +116,36 @@ class Strategy:
         """The part of some changed fields that their writer can own: not what a write this way does not change."""
         if subresource:
             return recursive_difference(fields, self.reset_by_status)
-        return recursive_difference(fields, _STATUS) if self.has_status else fields
+        return recursive_difference(fields, self.reset_by_update) if self.has_status else fields
+
+    def metadata_rule(self, obj: Any) -> str | None:
+        """How the name is checked, together with the rest of the object (`name_is_checked_as`). None: the rules of the kind leave metadata alone,
+        so they are only looked at, as those of any object, when nothing else is wrong."""
+        return self.name_is_checked_as
+
+    update_checks = UpdateChecks()
+    """How often updates of metadata are checked by the rules of the kind."""
+    status_checks = UpdateChecks()
+    """The same for updates of the status."""
+
+    changes_come_first = False
+    """Whether what is wrong with a creation or change is told before what is wrong with the object."""
+
+    checks_generated_names = True
+    """Whether the prefix of a generated name is checked as well as the name."""
+    names_unnamed = False
+    """Whether an object without a name gets a random one."""
 
     def warnings(self, obj: Any, old: Any | None) -> list[str]:
         """Texts for the Warning headers of a create (`old` is None) or update."""
+        return []
+
+    def early_warnings(self, obj: Any) -> list[str]:
+        """Texts for the Warning headers of a create that are given before the object is looked at, even if it is refused."""
+        return []
+
+    def status_warnings(self, obj: Any) -> list[str]:
+        """Texts for the Warning headers of an update of the status."""
         return []
 
     def selectable_fields(self, obj: Any) -> dict[str, str]:
@@ -125,6 +154,9 @@ class Strategy:
 
     selectable_field_names: frozenset[str] = frozenset()
     """The names of these fields; a selector with any other name is refused."""
+
+    knows_finalizers = True
+    """Whether finalizers without a domain must be ones that Kubernetes knows."""
 
     checks_served_version = False
     """Whether objects that come in another version than the stored one are checked in that version, by its own strategy."""

@@ -6,9 +6,11 @@ import base64
 import binascii
 
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, unsupported
+from bayplan.api.managedfields.fieldset import FieldSet, of_paths, recursive_difference
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import certificates_v1
 from bayplan.api.validation.fields import Errors
+from bayplan.api.validation.meta import UpdateChecks
 
 _USAGES = (
     "any",
@@ -39,11 +41,17 @@ _SHORTEST = 600
 _LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
 
 
+_NOT_APPROVAL = of_paths(("f:spec",), ("f:status", "f:certificate"))
+
+
 class CertificateSigningRequestStrategy(Strategy):
     """Rules of certificate signing requests: the spec never changes."""
 
+    update_checks = status_checks = UpdateChecks(whole=1)
     has_status = True
-    name_is_checked_as = "path-segment"
+    reset_by_update = of_paths(("f:spec",), ("f:status",))
+    reset_by_status = of_paths(("f:spec",), ("f:status", "f:conditions"))
+    name_is_checked_as = "any"
     selectable_field_names = frozenset(("spec.signerName",))
 
     def prepare_update(
@@ -68,12 +76,20 @@ class CertificateSigningRequestStrategy(Strategy):
         obj.spec = old.spec  # `approval`
         obj.status.certificate = old.status.certificate
 
+    def ownable(self, subresource: str, fields: FieldSet) -> FieldSet:
+        """See Strategy; `approval` writes all of the status but the certificate."""
+        return (
+            recursive_difference(fields, _NOT_APPROVAL)
+            if subresource == "approval"
+            else super().ownable(subresource, fields)
+        )
+
     def validate(self, obj: certificates_v1.CertificateSigningRequest) -> list[FieldError]:
         errors: list[FieldError] = []
         spec = obj.spec
         problem = _request_problem(spec.request)
         if problem:
-            errors.append(invalid("spec.request", spec.request or None, problem))
+            errors.append(invalid("spec.request", spec.request, problem))
         if not spec.usages:
             errors.append(required("spec.usages"))
         for index, usage in enumerate(spec.usages):
@@ -117,8 +133,10 @@ class CertificateSigningRequestStrategy(Strategy):
         return {"spec.signerName": obj.spec.signer_name}
 
 
-def _request_problem(encoded: str) -> str:
-    return "" if _has_block(encoded, "CERTIFICATE REQUEST") else "PEM block type must be CERTIFICATE REQUEST"
+def _request_problem(encoded: str | None) -> str:
+    return (
+        "" if encoded and _has_block(encoded, "CERTIFICATE REQUEST") else "PEM block type must be CERTIFICATE REQUEST"
+    )
 
 
 def _has_block(encoded: str, kind: str) -> bool:
@@ -144,6 +162,9 @@ def _check_signer_name(errors: Errors, path: str, name: str) -> None:
         errors.append(invalid(path, domain, "should be a domain with at least two segments separated by dots"))
 
 
+_STATUSES = ("False", "True", "Unknown")
+
+
 def _check_conditions(errors: Errors, status: certificates_v1.CertificateSigningRequestStatus) -> None:
     seen: set[str] = set()
     for index, condition in enumerate(status.conditions):
@@ -154,6 +175,8 @@ def _check_conditions(errors: Errors, status: certificates_v1.CertificateSigning
             errors.append(required(f"{path}.status"))
         elif condition.type in ("Approved", "Denied", "Failed") and condition.status != "True":
             errors.append(unsupported(f"{path}.status", condition.status, ("True",)))
+        elif condition.status not in _STATUSES:
+            errors.append(unsupported(f"{path}.status", condition.status, _STATUSES))
         if condition.type in seen:
             errors.append(duplicate(f"{path}.type", condition.type))
         seen.add(condition.type)

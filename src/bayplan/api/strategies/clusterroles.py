@@ -5,7 +5,8 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import rbac_v1
-from bayplan.api.validation.fields import check_label_selector, null_if_empty
+from bayplan.api.validation.fields import check_label_selector
+from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.rbac import check_rules
 from bayplan.api.validation.workloads import compile_or_none
 
@@ -13,8 +14,9 @@ from bayplan.api.validation.workloads import compile_or_none
 class ClusterRoleStrategy(Strategy):
     """Rules of cluster roles. The rules of an aggregated one are a controller's."""
 
+    update_checks = UpdateChecks(whole=1)
     allow_create_on_update = True
-    name_is_checked_as = "path-segment"
+    name_is_checked_as = "whole-path-segment"
 
     def validate(self, obj: rbac_v1.ClusterRole) -> list[FieldError]:
         errors: list[FieldError] = []
@@ -27,8 +29,7 @@ class ClusterRoleStrategy(Strategy):
             for index, selector in enumerate(aggregation.cluster_role_selectors):
                 check_label_selector(errors, f"{path}[{index}]", selector)
                 if compile_or_none(selector) is None:
-                    expressions = null_if_empty(selector.match_expressions)
-                    errors.append(invalid(f"{path}[{index}]", expressions, "invalid label selector."))
+                    errors.append(invalid(f"{path}[{index}]", None, "invalid label selector."))
         return errors
 
 

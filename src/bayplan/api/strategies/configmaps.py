@@ -7,12 +7,16 @@ from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.encoded import decoded_size
+from bayplan.api.validation.meta import UpdateChecks
 
 _LIMIT = 1024 * 1024
 
 
 class ConfigMapStrategy(Strategy):
     """Rules of config maps: keys are file names, all values together have a limit, immutable ones stay as they are."""
+
+    update_checks = UpdateChecks(whole=1, change_first=True)
+    changes_come_first = True
 
     def validate(self, obj: core_v1.ConfigMap) -> list[FieldError]:
         errors: list[FieldError] = []

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, required
+from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apps_v1
-from bayplan.api.validation.fields import check_not_negative, check_unchanged
+from bayplan.api.validation.fields import check_not_negative
+from bayplan.api.validation.meta import UpdateChecks
 
 
 class ControllerRevisionStrategy(Strategy):
     """Rules of controller revisions."""
 
+    update_checks = UpdateChecks(whole=1, change_first=True)
+
     def validate(self, obj: apps_v1.ControllerRevision) -> list[FieldError]:
         errors: list[FieldError] = []
-        if obj.data is None:
-            errors.append(required("data", "data is mandatory"))
-        elif not isinstance(obj.data, dict):
-            errors.append(required("data", "data must be a valid JSON object"))
         check_not_negative(errors, "revision", obj.revision)
         return errors
 
+    def validate_create(self, obj: apps_v1.ControllerRevision) -> list[FieldError]:
+        if obj.data is None:
+            return [required("data", "data is mandatory")]
+        return [] if isinstance(obj.data, dict) else [required("data", "data must be a valid JSON object")]
+
     def validate_update(self, obj: apps_v1.ControllerRevision, old: apps_v1.ControllerRevision) -> list[FieldError]:
-        errors: list[FieldError] = []
-        check_unchanged(errors, "data", obj.data, old.data)
-        return errors
+        return [invalid("data", obj.data, "field is immutable")] if obj.data != old.data else []
 
 
 STRATEGY = ControllerRevisionStrategy()

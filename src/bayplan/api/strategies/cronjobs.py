@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.pod_spec import default_pod_template
-from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
+from bayplan.api.errors import FieldError, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
-from bayplan.api.strategies.jobs import default_failure_policy
+from bayplan.api.strategies.jobs import default_failure_policy, job_spec_warnings
 from bayplan.api.types import batch_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.cron import check_schedule, check_time_zone
-from bayplan.api.validation.fields import check_label_selector, check_not_negative
+from bayplan.api.validation.fields import check_not_negative
 from bayplan.api.validation.jobs import check_job_spec
-from bayplan.api.validation.pod_warnings import template_warnings
+from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.pod_warnings import owner_name_warnings
 
 _NAME_LIMIT = 52
 """Jobs get an eleven-character suffix, and their names must be labels of 63."""
+_CRON_DOCS = "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/"
 _POLICIES = ("Allow", "Forbid", "Replace")
 
 
 class CronJobStrategy(Strategy):
     """Rules of cron jobs."""
 
+    status_checks = UpdateChecks(change=0)
     counts_generation = True
     has_status = True
 
@@ -48,12 +51,11 @@ class CronJobStrategy(Strategy):
         if spec.concurrency_policy not in _POLICIES:
             errors.append(unsupported("spec.concurrencyPolicy", spec.concurrency_policy, _POLICIES))
         template = spec.job_template.spec
+        check_job_spec(errors, path, template)
+        if template.selector is not None:
+            errors.append(invalid(f"{path}.selector", template.selector, "`selector` will be auto-generated"))
         if template.manual_selector:
             errors.append(unsupported(f"{path}.manualSelector", template.manual_selector, ("nil", "false")))
-        check_label_selector(errors, f"{path}.selector", template.selector)
-        if template.selector is not None and not template.manual_selector:
-            errors.append(forbidden(f"{path}.selector", "`selector` will be auto-generated"))
-        check_job_spec(errors, path, template)
         check_not_negative(errors, "spec.successfulJobsHistoryLimit", spec.successful_jobs_history_limit)
         check_not_negative(errors, "spec.failedJobsHistoryLimit", spec.failed_jobs_history_limit)
         return errors
@@ -64,11 +66,12 @@ class CronJobStrategy(Strategy):
         return []
 
     def warnings(self, obj: batch_v1.CronJob, old: batch_v1.CronJob | None) -> list[str]:
-        found = []
+        found = owner_name_warnings(obj.metadata.name) if old is None else []
         if old is None or old.metadata.generation != obj.metadata.generation:
-            found = template_warnings("spec.jobTemplate.spec.template", obj.spec.job_template.spec.template)
-        if "TZ" in obj.spec.schedule:
-            found.append("cannot use TZ or CRON_TZ in schedule, use timeZone instead")
+            found += job_spec_warnings("spec.jobTemplate.spec", obj.spec.job_template.spec)
+        if old is not None and "TZ" in obj.spec.schedule:
+            advice = f"use timeZone instead, see {_CRON_DOCS} for more details"
+            found.append(f"cannot use TZ or CRON_TZ in spec.spec.schedule, {advice}")
         return found
 
 

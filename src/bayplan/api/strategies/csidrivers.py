@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, duplicate, invalid, required, unsupported
+from bayplan.api.errors import FieldError, duplicate, invalid, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import storage_v1
 from bayplan.api.validation.fields import check_unchanged
-from bayplan.api.validation.storage import check_csi_driver_name
 
 _FS_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
-_MODES = ("Ephemeral", "Persistent")
+_MODES = ("Persistent", "Ephemeral")
+_TOKENS_IN_ATTRIBUTES = (
+    "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging "
+    "of tokens in volume attributes"
+)
 
 
 class CSIDriverStrategy(Strategy):
@@ -42,7 +45,6 @@ class CSIDriverStrategy(Strategy):
     def validate(self, obj: storage_v1.CSIDriver) -> list[FieldError]:
         errors: list[FieldError] = []
         spec = obj.spec
-        check_csi_driver_name(errors, "name", obj.metadata.name)
         if spec.fs_group_policy not in _FS_POLICIES:
             errors.append(unsupported("spec.fsGroupPolicy", spec.fs_group_policy, _FS_POLICIES))
         audiences: set[str] = set()
@@ -50,6 +52,7 @@ class CSIDriverStrategy(Strategy):
             where, seconds = f"spec.tokenRequests[{index}]", request.expiration_seconds
             if request.audience in audiences:
                 errors.append(duplicate(f"{where}.audience", request.audience))
+                continue
             audiences.add(request.audience)
             if seconds is not None and seconds < 600:
                 errors.append(
@@ -58,15 +61,16 @@ class CSIDriverStrategy(Strategy):
             elif seconds is not None and seconds > 2**32:
                 text = "may not specify a duration larger than 2^32 seconds"
                 errors.append(invalid(f"{where}.expirationSeconds", seconds, text))
-        for index, mode in enumerate(spec.volume_lifecycle_modes):
-            if mode not in _MODES:
-                errors.append(unsupported(f"spec.volumeLifecycleModes[{index}]", mode, _MODES))
+        unknown = (mode for mode in spec.volume_lifecycle_modes if mode not in _MODES)
+        errors.extend(unsupported("spec.volumeLifecycleModes", mode, _MODES) for mode in unknown)
         period = spec.node_allocatable_update_period_seconds
         if period is not None and period < 10:
             text = "must be greater than or equal to 10 seconds"
             errors.append(invalid("spec.nodeAllocatableUpdatePeriodSeconds", period, text))
-        if spec.service_account_token_in_secrets is not None and not spec.token_requests:
-            errors.append(required("spec.tokenRequests", "must be set when serviceAccountTokenInSecrets is set"))
+        given = spec.service_account_token_in_secrets
+        if given is not None and not spec.token_requests:
+            text = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
+            errors.append(invalid("spec.serviceAccountTokenInSecrets", given, text))
         return errors
 
     def validate_update(self, obj: storage_v1.CSIDriver, old: storage_v1.CSIDriver) -> list[FieldError]:
@@ -76,6 +80,12 @@ class CSIDriverStrategy(Strategy):
             errors, "spec.volumeLifecycleModes", obj.spec.volume_lifecycle_modes, old.spec.volume_lifecycle_modes
         )
         return errors
+
+    def warnings(self, obj: storage_v1.CSIDriver, old: storage_v1.CSIDriver | None) -> list[str]:
+        requests = obj.spec.token_requests
+        if not requests or obj.spec.service_account_token_in_secrets is not None:
+            return []
+        return [] if old is not None and old.spec.token_requests == requests else [_TOKENS_IN_ATTRIBUTES]
 
 
 STRATEGY = CSIDriverStrategy()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, duplicate, required
+from bayplan.api.errors import FieldError, duplicate, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import storage_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_not_negative, check_unchanged
+from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.storage import check_csi_driver_name
 
 
 class CSINodeStrategy(Strategy):
     """Rules of CSI nodes: a driver that is there stays as it is, except for what it can hold."""
 
+    update_checks = UpdateChecks(whole=1, change=0)
     allow_unconditional_update = False
     returns_object_on_delete = True
 
@@ -25,7 +27,7 @@ class CSINodeStrategy(Strategy):
             if not driver.node_id:
                 errors.append(required(f"{path}.nodeID"))
             elif len(driver.node_id) > 256:
-                errors.append(required(f"{path}.nodeID", "must be 256 characters or less"))
+                errors.append(invalid(f"{path}.nodeID", driver.node_id, "must be 256 characters or less"))
             if driver.allocatable is not None:
                 check_not_negative(errors, f"{path}.allocatable.count", driver.allocatable.count)
             if driver.name in names:

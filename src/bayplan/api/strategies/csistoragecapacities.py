@@ -9,11 +9,14 @@ from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import storage_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import check_format, check_label_selector, check_unchanged
+from bayplan.api.validation.label_warnings import selector_warnings
+from bayplan.api.validation.meta import UpdateChecks
 
 
 class CSIStorageCapacityStrategy(Strategy):
     """Rules of CSI storage capacities."""
 
+    update_checks = UpdateChecks(whole=1)
     allow_unconditional_update = False
 
     def default(self, obj: storage_v1.CSIStorageCapacity) -> None:
@@ -26,10 +29,12 @@ class CSIStorageCapacityStrategy(Strategy):
         errors: list[FieldError] = []
         check_label_selector(errors, "nodeTopology", obj.node_topology)
         check_format(errors, "storageClassName", obj.storage_class_name, formats.dns_subdomain)
-        for field, value in (("capacity", obj.capacity), ("maximumVolumeSize", obj.maximum_volume_size)):
-            if value is not None and quantity.parse(value).sign() < 0:
-                errors.append(invalid(field, quantity.canonical(value), "must be greater than or equal to 0"))
+        if obj.capacity is not None and quantity.parse(obj.capacity).sign() < 0:
+            errors.append(invalid("capacity", quantity.canonical(obj.capacity), "must be greater than or equal to 0"))
         return errors
+
+    def warnings(self, obj: storage_v1.CSIStorageCapacity, old: storage_v1.CSIStorageCapacity | None) -> list[str]:
+        return list(selector_warnings("nodeTopology", obj.node_topology))
 
     def validate_update(
         self, obj: storage_v1.CSIStorageCapacity, old: storage_v1.CSIStorageCapacity

@@ -16,6 +16,7 @@ Definition = apiextensions_v1.CustomResourceDefinition
 class CustomResourceDefinitionStrategy(Strategy):
     """Rules of definitions."""
 
+    knows_finalizers = False
     counts_generation = True
     allow_unconditional_update = False
     has_status = True

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+
+from bayplan.api.codec import DecodeError
 from bayplan.api.defaults.pod_spec import default_pod_template
 from bayplan.api.errors import FieldError, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
@@ -25,6 +29,7 @@ from bayplan.api.validation.workloads import (
 )
 
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+_NUMBER = re.compile(r"[+-]?[0-9]+")
 _COUNTS = (
     ("current_number_scheduled", "currentNumberScheduled"),
     ("number_misscheduled", "numberMisscheduled"),
@@ -41,10 +46,12 @@ _PATH = "spec.updateStrategy.rollingUpdate"
 class DaemonSetStrategy(Strategy):
     """Rules of daemon sets. An annotation counts the versions of the template."""
 
+    changes_come_first = True
     counts_generation = True
     has_status = True
 
     def default(self, obj: apps_v1.DaemonSet) -> None:
+        _count_template(obj)
         spec = obj.spec
         default_pod_template(spec.template)
         if not spec.update_strategy.type:
@@ -62,13 +69,18 @@ class DaemonSetStrategy(Strategy):
 
     def prepare_create(self, obj: apps_v1.DaemonSet) -> None:
         super().prepare_create(obj)
-        given = obj.metadata.annotations.get(_TEMPLATE_GENERATION, "")
-        obj.metadata.annotations[_TEMPLATE_GENERATION] = given if given.isdigit() and int(given) >= 1 else "1"
+        if int(obj.metadata.annotations[_TEMPLATE_GENERATION]) < 1:
+            obj.metadata.annotations[_TEMPLATE_GENERATION] = "1"
+
+    def prepare_status_update(self, obj: apps_v1.DaemonSet, old: apps_v1.DaemonSet) -> None:
+        super().prepare_status_update(obj, old)
+        if _TEMPLATE_GENERATION in old.metadata.annotations:
+            obj.metadata.annotations[_TEMPLATE_GENERATION] = old.metadata.annotations[_TEMPLATE_GENERATION]
 
     def prepare_update(self, obj: apps_v1.DaemonSet, old: apps_v1.DaemonSet) -> None:
         super().prepare_update(obj, old)
         before = old.metadata.annotations.get(_TEMPLATE_GENERATION, "1")
-        count = int(before) if before.isdigit() else 1
+        count = int(before)
         if obj.spec.template != old.spec.template:
             count += 1
         obj.metadata.annotations[_TEMPLATE_GENERATION] = str(count)
@@ -105,11 +117,22 @@ class DaemonSetStrategy(Strategy):
         return template_warnings("spec.template", obj.spec.template, old.spec.template if old is not None else None)
 
 
+def _count_template(obj: apps_v1.DaemonSet) -> None:
+    """The annotation as Kubernetes reads and writes it: a number, 0 where it is left out. Raises DecodeError for anything else."""
+    given = obj.metadata.annotations.get(_TEMPLATE_GENERATION)
+    if given is None:
+        obj.metadata.annotations = {**obj.metadata.annotations, _TEMPLATE_GENERATION: "0"}
+    elif not _NUMBER.fullmatch(given):
+        raise DecodeError(f"strconv.ParseInt: parsing {json.dumps(given)}: invalid syntax")
+
+
 def _check_update_strategy(errors: list[FieldError], strategy: apps_v1.DaemonSetUpdateStrategy) -> None:
     if strategy.type == "OnDelete":
         return
     if strategy.type != "RollingUpdate":
-        errors.append(unsupported("spec.updateStrategy", go_struct(strategy), ("RollingUpdate", "OnDelete")))
+        errors.append(
+            unsupported("spec.updateStrategy", go_struct(_spelled_out(strategy)), ("RollingUpdate", "OnDelete"))
+        )
         return
     rolling = strategy.rolling_update
     if rolling is None:
@@ -121,6 +144,18 @@ def _check_update_strategy(errors: list[FieldError], strategy: apps_v1.DaemonSet
         errors.append(invalid(f"{_PATH}.maxSurge", rolling.max_surge, "may not be set when maxUnavailable is non-zero"))
     elif not unavailable and not surge:
         errors.append(required(f"{_PATH}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+
+
+def _spelled_out(strategy: apps_v1.DaemonSetUpdateStrategy) -> apps_v1.DaemonSetUpdateStrategy:
+    """The same with the amounts that missing ones stand for, as messages show it."""
+    rolling = strategy.rolling_update
+    if rolling is None:
+        return strategy
+    amounts = apps_v1.RollingUpdateDaemonSet(
+        max_unavailable=0 if rolling.max_unavailable is None else rolling.max_unavailable,
+        max_surge=0 if rolling.max_surge is None else rolling.max_surge,
+    )
+    return apps_v1.DaemonSetUpdateStrategy(type=strategy.type, rolling_update=amounts)
 
 
 STRATEGY = DaemonSetStrategy()

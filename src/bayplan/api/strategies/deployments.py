@@ -15,7 +15,7 @@ from bayplan.api.validation.fields import (
     go_struct,
     int_or_percent_value,
 )
-from bayplan.api.validation.pod_warnings import template_warnings
+from bayplan.api.validation.pod_warnings import owner_name_warnings, template_warnings
 from bayplan.api.validation.workloads import (
     check_collision_count,
     check_counts,
@@ -70,8 +70,8 @@ class DeploymentStrategy(Strategy):
         errors: list[FieldError] = []
         spec = obj.spec
         check_not_negative(errors, "spec.replicas", spec.replicas)
-        check_selector_and_template(errors, spec.selector, spec.template, "deployment")
-        check_runs_for_ever(errors, spec.template, "ReplicaSet")
+        if check_selector_and_template(errors, spec.selector, spec.template, "deployment"):
+            check_runs_for_ever(errors, spec.template, "ReplicaSet")
         _check_strategy(errors, spec.strategy)
         check_not_negative(errors, "spec.minReadySeconds", spec.min_ready_seconds)
         check_not_negative(errors, "spec.revisionHistoryLimit", spec.revision_history_limit)
@@ -97,7 +97,8 @@ class DeploymentStrategy(Strategy):
     def warnings(self, obj: apps_v1.Deployment, old: apps_v1.Deployment | None) -> list[str]:
         if old is not None and old.metadata.generation == obj.metadata.generation:
             return []
-        return template_warnings("spec.template", obj.spec.template)
+        named = owner_name_warnings(obj.metadata.name) if old is None else []
+        return named + template_warnings("spec.template", obj.spec.template)
 
 
 def _check_strategy(errors: list[FieldError], strategy: apps_v1.DeploymentStrategy) -> None:
@@ -106,7 +107,7 @@ def _check_strategy(errors: list[FieldError], strategy: apps_v1.DeploymentStrate
         if rolling is not None:
             errors.append(forbidden(_PATH, "may not be specified when strategy `type` is 'Recreate'"))
     elif strategy.type != "RollingUpdate":
-        errors.append(unsupported("spec.strategy", go_struct(strategy), ("Recreate", "RollingUpdate")))
+        errors.append(unsupported("spec.strategy", go_struct(_spelled_out(strategy)), ("Recreate", "RollingUpdate")))
     elif rolling is None:
         errors.append(required(_PATH, "this should be defaulted and never be nil"))
     else:
@@ -119,6 +120,18 @@ def _check_strategy(errors: list[FieldError], strategy: apps_v1.DeploymentStrate
             )
         if rolling.max_unavailable is not None:
             check_at_most_hundred_percent(errors, f"{_PATH}.maxUnavailable", rolling.max_unavailable)
+
+
+def _spelled_out(strategy: apps_v1.DeploymentStrategy) -> apps_v1.DeploymentStrategy:
+    """The same with the amounts that missing ones stand for, as messages show it."""
+    rolling = strategy.rolling_update
+    if rolling is None:
+        return strategy
+    amounts = apps_v1.RollingUpdateDeployment(
+        max_unavailable=0 if rolling.max_unavailable is None else rolling.max_unavailable,
+        max_surge=0 if rolling.max_surge is None else rolling.max_surge,
+    )
+    return apps_v1.DeploymentStrategy(type=strategy.type, rolling_update=amounts)
 
 
 STRATEGY = DeploymentStrategy()

@@ -6,12 +6,16 @@ from bayplan.api.errors import FieldError, invalid
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import resource_v1
 from bayplan.api.validation.devices import check_opaque, check_selectors, within
+from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.resources import is_extended
 
 
 class DeviceClassStrategy(Strategy):
     """Rules of device classes."""
 
+    update_checks = UpdateChecks(whole=1)
+    name_is_checked_as = "long-name"
+    checks_generated_names = False
     counts_generation = True
     returns_object_on_delete = True
 

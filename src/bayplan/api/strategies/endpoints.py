@@ -8,6 +8,7 @@ from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_ip, check_port_number
 from bayplan.api.validation.ip_warnings import ip_warnings
+from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.services import check_ordinary_ip
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
@@ -16,6 +17,7 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 class EndpointsStrategy(Strategy):
     """Rules of endpoints."""
 
+    update_checks = UpdateChecks(whole=1, change_first=True)
     allow_create_on_update = True
 
     def default(self, obj: core_v1.Endpoints) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, too_many, unsupported
+from bayplan.api.errors import FieldError, duplicate, invalid, required, too_many, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import discovery_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_ip, check_labels, check_unchanged, parse_ip
 from bayplan.api.validation.ip_warnings import ip_warnings
+from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.services import check_ordinary_ip
 
 _TYPES = ("FQDN", "IPv4", "IPv6")
@@ -22,6 +23,7 @@ _MAX_HINTS = 8
 class EndpointSliceStrategy(Strategy):
     """Rules of endpoint slices. Changes of metadata count for the generation too."""
 
+    update_checks = UpdateChecks(whole=1, change=0)
     counts_generation = True
 
     def default(self, obj: discovery_v1.EndpointSlice) -> None:
@@ -47,17 +49,17 @@ class EndpointSliceStrategy(Strategy):
             errors.append(
                 unsupported("addressType", obj.address_type, _TYPES) if obj.address_type else required("addressType")
             )
-        if len(obj.endpoints) > _MAX_ENDPOINTS:
-            errors.append(too_many("endpoints", len(obj.endpoints), _MAX_ENDPOINTS))
-        else:
-            for index, endpoint in enumerate(obj.endpoints):
-                _check_endpoint(errors, f"endpoints[{index}]", endpoint, obj.address_type)
         if len(obj.ports) > _MAX_PORTS:
             errors.append(too_many("ports", len(obj.ports), _MAX_PORTS))
         else:
             names: set[str] = set()
             for index, port in enumerate(obj.ports):
                 _check_port(errors, f"ports[{index}]", port, names)
+        if len(obj.endpoints) > _MAX_ENDPOINTS:
+            errors.append(too_many("endpoints", len(obj.endpoints), _MAX_ENDPOINTS))
+        else:
+            for index, endpoint in enumerate(obj.endpoints):
+                _check_endpoint(errors, f"endpoints[{index}]", endpoint, obj.address_type)
         return errors
 
     def validate_update(self, obj: discovery_v1.EndpointSlice, old: discovery_v1.EndpointSlice) -> list[FieldError]:
@@ -67,7 +69,7 @@ class EndpointSliceStrategy(Strategy):
 
     def warnings(self, obj: discovery_v1.EndpointSlice, old: discovery_v1.EndpointSlice | None) -> list[str]:
         if obj.address_type == "FQDN":
-            return ["spec.addressType: FQDN endpoints are deprecated"]
+            return ["spec.addressType: FQDN endpoints are deprecated"] if old is None else []
         found = []
         for index, endpoint in enumerate(obj.endpoints):
             for position, address in enumerate(endpoint.addresses):
@@ -94,8 +96,6 @@ def _check_endpoint(errors: Errors, path: str, endpoint: discovery_v1.Endpoint, 
         if len(topology) > _MAX_TOPOLOGY:
             errors.append(too_many(f"{path}.deprecatedTopology", len(topology), _MAX_TOPOLOGY))
         check_labels(errors, f"{path}.deprecatedTopology", topology)
-        if "kubernetes.io/hostname" in topology:
-            errors.append(forbidden(f"{path}.deprecatedTopology[kubernetes.io/hostname]", "may not be set"))
     if endpoint.hostname is not None:
         check_format(errors, f"{path}.hostname", endpoint.hostname, formats.dns_label)
     if endpoint.hints is not None:
@@ -105,7 +105,7 @@ def _check_endpoint(errors: Errors, path: str, endpoint: discovery_v1.Endpoint, 
 def _check_address(errors: Errors, path: str, index: int, address: str, address_type: str) -> None:
     where = f"{path}[{index}]"
     if address_type == "FQDN":
-        check_format(errors, where, address, formats.dns_subdomain)
+        _check_domain_name(errors, where, address)
     elif address_type in ("IPv4", "IPv6"):
         parsed = parse_ip(address)
         if parsed is None:
@@ -115,6 +115,23 @@ def _check_address(errors: Errors, path: str, index: int, address: str, address_
         if f"IPv{parsed.version}" != address_type:
             errors.append(invalid(path, address, f"must be an {address_type} address"))
         check_ordinary_ip(errors, where, address)
+
+
+def _check_domain_name(errors: Errors, path: str, name: str) -> None:
+    """A fully qualified domain name, perhaps with a dot at the end."""
+    if not name:
+        errors.append(required(path))
+        return
+    name = name.removesuffix(".")
+    messages = formats.dns_subdomain(name)
+    if messages:
+        errors.append(invalid(path, name, ",".join(messages)))
+    elif "." not in name:
+        errors.append(invalid(path, name, "should be a domain with at least two segments separated by dots"))
+    else:
+        bad = next((label for label in name.split(".") if formats.dns_label(label)), None)
+        if bad is not None:
+            errors.append(invalid(path, bad, ",".join(formats.dns_label(bad))))
 
 
 def _check_hints(errors: Errors, path: str, hints: discovery_v1.EndpointHints) -> None:
@@ -137,10 +154,7 @@ def _check_port(errors: Errors, path: str, port: discovery_v1.EndpointPort, name
     if name in names:
         errors.append(duplicate(f"{path}.name", name))
     names.add(name)
-    if port.port is not None:
-        for message in formats.port_number(port.port):
-            errors.append(invalid(f"{path}.port", port.port, message))
-    if not port.protocol:
+    if port.protocol is None:
         errors.append(required(f"{path}.protocol"))
     elif port.protocol not in _PROTOCOLS:
         errors.append(unsupported(f"{path}.protocol", port.protocol, _PROTOCOLS))

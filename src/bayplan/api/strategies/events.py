@@ -24,13 +24,15 @@ class EventStrategy(Strategy):
 
     allow_create_on_update = True
     checks_served_version = True
-    name_is_checked_as = "path-segment"
     selectable_field_names = frozenset(
         (*(f"involvedObject.{name}" for name in _REFERENCE), "reason", "reportingComponent", "source", "type")
     )
 
     def stored_field_names(self, group: str) -> Mapping[str, str] | None:
         return _NEW_FIELD_NAMES if group == "events.k8s.io" else None
+
+    def metadata_rule(self, obj: Event) -> str | None:
+        return None if isinstance(obj, core_v1.Event) else self.name_is_checked_as
 
     def validate(self, obj: Event) -> list[FieldError]:
         errors: list[FieldError] = []
@@ -76,6 +78,7 @@ _IMMUTABLE = (
     ("firstTimestamp", "deprecated_first_timestamp"),
     ("lastTimestamp", "deprecated_last_timestamp"),
     ("count", "deprecated_count"),
+    ("reason", "reason"),  # twice, as in Kubernetes
     ("type", "type"),
     ("eventTime", "event_time"),
     ("action", "action"),
@@ -122,6 +125,7 @@ def _check_texts(errors: Errors, reporter_field: str, reporter: str, instance: s
 
 
 def _check_new(errors: Errors, event: events_v1.Event) -> None:
+    _check_series(errors, event.series)
     if event.event_time is None:
         errors.append(required("eventTime"))
     if event.type not in ("Normal", "Warning"):
@@ -130,11 +134,10 @@ def _check_new(errors: Errors, event: events_v1.Event) -> None:
         ("firstTimestamp", event.deprecated_first_timestamp),
         ("lastTimestamp", event.deprecated_last_timestamp),
         ("count", event.deprecated_count or None),
-        ("source", event.deprecated_source.component or None),
+        ("source", event.deprecated_source.component or event.deprecated_source.host or None),
     ):
         if value is not None:
             errors.append(invalid(field, "", "needs to be unset"))
-    _check_series(errors, event.series)
 
 
 def _check_series(errors: Errors, series: events_v1.EventSeries | None) -> None:

@@ -9,6 +9,7 @@ from bayplan.api.types import flowcontrol_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, go_struct
 from bayplan.api.validation.flow_control import check_condition_types, fixed_flow_schemas
+from bayplan.api.validation.meta import UpdateChecks
 
 _DEFAULT_PRECEDENCE = 1000
 _HIGHEST_PRECEDENCE = 10000
@@ -36,6 +37,8 @@ _SUBJECTS = {
 class FlowSchemaStrategy(Strategy):
     """Rules of flow schemas."""
 
+    update_checks = UpdateChecks(whole=1, change=0)
+    status_checks = UpdateChecks(change=0)
     reset_by_status = of_paths(("f:spec",), ("f:metadata",))
     counts_generation = True
     has_status = True

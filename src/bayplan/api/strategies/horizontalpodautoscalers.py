@@ -32,9 +32,16 @@ class HorizontalPodAutoscalerStrategy(Strategy):
         if spec.behavior is not None:
             _default_behavior(spec.behavior)
 
-    def validate(self, obj: autoscaling_v2.HorizontalPodAutoscaler) -> list[FieldError]:
+    def validate_create(self, obj: autoscaling_v2.HorizontalPodAutoscaler) -> list[FieldError]:
         errors: list[FieldError] = []
         check_autoscaler(errors, obj.spec)
+        return errors
+
+    def validate_update(
+        self, obj: autoscaling_v2.HorizontalPodAutoscaler, old: autoscaling_v2.HorizontalPodAutoscaler
+    ) -> list[FieldError]:
+        errors: list[FieldError] = []
+        check_autoscaler(errors, obj.spec, old.spec)
         return errors
 
     def validate_status_update(

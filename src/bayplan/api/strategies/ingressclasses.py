@@ -7,11 +7,14 @@ from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import networking_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_domain_prefixed_path, check_format
+from bayplan.api.validation.meta import UpdateChecks
 
 
 class IngressClassStrategy(Strategy):
     """Rules of ingress classes."""
 
+    update_checks = UpdateChecks(whole=1, change_first=True)
+    changes_come_first = True
     counts_generation = True
 
     def default(self, obj: networking_v1.IngressClass) -> None:

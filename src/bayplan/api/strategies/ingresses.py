@@ -6,7 +6,9 @@ from bayplan.api.errors import FieldError, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import networking_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, check_ip, check_port_number, parse_ip
+from bayplan.api.validation.fields import Errors, check_format, check_ip, check_port_number, null_if_empty, parse_ip
+from bayplan.api.validation.ip_warnings import ingress_ip_warnings
+from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.services import check_ingress_hostname
 
 _CLASS = "kubernetes.io/ingress.class"
@@ -18,6 +20,7 @@ _BAD_ENDINGS = ("/..", "/.")
 class IngressStrategy(Strategy):
     """Rules of ingresses."""
 
+    update_checks = UpdateChecks(whole=1, change_first=True)
     counts_generation = True
     has_status = True
 
@@ -25,11 +28,13 @@ class IngressStrategy(Strategy):
         errors: list[FieldError] = []
         spec = obj.spec
         if not spec.rules and spec.default_backend is None:
-            errors.append(invalid("spec", obj.spec.rules, "either `defaultBackend` or `rules` must be specified"))
-        for index, rule in enumerate(spec.rules):
-            _check_rule(errors, f"spec.rules[{index}]", rule)
+            errors.append(
+                invalid("spec", null_if_empty(spec.rules), "either `defaultBackend` or `rules` must be specified")
+            )
         if spec.default_backend is not None:
             _check_backend(errors, "spec.defaultBackend", spec.default_backend)
+        for index, rule in enumerate(spec.rules):
+            _check_rule(errors, f"spec.rules[{index}]", rule)
         for index, tls in enumerate(spec.tls):
             for position, host in enumerate(tls.hosts):
                 where = f"spec.tls[{index}].hosts[{position}]"
@@ -57,8 +62,11 @@ class IngressStrategy(Strategy):
             check_ingress_hostname(errors, path, ingress.hostname)
         return errors
 
+    def status_warnings(self, obj: networking_v1.Ingress) -> list[str]:
+        return ingress_ip_warnings([one.ip for one in obj.status.load_balancer.ingress])
+
     def warnings(self, obj: networking_v1.Ingress, old: networking_v1.Ingress | None) -> list[str]:
-        if old is None and _CLASS in obj.metadata.annotations:
+        if old is None and _CLASS in obj.metadata.annotations and obj.spec.ingress_class_name is None:
             return [f"annotation \"{_CLASS}\" is deprecated, please use 'spec.ingressClassName' instead"]
         return []
 

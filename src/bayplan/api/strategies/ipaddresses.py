@@ -6,18 +6,18 @@ from bayplan.api.errors import FieldError, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import networking_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import check_canonical_ip, check_format, check_unchanged
+from bayplan.api.validation.fields import check_format, check_unchanged
+from bayplan.api.validation.meta import UpdateChecks
 
 
 class IPAddressStrategy(Strategy):
     """Rules of IP addresses: the name is the address, the owner never changes."""
 
-    name_is_checked_as = "any"
+    update_checks = UpdateChecks(whole=1)
+    name_is_checked_as = "ip-address"
 
     def validate(self, obj: networking_v1.IPAddress) -> list[FieldError]:
         errors: list[FieldError] = []
-        if obj.metadata.name:
-            check_canonical_ip(errors, "metadata.name", obj.metadata.name)
         parent = obj.spec.parent_ref
         if parent is None:
             errors.append(required("spec.parentRef"))

@@ -9,10 +9,11 @@ from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import batch_v1, core_v1, meta_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import check_label_selector, check_unchanged, null_if_empty
+from bayplan.api.validation.fields import check_label_selector, check_unchanged, go_struct, null_if_empty
 from bayplan.api.validation.job_status import check_job_status
 from bayplan.api.validation.jobs import check_job_spec
-from bayplan.api.validation.pod_warnings import template_warnings
+from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.pod_warnings import owner_name_warnings, template_warnings
 from bayplan.api.validation.workloads import MISMATCH, compile_or_none
 
 _UID = "batch.kubernetes.io/controller-uid"
@@ -27,6 +28,7 @@ _MANY_INDEXES = (
 class JobStrategy(Strategy):
     """Rules of jobs. Selector and labels are generated from the uid unless the user manages them."""
 
+    update_checks = UpdateChecks(whole=1)
     counts_generation = True
     has_status = True
     orphans_dependents = True
@@ -42,7 +44,7 @@ class JobStrategy(Strategy):
         if spec.backoff_limit is None:
             spec.backoff_limit = 6 if spec.backoff_limit_per_index is None else 2**31 - 1
         if not obj.metadata.labels and spec.template.metadata.labels:
-            obj.metadata.labels = dict(spec.template.metadata.labels)
+            obj.metadata.labels = spec.template.metadata.labels  # one map: what the template gets, the job gets
         if spec.completion_mode is None:
             spec.completion_mode = "NonIndexed"
         if spec.suspend is None:
@@ -110,14 +112,21 @@ class JobStrategy(Strategy):
         return errors
 
     def warnings(self, obj: batch_v1.Job, old: batch_v1.Job | None) -> list[str]:
-        found = []
-        spec = obj.spec
-        if spec.completion_mode == "Indexed" and (spec.completions or 0) > 100_000 and (spec.parallelism or 0) > 10_000:
-            found.append(f"spec: {_MANY_INDEXES}")
-        return found + template_warnings("spec.template", spec.template, old.spec.template if old is not None else None)
+        if old is not None and old.metadata.generation == obj.metadata.generation:
+            return []
+        named = owner_name_warnings(obj.metadata.name) if old is None else []
+        return named + job_spec_warnings("spec", obj.spec)
 
     def selectable_fields(self, obj: batch_v1.Job) -> dict[str, str]:
         return {"status.successful": str(obj.status.succeeded)}
+
+
+def job_spec_warnings(path: str, spec: batch_v1.JobSpec) -> list[str]:
+    """Warnings about a job, or the template of one."""
+    found = template_warnings(f"{path}.template", spec.template)
+    if spec.completion_mode == "Indexed" and (spec.completions or 0) > 100_000 and (spec.parallelism or 0) > 10_000:
+        return [f"{path}: {_MANY_INDEXES}", *found]
+    return found
 
 
 def default_failure_policy(spec: batch_v1.JobSpec) -> None:
@@ -131,11 +140,11 @@ def default_failure_policy(spec: batch_v1.JobSpec) -> None:
 def _generate_selector(obj: batch_v1.Job) -> None:
     uid, name = obj.metadata.uid, obj.metadata.name
     labels = obj.spec.template.metadata.labels
-    own = not obj.metadata.labels or obj.metadata.labels == labels
+    has_none_of_its_own = not obj.metadata.labels or obj.metadata.labels is labels
     for key, value in (("controller-uid", uid), ("job-name", name), (_UID, uid), (_NAME, name)):
         labels.setdefault(key, value)
-    if own:
-        obj.metadata.labels = dict(labels)
+    if has_none_of_its_own and not formats.label_value(name):
+        obj.metadata.labels = dict(sorted(labels.items()))
     selector = obj.spec.selector or meta_v1.LabelSelector()
     selector.match_labels.setdefault(_UID, uid)
     obj.spec.selector = selector
@@ -144,12 +153,12 @@ def _generate_selector(obj: batch_v1.Job) -> None:
 def _check_generated(errors: list[FieldError], obj: batch_v1.Job) -> None:
     labels, uid, name = obj.spec.template.metadata.labels, obj.metadata.uid, obj.metadata.name
     expected = {"controller-uid": uid, "job-name": name, _UID: uid, _NAME: name}
-    for key in ("controller-uid", "job-name"):
+    for key in expected:
         where = f"spec.template.metadata.labels[{key}]"
         if key not in labels:
             errors.append(required(where, f"must be '{expected[key]}'"))
         elif labels[key] != expected[key]:
-            errors.append(invalid("spec.template.metadata.labels", labels, f"must be '{expected[key]}'"))
+            errors.append(invalid(where, labels, f"must be '{expected[key]}'"))
     compiled = compile_or_none(obj.spec.selector)
     if compiled is not None and not compiled.matches(expected):
         errors.append(invalid("spec.selector", obj.spec.selector, "`selector` not auto-generated"))
@@ -164,7 +173,7 @@ def _check_template_unchanged(errors: list[FieldError], obj: batch_v1.Job, old: 
     if suspended and old.status.start_time is None:
         new = _with_scheduling_of(new, before)
     if new != before:
-        errors.append(invalid("spec.template", obj.spec.template, "field is immutable"))
+        errors.append(invalid("spec.template", go_struct(obj.spec.template), "field is immutable"))
 
 
 _SCHEDULING = ("node_selector", "tolerations", "scheduling_gates", "affinity")

@@ -11,6 +11,7 @@ from bayplan.api.validation.fields import check_not_negative
 class LeaseStrategy(Strategy):
     """Rules of leases. Coordinated election is off by default in 1.36, so its fields are dropped."""
 
+    knows_finalizers = False
     allow_unconditional_update = False
     allow_create_on_update = True
 

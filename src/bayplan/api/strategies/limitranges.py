@@ -9,6 +9,7 @@ from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors
+from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.resources import allows_overcommit, container_resource_messages, resource_name_messages
 
 _TYPES = ("Container", "Pod", "PersistentVolumeClaim")
@@ -24,7 +25,9 @@ _PARTS = (
 class LimitRangeStrategy(Strategy):
     """Rules of limit ranges."""
 
+    update_checks = UpdateChecks(whole=1, change=0)
     allow_create_on_update = True
+    names_unnamed = True
 
     def default(self, obj: core_v1.LimitRange) -> None:
         for item in obj.spec.limits:

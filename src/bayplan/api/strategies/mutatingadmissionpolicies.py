@@ -11,12 +11,14 @@ from bayplan.api.validation.admission_rules import (
     FAILURE_POLICIES,
     check_match_conditions,
     check_match_resources,
+    check_mutated_operations,
     check_param_kind,
     check_variables,
     compiler_of,
     default_match_resources,
 )
 from bayplan.api.validation.fields import Errors
+from bayplan.api.validation.meta import UpdateChecks
 
 if TYPE_CHECKING:
     from bayplan.api.cel.compilation import Compiler
@@ -29,6 +31,8 @@ _PATCH_TYPES = ("ApplyConfiguration", "JSONPatch")
 class MutatingAdmissionPolicyStrategy(Strategy):
     """Rules of mutating admission policies."""
 
+    update_checks = UpdateChecks(whole=1, change=0)
+    knows_finalizers = False
     counts_generation = True
     allow_unconditional_update = False
 
@@ -49,6 +53,9 @@ class MutatingAdmissionPolicyStrategy(Strategy):
             errors.append(required("spec.matchConstraints"))
         else:
             check_match_resources(errors, "spec.matchConstraints", spec.match_constraints, needs_rules=True)
+            check_mutated_operations(
+                errors, "spec.matchConstraints.resourceRules", spec.match_constraints.resource_rules
+            )
         check_match_conditions(errors, "spec.matchConditions", spec.match_conditions, spec.param_kind)
         compiler = compiler_of(spec.param_kind, spec.variables)
         check_variables(errors, "spec.variables", spec.variables, compiler)
@@ -79,7 +86,7 @@ def _check_mutation(errors: Errors, path: str, mutation: types.Mutation, compile
     if patch is None:
         errors.append(required(f"{path}.{name}", f"must be specified when patchType is {mutation.patch_type}"))
     elif not patch.expression.strip():
-        errors.append(required(f"{path}.{name}.expression", "expression is not specified"))
+        errors.append(required(f"{path}.{name}.expression"))
     elif problem := compiler.patch_problem(patch.expression, _MAKES[mutation.patch_type]):
         errors.append(invalid(f"{path}.{name}.expression", patch.expression, problem))
     ((other, unwanted),) = kinds.values()

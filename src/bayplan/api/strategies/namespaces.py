@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from bayplan.api.errors import FieldError, invalid
+from bayplan.api.managedfields.fieldset import FieldSet, recursive_difference
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
@@ -43,13 +44,27 @@ class NamespaceStrategy(Strategy):
     def prepare_subresource_update(self, subresource: str, obj: core_v1.Namespace, old: core_v1.Namespace) -> None:
         obj.status = old.status  # `finalize`
 
+    def ownable(self, subresource: str, fields: FieldSet) -> FieldSet:
+        """See Strategy; `finalize` writes all but the status."""
+        return (
+            recursive_difference(fields, self.reset_by_update)
+            if subresource == "finalize"
+            else super().ownable(subresource, fields)
+        )
+
     def validate(self, obj: core_v1.Namespace) -> list[FieldError]:
+        return self._finalizer_errors(obj, "spec.finalizers")
+
+    @staticmethod
+    def _finalizer_errors(obj: core_v1.Namespace, place: str) -> list[FieldError]:
+        """place: where they are said to be; may have the index in it."""
         errors: list[FieldError] = []
-        for finalizer in obj.spec.finalizers:
-            errors.extend(invalid("spec.finalizers", finalizer, message) for message in formats.label_key(finalizer))
+        for index, finalizer in enumerate(obj.spec.finalizers):
+            path = place.format(index)
+            errors.extend(invalid(path, finalizer, message) for message in formats.label_key(finalizer))
             if "/" not in finalizer and finalizer not in ("kubernetes", "orphan", "foregroundDeletion"):
                 text = "name is neither a standard finalizer name nor is it fully qualified"
-                errors.append(invalid("spec.finalizers", finalizer, text))
+                errors.append(invalid(path, finalizer, text))
         return errors
 
     def validate_status_update(self, obj: core_v1.Namespace, old: core_v1.Namespace) -> list[FieldError]:
@@ -64,7 +79,7 @@ class NamespaceStrategy(Strategy):
     def validate_subresource_update(
         self, subresource: str, obj: core_v1.Namespace, old: core_v1.Namespace
     ) -> list[FieldError]:
-        return self.validate(obj)
+        return self._finalizer_errors(obj, "spec.finalizers[{}]")
 
     def selectable_fields(self, obj: core_v1.Namespace) -> dict[str, str]:
         return {"status.phase": obj.status.phase}

@@ -18,7 +18,7 @@ from bayplan.api.validation.fields import (
 )
 from bayplan.api.validation.ip_warnings import cidr_warnings
 
-_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_PROTOCOLS = ("TCP", "UDP", "SCTP")
 
 
 class NetworkPolicyStrategy(Strategy):
@@ -52,7 +52,7 @@ class NetworkPolicyStrategy(Strategy):
             return errors
         for index, kind in enumerate(spec.policy_types):
             if kind not in ("Egress", "Ingress"):
-                errors.append(unsupported(f"spec.policyTypes[{index}]", kind, ("Egress", "Ingress")))
+                errors.append(unsupported(f"spec.policyTypes[{index}]", kind, ("Ingress", "Egress")))
         return errors
 
     def warnings(self, obj: networking_v1.NetworkPolicy, old: networking_v1.NetworkPolicy | None) -> list[str]:
@@ -113,7 +113,7 @@ def _check_ip_block(errors: Errors, path: str, block: networking_v1.IPBlock) -> 
     for index, value in enumerate(block.except_):
         where = f"{path}.except[{index}]"
         if not check_cidr(errors, where, value):
-            return
+            continue
         part = parse_cidr(value)
         if not _strictly_inside(part, whole):
             errors.append(invalid(where, value, "must be a strict subset of `cidr`"))

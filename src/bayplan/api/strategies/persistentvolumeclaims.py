@@ -13,6 +13,7 @@ from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.claims import check_claim_spec, claim_spec_warnings
 from bayplan.api.validation.fields import check_unchanged
+from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.pod_update import difference
 from bayplan.api.validation.resources import is_native
 
@@ -24,6 +25,7 @@ _replace = msgspec.structs.replace
 class PersistentVolumeClaimStrategy(Strategy):
     """Rules of persistent volume claims. `dataSource` and `dataSourceRef` say the same where they can."""
 
+    update_checks = UpdateChecks(whole=1, change_first=True)
     has_status = True
     returns_object_on_delete = True
 
@@ -36,16 +38,13 @@ class PersistentVolumeClaimStrategy(Strategy):
 
     def prepare_create(self, obj: core_v1.PersistentVolumeClaim) -> None:
         obj.status = core_v1.PersistentVolumeClaimStatus(phase="Pending")
-        source = obj.spec.data_source
-        if source is not None and (source.kind, source.api_group or "") not in _SOURCES:
-            obj.spec.data_source = None
-        reference = obj.spec.data_source_ref
-        if reference is not None and reference.namespace:
-            obj.spec.data_source_ref = None  # sources in other namespaces are off by default
+        _drop_sources(obj.spec)
         _pair_sources(obj.spec)
 
     def prepare_update(self, obj: core_v1.PersistentVolumeClaim, old: core_v1.PersistentVolumeClaim) -> None:
         obj.status = old.status
+        if old.spec.data_source is None and old.spec.data_source_ref is None:
+            _drop_sources(obj.spec)
         _pair_sources(obj.spec)
 
     def validate(self, obj: core_v1.PersistentVolumeClaim) -> list[FieldError]:
@@ -68,9 +67,9 @@ class PersistentVolumeClaimStrategy(Strategy):
         self._check_size(errors, obj, old)
         check_unchanged(errors, "volumeMode", obj.spec.volume_mode, old.spec.volume_mode)
         name, former = obj.spec.volume_attributes_class_name, old.spec.volume_attributes_class_name
-        if former is not None and former != name and not name:
-            target = "nil" if name is None else "an empty string"
-            text = f"update from non-nil value to {target} is forbidden"
+        if old.status.current_volume_attributes_class_name is not None and former != name and not name:
+            target = "nil" if name is None else "empty string"
+            text = f"update to {target} is forbidden when status.currentVolumeAttributesClassName is not nil"
             errors.append(forbidden("spec.volumeAttributesClassName", text))
         return errors
 
@@ -97,7 +96,7 @@ class PersistentVolumeClaimStrategy(Strategy):
         for name, value in sorted(status.capacity.items()):
             _check_amount(errors, f"status.capacity[{name}]", value)
         for name, progress in sorted(status.allocated_resource_statuses.items()):
-            where = "status.allocatedResourceStatus"
+            where = "status.allocatedResourceStatuses"
             _check_resource_key(errors, where, name)
             if progress not in _RESIZE_STATUSES:
                 errors.append(unsupported(where, name, _RESIZE_STATUSES))
@@ -143,6 +142,15 @@ def _check_resource_key(errors: list[FieldError], path: str, name: str) -> bool:
 _SOURCES = (("PersistentVolumeClaim", ""), ("VolumeSnapshot", "snapshot.storage.k8s.io"))
 
 
+def _drop_sources(spec: core_v1.PersistentVolumeClaimSpec) -> None:
+    """Forget sources that a claim without one cannot get: in other namespaces (off by default), and of unknown kinds where only `dataSource` names one."""
+    source, reference = spec.data_source, spec.data_source_ref
+    if reference is not None and reference.namespace:
+        spec.data_source_ref = reference = None
+    if reference is None and source is not None and (source.kind, source.api_group or "") not in _SOURCES:
+        spec.data_source = None
+
+
 def _pair_sources(spec: core_v1.PersistentVolumeClaimSpec) -> None:
     source, reference = spec.data_source, spec.data_source_ref
     if source is not None and reference is None:
@@ -179,8 +187,7 @@ def _comparable(
         storage = before.resources.requests.get("storage")
         if storage is not None:
             changes["resources"] = _replace(new.resources, requests=new.resources.requests | {"storage": storage})
-        if new.volume_attributes_class_name is not None:
-            changes["volume_attributes_class_name"] = before.volume_attributes_class_name
+        changes["volume_attributes_class_name"] = before.volume_attributes_class_name
     return _replace(new, **changes) if changes else new
 
 

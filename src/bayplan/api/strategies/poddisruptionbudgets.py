@@ -11,7 +11,9 @@ from bayplan.api.validation.fields import (
     check_int_or_percent,
     check_label_selector,
     check_not_negative,
+    go_struct,
 )
+from bayplan.api.validation.meta import UpdateChecks
 
 _POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
@@ -19,15 +21,20 @@ _POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 class PodDisruptionBudgetStrategy(Strategy):
     """Rules of pod disruption budgets."""
 
+    status_checks = UpdateChecks(change=0)
+    knows_finalizers = False
     counts_generation = True
     has_status = True
     allow_unconditional_update = False
+
+    def metadata_rule(self, obj: policy_v1.PodDisruptionBudget) -> str | None:
+        return None
 
     def validate(self, obj: policy_v1.PodDisruptionBudget) -> list[FieldError]:
         errors: list[FieldError] = []
         spec = obj.spec
         if spec.min_available is not None and spec.max_unavailable is not None:
-            errors.append(invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set"))
+            errors.append(invalid("spec", go_struct(spec), "minAvailable and maxUnavailable cannot be both set"))
         for name, value in (("minAvailable", spec.min_available), ("maxUnavailable", spec.max_unavailable)):
             if value is not None:
                 check_int_or_percent(errors, f"spec.{name}", value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.errors import FieldError
+from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import scheduling_v1alpha2
 from bayplan.api.validation.fields import check_conditions, check_unchanged
@@ -14,6 +15,7 @@ class PodGroupStrategy(Strategy):
 
     counts_generation = True
     has_status = True
+    reset_by_status = of_paths(("f:spec",), ("f:metadata",))
 
     def validate(self, obj: scheduling_v1alpha2.PodGroup) -> list[FieldError]:
         errors: list[FieldError] = []

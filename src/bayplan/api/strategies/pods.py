@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-
 import msgspec
 
 from bayplan.api.defaults.pod_spec import default_pod_spec
 from bayplan.api.defaults.pods import app_armor_from_annotations, default_pod, merge_match_label_keys, qos_class
 from bayplan.api.errors import FieldError, forbidden
-from bayplan.api.managedfields.fieldset import FieldSet, of_paths, union, within
+from bayplan.api.managedfields.fieldset import FieldSet, of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.strategies.pod_forms import SoundForms
 from bayplan.api.types import core_v1
 from bayplan.api.validation.ip_warnings import ip_warnings
+from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.pod_spec import check_pod_containers_only, check_pod_spec
 from bayplan.api.validation.pod_status import validate_pod_status_update
 from bayplan.api.validation.pod_update import (
@@ -21,7 +20,7 @@ from bayplan.api.validation.pod_update import (
     validate_pod_update,
     validate_resize,
 )
-from bayplan.api.validation.pod_warnings import pod_name_warnings, pod_warnings
+from bayplan.api.validation.pod_warnings import app_armor_warnings, pod_name_warnings, pod_warnings
 from bayplan.api.validation.profiles import check_annotation_changes, check_pod_annotations, check_profiles_match
 
 _replace = msgspec.structs.replace
@@ -30,6 +29,7 @@ _replace = msgspec.structs.replace
 class PodStrategy(Strategy):
     """Rules of pods."""
 
+    update_checks = UpdateChecks(whole=1, change_first=True)
     reset_by_status = of_paths(("f:spec",), ("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences"))
     counts_generation = True
     has_status = True
@@ -56,21 +56,12 @@ class PodStrategy(Strategy):
         default_pod(obj)
 
     def ownable(self, subresource: str, fields: FieldSet) -> FieldSet:
-        """See Strategy; writers of ephemeral containers and of resizes own nothing else."""
-        if subresource == "ephemeralcontainers":
-            return within(fields, ("f:spec", "f:ephemeralContainers"))
-        if subresource == "resize":
-            parts = (
-                within(fields, ("f:spec", part, "*", field))
-                for part in ("f:containers", "f:initContainers")
-                for field in ("f:resources", "f:resizePolicy")
-            )
-            return functools.reduce(union, parts)
-        return super().ownable(subresource, fields)
+        """See Strategy; nothing is kept from writers of ephemeral containers and of resizes."""
+        return fields if subresource in ("ephemeralcontainers", "resize") else super().ownable(subresource, fields)
 
     def prepare_create(self, obj: core_v1.Pod) -> None:
         spec = obj.spec
-        obj.status = core_v1.PodStatus(phase="Pending", qos_class=qos_class(spec))
+        obj.status = core_v1.PodStatus(phase="Pending", qos_class=obj.status.qos_class or qos_class(spec))
         if spec.scheduling_gates:
             gated = core_v1.PodCondition(
                 type="PodScheduled",
@@ -105,6 +96,10 @@ class PodStrategy(Strategy):
 
     def prepare_subresource_update(self, subresource: str, obj: core_v1.Pod, old: core_v1.Pod) -> None:
         obj.status = old.status
+        if subresource in ("ephemeralcontainers", "resize"):
+            new, kept = obj.metadata, old.metadata
+            new.labels, new.annotations = kept.labels, kept.annotations
+            new.finalizers, new.owner_references = kept.finalizers, kept.owner_references
         if subresource == "ephemeralcontainers":
             obj.spec = _replace(old.spec, ephemeral_containers=obj.spec.ephemeral_containers)
         elif subresource == "resize":
@@ -152,21 +147,26 @@ class PodStrategy(Strategy):
             return [*self.validate(obj), *validate_resize(obj, old)]
         return super().validate_subresource_update(subresource, obj, old)
 
+    def early_warnings(self, obj: core_v1.Pod) -> list[str]:
+        return app_armor_warnings(obj) if obj.metadata.annotations else []
+
     def warnings(self, obj: core_v1.Pod, old: core_v1.Pod | None) -> list[str]:
-        """Updates give none but about addresses in the status: people seldom write pods themselves."""
+        """Updates give none: people seldom write pods themselves."""
         if old is None:
             if self._sound.has_just_known(obj.spec):
                 return pod_name_warnings(obj.metadata.name)
-            given = pod_warnings("", obj.spec, obj.metadata)
+            given = [*pod_name_warnings(obj.metadata.name), *pod_warnings("", obj.spec, obj.metadata)]
             if not given and not obj.metadata.annotations:
                 self._sound.remember(obj.spec)  # validation comes before warnings: there is nothing wrong with it
             return given
+        return []
+
+    def status_warnings(self, obj: core_v1.Pod) -> list[str]:
         found: list[str] = []
-        if obj.status is not old.status:
-            for index, address in enumerate(obj.status.pod_ips):
-                found.extend(ip_warnings(f"status.podIPs[{index}].ip", address.ip))
-            for index, host in enumerate(obj.status.host_ips):
-                found.extend(ip_warnings(f"status.hostIPs[{index}].ip", host.ip))
+        for index, address in enumerate(obj.status.pod_ips):
+            found.extend(ip_warnings(f"status.podIPs[{index}].ip", address.ip))
+        for index, host in enumerate(obj.status.host_ips):
+            found.extend(ip_warnings(f"status.hostIPs[{index}].ip", host.ip))
         return found
 
     def selectable_fields(self, obj: core_v1.Pod) -> dict[str, str]:

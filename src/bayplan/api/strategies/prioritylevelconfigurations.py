@@ -11,8 +11,9 @@ from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import flowcontrol_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_not_negative
+from bayplan.api.validation.fields import Errors
 from bayplan.api.validation.flow_control import check_condition_types, fixed_priority_levels
+from bayplan.api.validation.meta import UpdateChecks
 
 _SHARES = 30
 _QUEUES = 64
@@ -26,6 +27,8 @@ _MAX_HASH_BITS = 60
 class PriorityLevelConfigurationStrategy(Strategy):
     """Rules of priority levels."""
 
+    update_checks = UpdateChecks(whole=1, change=0)
+    status_checks = UpdateChecks(change=0)
     reset_by_status = of_paths(("f:spec",), ("f:metadata",))
     counts_generation = True
     has_status = True
@@ -108,7 +111,10 @@ def _check_shares(
 
 def _check_limited(errors: Errors, path: str, limited: flowcontrol_v1.LimitedPriorityLevelConfiguration) -> None:
     _check_shares(errors, path, limited)
-    check_not_negative(errors, f"{path}.borrowingLimitPercent", limited.borrowing_limit_percent)
+    borrowed = limited.borrowing_limit_percent
+    if borrowed is not None and borrowed < 0:
+        text = "if specified, must be a non-negative integer"
+        errors.append(invalid(f"{path}.borrowingLimitPercent", borrowed, text))
 
 
 def _check_response(errors: Errors, path: str, response: flowcontrol_v1.LimitResponse) -> None:

@@ -7,7 +7,7 @@ from bayplan.api.errors import FieldError
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apps_v1
 from bayplan.api.validation.fields import check_not_negative, check_unchanged
-from bayplan.api.validation.pod_warnings import template_warnings
+from bayplan.api.validation.pod_warnings import owner_name_warnings, template_warnings
 from bayplan.api.validation.workloads import (
     check_counts,
     check_not_above_replicas,
@@ -40,8 +40,8 @@ class ReplicaSetStrategy(Strategy):
         spec = obj.spec
         check_not_negative(errors, "spec.replicas", spec.replicas)
         check_not_negative(errors, "spec.minReadySeconds", spec.min_ready_seconds)
-        check_selector_and_template(errors, spec.selector, spec.template, "deployment")
-        check_runs_for_ever(errors, spec.template, "ReplicaSet")
+        if check_selector_and_template(errors, spec.selector, spec.template, "deployment"):
+            check_runs_for_ever(errors, spec.template, "ReplicaSet")
         return errors
 
     def validate_update(self, obj: apps_v1.ReplicaSet, old: apps_v1.ReplicaSet) -> list[FieldError]:
@@ -58,7 +58,8 @@ class ReplicaSetStrategy(Strategy):
     def warnings(self, obj: apps_v1.ReplicaSet, old: apps_v1.ReplicaSet | None) -> list[str]:
         if old is not None and old.metadata.generation == obj.metadata.generation:
             return []
-        return template_warnings("spec.template", obj.spec.template)
+        named = owner_name_warnings(obj.metadata.name) if old is None else []
+        return named + template_warnings("spec.template", obj.spec.template)
 
 
 STRATEGY = ReplicaSetStrategy()

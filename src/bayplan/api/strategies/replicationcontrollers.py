@@ -10,7 +10,7 @@ from bayplan.api.strategies.replicasets import REPLICA_COUNTS
 from bayplan.api.types import core_v1
 from bayplan.api.validation.fields import check_not_negative
 from bayplan.api.validation.pod_spec import check_pod_template
-from bayplan.api.validation.pod_warnings import template_warnings
+from bayplan.api.validation.pod_warnings import owner_name_warnings, template_warnings
 from bayplan.api.validation.workloads import (
     check_counts,
     check_not_above_replicas,
@@ -22,6 +22,8 @@ from bayplan.api.validation.workloads import (
 class ReplicationControllerStrategy(Strategy):
     """Rules of replication controllers."""
 
+    name_is_checked_as = "long-name"
+    checks_generated_names = False
     counts_generation = True
     has_status = True
     orphans_dependents = True
@@ -65,10 +67,11 @@ class ReplicationControllerStrategy(Strategy):
         return errors
 
     def warnings(self, obj: core_v1.ReplicationController, old: core_v1.ReplicationController | None) -> list[str]:
-        unchanged = old is not None and old.metadata.generation == obj.metadata.generation
-        if obj.spec.template is None or unchanged:
+        if old is not None and old.metadata.generation == obj.metadata.generation:
             return []
-        return template_warnings("spec.template", obj.spec.template)
+        named = owner_name_warnings(obj.metadata.name) if old is None else []
+        template = obj.spec.template if old is None else old.spec.template  # Kubernetes looks at the former one, too
+        return named + (template_warnings("spec.template", template) if template is not None else [])
 
     def selectable_fields(self, obj: core_v1.ReplicationController) -> dict[str, str]:
         return {"status.replicas": str(obj.status.replicas)}

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from bayplan.api import quantity
 from bayplan.api.defaults.quantities import canonical_list
 from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
 from bayplan.api.validation.fields import Errors, null_if_empty
-from bayplan.api.validation.resources import Resources, check_amount, is_native, quota_resource_messages
+from bayplan.api.validation.resources import Resources, check_amount, quota_resource_messages
 
 _POD_SCOPES = frozenset(
     ("Terminating", "NotTerminating", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity", "BestEffort")
 )
 _SCOPES = _POD_SCOPES | {"VolumeAttributesClass"}
 _EXISTS_ONLY = _POD_SCOPES - {"PriorityClass"}
-_POD_RESOURCES = frozenset(
-    (
-        "pods",
-        "cpu",
-        "memory",
-        "ephemeral-storage",
-        "requests.cpu",
-        "requests.memory",
-        "requests.ephemeral-storage",
-        "limits.cpu",
-        "limits.memory",
-        "limits.ephemeral-storage",
-    )
-)
+_POD_RESOURCES = frozenset(("pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"))
+_STANDARD = _POD_RESOURCES | {
+    "ephemeral-storage",
+    "requests.ephemeral-storage",
+    "limits.ephemeral-storage",
+    "requests.storage",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "persistentvolumeclaims",
+    "configmaps",
+    "services.nodeports",
+    "services.loadbalancers",
+}
+"""Resources that not every scope can narrow, besides huge pages; any scope is taken for others."""
+_REQUESTED_AND_LIMITED = ("cpu", "memory", "storage", "ephemeral-storage")
 _CLAIM_RESOURCES = frozenset(("persistentvolumeclaims", "requests.storage"))
 
 
@@ -54,6 +58,19 @@ class ResourceQuotaStrategy(Strategy):
             _check_conflicts(errors, scopes, spec.scopes)
         return errors
 
+    def warnings(self, obj: core_v1.ResourceQuota, old: core_v1.ResourceQuota | None) -> list[str]:
+        """New quotas whose requests exceed their limits."""
+        found = []
+        hard = obj.spec.hard if old is None else {}
+        for name in _REQUESTED_AND_LIMITED:
+            request, limit = f"requests.{name}", f"limits.{name}"
+            if request not in hard and name in ("cpu", "memory"):
+                request = name
+            if request in hard and limit in hard and quantity.parse(hard[request]) > quantity.parse(hard[limit]):
+                shown = f"{request} ({hard[request]}) should be less than {limit} ({hard[limit]})"
+                found.append(f"ResourceQuota {shown}")
+        return found
+
     def validate_update(self, obj: core_v1.ResourceQuota, old: core_v1.ResourceQuota) -> list[FieldError]:
         if set(obj.spec.scopes) != set(old.spec.scopes):
             return [invalid("spec.scopes", obj.spec.scopes or None, "field is immutable")]
@@ -77,11 +94,13 @@ def _check_amounts(errors: Errors, path: str, amounts: Resources) -> None:
 
 def _fits(scope: str, name: str) -> bool:
     """Whether a scope can narrow the counting of a resource."""
+    if name not in _STANDARD and not name.startswith(("hugepages-", "requests.hugepages-")):
+        return True
     if scope == "BestEffort":
         return name == "pods"
     if scope == "VolumeAttributesClass":
         return name in _CLAIM_RESOURCES
-    return name in _POD_RESOURCES or not is_native(name) or name.startswith(("hugepages-", "requests.hugepages-"))
+    return name in _POD_RESOURCES
 
 
 def _check_scopes(errors: Errors, spec: core_v1.ResourceQuotaSpec) -> None:
@@ -91,7 +110,7 @@ def _check_scopes(errors: Errors, spec: core_v1.ResourceQuotaSpec) -> None:
             errors.append(invalid("spec.scopes", scopes, "unsupported scope"))
             continue
         for name in sorted(spec.hard):
-            if "/" not in name and not _fits(scope, name):
+            if not _fits(scope, name):
                 errors.append(invalid("spec.scopes", scopes, "unsupported scope applied to resource"))
     _check_conflicts(errors, set(scopes), scopes)
 
@@ -108,7 +127,7 @@ def _check_selector(errors: Errors, selector: core_v1.ScopeSelector, hard: Resou
         if expression.scope_name not in _SCOPES:
             errors.append(invalid(f"{path}.scopeName", expression.scope_name, "unsupported scope"))
         for name in sorted(hard):
-            if "/" not in name and expression.scope_name in _SCOPES and not _fits(expression.scope_name, name):
+            if expression.scope_name in _SCOPES and not _fits(expression.scope_name, name):
                 errors.append(invalid(path, selector, "unsupported scope applied to resource"))
         operator, values = expression.operator, expression.values
         if expression.scope_name in _EXISTS_ONLY and operator != "Exists":

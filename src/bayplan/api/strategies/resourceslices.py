@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from bayplan.api.defaults.quantities import canonical
-from bayplan.api.errors import FieldError, invalid, required, too_long
+from bayplan.api.errors import FieldError, invalid, quoted
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import resource_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.device_slices import check_slice_devices, check_slice_places
-from bayplan.api.validation.devices import check_driver_name
-from bayplan.api.validation.fields import Errors, check_format, check_unchanged
+from bayplan.api.validation.devices import check_driver_name, check_pool_name
+from bayplan.api.validation.fields import Errors, check_unchanged
 from bayplan.support.timestamps import rfc3339
-
-_MAX_POOL_NAME = 253
 
 
 class ResourceSliceStrategy(Strategy):
     """Rules of resource slices: driver, pool and node never change."""
 
+    changes_come_first = True
     counts_generation = True
     returns_object_on_delete = True
     selectable_field_names = frozenset(("spec.nodeName", "spec.driver"))
@@ -41,19 +39,29 @@ class ResourceSliceStrategy(Strategy):
                 if taint.time_added is None:
                     taint.time_added = rfc3339(now)
 
+    def warnings(self, obj: resource_v1.ResourceSlice, old: resource_v1.ResourceSlice | None) -> list[str]:
+        driver = obj.spec.driver
+        if driver == driver.lower():
+            return []
+        return [f"spec.driver: driver names should be lowercase; {quoted(driver)} contains uppercase characters"]
+
     def validate(self, obj: resource_v1.ResourceSlice) -> list[FieldError]:
         errors: list[FieldError] = []
         spec = obj.spec
-        check_driver_name(errors, "spec.driver", spec.driver)
-        _check_pool(errors, "spec.pool", spec.pool)
         check_slice_places(errors, "spec", spec)
         check_slice_devices(errors, "spec", spec)
         return errors
 
-    def validate_update(self, obj: resource_v1.ResourceSlice, old: resource_v1.ResourceSlice) -> list[FieldError]:
+    def validate_create(self, obj: resource_v1.ResourceSlice) -> list[FieldError]:
         errors: list[FieldError] = []
-        check_unchanged(errors, "spec.driver", obj.spec.driver, old.spec.driver)
+        check_driver_name(errors, "spec.driver", obj.spec.driver)
+        _check_pool(errors, "spec.pool", obj.spec.pool)
+        return errors
+
+    def validate_update(self, obj: resource_v1.ResourceSlice, old: resource_v1.ResourceSlice) -> list[FieldError]:
+        errors = self.validate_create(obj)
         check_unchanged(errors, "spec.pool.name", obj.spec.pool.name, old.spec.pool.name)
+        check_unchanged(errors, "spec.driver", obj.spec.driver, old.spec.driver)
         check_unchanged(errors, "spec.nodeName", obj.spec.node_name, old.spec.node_name)
         return errors
 
@@ -73,13 +81,7 @@ def _default_policy(policy: resource_v1.CapacityRequestPolicy) -> None:
 
 
 def _check_pool(errors: Errors, path: str, pool: resource_v1.ResourcePool) -> None:
-    if not pool.name:
-        errors.append(required(f"{path}.name"))
-    else:
-        if len(pool.name) > _MAX_POOL_NAME:
-            errors.append(too_long(f"{path}.name", _MAX_POOL_NAME))
-        for part in pool.name.split("/"):
-            check_format(errors, f"{path}.name", part, formats.dns_subdomain)
+    check_pool_name(errors, f"{path}.name", pool.name)
     if pool.resource_slice_count <= 0:
         errors.append(invalid(f"{path}.resourceSliceCount", pool.resource_slice_count, "must be greater than zero"))
     if pool.generation < 0:

@@ -10,6 +10,7 @@ from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.encoded import canonical_base64, decoded_size
+from bayplan.api.validation.meta import UpdateChecks
 
 _LIMIT = 1024 * 1024
 _NEEDED_KEYS = {
@@ -24,6 +25,8 @@ _ACCOUNT = "kubernetes.io/service-account.name"
 class SecretStrategy(Strategy):
     """Rules of secrets. `stringData` is written into `data`."""
 
+    update_checks = UpdateChecks(whole=1, change_first=True)
+    changes_come_first = True
     selectable_field_names = frozenset(("type",))
 
     def default(self, obj: core_v1.Secret) -> None:
@@ -79,7 +82,7 @@ class SecretStrategy(Strategy):
         return errors
 
     def warnings(self, obj: core_v1.Secret, old: core_v1.Secret | None) -> list[str]:
-        if obj.type == "kubernetes.io/tls" and (old is None or old.data != obj.data):
+        if obj.type == "kubernetes.io/tls":
             problem = _key_pair_problem(obj.data.get("tls.crt", ""), obj.data.get("tls.key", ""))
             return [problem] if problem else []
         return []

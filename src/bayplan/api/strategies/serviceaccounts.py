@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
+from bayplan.api.validation.meta import UpdateChecks
 
 _ENFORCED = "kubernetes.io/enforce-mountable-secrets"
 
@@ -11,6 +12,7 @@ _ENFORCED = "kubernetes.io/enforce-mountable-secrets"
 class ServiceAccountStrategy(Strategy):
     """Rules of service accounts."""
 
+    update_checks = UpdateChecks(whole=1, change_first=True)
     returns_object_on_delete = True
 
     def prepare_create(self, obj: core_v1.ServiceAccount) -> None:

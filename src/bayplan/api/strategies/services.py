@@ -6,6 +6,7 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
+from bayplan.api.validation.ip_warnings import ingress_ip_warnings
 from bayplan.api.validation.services import (
     check_load_balancer_status,
     service_warnings,
@@ -38,6 +39,7 @@ class ServiceStrategy(Strategy):
     allow_create_on_update = True
     returns_object_on_delete = True
     name_is_checked_as = "dns-1123-label"
+    changes_come_first = True
     selectable_field_names = frozenset(("spec.clusterIP", "spec.type"))
 
     def default(self, obj: core_v1.Service) -> None:
@@ -90,6 +92,9 @@ class ServiceStrategy(Strategy):
         check_load_balancer_status(errors, "status.loadBalancer", obj.status.load_balancer, old.spec.type)
         return errors
 
+    def status_warnings(self, obj: core_v1.Service) -> list[str]:
+        return ingress_ip_warnings([one.ip for one in obj.status.load_balancer.ingress])
+
     def warnings(self, obj: core_v1.Service, old: core_v1.Service | None) -> list[str]:
         return service_warnings(obj, old)
 
@@ -111,8 +116,10 @@ def _normalize_cluster_ips(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -
 
 def _keep_allocated(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -> None:
     """What was allocated stays if the update does not mention it."""
-    if "ExternalName" not in (new.type, old.type) and not new.cluster_ip and not new.cluster_ips:
-        new.cluster_ip, new.cluster_ips = old.cluster_ip, old.cluster_ips
+    if "ExternalName" not in (new.type, old.type):
+        new.cluster_ip = new.cluster_ip or old.cluster_ip
+        if not new.cluster_ips and new.cluster_ip == old.cluster_ip:
+            new.cluster_ips = old.cluster_ips
     if needs_node_port(new) and needs_node_port(old):
         taken = {port.node_port for port in new.ports}
         known = {(port.protocol, port.port): port.node_port for port in old.ports}

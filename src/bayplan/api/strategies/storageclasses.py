@@ -6,7 +6,8 @@ from bayplan.api.errors import FieldError, duplicate, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1, storage_v1
 from bayplan.api.validation.fields import Errors, check_key_format, check_unchanged
-from bayplan.api.validation.pod_warnings import deprecated_label_warning
+from bayplan.api.validation.label_warnings import deprecated_label_warning
+from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.storage import check_parameters, check_provisioner
 
 _POLICIES = ("Delete", "Retain")
@@ -16,6 +17,7 @@ _MODES = ("Immediate", "WaitForFirstConsumer")
 class StorageClassStrategy(Strategy):
     """Rules of storage classes."""
 
+    update_checks = UpdateChecks(whole=1)
     returns_object_on_delete = True
 
     def default(self, obj: storage_v1.StorageClass) -> None:
@@ -56,6 +58,7 @@ class StorageClassStrategy(Strategy):
 
 
 def _check_topologies(errors: Errors, terms: tuple[core_v1.TopologySelectorTerm, ...]) -> None:
+    meanings: list[dict[str, frozenset[str]]] = []
     for index, term in enumerate(terms):
         keys: set[str] = set()
         for position, expression in enumerate(term.match_label_expressions):
@@ -69,8 +72,10 @@ def _check_topologies(errors: Errors, terms: tuple[core_v1.TopologySelectorTerm,
             if expression.key in keys:
                 errors.append(duplicate(f"{where}.key", expression.key))
             keys.add(expression.key)
-        if term in terms[:index]:
-            errors.append(duplicate(f"allowedTopologies[{index}].matchLabelExpressions", ""))
+        meaning = {one.key: frozenset(one.values) for one in term.match_label_expressions}
+        equal = meanings.count(meaning) + (0 if meaning else len(terms))  # one that says nothing counts as equal to all
+        errors += [duplicate(f"allowedTopologies[{index}].matchLabelExpressions", "")] * equal
+        meanings.append(meaning)
 
 
 STRATEGY = StorageClassStrategy()

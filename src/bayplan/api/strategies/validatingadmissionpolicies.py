@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bayplan.api.errors import FieldError, invalid, required, unsupported
+from bayplan.api.errors import FieldError, duplicate, invalid, required, unsupported
+from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.validation import formats
@@ -18,19 +19,27 @@ from bayplan.api.validation.admission_rules import (
     compiler_of,
     default_match_resources,
 )
-from bayplan.api.validation.fields import Errors
+from bayplan.api.validation.fields import Errors, check_conditions
+from bayplan.api.validation.meta import UpdateChecks
 
 if TYPE_CHECKING:
     from bayplan.api.cel.compilation import Compiler
 
+_MAX_ANNOTATIONS = 20
+_LONGEST_EXPRESSION = 5 * 1024
+"""Bytes of the expression for the value of an audit annotation."""
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 
 
 class ValidatingAdmissionPolicyStrategy(Strategy):
     """Rules of validating admission policies."""
 
+    update_checks = UpdateChecks(whole=1, change=0)
+    status_checks = UpdateChecks(change=0)
+    knows_finalizers = False
     counts_generation = True
     has_status = True
+    reset_by_status = of_paths(("f:spec",), ("f:metadata",))
     allow_unconditional_update = False
 
     def default(self, obj: types.ValidatingAdmissionPolicy) -> None:
@@ -59,8 +68,21 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
             errors.append(required("spec.auditAnnotations", text))
         for index, validation in enumerate(spec.validations):
             _check_validation(errors, f"spec.validations[{index}]", validation, compiler)
-        for index, annotation in enumerate(spec.audit_annotations):
-            _check_annotation(errors, f"spec.auditAnnotations[{index}]", annotation, obj.metadata.name, compiler)
+        _check_annotations(errors, "spec.auditAnnotations", spec.audit_annotations, obj.metadata.name, compiler)
+        return errors
+
+    def validate_status_update(
+        self, obj: types.ValidatingAdmissionPolicy, old: types.ValidatingAdmissionPolicy
+    ) -> list[FieldError]:
+        errors: list[FieldError] = []
+        checked = obj.status.type_checking
+        for index, warning in enumerate(checked.expression_warnings if checked is not None else ()):
+            path = f"status.typeChecking.expressionWarnings[{index}]"
+            if not warning.warning:
+                errors.append(required(f"{path}.warning"))
+            if not warning.field_ref.strip():
+                errors.append(required(f"{path}.fieldRef"))
+        check_conditions(errors, "status.conditions", obj.status.conditions)
         return errors
 
 
@@ -76,25 +98,38 @@ def _check_validation(errors: Errors, path: str, validation: types.Validation, c
         errors.append(invalid(f"{path}.messageExpression", text, "must be non-empty if specified"))
     message = validation.message.strip()
     if validation.message and not message:
-        errors.append(invalid(f"{path}.message", validation.message, "message must be non-empty if specified"))
+        errors.append(invalid(f"{path}.message", validation.message, "must be non-empty if specified"))
     elif "\n" in message or "\r" in message:
         errors.append(invalid(f"{path}.message", validation.message, "must not contain line breaks"))
-    elif "\n" in validation.expression.strip() and not message:
-        errors.append(required(f"{path}.message", "message must be specified if expression contains line breaks"))
     if validation.reason is not None and validation.reason not in _REASONS:
         errors.append(unsupported(f"{path}.reason", validation.reason, _REASONS))
+
+
+def _check_annotations(
+    errors: Errors, path: str, annotations: tuple[types.AuditAnnotation, ...], policy: str, compiler: Compiler
+) -> None:
+    if len(annotations) > _MAX_ANNOTATIONS:
+        errors.append(invalid(path, annotations, f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations"))
+    keys: set[str] = set()
+    for index, annotation in enumerate(annotations):
+        _check_annotation(errors, f"{path}[{index}]", annotation, policy, compiler)
+        if annotation.key in keys:
+            errors.append(duplicate(f"{path}[{index}].key", annotation.key))
+        keys.add(annotation.key)
 
 
 def _check_annotation(
     errors: Errors, path: str, annotation: types.AuditAnnotation, policy: str, compiler: Compiler
 ) -> None:
-    if not annotation.key:
-        errors.append(required(f"{path}.key"))
+    if not policy:
+        errors.append(invalid(f"{path}.key", annotation.key, "requires metadata.name be non-empty"))
     else:
         full = f"{policy}/{annotation.key}"
         errors.extend(invalid(f"{path}.key", full, message) for message in formats.label_key(full))
     if not annotation.value_expression.strip():
         errors.append(required(f"{path}.valueExpression", "valueExpression is not specified"))
+    elif len(annotation.value_expression.strip().encode()) > _LONGEST_EXPRESSION:
+        errors.append(required(f"{path}.valueExpression", f"must not exceed {_LONGEST_EXPRESSION} bytes in length"))
     elif problem := compiler.problem(annotation.value_expression.strip(), "string", "null"):
         errors.append(invalid(f"{path}.valueExpression", annotation.value_expression, problem))
 

@@ -8,6 +8,7 @@ from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.validation import formats
 from bayplan.api.validation.admission_rules import check_match_resources, check_param_ref, default_match_resources
 from bayplan.api.validation.fields import Errors, check_format
+from bayplan.api.validation.meta import UpdateChecks
 
 _ACTIONS = ("Audit", "Deny", "Warn")
 _DENY_AND_WARN = (
@@ -19,6 +20,8 @@ _DENY_AND_WARN = (
 class ValidatingAdmissionPolicyBindingStrategy(Strategy):
     """Rules of bindings of validating admission policies."""
 
+    update_checks = UpdateChecks(whole=1, change=0)
+    knows_finalizers = False
     counts_generation = True
     allow_unconditional_update = False
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import admissionregistration_v1
+from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.webhooks import check_webhooks, default_webhook
 
 
 class ValidatingWebhookConfigurationStrategy(Strategy):
     """Rules of validating webhook configurations."""
 
+    update_checks = UpdateChecks(whole=1, change=0)
+    knows_finalizers = False
     counts_generation = True
     allow_unconditional_update = False
 

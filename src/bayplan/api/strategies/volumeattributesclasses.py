@@ -5,11 +5,15 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError, forbidden
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import storage_v1
+from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.storage import check_parameters, check_provisioner
 
 
 class VolumeAttributesClassStrategy(Strategy):
     """Rules of volume attributes classes: driver and parameters never change."""
+
+    update_checks = UpdateChecks(whole=1, change_first=True)
+    changes_come_first = True
 
     def validate(self, obj: storage_v1.VolumeAttributesClass) -> list[FieldError]:
         errors: list[FieldError] = []

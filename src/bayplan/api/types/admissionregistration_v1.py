@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Int32, Object, always_list, always_null
+from bayplan.api.types.scalars import Int32, Int64, Object, always_list, always_null
 
 
 class ApplyConfiguration(Object):
@@ -226,7 +226,7 @@ class ValidatingAdmissionPolicySpec(Object):
 class ValidatingAdmissionPolicyStatus(Object):
     """ValidatingAdmissionPolicyStatus represents the status of an admission validation policy."""
 
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     type_checking: TypeChecking | None = None
     conditions: tuple[meta_v1.Condition, ...] = ()
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Int32, NullList, Object, Time, always_list, always_null
+from bayplan.api.types.scalars import Int32, Int64, NullList, Object, Time, always_list, always_null
 
 
 class CustomResourceColumnDefinition(Object):
@@ -57,7 +57,7 @@ class CustomResourceDefinitionStatus(Object):
     conditions: NullList[CustomResourceDefinitionCondition] = field(default_factory=always_list)
     accepted_names: CustomResourceDefinitionNames = field(default_factory=CustomResourceDefinitionNames)
     stored_versions: tuple[str, ...] = field(default_factory=always_list)
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
 
     def __post_init__(self) -> None:
         self.conditions = self.conditions or ()
@@ -81,7 +81,7 @@ class CustomResourceDefinitionCondition(Object):
     last_transition_time: Time | None = field(default_factory=always_null)
     reason: str = ""
     message: str = ""
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
 
 
 class CustomResourceDefinitionList(Object):
@@ -150,16 +150,16 @@ class JSONSchemaProps(Object):
     exclusive_maximum: bool = False
     minimum: float | None = None
     exclusive_minimum: bool = False
-    max_length: int | None = None
-    min_length: int | None = None
+    max_length: Int64 | None = None
+    min_length: Int64 | None = None
     pattern: str = ""
-    max_items: int | None = None
-    min_items: int | None = None
+    max_items: Int64 | None = None
+    min_items: Int64 | None = None
     unique_items: bool = False
     multiple_of: float | None = None
     enum: tuple[Any, ...] = ()
-    max_properties: int | None = None
-    min_properties: int | None = None
+    max_properties: Int64 | None = None
+    min_properties: Int64 | None = None
     required: tuple[str, ...] = ()
     items: Any = None
     all_of: tuple[JSONSchemaProps, ...] = ()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Object, Time, always_list, always_null
+from bayplan.api.types.scalars import Int64, Object, Time, always_list, always_null
 
 
 class ServerStorageVersion(Object):
@@ -45,7 +45,7 @@ class StorageVersionCondition(Object):
 
     type: str = field(default_factory=str)
     status: str = field(default_factory=str)
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     last_transition_time: Time | None = field(default_factory=always_null)
     reason: str = field(default_factory=str)
     message: str = ""

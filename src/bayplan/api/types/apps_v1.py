@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import field
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.api.types.scalars import Int32, IntOrString, Object, Time, always_list, always_null
+from bayplan.api.types.scalars import Int32, Int64, IntOrString, Object, Time, always_list, always_null
 
 
 class ControllerRevision(Object):
@@ -18,7 +18,7 @@ class ControllerRevision(Object):
     api_version: str = ""
     metadata: meta_v1.ObjectMeta = field(default_factory=meta_v1.ObjectMeta)
     data: Any = field(default_factory=always_null)
-    revision: int = field(default_factory=int)
+    revision: Int64 = field(default_factory=int)
 
 
 class ControllerRevisionList(Object):
@@ -54,7 +54,7 @@ class DaemonSetStatus(Object):
     number_misscheduled: Int32 = field(default_factory=int)
     desired_number_scheduled: Int32 = field(default_factory=int)
     number_ready: Int32 = field(default_factory=int)
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     updated_number_scheduled: Int32 = 0
     number_available: Int32 = 0
     number_unavailable: Int32 = 0
@@ -114,7 +114,7 @@ class DeploymentSpec(Object):
 class DeploymentStatus(Object):
     """DeploymentStatus is the most recently observed status of the Deployment."""
 
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     replicas: Int32 = 0
     updated_replicas: Int32 = 0
     ready_replicas: Int32 = 0
@@ -172,7 +172,7 @@ class ReplicaSetStatus(Object):
     ready_replicas: Int32 = 0
     available_replicas: Int32 = 0
     terminating_replicas: Int32 | None = None
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     conditions: tuple[ReplicaSetCondition, ...] = ()
 
 
@@ -252,7 +252,7 @@ class StatefulSetSpec(Object):
 class StatefulSetStatus(Object):
     """StatefulSetStatus represents the current state of a StatefulSet."""
 
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     replicas: Int32 = field(default_factory=int)
     ready_replicas: Int32 = 0
     current_replicas: Int32 = 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Object, Time, always_list, always_null
+from bayplan.api.types.scalars import Int64, Object, Time, always_list, always_null
 
 
 class BoundObjectReference(Object):
@@ -46,7 +46,7 @@ class TokenRequestSpec(Object):
     """TokenRequestSpec contains client provided parameters of a token request."""
 
     audiences: tuple[str, ...] = field(default_factory=always_list)
-    expiration_seconds: int | None = field(default_factory=always_null)
+    expiration_seconds: Int64 | None = field(default_factory=always_null)
     bound_object_ref: BoundObjectReference | None = field(default_factory=always_null)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Int32, Object, Time, always_list
+from bayplan.api.types.scalars import Int32, Int64, Object, Time, always_list
 
 
 class CrossVersionObjectReference(Object):
@@ -29,7 +29,7 @@ class HorizontalPodAutoscalerSpec(Object):
 class HorizontalPodAutoscalerStatus(Object):
     """current status of a horizontal pod autoscaler"""
 
-    observed_generation: int | None = None
+    observed_generation: Int64 | None = None
     last_scale_time: Time | None = None
     current_replicas: Int32 = field(default_factory=int)
     desired_replicas: Int32 = field(default_factory=int)

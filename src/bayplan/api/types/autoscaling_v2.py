@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Int32, NullList, Object, Quantity, Time, always_list, always_null
+from bayplan.api.types.scalars import Int32, Int64, NullList, Object, Quantity, Time, always_list, always_null
 
 
 class MetricTarget(Object):
@@ -101,7 +101,7 @@ class HorizontalPodAutoscalerSpec(Object):
 class HorizontalPodAutoscalerStatus(Object):
     """HorizontalPodAutoscalerStatus describes the current status of a horizontal pod autoscaler."""
 
-    observed_generation: int | None = None
+    observed_generation: Int64 | None = None
     last_scale_time: Time | None = None
     current_replicas: Int32 = 0
     desired_replicas: Int32 = field(default_factory=int)

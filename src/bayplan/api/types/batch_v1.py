@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.api.types.scalars import Int32, Object, Time, always_list, always_null
+from bayplan.api.types.scalars import Int32, Int64, NullList, Object, Time, always_list, always_null
 
 
 class JobSpec(Object):
@@ -14,7 +14,7 @@ class JobSpec(Object):
 
     parallelism: Int32 | None = None
     completions: Int32 | None = None
-    active_deadline_seconds: int | None = None
+    active_deadline_seconds: Int64 | None = None
     pod_failure_policy: PodFailurePolicy | None = None
     success_policy: SuccessPolicy | None = None
     backoff_limit: Int32 | None = None
@@ -42,7 +42,7 @@ class CronJobSpec(Object):
 
     schedule: str = field(default_factory=str)
     time_zone: str | None = None
-    starting_deadline_seconds: int | None = None
+    starting_deadline_seconds: Int64 | None = None
     concurrency_policy: str = ""
     suspend: bool | None = None
     job_template: JobTemplateSpec = field(default_factory=JobTemplateSpec)
@@ -126,7 +126,10 @@ class JobList(Object):
 class PodFailurePolicy(Object):
     """PodFailurePolicy describes how failed pods influence the backoffLimit."""
 
-    rules: tuple[PodFailurePolicyRule, ...] = field(default_factory=always_list)
+    rules: NullList[PodFailurePolicyRule] = field(default_factory=always_list)
+
+    def __post_init__(self) -> None:
+        self.rules = self.rules or ()
 
 
 class PodFailurePolicyOnExitCodesRequirement(Object):

@@ -12,7 +12,7 @@ from bayplan.api.types.scalars import Int32, Object, Time, always_list, always_n
 class CertificateSigningRequestSpec(Object):
     """CertificateSigningRequestSpec contains the certificate request."""
 
-    request: str = field(default_factory=str)
+    request: str | None = field(default_factory=always_null)
     signer_name: str = field(default_factory=str)
     expiration_seconds: Int32 | None = None
     usages: tuple[str, ...] = ()

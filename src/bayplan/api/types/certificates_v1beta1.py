@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Int32, Object, Time, always_list
+from bayplan.api.types.scalars import Int32, Object, Time, always_list, always_null
 
 
 class ClusterTrustBundleSpec(Object):
@@ -45,9 +45,9 @@ class PodCertificateRequestSpec(Object):
     node_name: str = field(default_factory=str)
     node_uid: str = field(default_factory=str, name="nodeUID")
     max_expiration_seconds: Int32 | None = None
-    pkix_public_key: str = field(default_factory=str)
-    proof_of_possession: str = field(default_factory=str)
-    stub_pkcs10_request: str = field(default_factory=str, name="stubPKCS10Request")
+    pkix_public_key: str | None = field(default_factory=always_null)
+    proof_of_possession: str | None = field(default_factory=always_null)
+    stub_pkcs10_request: str | None = field(default_factory=always_null, name="stubPKCS10Request")
     unverified_user_annotations: dict[str, str] = field(default_factory=dict)
 
 

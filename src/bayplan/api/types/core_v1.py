@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Int32, IntOrString, MicroTime, NullList, Object, Quantity, Time, always_list, always_map, always_null, always_zero, always_zero_quantity
+from bayplan.api.types.scalars import Int32, Int64, IntOrString, MicroTime, NullList, Object, Quantity, Time, always_list, always_map, always_null, always_zero, always_zero_quantity
 
 
 class AWSElasticBlockStoreVolumeSource(Object):
@@ -315,8 +315,11 @@ class ContainerExtendedResourceRequest(Object):
 class ContainerImage(Object):
     """Describe a container image"""
 
-    names: tuple[str, ...] = field(default_factory=always_list)
-    size_bytes: int = 0
+    names: NullList[str] = field(default_factory=always_list)
+    size_bytes: Int64 = 0
+
+    def __post_init__(self) -> None:
+        self.names = self.names or ()
 
 
 class ContainerPort(Object):
@@ -837,9 +840,9 @@ class LimitRangeList(Object):
 class LinuxContainerUser(Object):
     """LinuxContainerUser represents user identity information in Linux containers"""
 
-    uid: int = field(default_factory=int)
-    gid: int = field(default_factory=int)
-    supplemental_groups: tuple[int, ...] = ()
+    uid: Int64 = field(default_factory=int)
+    gid: Int64 = field(default_factory=int)
+    supplemental_groups: tuple[Int64, ...] = ()
 
 
 class LoadBalancerIngress(Object):
@@ -1091,7 +1094,7 @@ class NodeSelectorTerm(Object):
 class NodeSwapStatus(Object):
     """NodeSwapStatus represents swap memory information."""
 
-    capacity: int | None = None
+    capacity: Int64 | None = None
 
 
 class ObjectFieldSelector(Object):
@@ -1258,8 +1261,8 @@ class PodSpec(Object):
     containers: tuple[Container, ...] = field(default_factory=always_list)
     ephemeral_containers: tuple[EphemeralContainer, ...] = ()
     restart_policy: str = ""
-    termination_grace_period_seconds: int | None = None
-    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
+    active_deadline_seconds: Int64 | None = None
     dns_policy: str = ""
     node_selector: dict[str, str] = field(default_factory=dict)
     service_account_name: str = ""
@@ -1300,7 +1303,7 @@ class PodSpec(Object):
 class PodStatus(Object):
     """PodStatus represents information about the status of a pod."""
 
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
     message: str = ""
@@ -1374,7 +1377,7 @@ class PodCondition(Object):
     """PodCondition contains details for the current condition of this pod."""
 
     type: str = field(default_factory=str)
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     status: str = field(default_factory=str)
     last_probe_time: Time | None = field(default_factory=always_null)
     last_transition_time: Time | None = field(default_factory=always_null)
@@ -1463,12 +1466,12 @@ class PodSecurityContext(Object):
 
     se_linux_options: SELinuxOptions | None = None
     windows_options: WindowsSecurityContextOptions | None = None
-    run_as_user: int | None = None
-    run_as_group: int | None = None
+    run_as_user: Int64 | None = None
+    run_as_group: Int64 | None = None
     run_as_non_root: bool | None = None
-    supplemental_groups: tuple[int, ...] = ()
+    supplemental_groups: tuple[Int64, ...] = ()
     supplemental_groups_policy: str | None = None
-    fs_group: int | None = None
+    fs_group: Int64 | None = None
     sysctls: tuple[Sysctl, ...] = ()
     fs_group_change_policy: str | None = None
     seccomp_profile: SeccompProfile | None = None
@@ -1536,14 +1539,17 @@ class Probe(Object):
     period_seconds: Int32 = 0
     success_threshold: Int32 = 0
     failure_threshold: Int32 = 0
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
 
 
 class ProjectedVolumeSource(Object):
     """Represents a projected volume source"""
 
-    sources: tuple[VolumeProjection, ...] = field(default_factory=always_list)
+    sources: NullList[VolumeProjection] = field(default_factory=always_list)
     default_mode: Int32 | None = None
+
+    def __post_init__(self) -> None:
+        self.sources = self.sources or ()
 
 
 class QuobyteVolumeSource(Object):
@@ -1599,7 +1605,7 @@ class ReplicationControllerStatus(Object):
     fully_labeled_replicas: Int32 = 0
     ready_replicas: Int32 = 0
     available_replicas: Int32 = 0
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     conditions: tuple[ReplicationControllerCondition, ...] = ()
 
 
@@ -1823,8 +1829,8 @@ class SecurityContext(Object):
     privileged: bool | None = None
     se_linux_options: SELinuxOptions | None = None
     windows_options: WindowsSecurityContextOptions | None = None
-    run_as_user: int | None = None
-    run_as_group: int | None = None
+    run_as_user: Int64 | None = None
+    run_as_group: Int64 | None = None
     run_as_non_root: bool | None = None
     read_only_root_filesystem: bool | None = None
     allow_privilege_escalation: bool | None = None
@@ -1899,7 +1905,7 @@ class ServiceAccountTokenProjection(Object):
     """ServiceAccountTokenProjection represents a projected service account token volume."""
 
     audience: str = ""
-    expiration_seconds: int | None = None
+    expiration_seconds: Int64 | None = None
     path: str = field(default_factory=str)
 
 
@@ -1932,7 +1938,7 @@ class SessionAffinityConfig(Object):
 class SleepAction(Object):
     """SleepAction describes a "sleep" action."""
 
-    seconds: int = field(default_factory=int)
+    seconds: Int64 = field(default_factory=int)
 
 
 class StorageOSPersistentVolumeSource(Object):
@@ -1985,7 +1991,7 @@ class Toleration(Object):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class TopologySelectorLabelRequirement(Object):

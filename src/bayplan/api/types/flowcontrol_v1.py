@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Int32, Object, Time, always_list, always_null
+from bayplan.api.types.scalars import Int32, NullList, Object, Time, always_list, always_null
 
 
 class ExemptPriorityLevelConfiguration(Object):
@@ -167,7 +167,10 @@ class ResourcePolicyRule(Object):
     api_groups: tuple[str, ...] = field(default_factory=always_list)
     resources: tuple[str, ...] = field(default_factory=always_list)
     cluster_scope: bool = False
-    namespaces: tuple[str, ...] = field(default_factory=always_list)
+    namespaces: NullList[str] = field(default_factory=always_list)
+
+    def __post_init__(self) -> None:
+        self.namespaces = self.namespaces or ()
 
 
 class ServiceAccountSubject(Object):

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import field
 
-from bayplan.api.types.scalars import Int32, NO_JSON, Object, Raw, Time, always_list, always_null
+from bayplan.api.types.scalars import Int32, Int64, NO_JSON, Object, Raw, Time, always_list, always_null
 
 
 class GroupVersionForDiscovery(Object):
@@ -74,7 +74,7 @@ class Condition(Object):
 
     type: str = field(default_factory=str)
     status: str = field(default_factory=str)
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     last_transition_time: Time | None = field(default_factory=always_null)
     reason: str = field(default_factory=str)
     message: str = field(default_factory=str)
@@ -85,7 +85,7 @@ class DeleteOptions(Object):
 
     kind: str = ""
     api_version: str = ""
-    grace_period_seconds: int | None = None
+    grace_period_seconds: Int64 | None = None
     preconditions: Preconditions | None = None
     orphan_dependents: bool | None = None
     propagation_policy: str | None = None
@@ -129,7 +129,7 @@ class ListMeta(Object):
     self_link: str = ""
     resource_version: str = ""
     continue_: str = ""
-    remaining_item_count: int | None = None
+    remaining_item_count: Int64 | None = None
     shard_info: ShardInfo | None = None
 
 
@@ -154,10 +154,10 @@ class ObjectMeta(Object):
     self_link: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Int64 = 0
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
-    deletion_grace_period_seconds: int | None = None
+    deletion_grace_period_seconds: Int64 | None = None
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     owner_references: tuple[OwnerReference, ...] = ()

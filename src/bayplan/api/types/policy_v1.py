@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Int32, IntOrString, Object, Time, always_list
+from bayplan.api.types.scalars import Int32, Int64, IntOrString, Object, Time, always_list
 
 
 class Eviction(Object):
@@ -30,7 +30,7 @@ class PodDisruptionBudgetSpec(Object):
 class PodDisruptionBudgetStatus(Object):
     """PodDisruptionBudgetStatus represents information about the status of a PodDisruptionBudget."""
 
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     disrupted_pods: dict[str, Time] = field(default_factory=dict)
     disruptions_allowed: Int32 = field(default_factory=int)
     current_healthy: Int32 = field(default_factory=int)

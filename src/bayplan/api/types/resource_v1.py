@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import field
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.api.types.scalars import Object, Quantity, Time, always_list, always_null, always_zero_quantity
+from bayplan.api.types.scalars import Int64, NullList, Object, Quantity, Time, always_list, always_null, always_zero_quantity
 
 
 class AllocatedDeviceStatus(Object):
@@ -18,9 +18,12 @@ class AllocatedDeviceStatus(Object):
     pool: str = field(default_factory=str)
     device: str = field(default_factory=str)
     share_id: str | None = field(default=None, name="shareID")
-    conditions: tuple[meta_v1.Condition, ...] = field(default_factory=always_list)
+    conditions: NullList[meta_v1.Condition] = field(default_factory=always_list)
     data: Any = None
     network_data: NetworkDeviceData | None = None
+
+    def __post_init__(self) -> None:
+        self.conditions = self.conditions or ()
 
 
 class DeviceAllocationResult(Object):
@@ -108,11 +111,11 @@ class DeviceAllocationConfiguration(Object):
 class DeviceAttribute(Object):
     """DeviceAttribute must have exactly one field set."""
 
-    int_: int | None = None
+    int_: Int64 | None = None
     bool_: bool | None = None
     string: str | None = None
     version: str | None = None
-    ints: tuple[int, ...] = ()
+    ints: tuple[Int64, ...] = ()
     bools: tuple[bool, ...] = ()
     strings: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
@@ -128,9 +131,12 @@ class DeviceCapacity(Object):
 class DeviceClaim(Object):
     """DeviceClaim defines how to request devices with a ResourceClaim."""
 
-    requests: tuple[DeviceRequest, ...] = field(default_factory=always_list)
+    requests: NullList[DeviceRequest] = field(default_factory=always_list)
     constraints: tuple[DeviceConstraint, ...] = ()
     config: tuple[DeviceClaimConfiguration, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.requests = self.requests or ()
 
 
 class DeviceClaimConfiguration(Object):
@@ -223,7 +229,7 @@ class DeviceSubRequest(Object):
     device_class_name: str = field(default_factory=str)
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: int = 0
+    count: Int64 = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
 
@@ -244,7 +250,7 @@ class DeviceToleration(Object):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class ExactDeviceRequest(Object):
@@ -253,7 +259,7 @@ class ExactDeviceRequest(Object):
     device_class_name: str = field(default_factory=str)
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: int = 0
+    count: Int64 = 0
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
@@ -352,8 +358,8 @@ class ResourcePool(Object):
     """ResourcePool describes the pool that ResourceSlices belong to."""
 
     name: str = field(default_factory=str)
-    generation: int = field(default_factory=int)
-    resource_slice_count: int = field(default_factory=int)
+    generation: Int64 = field(default_factory=int)
+    resource_slice_count: Int64 = field(default_factory=int)
 
 
 class ResourceSliceSpec(Object):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import meta_v1
-from bayplan.api.types.scalars import Int32, Object, Time, always_list
+from bayplan.api.types.scalars import Int32, Int64, Object, Time, always_list
 
 
 class DeviceTaint(Object):
@@ -63,7 +63,7 @@ class PoolStatus(Object):
 
     driver: str = ""
     pool_name: str = ""
-    generation: int = field(default_factory=int)
+    generation: Int64 = field(default_factory=int)
     resource_slice_count: Int32 | None = None
     total_devices: Int32 | None = None
     allocated_devices: Int32 | None = None

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import field
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.api.types.scalars import Object, Quantity, Time, always_list, always_null, always_zero_quantity
+from bayplan.api.types.scalars import Int64, Object, Quantity, Time, always_list, always_null, always_zero_quantity
 
 
 class AllocatedDeviceStatus(Object):
@@ -114,11 +114,11 @@ class DeviceAllocationConfiguration(Object):
 class DeviceAttribute(Object):
     """DeviceAttribute must have exactly one field set."""
 
-    int_: int | None = None
+    int_: Int64 | None = None
     bool_: bool | None = None
     string: str | None = None
     version: str | None = None
-    ints: tuple[int, ...] = ()
+    ints: tuple[Int64, ...] = ()
     bools: tuple[bool, ...] = ()
     strings: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
@@ -200,7 +200,7 @@ class DeviceRequest(Object):
     device_class_name: str = field(default_factory=str)
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: int = 0
+    count: Int64 = 0
     admin_access: bool | None = None
     first_available: tuple[DeviceSubRequest, ...] = ()
     tolerations: tuple[DeviceToleration, ...] = ()
@@ -235,7 +235,7 @@ class DeviceSubRequest(Object):
     device_class_name: str = field(default_factory=str)
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: int = 0
+    count: Int64 = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
 
@@ -256,7 +256,7 @@ class DeviceToleration(Object):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class NetworkDeviceData(Object):
@@ -352,8 +352,8 @@ class ResourcePool(Object):
     """ResourcePool describes the pool that ResourceSlices belong to."""
 
     name: str = field(default_factory=str)
-    generation: int = field(default_factory=int)
-    resource_slice_count: int = field(default_factory=int)
+    generation: Int64 = field(default_factory=int)
+    resource_slice_count: Int64 = field(default_factory=int)
 
 
 class ResourceSliceSpec(Object):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Quantity = str | int | float
 """As it stands on the wire; `bayplan.api.quantity` gives it meaning. The API server stores and serves canonical strings."""
-IntOrString = int | str
+IntOrString = Int32 | str
 Time = str
 """RFC 3339 in whole seconds, UTC."""
 MicroTime = str

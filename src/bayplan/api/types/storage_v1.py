@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import field
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.api.types.scalars import Int32, Object, Quantity, Time, always_list, always_null
+from bayplan.api.types.scalars import Int32, Int64, NullList, Object, Quantity, Time, always_list, always_null
 
 
 class CSIDriverSpec(Object):
@@ -20,7 +20,7 @@ class CSIDriverSpec(Object):
     token_requests: tuple[TokenRequest, ...] = ()
     requires_republish: bool | None = None
     se_linux_mount: bool | None = None
-    node_allocatable_update_period_seconds: int | None = None
+    node_allocatable_update_period_seconds: Int64 | None = None
     service_account_token_in_secrets: bool | None = None
     prevent_pod_scheduling_if_missing: bool | None = None
 
@@ -46,7 +46,10 @@ class CSIDriverList(Object):
 class CSINodeSpec(Object):
     """CSINodeSpec holds information about the specification of all CSI drivers installed on a node"""
 
-    drivers: tuple[CSINodeDriver, ...] = field(default_factory=always_list)
+    drivers: NullList[CSINodeDriver] = field(default_factory=always_list)
+
+    def __post_init__(self) -> None:
+        self.drivers = self.drivers or ()
 
 
 class CSINode(Object):
@@ -63,8 +66,11 @@ class CSINodeDriver(Object):
 
     name: str = field(default_factory=str)
     node_id: str = field(default_factory=str, name="nodeID")
-    topology_keys: tuple[str, ...] = field(default_factory=always_list)
+    topology_keys: NullList[str] = field(default_factory=always_list)
     allocatable: VolumeNodeResources | None = None
+
+    def __post_init__(self) -> None:
+        self.topology_keys = self.topology_keys or ()
 
 
 class CSINodeList(Object):
@@ -125,7 +131,7 @@ class TokenRequest(Object):
     """TokenRequest contains parameters of a service account token."""
 
     audience: str = field(default_factory=str)
-    expiration_seconds: int | None = None
+    expiration_seconds: Int64 | None = None
 
 
 class VolumeAttachmentSource(Object):

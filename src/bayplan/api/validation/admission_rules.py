@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bayplan.api.errors import duplicate, invalid, required, unsupported
+from bayplan.api.errors import duplicate, forbidden, invalid, required, too_many, unsupported
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import meta_v1
 from bayplan.api.validation import formats
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MATCH_POLICIES = ("Equivalent", "Exact")
 FAILURE_POLICIES = ("Fail", "Ignore")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_MUTATED_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
 _MAX_MATCH_CONDITIONS = 64
 
@@ -46,27 +47,38 @@ def check_rules(errors: Errors, path: str, rules: Sequence[Rule]) -> None:
     """What an admission webhook or policy looks at."""
     for index, rule in enumerate(rules):
         where = f"{path}[{index}]"
+        if isinstance(rule, types.NamedRuleWithOperations):
+            for position, name in enumerate(rule.resource_names):
+                check_format(errors, f"{where}.resourceNames[{position}]", name, formats.path_segment)
+                if name in rule.resource_names[:position]:
+                    errors.append(duplicate(f"{where}.resourceNames[{position}]", name))
+        _check_operations(errors, f"{where}.operations", rule.operations)
         _check_values(errors, where, "apiGroups", rule.api_groups, "groups")
         _check_values(errors, where, "apiVersions", rule.api_versions, "versions")
         for position, version in enumerate(rule.api_versions):
             if not version:
                 errors.append(required(f"{where}.apiVersions[{position}]"))
         _check_resources(errors, f"{where}.resources", rule.resources)
-        if not rule.operations:
-            errors.append(required(f"{where}.operations"))
-        elif len(rule.operations) > 1 and "*" in rule.operations:
-            text = "if '*' is present, must not specify other operations"
-            errors.append(invalid(f"{where}.operations", rule.operations, text))
-        for position, operation in enumerate(rule.operations):
-            if operation not in _OPERATIONS:
-                errors.append(unsupported(f"{where}.operations[{position}]", operation, _OPERATIONS))
         if rule.scope is not None and rule.scope not in _SCOPES:
             errors.append(unsupported(f"{where}.scope", rule.scope, _SCOPES))
-        if isinstance(rule, types.NamedRuleWithOperations):
-            for position, name in enumerate(rule.resource_names):
-                check_format(errors, f"{where}.resourceNames[{position}]", name, formats.path_segment)
-                if name in rule.resource_names[:position]:
-                    errors.append(duplicate(f"{where}.resourceNames[{position}]", name))
+
+
+def _check_operations(errors: Errors, path: str, operations: tuple[str, ...]) -> None:
+    if not operations:
+        errors.append(required(path))
+    elif len(operations) > 1 and "*" in operations:
+        errors.append(invalid(path, operations, "if '*' is present, must not specify other operations"))
+    for position, operation in enumerate(operations):
+        if operation not in _OPERATIONS:
+            errors.append(unsupported(f"{path}[{position}]", operation, _OPERATIONS))
+
+
+def check_mutated_operations(errors: Errors, path: str, rules: Sequence[Rule]) -> None:
+    """Rules of mutating policies do not look at deletions."""
+    for rule in rules:
+        for operation in rule.operations:
+            if operation not in _MUTATED_OPERATIONS:
+                errors.append(unsupported(f"{path}.operations", operation, _MUTATED_OPERATIONS))
 
 
 def _check_values(errors: Errors, path: str, field: str, values: tuple[str, ...], noun: str) -> None:
@@ -126,7 +138,7 @@ def check_match_conditions(
 ) -> None:
     """Names and expressions, which see parameters if there is a kind of them, but no variables."""
     if len(conditions) > _MAX_MATCH_CONDITIONS:
-        errors.append(invalid(path, len(conditions), f"must have at most {_MAX_MATCH_CONDITIONS} items"))
+        errors.append(too_many(path, len(conditions), _MAX_MATCH_CONDITIONS))
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
         where = f"{path}[{index}]"
@@ -156,10 +168,10 @@ def check_match_resources(errors: Errors, path: str, match: types.MatchResources
             errors.append(required(f"{path}.{name}"))
         else:
             check_label_selector(errors, f"{path}.{name}", selector)
-    if needs_rules and not match.resource_rules:
-        errors.append(required(f"{path}.resourceRules"))
     check_rules(errors, f"{path}.resourceRules", match.resource_rules)
     check_rules(errors, f"{path}.excludeResourceRules", match.exclude_resource_rules)
+    if needs_rules and not match.resource_rules:
+        errors.append(required(f"{path}.resourceRules"))
 
 
 def check_param_kind(errors: Errors, path: str, kind: types.ParamKind) -> None:
@@ -171,19 +183,19 @@ def check_param_kind(errors: Errors, path: str, kind: types.ParamKind) -> None:
             invalid(f"{path}.apiVersion", kind.api_version, f"unexpected GroupVersion string: {kind.api_version}")
         )
     else:
-        group, slash, version = kind.api_version.rpartition("/")
-        if slash:
-            for message in formats.dns_subdomain(group):
-                errors.append(invalid(f"{path}.apiVersion", group, message))
-        for message in formats.dns_1035_label(version):
-            errors.append(invalid(f"{path}.apiVersion", version, message))
+        group, _, version = kind.api_version.rpartition("/")
+        if group and (messages := formats.dns_subdomain(group)):
+            errors.append(invalid(f"{path}.apiVersion", group, ",".join(messages)))
+        if not version:
+            errors.append(invalid(f"{path}.apiVersion", kind.api_version, "version must be specified"))
+        elif messages := formats.dns_1035_label(version):
+            errors.append(invalid(f"{path}.apiVersion", version, ",".join(messages)))
     if not kind.kind:
         errors.append(required(f"{path}.kind"))
     else:
-        for message in formats.dns_1035_label(kind.kind.lower()):
-            errors.append(
-                invalid(f"{path}.kind", kind.kind, f"may have mixed case, but should otherwise match: {message}")
-            )
+        if messages := formats.dns_1035_label(kind.kind.lower()):
+            text = f"may have mixed case, but should otherwise match: {','.join(messages)}"
+            errors.append(invalid(f"{path}.kind", kind.kind, text))
 
 
 def check_param_ref(errors: Errors, path: str, reference: types.ParamRef) -> None:
@@ -191,9 +203,11 @@ def check_param_ref(errors: Errors, path: str, reference: types.ParamRef) -> Non
     if reference.name:
         check_format(errors, f"{path}.name", reference.name, formats.path_segment)
         if reference.selector is not None:
-            errors.append(invalid(f"{path}.name", reference.name, "name and selector are mutually exclusive"))
+            errors.append(forbidden(f"{path}.name", "name and selector are mutually exclusive"))
     if reference.selector is not None:
         check_label_selector(errors, f"{path}.selector", reference.selector)
+        if reference.name:
+            errors.append(forbidden(f"{path}.selector", "name and selector are mutually exclusive"))
     if not reference.name and reference.selector is None:
         errors.append(required(path, "one of name or selector must be specified"))
     action = reference.parameter_not_found_action
@@ -234,13 +248,11 @@ def check_variables(errors: Errors, path: str, variables: Sequence[types.Variabl
     """Variables of a policy; the compiler knows them then."""
     for index, variable in enumerate(variables):
         where = f"{path}[{index}]"
-        if not variable.name:
-            errors.append(required(f"{where}.name"))
+        if not variable.name.strip():
+            errors.append(required(f"{where}.name", "name is not specified"))
         elif formats.c_identifier(variable.name) or variable.name in _CEL_RESERVED:
             errors.append(invalid(f"{where}.name", variable.name, "must be a valid CEL identifier"))
-        elif any(variable.name == other.name for other in variables[:index]):
-            errors.append(duplicate(f"{where}.name", variable.name))
         if not variable.expression.strip():
-            errors.append(required(f"{where}.expression"))
+            errors.append(required(f"{where}.expression", "expression is not specified"))
         elif problem := compiler.add_variable(variable.name, variable.expression):
             errors.append(invalid(f"{where}.expression", variable.expression, problem))

@@ -8,6 +8,8 @@ from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_label_selector
 
+_PATH_OBJECT: dict[str, str] = {}
+"""What Kubernetes names as the value where sources contradict each other: the path itself, which prints as an empty object."""
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
@@ -79,8 +81,6 @@ def _check_data_sources(errors: Errors, path: str, spec: core_v1.PersistentVolum
     if first is None or second is None:
         return
     if second.namespace:
-        errors.append(
-            invalid(path, f"{path}.dataSource", "may not be specified when dataSourceRef.namespace is specified")
-        )
+        errors.append(invalid(path, _PATH_OBJECT, "may not be specified when dataSourceRef.namespace is specified"))
     elif (first.api_group, first.kind, first.name) != (second.api_group, second.kind, second.name):
-        errors.append(invalid(path, f"{path}.dataSource", "must match dataSourceRef"))
+        errors.append(invalid(path, _PATH_OBJECT, "must match dataSourceRef"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bayplan.api.errors import duplicate, forbidden, invalid, not_found, required, unsupported
+from bayplan.api.errors import duplicate, forbidden, invalid, not_found, required, too_many, unsupported
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.env import check_env, check_env_from
@@ -68,7 +68,7 @@ def check_init_containers(
     for index, container in enumerate(containers):
         where = f"{path}[{index}]"
         _check_common(errors, where, container, pod)
-        _check_restart_rules(errors, where, container)
+        _check_restart_rules(errors, where, container, is_init=True)
         if container.name in names:
             errors.append(duplicate(f"{where}.name", container.name))
         elif container.name:
@@ -88,10 +88,11 @@ def check_init_containers(
                 errors.append(
                     forbidden(f"{where}.{field}", "may not be set for init containers without restartPolicy=Always")
                 )
-        if container.resize_policy:
-            errors.append(
-                invalid(f"{where}.resizePolicy", container.resize_policy, "must not be set for init containers")
-            )
+        for position, policy in enumerate(container.resize_policy):
+            if policy.restart_policy == "RestartContainer":
+                text = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+                path_of_policy = f"{where}.resizePolicy[{position}].restartPolicy"
+                errors.append(invalid(path_of_policy, policy.restart_policy, text))
 
 
 _NOT_EPHEMERAL = (
@@ -184,13 +185,22 @@ def _check_long_running(errors: Errors, path: str, container: core_v1.Container,
         check_liveness_probe(errors, f"{path}.startupProbe", container.startup_probe)
 
 
-def _check_restart_rules(errors: Errors, path: str, container: core_v1.Container) -> None:
+_MAX_RULES = 20
+_MAX_CODES = 255
+
+
+def _check_restart_rules(errors: Errors, path: str, container: core_v1.Container, *, is_init: bool = False) -> None:
+    """Rules of an init container without a policy are not looked at further."""
     policy, rules = container.restart_policy, container.restart_policy_rules
     if policy is None:
         if rules:
             errors.append(required(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used"))
+        if is_init:
+            return
     elif policy not in RESTART_POLICIES:
         errors.append(unsupported(f"{path}.restartPolicy", policy, RESTART_POLICIES))
+    if len(rules) > _MAX_RULES:
+        errors.append(too_many(f"{path}.restartPolicyRules", len(rules), _MAX_RULES))
     for index, rule in enumerate(rules):
         where = f"{path}.restartPolicyRules[{index}]"
         if rule.action not in ("Restart", "RestartAllContainers"):
@@ -201,8 +211,8 @@ def _check_restart_rules(errors: Errors, path: str, container: core_v1.Container
             continue
         if codes.operator not in ("In", "NotIn"):
             errors.append(unsupported(f"{where}.exitCodes.operator", codes.operator, ("In", "NotIn")))
-        if len(codes.values) > 255:
-            errors.append(invalid(f"{where}.exitCodes.values", codes.values, "must have at most 255 items"))
+        if len(codes.values) > _MAX_CODES:
+            errors.append(too_many(f"{where}.exitCodes.values", len(codes.values), _MAX_CODES))
 
 
 def _check_ports(errors: Errors, path: str, ports: tuple[core_v1.ContainerPort, ...]) -> None:
@@ -256,4 +266,6 @@ def _check_resize_policy(
                 unsupported(path, policy.restart_policy, supported) if policy.restart_policy else required(path)
             )
         if restart_policy == "Never" and policy.restart_policy != "NotRequired":
-            errors.append(invalid(path, policy.restart_policy, "must be 'NotRequired' when `restartPolicy` is 'Never'"))
+            errors.append(
+                invalid(path, policy.restart_policy, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
+            )

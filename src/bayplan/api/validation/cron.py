@@ -112,6 +112,14 @@ def check_schedule(errors: Errors, path: str, schedule: str, *, allow_time_zone:
         errors.append(invalid(path, schedule, problem))
 
 
+_PART = re.compile(r"[A-Za-z0-9._+-]{1,14}", re.ASCII)
+
+
+def _may_be_part(part: str) -> bool:
+    """Whether the name of a time zone can have such a part between its slashes."""
+    return part not in (".", "..") and not part.startswith("-") and _PART.fullmatch(part) is not None
+
+
 @lru_cache(maxsize=256)
 def _zone_exists(name: str) -> bool:
     try:
@@ -130,5 +138,9 @@ def check_time_zone(errors: Errors, path: str, name: str | None) -> None:
     elif name.lower() == "local":
         text = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
         errors.append(invalid(path, name, text))
+    elif not all(map(_may_be_part, name.split("/"))):
+        errors.append(invalid(path, name, f"unknown time zone {name}"))
+    elif ".." in name:
+        errors.append(invalid(path, name, "time: invalid location name"))
     elif not _zone_exists(name):
         errors.append(invalid(path, name, f"unknown time zone {name}"))

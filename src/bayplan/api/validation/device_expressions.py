@@ -6,18 +6,20 @@ Source of the behaviour: Kubernetes' `dynamic-resource-allocation/cel/compile.go
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bayplan.api.cel.checker import Environment
 
 LONGEST = 10 * 1024
 """Bytes of an expression."""
 
 
-@functools.lru_cache(maxsize=1024)
-def expression_problem(text: str) -> str:
-    """Why an expression is refused, empty if it is not."""
-    from bayplan.api.cel.checker import Environment, check  # not needed by clusters without devices
-    from bayplan.api.cel.issues import display
+@functools.cache
+def environment() -> Environment:
+    """What expressions can refer to: a device."""
+    from bayplan.api.cel.checker import Environment  # not needed by clusters without devices
     from bayplan.api.cel.types import BOOL, DYN, STRING, map_of, named_type, struct
-    from bayplan.api.cel.validators import unreadable, validate
 
     fields = {
         "driver": STRING,
@@ -26,7 +28,18 @@ def expression_problem(text: str) -> str:
         "allowMultipleAllocations": BOOL,
     }
     name = "kubernetes.DRADevice"
-    checked = check(text, Environment({"device": struct(name)}, {name: fields}, has_bindings=True))
+    return Environment({"device": struct(name)}, {name: fields}, has_bindings=True)
+
+
+@functools.lru_cache(maxsize=1024)
+def expression_problem(text: str) -> str:
+    """Why an expression is refused, empty if it is not."""
+    from bayplan.api.cel.checker import check
+    from bayplan.api.cel.issues import display
+    from bayplan.api.cel.types import BOOL, DYN
+    from bayplan.api.cel.validators import unreadable, validate
+
+    checked = check(text, environment())
     issues = checked.issues
     if not issues and checked.root is not None:
         issues = [*unreadable(checked.root), *validate(checked.root, checked.types)]

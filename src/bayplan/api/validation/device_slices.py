@@ -15,7 +15,7 @@ from bayplan.api.types import core_v1, resource_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.capacity_policies import check_request_policy
 from bayplan.api.validation.devices import check_qualified_attribute
-from bayplan.api.validation.fields import Errors, check_format, check_key_format
+from bayplan.api.validation.fields import Errors, check_format, check_key_format, go_struct
 from bayplan.api.validation.scheduling import check_node_selector
 
 _MAX_DEVICES = 128
@@ -57,7 +57,7 @@ def check_slice_places(errors: Errors, path: str, spec: resource_v1.ResourceSlic
         terms = spec.node_selector.node_selector_terms
         if len(terms) != 1:
             where = f"{path}.nodeSelector.nodeSelectorTerms"
-            errors.append(invalid(where, terms or None, "must have exactly one node selector term"))
+            errors.append(invalid(where, go_struct(terms), "must have exactly one node selector term"))
     _check_flag(errors, f"{path}.allNodes", spec.all_nodes, places)
     _check_flag(errors, f"{path}.perDeviceNodeSelection", spec.per_device_node_selection, places)
     if not places:
@@ -99,12 +99,11 @@ def check_device(errors: Errors, path: str, device: resource_v1.Device, *, per_d
         text = f"the total number of attribute values must not exceed {_MAX_ATTRIBUTE_VALUES}"
         errors.append(invalid(path, values, text))
     for key, attribute in device.attributes.items():
-        where = f"{path}.attributes[{key}]"
-        check_qualified_attribute(errors, where, key, needs_domain=False)
-        _check_attribute(errors, where, attribute)
+        check_qualified_attribute(errors, f"{path}.attributes", key, needs_domain=False)
+        _check_attribute(errors, f"{path}.attributes[{key}]", attribute)
     for key, capacity in device.capacity.items():
         where = f"{path}.capacity[{key}]"
-        check_qualified_attribute(errors, where, key, needs_domain=False)
+        check_qualified_attribute(errors, f"{path}.capacity", key, needs_domain=False)
         if capacity.request_policy is not None:
             if device.allow_multiple_allocations:
                 check_request_policy(errors, f"{where}.requestPolicy", parse(capacity.value), capacity.request_policy)
@@ -191,7 +190,7 @@ def _check_attribute(errors: Errors, path: str, attribute: resource_v1.DeviceAtt
         _check_version(errors, f"{path}.versions[{index}]", text)
     count = sum(value is not None for value in values) + sum(bool(one) for one in lists)
     if count != 1:
-        errors.append(invalid(path, "" if not count else attribute, "exactly one value must be specified"))
+        errors.append(invalid(path, "" if not count else go_struct(attribute), "exactly one value must be specified"))
 
 
 def _check_length(errors: Errors, path: str, value: str) -> None:

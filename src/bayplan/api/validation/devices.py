@@ -17,6 +17,8 @@ _MODES = ("All", "ExactCount")
 _MAX_ENTRIES = 32
 _MAX_ALTERNATIVES = 8
 _MAX_TOLERATIONS = 16
+_MAX_IDENTIFIER = 32
+_MAX_POOL_NAME = 253
 _MAX_PARAMETERS = 10 * 1024
 _NO_ATTRIBUTE = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
 _ONE_OF = "exactly one of `exactly` or `firstAvailable` is required"
@@ -37,18 +39,24 @@ def default_device_claim(claim: resource_v1.DeviceClaim) -> None:
                 toleration.operator = toleration.operator or "Equal"
 
 
-def check_device_claim(errors: Errors, path: str, claim: resource_v1.DeviceClaim) -> None:
-    """`devices` of a claim."""
+def request_names(claim: resource_v1.DeviceClaim) -> set[str]:
+    """The names by which requests of a claim, and their alternatives, are meant."""
     known: set[str] = set()
     for request in claim.requests:
         known.add(request.name)
         known |= {f"{request.name}/{one.name}" for one in request.first_available}
+    return known
+
+
+def check_device_claim(errors: Errors, path: str, claim: resource_v1.DeviceClaim) -> None:
+    """`devices` of a claim."""
+    known = request_names(claim)
     for index, request in enumerate(within(errors, f"{path}.requests", claim.requests)):
         _check_request(errors, f"{path}.requests[{index}]", request)
     check_distinct(errors, f"{path}.requests", [request.name for request in claim.requests])
     for index, constraint in enumerate(within(errors, f"{path}.constraints", claim.constraints)):
         where = f"{path}.constraints[{index}]"
-        _check_request_names(errors, f"{where}.requests", constraint.requests, known)
+        check_request_names(errors, f"{where}.requests", constraint.requests, known)
         if constraint.match_attribute is not None:
             check_qualified_attribute(errors, f"{where}.matchAttribute", constraint.match_attribute)
         elif constraint.distinct_attribute is not None:
@@ -57,7 +65,7 @@ def check_device_claim(errors: Errors, path: str, claim: resource_v1.DeviceClaim
             errors.append(required(where, _NO_ATTRIBUTE))
     for index, config in enumerate(within(errors, f"{path}.config", claim.config)):
         where = f"{path}.config[{index}]"
-        _check_request_names(errors, f"{where}.requests", config.requests, known)
+        check_request_names(errors, f"{where}.requests", config.requests, known)
         check_opaque(errors, where, config.opaque)
 
 
@@ -65,7 +73,8 @@ def _check_request(errors: Errors, path: str, request: resource_v1.DeviceRequest
     check_format(errors, f"{path}.name", request.name, formats.dns_label)
     if request.exactly is not None and request.first_available:
         errors.append(invalid(path, None, f"{_ONE_OF}, but multiple fields are set"))
-    elif request.exactly is None and not request.first_available:
+        return
+    if request.exactly is None and not request.first_available:
         errors.append(required(path, _ONE_OF))
     if request.exactly is not None:
         _check_part(errors, f"{path}.exactly", request.exactly)
@@ -107,8 +116,6 @@ def _check_toleration(errors: Errors, path: str, toleration: resource_v1.DeviceT
             errors.append(invalid(f"{path}.value", toleration.value, "must be empty for operator `Exists`"))
     else:
         check_format(errors, f"{path}.value", toleration.value, formats.label_value)
-        if not toleration.key:
-            errors.append(required(f"{path}.key", "required for operator `Equal`"))
     if toleration.effect not in ("", "NoExecute", "NoSchedule", "None"):
         errors.append(unsupported(f"{path}.effect", toleration.effect, ("NoExecute", "NoSchedule", "None")))
 
@@ -118,23 +125,24 @@ def check_selectors(errors: Errors, path: str, selectors: Sequence[resource_v1.D
     for index, selector in enumerate(within(errors, path, selectors)):
         if selector.cel is None:
             errors.append(required(f"{path}[{index}].cel"))
-        elif not selector.cel.expression.strip():
-            errors.append(required(f"{path}[{index}].cel.expression"))
         elif len(selector.cel.expression.encode()) > LONGEST:
             errors.append(too_long(f"{path}[{index}].cel.expression", LONGEST))
         elif problem := expression_problem(selector.cel.expression):
             errors.append(invalid(f"{path}[{index}].cel.expression", selector.cel.expression, problem))
 
 
-def _check_request_names(errors: Errors, path: str, names: tuple[str, ...], known: set[str]) -> None:
+def check_request_names(
+    errors: Errors, path: str, names: tuple[str, ...], known: set[str], *, indexed: bool = True
+) -> None:
+    """Names of requests, or of their alternatives; the only one of a field that is no list is not `indexed`."""
     text = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
     for index, name in enumerate(within(errors, path, names)):
         parts = name.split("/")
-        if len(parts) <= 2:
-            for part in parts:
-                check_format(errors, f"{path}[{index}]", part, formats.dns_label)
+        where = f"{path}[{index}]" if indexed else path
+        for part in parts if len(parts) <= 2 else ():
+            check_format(errors, where, part, formats.dns_label)
         if len(parts) > 2 or name not in known:
-            errors.append(invalid(f"{path}[{index}]", name, text))
+            errors.append(invalid(where, name, text))
     check_distinct(errors, path, names)
 
 
@@ -169,26 +177,47 @@ def check_opaque(errors: Errors, path: str, opaque: resource_v1.OpaqueDeviceConf
         errors.append(invalid(f"{path}.opaque.parameters", "<value omitted>", "must be a valid JSON object"))
 
 
+def check_pool_name(errors: Errors, path: str, name: str) -> None:
+    """Subdomains with slashes between them."""
+    if not name:
+        errors.append(required(path))
+        return
+    if len(name) > _MAX_POOL_NAME:
+        errors.append(too_long(path, _MAX_POOL_NAME))
+    for part in name.split("/"):
+        check_format(errors, path, part, formats.dns_subdomain)
+
+
 def check_driver_name(errors: Errors, path: str, name: str) -> None:
     """The name of a driver: a domain name of up to 63 characters."""
     if not name:
         errors.append(required(path))
     else:
         if len(name) > 63:
-            errors.append(invalid(path, name, formats.too_long_message(63)))
-        check_format(errors, path, name, formats.dns_subdomain)
+            errors.append(too_long(path, 63))
+        errors.extend(invalid(path, name, message) for message in formats.dns_subdomain(name.lower()))
 
 
 def check_qualified_attribute(errors: Errors, path: str, name: str, *, needs_domain: bool = True) -> None:
-    """`domain/identifier`, or an identifier alone where the driver's domain is meant."""
-    domain, slash, identifier = name.rpartition("/")
-    if not slash and needs_domain:
-        errors.append(invalid(path, name, "must include a domain"))
-    if slash:
-        check_format(errors, path, domain, formats.dns_subdomain)
-    if not identifier:
-        errors.append(required(path, "the name must not be empty"))
-    else:
-        check_format(errors, path, identifier, formats.c_identifier)
-    if len(identifier) > 32:
-        errors.append(invalid(path, identifier, formats.too_long_message(32)))
+    """`domain/identifier`, or an identifier alone where the driver's domain is meant. Names of more parts pass, as they do in Kubernetes."""
+    domain, slash, identifier = name.partition("/")
+    if not slash:
+        _check_identifier(errors, path, name)
+        if needs_domain:
+            text = "a fully qualified name must be a domain and a name separated by a slash"
+            errors.append(invalid(path, name, text))
+    elif "/" not in identifier:
+        if domain:
+            check_driver_name(errors, path, domain)
+        else:
+            errors.append(invalid(path, "", "the domain must not be empty"))
+        if identifier:
+            _check_identifier(errors, path, identifier)
+        else:
+            errors.append(invalid(path, "", "the name must not be empty"))
+
+
+def _check_identifier(errors: Errors, path: str, name: str) -> None:
+    if len(name) > _MAX_IDENTIFIER:
+        errors.append(too_long(path, _MAX_IDENTIFIER))
+    check_format(errors, path, name, formats.c_identifier)

@@ -43,7 +43,7 @@ def check_not_negative(errors: Errors, path: str, value: int | None) -> None:
 def check_unchanged(errors: Errors, path: str, new: Any, old: Any) -> None:
     """A field keeps its value."""
     if new != old:
-        errors.append(invalid(path, null_if_empty(new), IMMUTABLE))
+        errors.append(invalid(path, go_struct(new), IMMUTABLE))
 
 
 def null_if_empty(value: Any) -> Any:
@@ -141,14 +141,16 @@ def check_ip(errors: Errors, path: str, value: str, *, strict: bool = True) -> b
     return True
 
 
-def check_canonical_ip(errors: Errors, path: str, value: str) -> None:
-    """A strict IP address in canonical spelling."""
-    before = len(errors)
-    check_ip(errors, path, value)
-    if len(errors) == before and str(parse_ip(value)) != value:
-        errors.append(invalid(path, value, f'must be in canonical form ("{parse_ip(value)}")'))
+def ip_messages(value: str) -> formats.Messages:
+    """What is wrong with a name that is an IP address: strict, in canonical spelling."""
+    errors: Errors = []
+    check_ip(errors, "", value)
+    if not errors and str(parse_ip(value)) != value:
+        return (f'must be in canonical form ("{parse_ip(value)}")',)
+    return tuple(error.detail for error in errors)
 
 
+_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -214,7 +216,10 @@ def int_or_percent_value(value: int | str | None) -> int:
     """The number of an IntOrString, a percentage without its sign; 0 if it is neither."""
     if isinstance(value, int):
         return value
-    return int(value[:-1]) if value is not None and is_percent(value) else 0
+    if value is None:
+        return 0
+    number = value[:-1] if is_percent(value) else value
+    return int(number) if _NUMBER.fullmatch(number) else 0
 
 
 def check_unique(errors: Errors, path: str, values: Iterable[str]) -> None:
@@ -292,10 +297,15 @@ def go_struct(value: Any) -> Any:
 
     Fields keep the order of the type, so structs come back as JSON; keys of maps are in order of the alphabet.
     """
+    if isinstance(value, meta_v1.LabelSelector | meta_v1.Condition):
+        return value
     if isinstance(value, msgspec.Struct):
         shown = []
         for info in msgspec.structs.fields(value):
             name = info.encode_name
+            if isinstance(getattr(value, info.name), meta_v1.ObjectMeta):  # Go embeds it
+                shown += _members(getattr(value, info.name))
+                continue
             key = _GO_NAMES.get(name) or name[:1].upper() + name[1:]
             member = msgspec.json.encode(go_struct(getattr(value, info.name)), order="deterministic")
             shown.append(b'"%b":%b' % (key.encode(), member))
@@ -307,4 +317,10 @@ def go_struct(value: Any) -> Any:
     return value
 
 
-_GO_NAMES: Final = {"apiVersion": "APIVersion", "uid": "UID"}
+def _members(value: msgspec.Struct) -> list[bytes]:
+    """The fields of an object that has JSON names, those that say something."""
+    text = msgspec.json.encode(value, order="deterministic")[1:-1]
+    return [text] if text else []
+
+
+_GO_NAMES: Final = {"apiVersion": "APIVersion", "cel": "CEL", "cidrs": "CIDRs", "uid": "UID"}

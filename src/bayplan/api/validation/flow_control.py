@@ -62,4 +62,4 @@ def check_condition_types(
             errors.append(duplicate(path, condition.type))
         seen.add(condition.type)
         if not condition.type:
-            errors.append(required(path, "must not be empty"))
+            errors.append(required(path))

@@ -134,6 +134,12 @@ def dns_subdomain(value: str) -> Messages:
     return tuple(messages)
 
 
+def long_name(value: str) -> Messages:
+    """A subdomain where Kubernetes' newer rules say so, which count in bytes."""
+    messages = dns_subdomain(value)
+    return messages if len(value) <= 253 else ("must be no more than 253 bytes", *messages[1:])
+
+
 @lru_cache(maxsize=4096)
 def dns_subdomain_with_underscore(value: str) -> Messages:
     """A subdomain whose labels may hold underscores (DNS search paths)."""

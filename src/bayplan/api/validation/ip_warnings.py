@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 
 from bayplan.api.validation.fields import parse_cidr, parse_ip
 
@@ -38,3 +39,13 @@ def cidr_warnings(path: str, value: str) -> list[str]:
     if not found and network.version == 6 and str(network) != value:
         found.append(f'{path}: IPv6 CIDR value "{value}" should be in RFC 5952 canonical format ("{network}")')
     return found
+
+
+def ingress_ip_warnings(addresses: Sequence[str]) -> list[str]:
+    """The same about the addresses of a load balancer in a status."""
+    return [
+        text
+        for index, address in enumerate(addresses)
+        if address
+        for text in ip_warnings(f"status.loadBalancer.ingress[{index}]", address)
+    ]

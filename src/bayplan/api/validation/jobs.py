@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import re
 
-from bayplan.api.errors import duplicate, invalid, required, too_many, unsupported
+from bayplan.api.errors import OMITTED, duplicate, invalid, required, too_long, too_many, unsupported
 from bayplan.api.types import batch_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_domain_prefixed_path, check_format, check_not_negative
+from bayplan.api.validation.fields import (
+    Errors,
+    check_domain_prefixed_path,
+    check_format,
+    check_not_negative,
+    go_struct,
+)
 from bayplan.api.validation.pod_spec import check_pod_template
 
 _MAX_PARALLEL = 100_000
@@ -34,7 +40,7 @@ def check_job_spec(errors: Errors, path: str, spec: batch_v1.JobSpec) -> None:
     if spec.managed_by is not None:
         check_domain_prefixed_path(errors, f"{path}.managedBy", spec.managed_by)
         if len(spec.managed_by) > 63:
-            errors.append(invalid(f"{path}.managedBy", spec.managed_by, formats.too_long_message(63)))
+            errors.append(too_long(f"{path}.managedBy", 63))
     _check_completion_mode(errors, path, spec)
     if spec.pod_failure_policy is not None:
         _check_failure_policy(errors, f"{path}.podFailurePolicy", spec)
@@ -54,11 +60,9 @@ def check_job_spec(errors: Errors, path: str, spec: batch_v1.JobSpec) -> None:
 
 def _check_completion_mode(errors: Errors, path: str, spec: batch_v1.JobSpec) -> None:
     mode = spec.completion_mode
-    if mode is None:
-        return
-    if mode not in ("NonIndexed", "Indexed"):
+    if mode not in (None, "NonIndexed", "Indexed"):
         errors.append(unsupported(f"{path}.completionMode", mode, ("NonIndexed", "Indexed")))
-    if mode == "NonIndexed":
+    if mode in (None, "NonIndexed"):
         if spec.backoff_limit_per_index is not None:
             text = "requires indexed completion mode"
             errors.append(invalid(f"{path}.backoffLimitPerIndex", spec.backoff_limit_per_index, text))
@@ -113,7 +117,7 @@ def _check_failure_policy(errors: Errors, path: str, spec: batch_v1.JobSpec) -> 
             errors.append(
                 unsupported(f"{where}.action", rule.action, supported)
                 if rule.action
-                else required(f"{where}.action", "valid values: " + ", ".join(f'"{one}"' for one in _ACTIONS))
+                else required(f"{where}.action", _valid_values(_ACTIONS))
             )
         if rule.on_exit_codes is not None:
             _check_exit_codes(errors, f"{where}.onExitCodes", rule.on_exit_codes, names)
@@ -123,12 +127,18 @@ def _check_failure_policy(errors: Errors, path: str, spec: batch_v1.JobSpec) -> 
             for position, pattern in enumerate(rule.on_pod_conditions):
                 here = f"{where}.onPodConditions[{position}]"
                 check_format(errors, f"{here}.type", pattern.type, formats.label_key)
-                if pattern.status not in ("False", "True", "Unknown"):
+                if not pattern.status:
+                    errors.append(required(f"{here}.status", _valid_values(("False", "True", "Unknown"))))
+                elif pattern.status not in ("False", "True", "Unknown"):
                     errors.append(unsupported(f"{here}.status", pattern.status, ("False", "True", "Unknown")))
         if rule.on_exit_codes is not None and rule.on_pod_conditions:
-            errors.append(invalid(where, rule, "specifying both OnExitCodes and OnPodConditions is not supported"))
+            errors.append(invalid(where, OMITTED, "specifying both OnExitCodes and OnPodConditions is not supported"))
         if rule.on_exit_codes is None and not rule.on_pod_conditions:
-            errors.append(invalid(where, rule, "specifying one of OnExitCodes and OnPodConditions is required"))
+            errors.append(invalid(where, OMITTED, "specifying one of OnExitCodes and OnPodConditions is required"))
+
+
+def _valid_values(values: tuple[str, ...]) -> str:
+    return f"valid values: [{' '.join(_quote(value) for value in values)}]"
 
 
 def _check_exit_codes(
@@ -138,12 +148,12 @@ def _check_exit_codes(
         if codes.operator:
             errors.append(unsupported(f"{path}.operator", codes.operator, ("In", "NotIn")))
         else:
-            errors.append(required(f"{path}.operator", 'valid values: "In", "NotIn"'))
+            errors.append(required(f"{path}.operator", _valid_values(("In", "NotIn"))))
     if codes.container_name is not None and codes.container_name not in names:
         text = "must be one of the container or initContainer names in the pod template"
         errors.append(invalid(f"{path}.containerName", codes.container_name, text))
     if not codes.values:
-        errors.append(invalid(f"{path}.values", codes.values, "at least one value is required"))
+        errors.append(invalid(f"{path}.values", None, "at least one value is required"))
     elif len(codes.values) > 255:
         errors.append(too_many(f"{path}.values", len(codes.values), 255))
     ordered = all(codes.values[index - 1] <= codes.values[index] for index in range(1, len(codes.values)))
@@ -158,8 +168,7 @@ def _check_exit_codes(
 
 def _check_success_policy(errors: Errors, path: str, spec: batch_v1.JobSpec, policy: batch_v1.SuccessPolicy) -> None:
     if spec.completion_mode != "Indexed":
-        text = "must be specified only when the completionMode is Indexed"
-        errors.append(invalid(path, policy, text))
+        errors.append(invalid(path, go_struct(policy), "requires indexed completion mode"))
         return
     if not policy.rules:
         text = "at least one rules must be specified when the successPolicy is specified"
@@ -176,7 +185,7 @@ def _check_success_rule(errors: Errors, path: str, rule: batch_v1.SuccessPolicyR
     total = None
     if rule.succeeded_indexes is not None:
         if len(rule.succeeded_indexes) > 64 * 1024:
-            errors.append(invalid(f"{path}.succeededIndexes", "", "succeededIndexes has too many bytes"))
+            errors.append(too_long(f"{path}.succeededIndexes", 64 * 1024))
         try:
             total = count_indexes(rule.succeeded_indexes, completions)
         except ValueError as error:

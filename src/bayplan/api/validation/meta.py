@@ -6,12 +6,12 @@ Source: apimachinery's `api/validation` package.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from bayplan.api.errors import FieldError, forbidden, invalid, required, too_long
 from bayplan.api.types import meta_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import check_labels
+from bayplan.api.validation.fields import check_labels, ip_messages
 
 ANNOTATIONS_LIMIT: Final = 256 * 1024
 """Bytes that all annotations of an object may have together."""
@@ -20,26 +20,36 @@ _NO_ERRORS: Final[list[FieldError]] = []
 
 NAME_RULES: Final[dict[str, Callable[[str], formats.Messages]]] = {
     "dns-1123-subdomain": formats.dns_subdomain,
+    "long-name": formats.long_name,
     "dns-1123-label": formats.dns_label,
     "dns-1035-label": formats.dns_1035_label,
     "path-segment": formats.path_segment,
+    "whole-path-segment": formats.path_segment,
+    "ip-address": ip_messages,
     "any": lambda name: formats.OK,
 }
 """What `Strategy.name_is_checked_as` may say."""
 
 
 def name_messages(name: str, rule: str, *, prefix: bool = False) -> formats.Messages:
-    """What is wrong with a name; a prefix for generated names may end with a dash."""
-    if prefix and rule != "path-segment" and name.endswith("-"):
+    """What is wrong with a name; a prefix for generated names may end with a dash, and consist of dots if only it is a `path-segment`."""
+    if prefix and rule == "path-segment" and name in (".", ".."):
+        return formats.OK
+    if prefix and rule.startswith("dns-") and name.endswith("-"):
         name = name[:-2] + "a"
     return NAME_RULES[rule](name)
 
 
 def validate_object_meta(
-    metadata: meta_v1.ObjectMeta, *, namespaced: bool, name_rule: str, standard_finalizers: bool = True
+    metadata: meta_v1.ObjectMeta,
+    *,
+    namespaced: bool,
+    name_rule: str,
+    standard_finalizers: bool = True,
+    generated_names: bool = True,
 ) -> list[FieldError]:
     """What is wrong with the metadata of a new object. `standard_finalizers`: finalizers without a domain must
-    be known ones (built-in kinds)."""
+    be known ones (built-in kinds). `generated_names`: the prefix of a generated name is checked as well as the name."""
     rule = NAME_RULES[name_rule]
     if (
         metadata.name
@@ -58,7 +68,7 @@ def validate_object_meta(
             check_labels(errors, "metadata.labels", metadata.labels)
         return errors
     errors = []
-    if metadata.generate_name:
+    if metadata.generate_name and generated_names:
         for message in name_messages(metadata.generate_name, name_rule, prefix=True):
             errors.append(invalid("metadata.generateName", metadata.generate_name, message))
     if not metadata.name:
@@ -74,12 +84,9 @@ def validate_object_meta(
 
 
 def validate_object_meta_update(
-    new: meta_v1.ObjectMeta, old: meta_v1.ObjectMeta, *, standard_finalizers: bool = True
+    new: meta_v1.ObjectMeta, old: meta_v1.ObjectMeta, *, standard_finalizers: bool = False
 ) -> list[FieldError]:
-    """What is wrong with a change of metadata; `validate_object_meta` is called as well.
-
-    Most errors stand twice, because Kubernetes checks twice and lists both as causes.
-    """
+    """What is wrong with a change of metadata. `standard_finalizers`: see `validate_object_meta`."""
     errors: list[FieldError] = []
     if old.deletion_timestamp is not None and new.finalizers != old.finalizers:
         extra = sorted(set(new.finalizers) - set(old.finalizers))
@@ -98,11 +105,41 @@ def validate_object_meta_update(
             errors.append(invalid(field, value, "field is immutable"))
     if new.labels != old.labels or new.annotations != old.annotations or new.owner_references != old.owner_references:
         _check_parts(errors, new)
-    if errors:
-        errors += errors
-    if new.finalizers and new.finalizers != old.finalizers:
-        _check_finalizers(errors, new, standard=standard_finalizers)
+    if standard_finalizers and new.finalizers != old.finalizers:
+        _check_standard_finalizers(errors, new.finalizers)
     return errors or _NO_ERRORS
+
+
+class UpdateChecks(NamedTuple):
+    """How often the rules of a kind look at the metadata of an update, besides those that hold for every kind: Kubernetes lists what they find again."""
+
+    whole: int = 0
+    """As `validate_object_meta` does."""
+    change: int = 1
+    """As `validate_object_meta_update` does."""
+    change_first: bool = False
+
+
+def validate_updated_meta(
+    new: meta_v1.ObjectMeta,
+    old: meta_v1.ObjectMeta,
+    checks: UpdateChecks,
+    *,
+    namespaced: bool,
+    name_rule: str,
+    standard_finalizers: bool = True,
+) -> list[FieldError]:
+    """What is wrong with the metadata of an update, as often as Kubernetes says it."""
+    general = validate_object_meta(new, namespaced=namespaced, name_rule="path-segment", standard_finalizers=False)
+    general += validate_object_meta_update(new, old)
+    if not general and new.finalizers == old.finalizers and new.generate_name == old.generate_name:
+        return []  # what the kind's own rules say more of names and finalizers they said when these were set
+    whole = validate_object_meta(
+        new, namespaced=namespaced, name_rule=name_rule, standard_finalizers=standard_finalizers
+    )
+    change = validate_object_meta_update(new, old, standard_finalizers=standard_finalizers)
+    parts = (whole * checks.whole, change * checks.change)
+    return [*general, *parts[checks.change_first], *parts[not checks.change_first]]
 
 
 _IMMUTABLE: Final = (
@@ -145,6 +182,32 @@ def check_annotations(errors: list[FieldError], path: str, annotations: dict[str
         size += len(key) + (len(value) if value.isascii() else len(value.encode()))
     if size > ANNOTATIONS_LIMIT:
         errors.append(too_long(path, ANNOTATIONS_LIMIT))
+
+
+def check_template_object_meta(errors: list[FieldError], path: str, metadata: meta_v1.ObjectMeta) -> None:
+    """Metadata of a template for objects that get their names elsewhere: labels and annotations, and nothing else."""
+    check_annotations(errors, f"{path}.annotations", metadata.annotations)
+    check_labels(errors, f"{path}.labels", metadata.labels)
+    for attribute, field in _NOT_IN_TEMPLATES:
+        if getattr(metadata, attribute):
+            errors.append(forbidden(f"{path}.{field}", "cannot be set"))
+
+
+_NOT_IN_TEMPLATES: Final = (
+    ("name", "name"),
+    ("generate_name", "generateName"),
+    ("namespace", "namespace"),
+    ("self_link", "selfLink"),
+    ("uid", "uID"),
+    ("resource_version", "resourceVersion"),
+    ("generation", "generation"),
+    ("creation_timestamp", "creationTimestamp"),
+    ("deletion_timestamp", "deletionTimestamp"),
+    ("deletion_grace_period_seconds", "deletionGracePeriodSeconds"),
+    ("owner_references", "ownerReferences"),
+    ("finalizers", "finalizers"),
+    ("managed_fields", "managedFields"),
+)
 
 
 def _check_owner_references(errors: list[FieldError], references: tuple[meta_v1.OwnerReference, ...]) -> None:
@@ -193,7 +256,11 @@ def _check_finalizers(errors: list[FieldError], metadata: meta_v1.ObjectMeta, *,
             invalid("metadata.finalizers", finalizers, "finalizer orphan and foregroundDeletion cannot be both set")
         )
     if standard:
-        for index, finalizer in enumerate(finalizers):
-            if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
-                detail = "name is neither a standard finalizer name nor is it fully qualified"
-                errors.append(invalid(f"metadata.finalizers[{index}]", finalizer, detail))
+        _check_standard_finalizers(errors, finalizers)
+
+
+def _check_standard_finalizers(errors: list[FieldError], finalizers: tuple[str, ...]) -> None:
+    for index, finalizer in enumerate(finalizers):
+        if "/" not in finalizer and finalizer not in STANDARD_FINALIZERS:
+            detail = "name is neither a standard finalizer name nor is it fully qualified"
+            errors.append(invalid(f"metadata.finalizers[{index}]", finalizer, detail))

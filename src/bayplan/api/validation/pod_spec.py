@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Final
 
-from bayplan.api.defaults.pods import container_requests
-from bayplan.api.errors import duplicate, forbidden, invalid, required, unsupported
+from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long, unsupported
 from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
@@ -17,7 +16,7 @@ from bayplan.api.validation.containers import (
     check_image_whitespace,
     check_init_containers,
 )
-from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, check_labels
+from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, check_labels, go_struct
 from bayplan.api.validation.meta import check_annotations
 from bayplan.api.validation.profiles import check_pod_annotations, check_profiles_match
 from bayplan.api.validation.resources import check_container_resources, check_pod_resources
@@ -58,7 +57,7 @@ def check_pod_spec(
     if spec.ephemeral_containers:
         check_ephemeral_containers(errors, f"{path}.ephemeralContainers", spec, context)
     if spec.resources is not None:
-        check_pod_resources(errors, f"{path}.resources", spec, container_requests(spec))
+        check_pod_resources(errors, f"{path}.resources", spec, claims)
     if spec.host_network:
         _check_host_network(errors, path, spec, in_pod=metadata is not None)
     if spec.restart_policy not in _RESTART_POLICIES:
@@ -111,15 +110,13 @@ def _check_names(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
 
 def _check_hostname_override(errors: Errors, path: str, spec: core_v1.PodSpec, name: str) -> None:
     where = f"{path}.hostnameOverride"
-    check_format(errors, where, name, formats.dns_subdomain)
-    if len(name) > 64:
-        errors.append(invalid(where, name, "must be no more than 64 characters"))
     if spec.set_hostname_as_fqdn:
-        errors.append(
-            forbidden(f"{path}.setHostnameAsFQDN", "may not be specified when `hostnameOverride` is specified")
-        )
+        errors.append(forbidden(where, "may not be specified when setHostnameAsFQDN is true"))
     if spec.host_network:
-        errors.append(forbidden(f"{path}.hostNetwork", "may not be specified when `hostnameOverride` is specified"))
+        errors.append(forbidden(where, "may not be specified when hostNetwork is true"))
+    if len(name) > 64:
+        errors.append(too_long(where, 64))
+    check_format(errors, where, name, formats.dns_subdomain)
 
 
 def _check_references(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
@@ -159,10 +156,10 @@ def _check_resource_claims(errors: Errors, path: str, claims: tuple[core_v1.PodR
             names.add(claim.name)
         if claim.resource_claim_name is not None and claim.resource_claim_template_name is not None:
             text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            errors.append(invalid(where, claim, text))
+            errors.append(invalid(where, go_struct(claim), text))
         if claim.resource_claim_name is None and claim.resource_claim_template_name is None:
             text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            errors.append(invalid(where, claim, text))
+            errors.append(invalid(where, go_struct(claim), text))
         if claim.resource_claim_name is not None:
             check_format(errors, f"{where}.resourceClaimName", claim.resource_claim_name, formats.dns_subdomain)
         if claim.resource_claim_template_name is not None:

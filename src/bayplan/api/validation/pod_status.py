@@ -25,6 +25,9 @@ def validate_pod_status_update(new: core_v1.Pod, old: core_v1.Pod) -> list[Field
             check_key_format(errors, f"status.conditions[{index}].Type", condition.type)
     if status.nominated_node_name and status.nominated_node_name != old.status.nominated_node_name:
         check_format(errors, "status.nominatedNodeName", status.nominated_node_name, formats.dns_subdomain)
+        if old.spec.node_name:
+            text = "may not be set on pods that are already bound to a node"
+            errors.append(forbidden("status.nominatedNodeName", text))
     if status.qos_class != old.status.qos_class:
         errors.append(invalid("status.qosClass", status.qos_class, "field is immutable"))
     before, policy = old.status, old.spec.restart_policy

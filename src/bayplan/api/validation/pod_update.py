@@ -234,7 +234,7 @@ def _without_resized(after: core_v1.Container, before: core_v1.Container) -> cor
         new, old = getattr(after.resources, name), getattr(before.resources, name)
         kept = {key: value for key, value in new.items() if key not in ("cpu", "memory")}
         parts[name] = kept | {key: old[key] for key in ("cpu", "memory") if key in old}
-    return _replace(after, resources=_replace(after.resources, **parts), resize_policy=before.resize_policy)
+    return _replace(after, resources=_replace(after.resources, **parts))
 
 
 def _check_resized(errors: Errors, path: str, after: core_v1.Container, before: core_v1.Container) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from bayplan.api.errors import invalid, required, unsupported
 from bayplan.api.types import rbac_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format
+from bayplan.api.validation.fields import Errors, check_format, go_struct
 
 GROUP: Final = "rbac.authorization.k8s.io"
 
@@ -82,4 +82,4 @@ def check_role_unchanged(
 ) -> None:
     """A binding keeps its role."""
     if new.role_ref != old.role_ref:
-        errors.append(invalid("roleRef", new.role_ref, "cannot change roleRef"))
+        errors.append(invalid("roleRef", go_struct(new.role_ref), "cannot change roleRef"))

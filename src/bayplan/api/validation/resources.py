@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from bayplan.api import quantity
+from bayplan.api.defaults.pods import container_limits, container_requests
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, not_found, required, unsupported
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
@@ -156,7 +157,9 @@ def _check_container_name(errors: Errors, path: str, name: str) -> None:
 
 
 def _check_pod_name(errors: Errors, path: str, name: str) -> None:
-    if name not in ("cpu", "memory") and not name.startswith(HUGE_PAGES):
+    if messages := resource_name_messages(name):
+        errors.extend(invalid(path, name, message) for message in messages)
+    elif name not in ("cpu", "memory") and not name.startswith(HUGE_PAGES):
         errors.append(unsupported(path, name, ("cpu", HUGE_PAGES, "memory")))
 
 
@@ -235,23 +238,31 @@ def _check_claims(errors: Errors, path: str, claims: tuple[core_v1.ResourceClaim
             )
 
 
-def check_pod_resources(
-    errors: Errors, path: str, spec: core_v1.PodSpec, totals: Mapping[str, quantity.Quantity]
+def _check_totals(
+    errors: Errors, path: str, what: str, own: Resources, totals: Mapping[str, quantity.Quantity]
 ) -> None:
-    """Resources of a pod as a whole. `totals`: what its containers request together."""
+    """What the pod as a whole has, where it says so, is not less than what its containers have together."""
+    for name in sorted(totals):
+        if name in own and totals[name] > quantity.parse(own[name]):
+            detail = f"must be greater than or equal to aggregate container {what} of {totals[name]}"
+            errors.append(invalid(f"{path}[{name}]", str(quantity.parse(own[name])), detail))
+
+
+def check_pod_resources(errors: Errors, path: str, spec: core_v1.PodSpec, claims: frozenset[str]) -> None:
+    """Resources of a pod as a whole. `claims`: names of its resource claims."""
     resources = spec.resources
     assert resources is not None
+    if spec.os is not None and spec.os.name == "windows":
+        errors.append(forbidden(path, "may not be set for a windows pod"))
+        return
     if resources.claims:
-        errors.append(forbidden(f"{path}.claims", "claims cannot be set for Resources at pod-level"))
+        errors.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
     check_requirements(errors, path, resources.limits, resources.requests, _check_pod_name)
-    for name in sorted(totals):
-        own = resources.requests.get(name)
-        if own is None and name not in ("cpu", "memory") and not name.startswith(HUGE_PAGES):
-            continue
-        granted = quantity.parse("0" if own is None else own)
-        if totals[name] > granted:
-            detail = f"must be greater than or equal to aggregate container requests of {totals[name]}"
-            errors.append(invalid(f"{path}.requests[{name}]", str(granted), detail))
+    if resources.claims:
+        _check_claims(errors, f"{path}.claims", resources.claims, claims)
+    _check_totals(errors, f"{path}.requests", "requests", resources.requests, container_requests(spec))
+    limits = {name: total for name, total in container_limits(spec).items() if name.startswith(HUGE_PAGES)}
+    _check_totals(errors, f"{path}.limits", "limits", resources.limits, limits)
     for index, container in enumerate(spec.containers):
         for name in sorted(container.resources.limits):
             limit, whole = quantity.parse(container.resources.limits[name]), resources.limits.get(name)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long, unsupported
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format
+from bayplan.api.validation.fields import Errors, check_format, go_struct
 from bayplan.api.validation.paths import check_relative_path
 
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
@@ -29,11 +29,13 @@ def check_security_context(errors: Errors, path: str, context: core_v1.SecurityC
     if context.allow_privilege_escalation is False:
         if context.privileged:
             errors.append(
-                invalid(path, context, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
+                invalid(
+                    path, go_struct(context), "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+                )
             )
         if context.capabilities is not None and "CAP_SYS_ADMIN" in context.capabilities.add:
             text = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            errors.append(invalid(path, context, text))
+            errors.append(invalid(path, go_struct(context), text))
     if context.windows_options is not None:
         check_windows_options(errors, f"{path}.windowsOptions", context.windows_options)
     if context.app_armor_profile is not None:
@@ -68,10 +70,8 @@ def check_pod_security_context(errors: Errors, path: str, spec: core_v1.PodSpec)
         errors.append(
             unsupported(f"{path}.supplementalGroupsPolicy", context.supplemental_groups_policy, ("Merge", "Strict"))
         )
-    if context.se_linux_change_policy not in (None, "MountOption", "Recursive"):
-        errors.append(
-            unsupported(f"{path}.seLinuxChangePolicy", context.se_linux_change_policy, ("MountOption", "Recursive"))
-        )
+    if context.se_linux_change_policy not in (None, "Recursive"):
+        errors.append(unsupported(f"{path}.seLinuxChangePolicy", context.se_linux_change_policy, ("Recursive",)))
 
 
 def check_id(errors: Errors, path: str, number: int | None) -> None:
@@ -112,7 +112,9 @@ def check_seccomp(errors: Errors, path: str, profile: core_v1.SeccompProfile) ->
         else:
             check_relative_path(errors, f"{path}.localhostProfile", profile.localhost_profile)
     elif profile.localhost_profile is not None:
-        errors.append(invalid(f"{path}.localhostProfile", profile, "can only be set when seccomp type is Localhost"))
+        errors.append(
+            invalid(f"{path}.localhostProfile", go_struct(profile), "can only be set when seccomp type is Localhost")
+        )
 
 
 def check_app_armor(errors: Errors, path: str, profile: core_v1.AppArmorProfile) -> None:
@@ -217,7 +219,7 @@ def check_operating_system(errors: Errors, path: str, spec: core_v1.PodSpec) -> 
     assert spec.os is not None
     name = spec.os.name
     if not name:
-        errors.append(required(f"{path}.os.name", "cannot be empty"))
+        errors.append(required(f"{path}.os.name"))
     elif name not in ("linux", "windows"):
         errors.append(unsupported(f"{path}.os", name, ("linux", "windows")))
     elif name == "linux":

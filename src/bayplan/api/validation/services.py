@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, unsupported
@@ -220,11 +222,16 @@ def _check_load_balancer(errors: Errors, spec: core_v1.ServiceSpec, annotations:
         errors.append(forbidden("spec.allocateLoadBalancerNodePorts", _LOAD_BALANCER_ONLY))
     if is_load_balancer and spec.allocate_load_balancer_node_ports is None:
         errors.append(required("allocateLoadBalancerNodePorts"))
-    if spec.load_balancer_class is not None:
-        if not is_load_balancer:
-            errors.append(forbidden("spec.loadBalancerClass", _LOAD_BALANCER_ONLY))
-        else:
-            check_format(errors, "spec.loadBalancerClass", spec.load_balancer_class, formats.label_key)
+    _check_load_balancer_class(errors, spec)
+
+
+def _check_load_balancer_class(errors: Errors, spec: core_v1.ServiceSpec) -> None:
+    if spec.load_balancer_class is None:
+        return
+    if spec.type == "LoadBalancer":
+        check_format(errors, "spec.loadBalancerClass", spec.load_balancer_class, formats.label_key)
+    else:
+        errors.append(forbidden("spec.loadBalancerClass", _LOAD_BALANCER_ONLY))
 
 
 def _check_policies(errors: Errors, spec: core_v1.ServiceSpec) -> None:
@@ -264,8 +271,7 @@ def validate_service_update(new: core_v1.Service, old: core_v1.Service) -> list[
             _check_primary(errors, "spec.ipFamilies", spec.ip_families, before.ip_families)
     if before.type == spec.type == "LoadBalancer" and before.load_balancer_class != spec.load_balancer_class:
         errors.append(invalid("spec.loadBalancerClass", spec.load_balancer_class, "may not change once set"))
-    elif before.type != "LoadBalancer" and spec.type != "LoadBalancer" and spec.load_balancer_class is not None:
-        errors.append(forbidden("spec.loadBalancerClass", _LOAD_BALANCER_ONLY))
+    _check_load_balancer_class(errors, spec)
     checks_health = all(one.type == "LoadBalancer" and one.external_traffic_policy == "Local" for one in (spec, before))
     if checks_health and spec.health_check_node_port != before.health_check_node_port:
         errors.append(forbidden("spec.healthCheckNodePort", "field is immutable"))
@@ -310,30 +316,40 @@ def check_ingress_hostname(errors: Errors, path: str, hostname: str) -> None:
             errors.append(invalid(f"{path}.hostname", hostname, "must be a DNS name, not an IP address"))
 
 
+def _headless_warnings(spec: core_v1.ServiceSpec) -> Iterator[str]:
+    """What means nothing where there is no address."""
+    if spec.load_balancer_ip:
+        yield "spec.loadBalancerIP is ignored for headless services"
+    if spec.external_ips:
+        yield "spec.externalIPs is ignored for headless services"
+    if spec.session_affinity != "None":
+        yield "spec.SessionAffinity is ignored for headless services"
+
+
 def service_warnings(service: core_v1.Service, old: core_v1.Service | None) -> list[str]:
     """Warnings about an accepted service."""
     found: list[str] = []
     spec = service.spec
     if _TOPOLOGY_HINTS in service.metadata.annotations:
         found.append(f"annotation {_TOPOLOGY_HINTS} is deprecated, please use {_TOPOLOGY_MODE} instead")
-    if spec.cluster_ips[:1] != ("None",):
+    if spec.cluster_ip not in ("", "None"):
         for index, address in enumerate(spec.cluster_ips):
             found.extend(ip_warnings(f"spec.clusterIPs[{index}]", address))
-        if spec.cluster_ip and not spec.cluster_ips:
-            found.extend(ip_warnings("spec.clusterIP", spec.cluster_ip))
-    elif spec.session_affinity == "ClientIP":
-        found.append("spec.sessionAffinity is ignored for headless services")
-    if spec.external_ips and spec.type == "ExternalName":
-        found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+    is_headless = spec.type == "ClusterIP" and spec.cluster_ip == "None"
+    if is_headless:
+        found.extend(_headless_warnings(spec))
     for index, address in enumerate(spec.external_ips):
-        if spec.type != "ExternalName":
-            found.extend(ip_warnings(f"spec.externalIPs[{index}]", address))
+        found.extend(ip_warnings(f"spec.externalIPs[{index}]", address))
+    if spec.external_ips and not is_headless and spec.type != "ExternalName":
+        found.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
     if spec.load_balancer_ip:
         found.extend(ip_warnings("spec.loadBalancerIP", spec.load_balancer_ip))
     for index, value in enumerate(spec.load_balancer_source_ranges):
         found.extend(cidr_warnings(f"spec.loadBalancerSourceRanges[{index}]", value.strip()))
-    if spec.type == "ExternalName" and spec.session_affinity == "ClientIP":
-        found.append('spec.sessionAffinity is ignored when spec.type is "ExternalName"')
+    if spec.type == "ExternalName" and spec.external_ips:
+        found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
+    if spec.type != "ExternalName" and spec.external_name:
+        found.append('spec.externalName is ignored when spec.type is not "ExternalName"')
     if spec.traffic_distribution == "PreferClose":
         found.append('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"')
     return found

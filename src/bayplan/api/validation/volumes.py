@@ -12,8 +12,8 @@ from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.claims import check_claim_spec
 from bayplan.api.validation.env import VOLUME_FIELDS, check_field_selector, check_resource_selector
-from bayplan.api.validation.fields import Errors, check_format, check_labels
-from bayplan.api.validation.meta import check_annotations
+from bayplan.api.validation.fields import Errors, check_format
+from bayplan.api.validation.meta import check_template_object_meta
 from bayplan.api.validation.paths import check_local_file_path
 from bayplan.api.validation.storage import check_csi_driver_name
 from bayplan.api.validation.volume_sources import (
@@ -277,9 +277,6 @@ def _check_csi(errors: Errors, path: str, source: core_v1.CSIVolumeSource) -> No
             check_format(errors, f"{path}.name", secret.name, formats.dns_subdomain)
 
 
-_FREE_METADATA = ("annotations", "labels")
-
-
 def _check_ephemeral(
     errors: Errors, path: str, source: core_v1.EphemeralVolumeSource, name: str, metadata: meta_v1.ObjectMeta | None
 ) -> None:
@@ -287,15 +284,7 @@ def _check_ephemeral(
     if template is None:
         errors.append(required(where))
         return
-    if template.metadata.annotations:
-        check_annotations(errors, f"{where}.metadata.annotations", template.metadata.annotations)
-    if template.metadata.labels:
-        check_labels(errors, f"{where}.metadata.labels", template.metadata.labels)
-    plain, names = meta_v1.ObjectMeta(), meta_v1.ObjectMeta.__struct_encode_fields__
-    for attribute, field in zip(meta_v1.ObjectMeta.__struct_fields__, names, strict=True):
-        if attribute not in _FREE_METADATA and getattr(template.metadata, attribute) != getattr(plain, attribute):
-            shown = {"uid": "uID"}.get(field, field)
-            errors.append(forbidden(f"{where}.metadata.{shown}", "cannot be set"))
+    check_template_object_meta(errors, f"{where}.metadata", template.metadata)
     check_claim_spec(errors, f"{where}.spec", template.spec)
     if metadata is not None and metadata.name and name:
         claim = f"{metadata.name}-{name}"

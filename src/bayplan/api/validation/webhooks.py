@@ -64,6 +64,7 @@ def _check_review_versions(errors: Errors, path: str, versions: tuple[str, ...])
     for index, version in enumerate(versions):
         if version in versions[:index]:
             errors.append(invalid(f"{path}[{index}]", version, "duplicate version"))
+            continue
         for message in formats.dns_1035_label(version):
             errors.append(invalid(f"{path}[{index}]", version, message))
     if not any(version in _REVIEW_VERSIONS for version in versions):

@@ -17,7 +17,7 @@ from bayplan.api.validation.fields import (
     int_or_percent_value,
     null_if_empty,
 )
-from bayplan.api.validation.pod_spec import check_pod_template, check_template_metadata
+from bayplan.api.validation.pod_spec import check_pod_template
 
 MISMATCH = "`selector` does not match template `labels`"
 
@@ -36,12 +36,10 @@ def check_selector_and_template(
     template: core_v1.PodTemplateSpec,
     kind: str,
     malformed: str = "invalid label selector",
-    *,
-    checks_spec: bool = True,
-) -> None:
-    """`spec.selector` is there, says something, and matches `spec.template`, whose pods run for ever.
+) -> bool:
+    """`spec.selector` is there, says something, and matches `spec.template`, which is valid.
 
-    checks_spec: whether the template's pod spec is checked, which Kubernetes leaves out where volumes come from elsewhere.
+    False if the selector is malformed; the template is not looked at then.
     """
     if selector is None:
         errors.append(required("spec.selector"))
@@ -52,13 +50,9 @@ def check_selector_and_template(
     compiled = compile_or_none(selector)
     if compiled is None:
         errors.append(invalid("spec.selector", selector, malformed))
-        return
-    if checks_spec:
-        check_matching_template(errors, compiled, template)
-        return
-    if not compiled.is_everything():
-        check_template_labels(errors, compiled, template)
-    check_template_metadata(errors, "spec.template", template)
+        return False
+    check_matching_template(errors, compiled, template)
+    return True
 
 
 def check_matching_template(
@@ -101,16 +95,16 @@ def check_counts(errors: Errors, status: Any, names: Sequence[tuple[str, str]]) 
         check_not_negative(errors, f"status.{name}", getattr(status, attribute))
 
 
-def check_not_above_replicas(errors: Errors, status: Any, names: Sequence[tuple[str, str]]) -> None:
-    """Counters of a status are not above `replicas`, and what is available is ready."""
+def check_not_above_replicas(
+    errors: Errors, status: Any, names: Sequence[tuple[str, str]], ready: str = "readyReplicas"
+) -> None:
+    """Counters of a status are not above `replicas`, and what is available is ready (`ready`: what the message calls that)."""
     for attribute, name in names:
         value = getattr(status, attribute)
         if value > status.replicas:
             errors.append(invalid(f"status.{name}", value, "cannot be greater than status.replicas"))
     if status.available_replicas > status.ready_replicas:
-        errors.append(
-            invalid("status.availableReplicas", status.available_replicas, "cannot be greater than readyReplicas")
-        )
+        errors.append(invalid("status.availableReplicas", status.available_replicas, f"cannot be greater than {ready}"))
 
 
 def check_collision_count(errors: Errors, new: int | None, old: int | None) -> None:

@@ -18,7 +18,7 @@ CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 class AdmissionRequest:
     """What an admission plugin looks at."""
 
-    __slots__ = ("call", "name", "namespace", "obj", "old", "operation", "subresource")
+    __slots__ = ("call", "name", "namespace", "obj", "object_name", "old", "operation", "subresource")
 
     def __init__(
         self,
@@ -38,8 +38,15 @@ class AdmissionRequest:
         self.old = old
         """The object as it is; None for creations. Shared: do not change it."""
         self.subresource = subresource
-        self.name = name or (obj.metadata.name if obj is not None else call.path.name)
+        self.object_name = name or (obj.metadata.name if obj is not None else call.path.name)
+        """Empty where a name will be generated after everybody has changed the object."""
+        self.name = self.object_name or (obj.metadata.generate_name if obj is not None else "") or "Unknown"
+        """What refusals call the object."""
         self.namespace = namespace or call.path.namespace
+
+    def has_name(self, name: str) -> None:
+        """The object has got its name."""
+        self.object_name = self.name = name
 
     @property
     def kind(self) -> Kind:
@@ -160,6 +167,7 @@ TABLE = (
     Row("default_ingress_class:DefaultIngressClass", True, "ingresses only, in any place"),
     Row("deny_service_external_ips:DenyServiceExternalIPs", False, "services only, in any place"),
     Row("pod_topology_labels:PodTopologyLabels", True, "labels that nothing above reads"),
+    Row("pod_resize:PodResizeValidator", True, "resizes of pods only, in any place"),
     Row("mutating_admission_policy:MutatingAdmissionPolicy", True, "sees what all of the above made of the object"),
     Row("webhooks:MutatingAdmissionWebhook", True, "sees what all of the above made of the object"),
     Row(

@@ -20,6 +20,7 @@ from bayplan.api.quota.evaluators import CREATE, UPDATE, Evaluator, evaluator_fo
 from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import AdmissionPlugin, AdmissionRequest
 from bayplan.apiserver.cache import ResourceCache
+from bayplan.apiserver.requests import ResourcePath
 from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict
 
@@ -63,6 +64,8 @@ class ResourceQuota(AdmissionPlugin):
         bucket = _quotas(request).buckets.get(request.namespace)
         if bucket is None or not bucket.entries:
             return None
+        if not self._evaluator(request.kind).is_affected(request.old, request.obj, request.subresource):
+            return None
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         charge = _Charge(request, done)
         waiting = self._waiting.get(request.namespace)
@@ -98,7 +101,8 @@ class ResourceQuota(AdmissionPlugin):
             names = set()
             for entry, usage in used:
                 try:
-                    await objects.replace(cache.kind, _with_usage(cache.shared(entry), usage), entry.revision)
+                    changed = _with_usage(batch[0].request.call, cache, entry, usage)
+                    await objects.replace(cache.kind, changed, entry.revision)
                 except Conflict as race:
                     await objects.settle(race)
                     names.add(entry.name)
@@ -189,10 +193,16 @@ def _refused(request: AdmissionRequest, detail: str) -> ApiError:
     return forbidden_error(kind.plural, kind.group, request.name, detail)
 
 
-def _with_usage(quota: core_v1.ResourceQuota, used: Amounts) -> core_v1.ResourceQuota:
-    """A new object with this usage."""
+def _with_usage(call: Any, cache: ResourceCache, entry: Entry, used: Amounts) -> core_v1.ResourceQuota:
+    """A new object with this usage, which the server itself manages. `call`: the request that is charged."""
+    from bayplan.apiserver.field_managers import SERVER, track_update  # which needs the chain of plugins
+
+    quota: core_v1.ResourceQuota = cache.shared(entry)
     status = core_v1.ResourceQuotaStatus(hard=quota.status.hard, used=to_wire(used))
-    return _replace(quota, metadata=_replace(quota.metadata), status=status)
+    changed = _replace(quota, metadata=_replace(quota.metadata), status=status)
+    own = type(call).of(call.context, call.request, ResourcePath(cache.kind, entry.namespace, entry.name, None))
+    track_update(own, changed, quota, "status", quota.metadata.managed_fields, manager=SERVER)
+    return changed
 
 
 def _quotas(request: AdmissionRequest) -> ResourceCache:

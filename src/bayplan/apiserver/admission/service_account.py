@@ -9,6 +9,7 @@ from bayplan.api.errors import ApiError, forbidden_error
 from bayplan.api.kinds import Kind
 from bayplan.api.trusted import trust
 from bayplan.api.types import core_v1
+from bayplan.api.validation import formats
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionRequest
 from bayplan.apiserver.admission.mountable_secrets import is_enforced, names_secrets, unlisted_secret
 
@@ -93,7 +94,9 @@ class ServiceAccount(AdmissionPlugin):
 
 def _not_found(request: AdmissionRequest) -> ApiError:
     name = request.obj.spec.service_account_name
-    detail = f'error looking up service account {request.namespace}/{name}: serviceaccount "{name}" not found'
+    wrong = formats.path_segment(name)
+    problem = f'invalid resource name "{name}": [{" ".join(wrong)}]' if wrong else f'serviceaccount "{name}" not found'
+    detail = f"error looking up service account {request.namespace}/{name}: {problem}"
     return forbidden_error("pods", "", request.name, detail)
 
 

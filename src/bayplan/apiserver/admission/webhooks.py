@@ -163,8 +163,8 @@ def _question(request: AdmissionRequest) -> Question:
     return Question(
         resource_of(request, call.kind),
         request.subresource,
-        request.name,
-        request.namespace if request.kind.namespaced or request.kind.kind != "Namespace" else request.name,
+        request.object_name,
+        request.namespace if request.kind.namespaced or request.kind.kind != "Namespace" else request.object_name,
         request.operation,
         http.user,
         call.dry_run,

@@ -119,7 +119,10 @@ class ServiceAddresses:
             raise Taken("provided IP is already allocated")
 
     async def take_any(self, family: str, service: core_v1.Service, *, dry_run: bool) -> str:
-        """Take a free address. Raises Full."""
+        """Take a free address; one that stands for any if nothing is written. Raises Full."""
+        if dry_run:
+            for one in self._all(family):
+                return str(one.network.network_address)
         for one in self._all(family):
             for address in one.candidates(self._randomness):
                 if not self._is_taken(address) and (dry_run or await self._write(address, service)):

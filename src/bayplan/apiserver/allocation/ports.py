@@ -39,22 +39,32 @@ class NodePorts:
         raise Full
 
 
-class PortOperation:
-    """The ports of one write: what it takes it gives back if it is undone, what it releases is free once it is committed."""
+_DRY_RUN_START = 32768
 
-    def __init__(self, ports: NodePorts) -> None:
+
+class PortOperation:
+    """The ports of one write: what it takes it gives back if it is undone, what it releases is free once it is committed.
+
+    dry_run: nothing is written; ports of any number may be taken, and a free one is a number that stands for any.
+    """
+
+    def __init__(self, ports: NodePorts, *, dry_run: bool = False) -> None:
         self._ports = ports
+        self._dry_run = dry_run
         self._taken: list[int] = []
         self._released: list[int] = []
 
     def take(self, port: int) -> None:
         """Take a certain port. Raises OutOfRange, Taken."""
-        self._ports.take(port)
+        if not self._dry_run:
+            self._ports.take(port)
+        elif port in self._ports.used or port in self._taken:
+            raise Taken("provided port is already allocated")
         self._taken.append(port)
 
     def take_any(self) -> int:
         """Take a free port. Raises Full."""
-        port = self._ports.take_any()
+        port = max(self._taken, default=_DRY_RUN_START) + 1 if self._dry_run else self._ports.take_any()
         self._taken.append(port)
         return port
 
@@ -64,8 +74,10 @@ class PortOperation:
 
     def commit(self) -> None:
         """The write has succeeded."""
-        self._ports.used.difference_update(self._released)
+        if not self._dry_run:
+            self._ports.used.difference_update(self._released)
 
     def undo(self) -> None:
         """The write has failed, or was none."""
-        self._ports.used.difference_update(self._taken)
+        if not self._dry_run:
+            self._ports.used.difference_update(self._taken)

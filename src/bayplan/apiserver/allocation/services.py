@@ -82,7 +82,7 @@ class Allocation:
         self, allocators: Allocators, service: core_v1.Service, old: core_v1.Service | None, *, dry_run: bool
     ) -> None:
         self._addresses = allocators.addresses
-        self._ports = PortOperation(allocators.node_ports)
+        self._ports = PortOperation(allocators.node_ports, dry_run=dry_run)
         self._service, self._old, self._dry_run = service, old, dry_run
         self._taken: list[str] = []
         self._released: list[str] = []
@@ -218,12 +218,8 @@ class Allocation:
         needed, before = needs_health_check(spec), old.health_check_node_port
         if needed and not needs_health_check(old):
             self._take_health_check(spec)
-        elif not needed and needs_health_check(old):
-            if before:
-                self._ports.release(before)
-        elif needed and spec.health_check_node_port != before:
-            text = "field is immutable"
-            self._refuse([invalid("spec.healthCheckNodePort", spec.health_check_node_port, text)])
+        elif not needed and needs_health_check(old) and before:
+            self._ports.release(before)
 
     def _refuse(self, errors: Sequence[FieldError]) -> None:
         if errors:

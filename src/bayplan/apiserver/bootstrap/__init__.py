@@ -7,14 +7,13 @@ import asyncio
 from typing import Any
 
 from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1, meta_v1, scheduling_v1
-from bayplan.apiserver.bootstrap.api_services import api_services, available
+from bayplan.apiserver.bootstrap.api_services import api_services
 from bayplan.apiserver.bootstrap.flow_control import publish_flow_control
 from bayplan.apiserver.bootstrap.legacy_tokens import publish_tracking
 from bayplan.apiserver.bootstrap.publishing import change, ensure, kind_of, own_call
 from bayplan.apiserver.bootstrap.roles import publish_roles
 from bayplan.apiserver.bootstrap.service_cidr import publish_service_cidr
 from bayplan.apiserver.context import Context
-from bayplan.support.timestamps import rfc3339
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _PRIORITY_CLASSES = (
@@ -63,10 +62,7 @@ async def _priority_class(context: Context, name: str, value: int, text: str) ->
 
 
 async def _api_service(context: Context, service: apiregistration_v1.APIService) -> None:
-    if await ensure(context, service, _REGISTRATION):
-        status = apiregistration_v1.APIServiceStatus(conditions=(available(rfc3339(context.clock.now())),))
-        name = service.metadata.name
-        await change(context, _REGISTRATION, "APIService", "", name, lambda obj: _with(obj, status=status))
+    await ensure(context, service, _REGISTRATION)
 
 
 async def publish_service(context: Context, ip: str, port: int) -> None:
@@ -77,7 +73,7 @@ async def publish_service(context: Context, ip: str, port: int) -> None:
         spec=core_v1.ServiceSpec(
             type="ClusterIP",
             cluster_ip=cluster_ip,
-            cluster_ips=(cluster_ip,),
+            ip_family_policy="SingleStack",
             session_affinity="None",
             ports=(core_v1.ServicePort(name="https", protocol="TCP", port=443, target_port=port),),
         ),

@@ -51,14 +51,3 @@ def _service(group: str, version: str) -> apiregistration_v1.APIService:
     )
     metadata = meta_v1.ObjectMeta(name=f"{version}.{group}", labels={LABEL: "onstart"})
     return apiregistration_v1.APIService(metadata=metadata, spec=spec)
-
-
-def available(now: str) -> apiregistration_v1.APIServiceCondition:
-    """The condition of a service that this server answers, as of a time (RFC 3339)."""
-    return apiregistration_v1.APIServiceCondition(
-        type="Available",
-        status="True",
-        last_transition_time=now,
-        reason="Local",
-        message="Local APIServices are always available",
-    )

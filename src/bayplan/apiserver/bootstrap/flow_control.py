@@ -5,13 +5,23 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bayplan.api.types import flowcontrol_v1
+import msgspec
+
+from bayplan.api.types import flowcontrol_v1, meta_v1
 from bayplan.apiserver.bootstrap.flow_control_table import AUTO_UPDATE, dangling, flow_schemas, priority_levels
 from bayplan.apiserver.bootstrap.publishing import change, ensure, kind_of
 from bayplan.apiserver.context import Context
 from bayplan.support.timestamps import rfc3339
 
 API_VERSION = "flowcontrol.apiserver.k8s.io/v1"
+PRODUCER = "api-priority-and-fairness-config-producer-v1"
+"""Manager of the specs."""
+CONSUMER = "api-priority-and-fairness-config-consumer-v1"
+"""Manager of the condition."""
+_CONDITION_FIELDS = (
+    b'{"f:status":{"f:conditions":{"k:{\\"type\\":\\"Dangling\\"}":{".":{},"f:lastTransitionTime":{},"f:message":{},"f:reason":{},'
+    b'"f:status":{},"f:type":{}}}}}'
+)
 
 
 async def publish_flow_control(context: Context) -> None:
@@ -22,14 +32,37 @@ async def publish_flow_control(context: Context) -> None:
 
 async def _publish(context: Context, obj: Any) -> None:
     kind, name, spec = type(obj).__name__, obj.metadata.name, obj.spec
-    created = await ensure(context, obj, API_VERSION)
+    created = await ensure(context, obj, API_VERSION, PRODUCER)
     if created and isinstance(obj, flowcontrol_v1.FlowSchema):
-        level = obj.spec.priority_level_configuration.name
-        condition = dangling(level, rfc3339(context.clock.now()), exists=True)
-        status = flowcontrol_v1.FlowSchemaStatus(conditions=(condition,))
-        await change(context, API_VERSION, kind, "", name, lambda schema: _with(schema, "status", status))
+        level, now = obj.spec.priority_level_configuration.name, rfc3339(context.clock.now())
+        await change(context, API_VERSION, kind, "", name, lambda schema: _settled(schema, level, now), track=False)
     elif not created and _is_stale(context, kind, name, spec):
-        await change(context, API_VERSION, kind, "", name, lambda current: _with(current, "spec", spec), plain=False)
+        await change(
+            context,
+            API_VERSION,
+            kind,
+            "",
+            name,
+            lambda current: _with(current, "spec", spec),
+            plain=False,
+            manager=PRODUCER,
+        )
+
+
+def _settled(schema: flowcontrol_v1.FlowSchema, level: str, now: str) -> flowcontrol_v1.FlowSchema:
+    """A new schema with the condition that its level exists, and the manager that applied it."""
+    schema.status = flowcontrol_v1.FlowSchemaStatus(conditions=(dangling(level, now, exists=True),))
+    entry = meta_v1.ManagedFieldsEntry(
+        manager=CONSUMER,
+        operation="Apply",
+        api_version=API_VERSION,
+        time=now,
+        fields_type="FieldsV1",
+        fields_v1=msgspec.Raw(_CONDITION_FIELDS),
+        subresource="status",
+    )
+    schema.metadata.managed_fields = (entry, *schema.metadata.managed_fields)
+    return schema
 
 
 def _is_stale(context: Context, kind: str, name: str, spec: Any) -> bool:

@@ -15,9 +15,9 @@ from bayplan.apiserver.verbs.update import modify
 LOOPBACK = User("system:apiserver", ("system:masters",))
 
 
-def own_call(context: Context, kind: Kind, namespace: str, name: str = "") -> Call:
-    """A request that the server makes of itself."""
-    request = Request("POST", kind.path(namespace, name), {}, LOOPBACK, user_agent="kube-apiserver")
+def own_call(context: Context, kind: Kind, namespace: str, name: str = "", manager: str = "kube-apiserver") -> Call:
+    """A request that the server makes of itself, as a manager of fields."""
+    request = Request("POST", kind.path(namespace, name), {}, LOOPBACK, user_agent=manager)
     return Call.of(context, request, ResourcePath(kind, namespace, name, None))
 
 
@@ -29,14 +29,14 @@ def kind_of(context: Context, api_version: str, name: str) -> Kind:
     return kind
 
 
-async def ensure(context: Context, obj: Any, api_version: str) -> bool:
+async def ensure(context: Context, obj: Any, api_version: str, manager: str = "kube-apiserver") -> bool:
     """Create an object unless it is there. Returns whether it was created; another server may be faster."""
     kind = kind_of(context, api_version, type(obj).__name__)
     namespace = obj.metadata.namespace
     if context.objects.cache(kind).get(namespace, obj.metadata.name) is not None:
         return False
     try:
-        await create_object(own_call(context, kind, namespace), obj, plain=True)
+        await create_object(own_call(context, kind, namespace, manager=manager), obj, plain=True)
     except ApiError as error:
         if error.reason != "AlreadyExists":
             raise
@@ -53,10 +53,13 @@ async def change(
     change_it: Callable[[Any], Any],
     *,
     plain: bool = True,
+    track: bool = True,
+    manager: str = "kube-apiserver",
 ) -> None:
     """Change an object by a function from a fresh copy to the wanted one, which may be the same object.
 
-    plain: rules of users do not apply, and the change does not count for the generation.
+    plain: rules of users do not apply, and the change does not count for the generation. track: whether the server keeps the managed fields;
+    otherwise they are as the function leaves them.
     """
-    call = own_call(context, kind_of(context, api_version, kind), namespace, name)
-    await modify(call, change_it, plain=plain)
+    call = own_call(context, kind_of(context, api_version, kind), namespace, name, manager)
+    await modify(call, change_it, plain=plain, track=track)

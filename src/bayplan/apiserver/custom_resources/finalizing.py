@@ -26,6 +26,7 @@ from bayplan.apiserver.custom_resources.definitions import (
     is_true,
     with_conditions,
 )
+from bayplan.apiserver.field_managers import SERVER
 from bayplan.apiserver.verbs.delete import delete_entry
 from bayplan.apiserver.verbs.update import modify
 from bayplan.apiserver.watching import Selection
@@ -97,7 +98,7 @@ class CustomResourceFinalizer(DefinitionRule):
 
     async def _write(self, definition: Definition, wanted: Condition, *, let_go: bool = False) -> None:
         call = own_call(self.context, self.kind, "", definition.metadata.name)
-        await modify(call, partial(_changed, wanted, let_go=let_go), plain=True, fresh=False)
+        await modify(call, partial(_changed, wanted, let_go=let_go), plain=True, fresh=False, manager=SERVER)
 
 
 def _terminating(now: str, status: str, reason: str, message: str) -> Condition:

@@ -32,7 +32,7 @@ def bindings_of(request: AdmissionRequest, kind: Kind) -> dict[str, Any]:
         resource=kind.plural,
         subresource=request.subresource,
         namespace=request.namespace,
-        name=request.name,
+        name=request.object_name,
     )
     return {
         "authorizer": authorizer,
@@ -102,7 +102,7 @@ def _request_tree(request: AdmissionRequest, kind: Kind) -> Tree:
     call = request.call
     user = call.request.user
     requested, seen = resource_of(request, call.kind), resource_of(request, kind)
-    namespace = request.name if kind.kind == "Namespace" and not kind.group else request.namespace
+    namespace = request.object_name if kind.kind == "Namespace" and not kind.group else request.namespace
     tree: Tree = {
         "uid": "",
         "kind": seen.kind_tree(),
@@ -117,7 +117,7 @@ def _request_tree(request: AdmissionRequest, kind: Kind) -> Tree:
     if user.extra:
         tree["userInfo"]["extra"] = {key: list(values) for key, values in user.extra.items()}
     for name, value in (
-        ("name", request.name),
+        ("name", request.object_name),
         ("namespace", namespace),
         ("subResource", request.subresource),
         ("requestSubResource", request.subresource),

@@ -74,7 +74,7 @@ class Criteria:
                 scope=one.scope,
             )
             for one in rules
-            if not one.resource_names or request.name in one.resource_names
+            if not one.resource_names or request.object_name in one.resource_names
         )
         if not named:
             return None

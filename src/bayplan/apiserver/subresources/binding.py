@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bayplan.api.errors import bad_request, conflict, internal_error, invalid_object, required
+from bayplan.api.errors import FieldError, bad_request, conflict, failure, required, unsupported
 from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.verbs.update import modify
+from bayplan.apiserver.verbs.update import check_uid, modify
 from bayplan.support.timestamps import rfc3339
 
 CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
@@ -41,10 +41,13 @@ async def create_binding(call: Call) -> Response:
 async def bind(call: Call, binding: core_v1.Binding) -> None:
     """Assign the pod to the node. Raises ApiError (409) if it is assigned or going away."""
     target = binding.target
+    errors = []
     if target.kind not in ("", "Node"):
-        raise internal_error(f"invalid target kind {target.kind!r}: only Node is supported")
+        errors.append(unsupported("target.kind", target.kind, ("Node", "<empty>")))
     if not target.name:
-        raise invalid_object("Binding", "", binding.metadata.name, [required("target.name")])
+        errors.append(required("target.name"))
+    if errors:
+        raise failure(500, "", _told(errors), details=False)
     admission = call.context.admission.plan(call.stored, CREATE, "binding")
     await admission.run(AdmissionRequest(call, CREATE, binding, None, "binding"))
     now = rfc3339(call.context.clock.now())
@@ -55,13 +58,17 @@ async def bind(call: Call, binding: core_v1.Binding) -> None:
     await modify(call, bound, plain=True, fresh=False)
 
 
+def _told(errors: list[FieldError]) -> str:
+    """Several errors in one line, as Go joins them."""
+    texts = list(map(str, errors))
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
 def _bound(call: Call, pod: core_v1.Pod, binding: core_v1.Binding, now: str) -> core_v1.Pod:
     """The pod on its node: a new object that shares what stays the same."""
     metadata, node_name = pod.metadata, binding.target.name
     name = metadata.name
-    if binding.metadata.uid and binding.metadata.uid != metadata.uid:
-        detail = f"Precondition failed: UID in precondition: {binding.metadata.uid}, UID in object meta: {metadata.uid}"
-        raise conflict("pods/binding", "", name, detail)
+    check_uid(call, binding.metadata.uid, metadata.uid)
     if metadata.deletion_timestamp:
         raise conflict("pods/binding", "", name, f"pod {name} is being deleted, cannot be assigned to a host")
     if pod.spec.node_name:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from bayplan.api.errors import FieldError, bad_request, forbidden, invalid, invalid_object, not_found_error
+from bayplan.api.times import SECONDS_LAYOUT, TimeError, canonical
 from bayplan.api.types import core_v1
 from bayplan.apiserver import relays
 from bayplan.apiserver.context import Call
@@ -101,6 +102,11 @@ def _log_query(call: Call) -> list[tuple[str, str]]:
     query = call.request.query
     numbers = {name: int_parameter(query, name) for name in ("limitBytes", "sinceSeconds", "tailLines")}
     since = query.get("sinceTime", "")
+    if since:
+        try:
+            canonical(since, SECONDS_LAYOUT)
+        except TimeError as error:
+            raise bad_request(str(error)) from None
     problems: list[FieldError] = []
     tail, limit, seconds = numbers["tailLines"], numbers["limitBytes"], numbers["sinceSeconds"]
     if tail is not None and tail < 0:

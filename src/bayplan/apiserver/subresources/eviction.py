@@ -10,6 +10,7 @@ from bayplan.api.selectors import compile_selector
 from bayplan.api.types import core_v1, meta_v1, policy_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.field_managers import SERVER
 from bayplan.apiserver.requests import ResourcePath, Response
 from bayplan.apiserver.subresources.binding import CREATED
 from bayplan.apiserver.verbs.delete import delete_entry
@@ -18,6 +19,7 @@ from bayplan.apiserver.watching import Entry
 from bayplan.support.timestamps import rfc3339
 
 _RETRY_SECONDS = 10
+_MOST_DISRUPTED = 2000
 
 
 async def handle(call: Call) -> Response:
@@ -88,7 +90,7 @@ async def _take_disruption(call: Call, pod: core_v1.Pod, entry: Entry, dry_run: 
     if dry_run:
         _counted(call, pod, budget_call.decode_stored(entry))
         return
-    await modify(budget_call, lambda budget: _counted(call, pod, budget), plain=True)
+    await modify(budget_call, lambda budget: _counted(call, pod, budget), plain=True, manager=SERVER)
 
 
 def _counted(call: Call, pod: core_v1.Pod, budget: policy_v1.PodDisruptionBudget) -> Any:
@@ -108,17 +110,33 @@ def _counted(call: Call, pod: core_v1.Pod, budget: policy_v1.PodDisruptionBudget
             name=budget.metadata.name,
             kind="poddisruptionbudgets",
         )
+    if len(status.disrupted_pods) > _MOST_DISRUPTED:
+        text = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise failure(403, "Forbidden", text, name=budget.metadata.name, kind="poddisruptionbudgets")
     if status.disruptions_allowed == 0:
-        raise _refusal(
-            f"The disruption budget {budget.metadata.name} needs {status.desired_healthy} healthy pods and has {status.current_healthy} currently",
-            retry=0,
-        )
+        raise _refusal(_exhausted_text(budget), retry=0)
     now = rfc3339(call.context.clock.now())
     status.disruptions_allowed -= 1
     status.disrupted_pods = {**status.disrupted_pods, pod.metadata.name: now}
     if status.disruptions_allowed == 0:
         status.conditions = _exhausted(budget, now)
     return budget
+
+
+def _exhausted_text(budget: policy_v1.PodDisruptionBudget) -> str:
+    """Why the budget allows no disruption."""
+    name, status = budget.metadata.name, budget.status
+    condition = next((one for one in status.conditions if one.type == "DisruptionAllowed"), None)
+    cause = condition if condition is not None and condition.status == "False" and condition.message else None
+    refused = f"The disruption budget {name} does not allow evicting pods currently"
+    if cause is not None and cause.reason == "SyncFailed":
+        return f"{refused} because it failed sync: {cause.message}"
+    if status.current_healthy <= status.desired_healthy:
+        return (
+            f"The disruption budget {name} needs {status.desired_healthy} healthy pods"
+            f" and has {status.current_healthy} currently"
+        )
+    return refused if cause is None else f"{refused} ({cause.reason}): {cause.message}"
 
 
 def _exhausted(budget: policy_v1.PodDisruptionBudget, now: str) -> tuple[meta_v1.Condition, ...]:

@@ -54,6 +54,7 @@ def _selector_errors(wanted: authorization_v1.ResourceAttributes) -> list[FieldE
         if selector.raw_selector and selector.requirements:
             text = "may not specified at the same time as requirements"
             errors.append(invalid(f"{path}.rawSelector", selector.raw_selector, text))
+            continue
         if not selector.raw_selector and not selector.requirements:
             text = f"when {path} is specified, requirements or rawSelector is required"
             errors.append(required(f"{path}.requirements", text))

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from bayplan.api.codec import encode
 from bayplan.api.errors import bad_request, internal_error, invalid_object, not_acceptable
 from bayplan.api.types import authentication_v1, authorization_v1
 from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.authorization.interface import Decision
 from bayplan.apiserver.authorization.rbac import aggregate
 from bayplan.apiserver.context import BODY_TYPES, Call
+from bayplan.apiserver.field_managers import track_create
 from bayplan.apiserver.negotiation import negotiate
+from bayplan.apiserver.other_forms import answer_in_form
 from bayplan.apiserver.requests import Response, User
 from bayplan.apiserver.subresources.review_rules import review_errors
+from bayplan.apiserver.verbs.create import wipe_system_fields
 from bayplan.support.timestamps import rfc3339
 
 
 async def self_subject(call: Call) -> Response:
     """SelfSubjectReview: who am I?"""
-    review = _body(call, authentication_v1.SelfSubjectReview)
+    _body(call, authentication_v1.SelfSubjectReview)
+    review = authentication_v1.SelfSubjectReview()
     review.metadata.creation_timestamp = rfc3339(call.context.clock.now())
     review.status = authentication_v1.SelfSubjectReviewStatus(user_info=_user_info(call.request.user))
     return _answer(call, review)
@@ -147,12 +150,18 @@ async def rules_review(call: Call) -> Response:
 
 
 def _body(call: Call, cls: type[Any]) -> Any:
-    return call.body_object(cls, call.kind.kind, call.kind.api_version)
+    """The review that was posted, with who posted it."""
+    review = call.body_object(cls, call.kind.kind, call.kind.api_version)
+    wipe_system_fields(review.metadata)
+    track_create(call, review)
+    return review
 
 
 def _answer(call: Call, review: Any) -> Response:
     review.kind = review.api_version = ""
-    return answer(call, encode(review))
+    if negotiate(call.request.accept).convert_to == "Table":
+        raise not_acceptable(BODY_TYPES)
+    return answer_in_form(call, 201, call.kind.type_meta, review, call.kind.group.partition(".")[0])
 
 
 def answer(call: Call, body: bytes) -> Response:

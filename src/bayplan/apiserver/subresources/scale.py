@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from bayplan.api.codec import encode
 from bayplan.api.conversion import convert
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.custom_resources.objects import CustomObject
@@ -16,13 +16,16 @@ from bayplan.api.kinds import Kind
 from bayplan.api.selectors import compile_selector, from_map
 from bayplan.api.types import autoscaling_v1, meta_v1
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.field_managers import track_scale
+from bayplan.apiserver.other_forms import answer_in_form
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.verbs.patch import patch_function
-from bayplan.apiserver.verbs.update import modify
+from bayplan.apiserver.scale_managers import SCALE, ScaleApplier, scale_entries, track_applied_scale, track_scale
+from bayplan.apiserver.verbs.patch import Patch, configuration, is_apply
+from bayplan.apiserver.verbs.update import check_name, check_uid, modify
 from bayplan.apiserver.watching import Entry
 
 _HEAD = b'{"kind":"Scale","apiVersion":"autoscaling/v1",'
+_NOT_SET = -(2**31)
+"""The replicas of a custom resource that has none."""
 
 
 async def handle(call: Call) -> Response:
@@ -38,7 +41,10 @@ async def handle(call: Call) -> Response:
 
 
 def scale_of(kind: Kind, obj: Any) -> autoscaling_v1.Scale:
-    """The Scale of a workload of a kind. Raises ApiError (500) if its replicas are none."""
+    """The Scale of a workload of a kind. Raises ApiError (500) if its replicas are none.
+
+    A custom resource without the field has _NOT_SET replicas.
+    """
     metadata = obj.metadata
     replicas, status = _replicas_of_custom(kind, obj) if isinstance(kind, CustomKind) else _replicas_of(obj)
     return autoscaling_v1.Scale(
@@ -70,62 +76,92 @@ def _replicas_of_custom(kind: CustomKind, obj: CustomObject) -> tuple[int, autos
         selector = nested(obj.content, scale.label_selector_path, str) if scale.label_selector_path else None
     except TypeError as error:
         raise internal_error(str(error)) from None
-    return wanted or 0, autoscaling_v1.ScaleStatus(replicas=there or 0, selector=selector or "")
+    return _NOT_SET if wanted is None else wanted, autoscaling_v1.ScaleStatus(
+        replicas=there or 0, selector=selector or ""
+    )
 
 
 def _answer(call: Call, entry: Entry) -> Response:
-    shape = call.shape()
+    if call.form.convert_to == "Table":
+        call.shape()  # which checks what goes into the rows
     scale = scale_of(call.kind, _served(call, call.decode_stored(entry)))
-    if shape.form.convert_to == "PartialObjectMetadata":
-        return Response(
-            200,
-            b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",'
-            + encode({"metadata": scale.metadata})[1:],
-        )
-    return Response(200, _HEAD + encode(scale)[1:], warnings=call.warnings)
+    if isinstance(call.kind, CustomKind) and scale.spec.replicas == _NOT_SET:
+        assert call.kind.scale is not None
+        raise internal_error(f'the spec replicas field "{call.kind.scale.spec_replicas_path}" does not exist')
+    scale.kind = scale.api_version = ""
+    return answer_in_form(call, 200, _HEAD, scale, "autoscaling")
 
 
 async def _update(call: Call) -> Response:
     given = msgspec.json.decode(call.body_json("Scale"))
-    version = given.get("apiVersion", "autoscaling/v1")
-    if given.get("kind", "Scale") == "Scale" and version != "autoscaling/v1":
+    version = given.get("apiVersion") or "autoscaling/v1"
+    kind = given.get("kind") or "Scale"
+    if call.kind.is_custom and (kind, version) != ("Scale", "autoscaling/v1"):
+        scheme = "k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781"
+        raise bad_request(f'no kind is registered for the type v1.Scale in scheme "{scheme}"')
+    if kind == "Scale" and version != "autoscaling/v1":
         raise bad_request(
             f"the API version in the data ({version}) does not match the expected API version (autoscaling/v1)"
         )
     scale = call.body_object(autoscaling_v1.Scale, "Scale", "autoscaling/v1")
-    if scale.metadata.name != call.path.name:
-        raise bad_request(
-            f"the name of the object ({scale.metadata.name}) does not match the name on the URL ({call.path.name})"
-        )
+    check_name(scale.metadata.name, call.path.name)
     return _answer(call, await modify(call, lambda old: _scaled(call, old, scale), track=False))
 
 
 async def _patch(call: Call) -> Response:
-    apply = patch_function(call)
-    return _answer(
-        call,
-        await modify(call, lambda old: _scaled(call, old, apply(scale_of(call.kind, _served(call, old)))), track=False),
-    )
+    if is_apply(call):
+        return _answer(call, await modify(call, _applied(call), track=False))
+    apply = Patch(call, SCALE)
+
+    def patched(old: Any) -> Any:
+        return _scaled(call, old, apply(_live(call, old)))
+
+    return _answer(call, await modify(call, patched, track=False))
 
 
-def _scaled(call: Call, obj: Any, scale: autoscaling_v1.Scale) -> Any:
-    """The workload with the wanted number of replicas. Raises ApiError."""
+def _live(call: Call, obj: Any) -> autoscaling_v1.Scale:
+    """The Scale of a workload as it is, with its managers."""
+    scale = scale_of(call.kind, _served(call, obj))
+    scale.metadata.managed_fields = scale_entries(call, obj.metadata.managed_fields)
+    return scale
+
+
+def _applied(call: Call) -> Callable[[Any], Any]:
+    """Server-side apply of the Scale in the body, as a change of the workload. Raises ApiError."""
+    applier = ScaleApplier(call, configuration(call, SCALE))
+
+    def applied(old: Any) -> Any:
+        return _scaled(call, old, applier.apply(_live(call, old)), applied=True)
+
+    return applied
+
+
+def _scaled(call: Call, obj: Any, scale: autoscaling_v1.Scale, *, applied: bool = False) -> Any:
+    """The workload with the wanted number of replicas. applied: the Scale says who manages them. Raises ApiError."""
     if scale.spec.replicas < 0 and not call.kind.is_custom:  # those have rules of their own for it
         problem = invalid("spec.replicas", scale.spec.replicas, "must be greater than or equal to 0")
         raise invalid_object("Scale", "autoscaling", scale.metadata.name, [problem])
     wanted = scale.metadata.resource_version
     if wanted and wanted != obj.metadata.resource_version:
         raise conflict(call.kind.plural, call.kind.group, call.path.name)
+    if not call.kind.is_custom or call.request.method == "PUT":
+        check_uid(call, scale.metadata.uid, obj.metadata.uid)
     if isinstance(call.kind, CustomKind):
-        return _scaled_custom(call, call.kind, obj, scale.spec.replicas)
+        return _scaled_custom(call, call.kind, obj, scale, applied=applied)
     before, obj.spec.replicas = obj.spec.replicas, scale.spec.replicas
-    track_scale(call, obj, before, scale.spec.replicas)
+    if applied:
+        track_applied_scale(call, obj, scale)
+    else:
+        track_scale(call, obj, before, scale)
     return obj
 
 
-def _scaled_custom(call: Call, kind: CustomKind, obj: Any, replicas: int) -> Any:
+def _scaled_custom(call: Call, kind: CustomKind, obj: Any, scale: autoscaling_v1.Scale, *, applied: bool) -> Any:
+    replicas = scale.spec.replicas
     served = _served(call, obj)
     assert kind.scale is not None
+    if replicas == _NOT_SET:
+        raise bad_request(f'the spec replicas field "{kind.scale.spec_replicas_path}" cannot be empty')
     *names, last = kind.scale.spec_replicas_path.removeprefix(".").split(".")
     part = served.content
     for name in names:
@@ -133,7 +169,10 @@ def _scaled_custom(call: Call, kind: CustomKind, obj: Any, replicas: int) -> Any
         if not isinstance(part, dict):
             raise internal_error(f"{kind.scale.spec_replicas_path} accessor error: {name} is no object")
     before, part[last] = part.get(last), replicas
-    track_scale(call, served, before, replicas)
+    if applied:
+        track_applied_scale(call, served, scale)
+    else:
+        track_scale(call, served, before, scale)
     return served if kind is call.stored else convert(served, kind, call.stored)
 
 

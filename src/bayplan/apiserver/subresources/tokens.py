@@ -7,12 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.api.codec import encode
-from bayplan.api.errors import FieldError, bad_request, conflict, invalid, invalid_object, not_found_error
+from bayplan.api.errors import (
+    FieldError,
+    bad_request,
+    conflict,
+    invalid,
+    invalid_object,
+    not_acceptable,
+    not_found_error,
+)
 from bayplan.api.types import authentication_v1, core_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.authorization.attributes import quoted
-from bayplan.apiserver.context import Call
+from bayplan.apiserver.context import BODY_TYPES, Call
+from bayplan.apiserver.field_managers import track_create
+from bayplan.apiserver.other_forms import answer_in_form
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.service_account_tokens.issuing import (
     EXTENDED_SECONDS,
@@ -21,9 +30,11 @@ from bayplan.apiserver.service_account_tokens.issuing import (
     TokenGrant,
     TokenIssuer,
 )
+from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, wipe_system_fields
 from bayplan.support.timestamps import rfc3339
 
 _GROUP, _VERSION = "authentication.k8s.io", "authentication.k8s.io/v1"
+_HEAD = f'{{"kind":"TokenRequest","apiVersion":"{_VERSION}",'.encode()
 _DEFAULT_SECONDS, _LEAST_SECONDS, _MOST_SECONDS = 3600, 600, 1 << 32
 _BOUND = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 TokenRequest = authentication_v1.TokenRequest
@@ -31,6 +42,8 @@ TokenRequest = authentication_v1.TokenRequest
 
 async def handle(call: Call) -> Response:
     """create on `serviceaccounts/NAME/token`. Raises ApiError."""
+    if call.form.convert_to == "Table":
+        raise not_acceptable(BODY_TYPES)
     request: TokenRequest = call.body_object(TokenRequest, "TokenRequest", _VERSION)
     _check_place(call, request)
     account = _find(call, "ServiceAccount", call.path.namespace, call.path.name)
@@ -60,8 +73,7 @@ async def handle(call: Call) -> Response:
         token=issuer.issue(grant, now), expiration_timestamp=rfc3339(now + shown)
     )
     request.kind = request.api_version = ""
-    body = f'{{"kind":"TokenRequest","apiVersion":"{_VERSION}",'.encode() + encode(request)[1:]
-    return Response(201, body, warnings=call.warnings)
+    return answer_in_form(call, 201, _HEAD, request, "authentication")
 
 
 def _check_place(call: Call, request: TokenRequest) -> None:
@@ -70,9 +82,8 @@ def _check_place(call: Call, request: TokenRequest) -> None:
     problem: FieldError | None = None
     if metadata.name and metadata.name != path.name:
         problem = invalid("metadata.name", metadata.name, "must match the service account name if specified")
-    elif metadata.namespace and metadata.namespace != path.namespace:
-        text = "must match the service account namespace if specified"
-        problem = invalid("metadata.namespace", metadata.namespace, text)
+    if metadata.namespace and metadata.namespace != path.namespace:
+        raise bad_request(OTHER_NAMESPACE)
     if problem is not None:
         raise invalid_object("TokenRequest", _GROUP, path.name, [problem])
 
@@ -80,13 +91,14 @@ def _check_place(call: Call, request: TokenRequest) -> None:
 def _complete(call: Call, request: TokenRequest, issuer: TokenIssuer, now: float) -> None:
     """Fill in what the request leaves open. Raises ApiError (422)."""
     spec, metadata = request.spec, request.metadata
-    spec.audiences = tuple(spec.audiences) or issuer.audiences
     if spec.expiration_seconds is None:
         spec.expiration_seconds = _DEFAULT_SECONDS
+    wipe_system_fields(metadata)
+    track_create(call, request, _VERSION, "token")
+    spec.audiences = tuple(spec.audiences) or issuer.audiences
     metadata.name, metadata.namespace = call.path.name, call.path.namespace
     metadata.uid = call.context.randomness.uuid4()
     metadata.creation_timestamp = rfc3339(now)
-    metadata.managed_fields = ()
     seconds, errors = spec.expiration_seconds, []
     if seconds < _LEAST_SECONDS:
         errors.append(invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from bayplan.api.kinds import Kind
+from bayplan.api.strategies.apiservices import available
 from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1
-from bayplan.apiserver.bootstrap.api_services import available
 from bayplan.apiserver.bootstrap.publishing import kind_of, own_call
 from bayplan.apiserver.context import Context
 from bayplan.apiserver.verbs.update import modify

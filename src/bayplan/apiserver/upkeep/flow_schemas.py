@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from bayplan.api.codec import encode
 from bayplan.api.kinds import Kind
 from bayplan.api.types import flowcontrol_v1
+from bayplan.apiserver.bootstrap.flow_control import CONSUMER
 from bayplan.apiserver.bootstrap.flow_control_table import dangling
 from bayplan.apiserver.bootstrap.publishing import LOOPBACK, kind_of
 from bayplan.apiserver.context import Call, Context
@@ -19,7 +20,6 @@ from bayplan.apiserver.watching import Selection
 from bayplan.support.timestamps import rfc3339
 
 _API_VERSION = "flowcontrol.apiserver.k8s.io/v1"
-_MANAGER = "api-priority-and-fairness-config-consumer-v1"
 
 
 class DanglingFlowSchemas:
@@ -57,7 +57,7 @@ class DanglingFlowSchemas:
         request = Request(
             "PATCH",
             f"{self._schemas.path('', name)}/status",
-            {"fieldManager": _MANAGER, "force": "true"},
+            {"fieldManager": CONSUMER, "force": "true"},
             LOOPBACK,
             body=encode(intent),
             content_type="application/apply-patch+yaml",

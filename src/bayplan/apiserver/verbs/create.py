@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from bayplan.api.codec import DecodeError, encode
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.errors import ApiError, already_exists, bad_request, failure, forbidden_error
+from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.cache import stored_value
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.field_managers import track_create
 from bayplan.apiserver.owners import deduplicate_owners
-from bayplan.apiserver.requests import Response
+from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.rules import allocate, check
 from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict
@@ -30,24 +33,28 @@ async def create(call: Call) -> Response:
     return call.answer(201, entry)
 
 
-async def create_object(call: Call, obj: Any, *, plain: bool = False, track: bool = True) -> Entry:
+async def create_object(
+    call: Call,
+    obj: Any,
+    *,
+    plain: bool = False,
+    track: bool = True,
+    refused: Callable[[DecodeError], ApiError] | None = None,
+) -> Entry:
     """A new object; it belongs to this call from here on.
 
     plain: the object is the server's own (its address may be a loopback one), so rules of users do not apply.
-    track: whether to record the writer; server-side apply has done so. Raises ApiError.
+    track: whether to record the writer; server-side apply has done so. refused: the error for what no object can hold, if it is not the usual one.
+    Raises ApiError.
     """
     metadata = obj.metadata
     _place(call, metadata)
     call.warnings.extend(deduplicate_owners(metadata))
-    if metadata.resource_version:
-        raise failure(500, "", "resourceVersion should not be set on objects to be created", details=False)
-    obj = call.to_stored(obj)
+    obj = call.to_stored(obj, refused)
     metadata = obj.metadata
+    wipe_system_fields(metadata)
     if track:
         track_create(call, obj)
-    generated = bool(metadata.generate_name and not metadata.name)
-    if generated:
-        metadata.name = _generate_name(call, metadata.generate_name)
     if isinstance(call.kind, CustomKind) and call.kind.is_terminating:
         detail = "create not allowed while custom resource definition is terminating"
         raise forbidden_error(call.kind.plural, call.kind.group, metadata.name, detail)
@@ -59,20 +66,28 @@ async def create_object(call: Call, obj: Any, *, plain: bool = False, track: boo
             call.strategy.default(obj)
             call.strategy.default_times(obj, call.context.clock.now())
     metadata = obj.metadata
+    generated = bool(metadata.generate_name and not metadata.name)
+    if generated:
+        metadata.name = _generate_name(call, metadata.generate_name)
     _fill_system_fields(call, metadata)
+    if not metadata.name and call.strategy.names_unnamed:
+        metadata.name = call.context.randomness.uuid4()
+    request.has_name(metadata.name)
+    call.warnings.extend(call.strategy.early_warnings(obj))
     call.strategy.prepare_create(obj)
     _fill_requester(call, obj)
     allocation = await allocate(call, obj, None) if call.context.allocators.serves(call.stored) else None
     try:
         if not plain:
             check(call, obj, None)
+        call.warnings[:] = dict.fromkeys([*call.warnings, *call.strategy.warnings(obj, None)])
         if admission.validating:
             await admission.validate(request)
-        call.warnings.extend(call.strategy.warnings(obj, None))
         if call.dry_run:
             _check_is_new(call, metadata.name)
             entry = unsaved(call, obj)
         else:
+            _check_has_no_revision(metadata.resource_version)
             entry = await _insert(call, obj, generated)
     except BaseException:
         if allocation is not None:
@@ -91,11 +106,15 @@ def _place(call: Call, metadata: Any) -> None:
     metadata.namespace = namespace if call.kind.namespaced else ""
 
 
+def wipe_system_fields(metadata: meta_v1.ObjectMeta) -> None:
+    """Take out of a new object's metadata what only the server sets."""
+    metadata.creation_timestamp = metadata.deletion_timestamp = metadata.deletion_grace_period_seconds = None
+    metadata.uid = metadata.self_link = ""
+
+
 def _fill_system_fields(call: Call, metadata: Any) -> None:
     metadata.uid = call.context.randomness.uuid4()
     metadata.creation_timestamp = rfc3339(call.context.clock.now())
-    metadata.deletion_timestamp = metadata.deletion_grace_period_seconds = None
-    metadata.self_link = ""
     if call.strategy.counts_generation:
         metadata.generation = 1
 
@@ -126,6 +145,12 @@ async def _insert(call: Call, obj: Any, generated: bool) -> Entry:
     raise _already_exists(call, name)
 
 
+def _check_has_no_revision(given: str) -> None:
+    """Raises ApiError (500) if a new object says that it has one; what is no revision at all is forgotten."""
+    if given and not revision_problem(given) and int(given):
+        raise failure(500, "", "resourceVersion should not be set on objects to be created", details=False)
+
+
 def _check_is_new(call: Call, name: str) -> None:
     """Raises ApiError (409) if the name is taken."""
     if call.entry(call.path.namespace if call.kind.namespaced else "", name) is not None:
@@ -145,12 +170,14 @@ def _already_exists(call: Call, name: str) -> ApiError:
 
 
 def unsaved(call: Call, obj: Any) -> Entry:
-    """The entry of an object that is only shown (dry run)."""
+    """The entry of an object that is only shown (dry run), with the revision that it had or was given."""
     metadata = obj.metadata
-    revision = int(metadata.resource_version or 0)
+    given = metadata.resource_version
+    revision = int(given) if given.isdigit() else 0
     entry = call.context.objects.cache(call.stored).make_entry(
         call.stored.storage_key(metadata.namespace, metadata.name), stored_value(call.stored, obj), revision, revision
     )
     if not revision:
-        entry.body = entry.body.replace(b',"resourceVersion":"0"', b"", 1)
+        shown = b',"resourceVersion":%b' % encode(given) if given else b""
+        entry.body = entry.body.replace(b',"resourceVersion":"0"', shown, 1)
     return entry

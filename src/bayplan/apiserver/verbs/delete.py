@@ -14,15 +14,17 @@ from bayplan.api.errors import (
     FieldError,
     bad_request,
     conflict,
+    forbidden_error,
     invalid_object,
     not_found_error,
-    unsupported_media_type,
 )
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import DELETE, AdmissionRequest
+from bayplan.apiserver.body_problems import Unrecognized, head_problem, version_problem
 from bayplan.apiserver.cache import stored_value
-from bayplan.apiserver.context import BODY_TYPES, Call
-from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
+from bayplan.apiserver.context import Call
+from bayplan.apiserver.list_options import check_list_options
+from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, parameters
 from bayplan.apiserver.verbs import read
 from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict
@@ -30,6 +32,8 @@ from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 _POLICIES = ("Foreground", "Background", "Orphan")
+_SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
+"""Priority classes that cannot be deleted one by one."""
 _AT_ONCE = 64
 """Objects of a collection that are deleted at the same time: the store commits them together."""
 
@@ -37,6 +41,9 @@ _AT_ONCE = 64
 async def delete(call: Call) -> Response:
     """Delete one object, or mark it so that others finish the deletion."""
     options = parse_options(call)
+    if call.kind.kind == "PriorityClass" and call.path.name in _SYSTEM_CLASSES:
+        detail = "this is a system priority class and cannot be deleted"
+        raise forbidden_error(call.kind.plural, call.kind.group, call.path.name, detail)
     entry = call.entry(call.path.namespace, call.path.name)
     if entry is None:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
@@ -51,18 +58,15 @@ async def delete(call: Call) -> Response:
 
 async def delete_collection(call: Call) -> Response:
     """Delete every object that the selectors choose. Answers with the list of what was deleted."""
-    options = parse_options(call)
     shape = call.shape(is_list=True)
-    select, _ = read.selection(call)
-    limit = int_parameter(call.request.query, "limit") or 0
-    entries = await read.entries_at(call, call.context.objects.revision, ("", ""), select, limit)
-    entries = entries[:limit] if limit > 0 else entries
+    check_list_options(call.request.query, watch=False)
+    options = parse_options(call)
+    entries, meta = await read.chosen(call)
     for begin in range(0, len(entries), _AT_ONCE):
         batch = (_delete_if_there(call, entry, options) for entry in entries[begin : begin + _AT_ONCE])
         for failure in await asyncio.gather(*batch, return_exceptions=True):
             if failure is not None:
                 raise failure
-    meta = meta_v1.ListMeta(resource_version=str(call.context.objects.revision))
     return await shape.list(entries, meta, call.warnings)
 
 
@@ -82,20 +86,8 @@ def parse_options(call: Call) -> meta_v1.DeleteOptions:
     """DeleteOptions from the body, or from the query if there is none. Raises ApiError (400, 415, 422)."""
     request, query = call.request, call.request.query
     options = meta_v1.DeleteOptions()
-    if request.body.strip():
-        media_type = request.content_type.partition(";")[0].strip() or "application/json"
-        if media_type not in BODY_TYPES:
-            raise unsupported_media_type(BODY_TYPES)
-        data = call.body_json("DeleteOptions")
-        try:
-            options, _ = decode_reporting(meta_v1.DeleteOptions, data)
-        except DecodeError as error:
-            raise bad_request(str(error)) from None
-        if options.kind not in ("", "DeleteOptions"):
-            scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
-            raise bad_request(
-                f'no kind "{options.kind}" is registered for version "{options.api_version}" in scheme "{scheme}"'
-            )
+    if request.body:
+        options = _read_options(call)
     else:
         grace = int_parameter(query, "gracePeriodSeconds")
         if grace is not None:
@@ -104,9 +96,29 @@ def parse_options(call: Call) -> meta_v1.DeleteOptions:
             options.propagation_policy = query["propagationPolicy"]
         if "orphanDependents" in query:
             options.orphan_dependents = bool_parameter(query, "orphanDependents")
-    if query.get("dryRun") and not options.dry_run:
-        options.dry_run = (query["dryRun"],)
+        options.dry_run = tuple(parameters(query, "dryRun"))
     _validate_options(options)
+    call.deletes_for_show = bool(options.dry_run)
+    return options
+
+
+def _read_options(call: Call) -> meta_v1.DeleteOptions:
+    """The options in the body. Raises ApiError (400, 415)."""
+    options: meta_v1.DeleteOptions
+    try:
+        data = call.body_json("DeleteOptions")
+    except Unrecognized as error:
+        raise bad_request(error.why) from None
+    try:
+        options, _ = decode_reporting(meta_v1.DeleteOptions, data)
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise bad_request(head_problem(data) or str(error)) from None
+    if problem := version_problem(options.api_version):
+        raise bad_request(problem)
+    if options.kind not in ("", "DeleteOptions"):
+        scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
+        version = options.api_version or "meta.k8s.io/v1"
+        raise bad_request(f'no kind "{options.kind}" is registered for version "{version}" in scheme "{scheme}"')
     return options
 
 

@@ -2,44 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from bayplan.api.codec import DecodeError, decode_reporting, encode, field_problems, may_repeat_fields
+from bayplan.api.codec import DecodeError, decode_reporting, encode, field_problems, may_repeat_fields, with_null_lists
 from bayplan.api.conversion import convert
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.strategy import type_errors
 from bayplan.api.errors import (
     ApiError,
-    FieldError,
     bad_request,
     conflict,
     failure,
-    forbidden,
-    invalid,
     invalid_object,
     not_found_error,
-    required,
+    unsupported_media_type,
 )
-from bayplan.api.patches import PatchError, apply_json_patch, apply_merge_patch, apply_strategic_patch
+from bayplan.api.kinds import Kind
+from bayplan.api.patches import PatchError, apply_json_patch, apply_merge_patch
 from bayplan.api.schema import definition_of
+from bayplan.api.strategic_patch import apply_strategic_patch
 from bayplan.api.strategies.base import clone
-from bayplan.apiserver.context import Call, yaml_to_json
+from bayplan.api.unstructured_problems import first_unstructured_problem
+from bayplan.apiserver.body_problems import head_problem, version_problem
+from bayplan.apiserver.context import Call
 from bayplan.apiserver.field_managers import Applier
 from bayplan.apiserver.owners import deduplicate_owners
-from bayplan.apiserver.requests import Response
+from bayplan.apiserver.patch_problems import JSON, MERGE, STRATEGIC, read_patch, spoiled_by
+from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object
-from bayplan.apiserver.verbs.update import modify
+from bayplan.apiserver.verbs.update import check_name, modify
 from bayplan.apiserver.watching import Entry
+from bayplan.apiserver.write_options import check_patch_options
 
 APPLY_TYPE = "application/apply-patch+yaml"
 
 _PATCH_TYPES = {
-    "application/json-patch+json": "json",
-    "application/merge-patch+json": "merge",
-    "application/strategic-merge-patch+json": "strategic",
+    "application/json-patch+json": JSON,
+    "application/merge-patch+json": MERGE,
+    "application/strategic-merge-patch+json": STRATEGIC,
 }
 
 
@@ -48,26 +50,28 @@ _OPERATION_MEMBERS = frozenset(("op", "path", "from", "value"))
 
 async def patch(call: Call) -> Response:
     """Change an object by a JSON, merge or strategic merge patch, or by server-side apply."""
-    if call.request.content_type.partition(";")[0].strip() == APPLY_TYPE:
+    if is_apply(call):
         return await _apply(call)
-    if "force" in call.request.query:
-        raise _bad_options(forbidden("force", "may not be specified for non-apply patch"))
-    apply = patch_function(call)
+    apply = Patch(call)
     name = call.path.subresource.name if call.path.subresource else ""
 
     def patched(old: Any) -> Any:
         served = old if call.kind is call.stored else convert(clone(old), call.stored, call.kind)
-        return call.to_stored(apply(served))
+        obj = apply(served)
+        return call.to_stored(obj, lambda error: apply.spoiled(type(obj), str(error)))
 
     return call.answer(200, await modify(call, patched, subresource=name, fresh=False))
+
+
+def is_apply(call: Call) -> bool:
+    """Whether the request is a server-side apply."""
+    return call.request.content_type.partition(";")[0].strip() == APPLY_TYPE
 
 
 async def _apply(call: Call) -> Response:
     """Server-side apply: the object as a manager wants its part of it; it is made if it is not there."""
     name = call.path.subresource.name if call.path.subresource else ""
-    if not call.request.query.get("fieldManager"):
-        raise _bad_options(required("fieldManager", "is required for apply patch"))
-    applier = Applier(call, _configuration(call), name)
+    applier = Applier(call, configuration(call, call.kind), name)
     if call.entry(call.path.namespace, call.path.name) is None:
         if name:
             raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
@@ -76,7 +80,7 @@ async def _apply(call: Call) -> Response:
     def applied(old: Any) -> Any:
         obj = applier.apply(old)
         _check_place(call, obj)
-        return call.to_stored(obj)
+        return call.to_stored(obj, applier.refused)
 
     return call.answer(200, await modify(call, applied, subresource=name, fresh=False, track=False))
 
@@ -89,76 +93,160 @@ async def _create_applied(call: Call, applier: Applier) -> Entry:
     if metadata.uid:
         detail = f"uid mismatch: the provided object specified uid {metadata.uid}, and no existing object was found"
         raise conflict(call.kind.plural, call.kind.group, call.path.name, detail)
+    if metadata.resource_version and (problem := revision_problem(metadata.resource_version)):
+        raise failure(500, "", problem, details=False)
     metadata.resource_version = ""
-    return await create_object(call, obj, track=False)
+    return await create_object(call, obj, track=False, refused=applier.refused)
 
 
-def _configuration(call: Call) -> dict[str, Any]:
-    """The applied configuration from the body. Raises ApiError (400)."""
+def _from_yaml(data: bytes) -> Any:
+    """The tree of a YAML document. Raises ApiError (400)."""
+    import yaml  # slow to import, and seldom needed
+
+    from bayplan.apiserver.yaml import problem_text, to_json
+
+    try:
+        return msgspec.json.decode(to_json(data))
+    except yaml.YAMLError as error:
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {problem_text(error)}") from None
+
+
+def configuration(call: Call, expected: Kind) -> dict[str, Any]:
+    """The applied configuration, of this kind, from the body. Raises ApiError (400, 422)."""
+    check_patch_options(call.request.query, is_apply=True)
     data = call.request.body
     try:
-        applied = msgspec.json.decode(data if data[:1] == b"{" else yaml_to_json(data, call.kind.kind))
-    except msgspec.DecodeError as error:
-        raise bad_request(f"error decoding YAML: {error}") from None
+        if data[:1] == b"\t":  # which is nothing in YAML
+            raise msgspec.DecodeError("tab")
+        applied, is_yaml = msgspec.json.decode(data), False
+    except (msgspec.DecodeError, UnicodeDecodeError):  # JSON is read a hundred times as fast as YAML
+        applied, is_yaml = _from_yaml(data), True
+    if applied is None:
+        applied = {}
     if not isinstance(applied, dict):
-        raise bad_request("error decoding YAML: the configuration is no object")
+        raise _no_configuration(applied)
     mode = call.request.query.get("fieldValidation") or "Warn"
-    if mode == "Strict":
+    if mode == "Strict" or (mode == "Warn" and is_yaml and call.request.reads_warnings):
         from bayplan.apiserver.yaml import repeated_keys  # slow to import, and seldom needed
 
         problem = repeated_keys(data)
-        if problem:
+        if problem and mode == "Strict":
             raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: {problem}")
-    api_version, kind = applied.get("apiVersion") or "", applied.get("kind") or ""
-    if (api_version, kind) != (call.kind.api_version, call.kind.kind):
-        if not kind:
-            raise bad_request("error decoding YAML: Object 'Kind' is missing")
-        group, _, version = str(api_version).rpartition("/")
+        call.warnings.extend(line.strip() for line in problem.splitlines()[1:])
+    api_version, kind = (
+        one if isinstance(one, str) else "" for one in (applied.get("apiVersion"), applied.get("kind"))
+    )
+    if (api_version, kind) != (expected.api_version, expected.kind):
+        if version_problem(api_version):
+            api_version = kind = ""
+        group, _, version = api_version.rpartition("/")
         raise bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
     if (applied.get("metadata") or {}).get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
     return applied
 
 
-def _bad_options(problem: FieldError) -> ApiError:
-    return invalid_object("PatchOptions", "meta.k8s.io", "", [problem])
+def _no_configuration(value: Any) -> ApiError:
+    shown = f"json: cannot unmarshal {_JSON_TYPES[type(value)]} into Go value of type map[string]interface {{}}"
+    return bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {shown}")
 
 
-def patch_function(call: Call) -> Callable[[Any], Any]:
-    """The patch in the body as a function from object to new object (in the served version). Raises ApiError (400, 415, 422)."""
-    media_type = call.request.content_type.partition(";")[0].strip()
-    patch_type = _PATCH_TYPES.get(media_type)
-    if patch_type is None or (patch_type == "strategic" and call.kind.is_custom):
-        raise failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
-    try:
-        body = msgspec.json.decode(call.request.body)
-    except msgspec.DecodeError as error:
-        raise bad_request(f"error decoding patch: {error}") from None
-    mode = call.request.query.get("fieldValidation") or "Warn"
-    given = _problems_of_patch(call, patch_type, body, mode)
-    is_partial = not given and _is_of_status(call, patch_type, body)
+_JSON_TYPES = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
-    def apply_to(tree: dict[str, Any], cls: type[Any]) -> Any:
-        tree |= {"kind": call.kind.kind, "apiVersion": call.kind.api_version}
+
+class Patch:
+    """The patch in a body, as a function from object to new object (in the served version)."""
+
+    def __init__(self, call: Call, kind: Kind | None = None) -> None:
+        """kind: of the object, if it is not that of the path. Raises ApiError (400, 415, 422)."""
+        self.call = call
+        self.kind = kind or call.kind
+        self.patch_type = _type_of(call)
+        check_patch_options(call.request.query, is_apply=False)
+        self.mode = call.request.query.get("fieldValidation") or "Warn"
+        self.body = read_patch(call.request.body, self.patch_type, checked=self.mode != "Ignore")
+        self.problems = _problems_of_patch(call, self.patch_type, self.body, self.mode)
+        self.is_partial = not self.problems and _is_of_status(call, self.patch_type, self.body)
+        self.tree: Any = None
+        """What came of it last."""
+
+    def __call__(self, obj: Any) -> Any:
+        """Raises ApiError (400, 413, 422, 500)."""
+        cls = type(obj)
+        if self.is_partial:
+            status = msgspec.json.decode(encode(obj.status))
+            tree = self._applied({"metadata": {"uid": obj.metadata.uid}, "status": status}, cls)
+            patched = _with_status(obj, tree)
+            if patched is not None:
+                return patched
+        data = encode(obj)
+        if self.patch_type == STRATEGIC:
+            data = with_null_lists(self.kind.kind, data)
+        self.tree = self._applied(msgspec.json.decode(data), cls)
+        return self._decoded(cls)
+
+    def _applied(self, tree: dict[str, Any], cls: type[Any]) -> Any:
+        tree |= {"kind": self.kind.kind, "apiVersion": self.kind.api_version}
         try:
-            if patch_type == "json":
-                return apply_json_patch(tree, body)
-            if patch_type == "merge":
-                return apply_merge_patch(tree, body)
-            return apply_strategic_patch(tree, body, definition_of(cls))
+            if self.patch_type == JSON:
+                return apply_json_patch(tree, self.body)
+            if self.patch_type == MERGE:
+                return apply_merge_patch(tree, self.body)
+            return apply_strategic_patch(tree, self.body, definition_of(cls))
         except PatchError as error:
             raise patch_failure(error) from None
 
-    def apply(obj: Any) -> Any:
-        cls = type(obj)
-        if is_partial:
-            status = msgspec.json.decode(encode(obj.status))
-            patched = _with_status(obj, apply_to({"metadata": {"uid": obj.metadata.uid}, "status": status}, cls))
-            if patched is not None:
-                return patched
-        return _decode_patched(call, cls, apply_to(msgspec.json.decode(encode(obj)), cls), mode, given)
+    def spoiled(self, cls: type[Any], why: str) -> ApiError:
+        """The answer to a patch whose result is no object of a class, as a decoder says."""
+        if self.patch_type == STRATEGIC:
+            why = first_unstructured_problem(cls, self.tree) or why
+        else:
+            why = head_problem(encode(self.tree)) or why
+        return spoiled_by(self.patch_type, self.body, self.tree, why)
 
-    return apply
+    def _decoded(self, cls: type[Any]) -> Any:
+        call, tree = self.call, self.tree
+        try:
+            obj, problems = decode_reporting(cls, encode(tree))
+        except DecodeError as error:
+            raise self.spoiled(cls, str(error)) from None
+        problems = [*self.problems, *problems]
+        if problems and self.mode == "Strict":
+            why = f"strict decoding error: {', '.join(problems)}"
+            raise spoiled_by(self.patch_type, self.body, tree, why)
+        self._check_type(obj, cls)
+        if problems and self.mode == "Warn":
+            call.warnings[:] = dict.fromkeys([*call.warnings, *problems])
+        if "managedFields" in (tree.get("metadata") or ()):
+            call.resets_managers = tree["metadata"]["managedFields"] == []
+        _check_place(call, obj)
+        call.warnings[:] = dict.fromkeys([*call.warnings, *deduplicate_owners(obj.metadata)])
+        return obj
+
+    def _check_type(self, obj: Any, cls: type[Any]) -> None:
+        """An object stays of its kind; what a strategic patch says of that is not looked at. Raises ApiError (422)."""
+        kind = self.kind
+        if obj.kind in ("", kind.kind) and obj.api_version in ("", kind.api_version):
+            return
+        if isinstance(obj, CustomObject):
+            raise invalid_object(obj.kind, kind.group, obj.metadata.name, type_errors(kind, obj))
+        if self.patch_type == STRATEGIC:
+            obj.kind, obj.api_version = kind.kind, kind.api_version
+        elif cls is kind.type:
+            why = version_problem(obj.api_version) or self.call.other_type(
+                obj.api_version, obj.kind, kind.kind, kind.api_version
+            )
+            raise spoiled_by(self.patch_type, self.body, self.tree, why)
+
+
+def _type_of(call: Call) -> str:
+    """The type of the patch. Raises ApiError (415)."""
+    patch_type = _PATCH_TYPES.get(call.request.content_type.partition(";")[0].strip())
+    if call.kind.is_custom and patch_type in (None, STRATEGIC):
+        raise unsupported_media_type((*(one for one in _PATCH_TYPES if "strategic" not in one), APPLY_TYPE))
+    if patch_type is None:
+        raise failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+    return patch_type
 
 
 def _is_of_status(call: Call, patch_type: str, body: Any) -> bool:
@@ -202,7 +290,10 @@ def _problems_of_patch(call: Call, patch_type: str, body: Any, mode: str) -> lis
             for name in operation
             if name not in _OPERATION_MEMBERS
         ]
-    problems = field_problems(data, unknown) if unknown or mode == "Strict" or may_repeat_fields(data) else []
+    try:
+        problems = field_problems(data, unknown) if unknown or mode == "Strict" or may_repeat_fields(data) else []
+    except msgspec.DecodeError:
+        problems = unknown  # some text is no text
     return [f"json patch {problem}" for problem in problems] if patch_type == "json" else problems
 
 
@@ -219,42 +310,8 @@ def patch_failure(error: PatchError) -> ApiError:
     )
 
 
-def _decode_patched(call: Call, cls: type[Any], tree: Any, mode: str, given: list[str]) -> Any:
-    try:
-        obj, problems = decode_reporting(cls, encode(tree))
-    except DecodeError as error:
-        raise _unusable(tree, str(error)) from None
-    problems = [*given, *problems]
-    if problems and mode == "Strict":
-        raise _unusable(tree, f"strict decoding error: {', '.join(problems)}")
-    is_other = obj.kind not in ("", call.kind.kind) or obj.api_version not in ("", call.kind.api_version)
-    if isinstance(obj, CustomObject):
-        if is_other:
-            raise invalid_object(obj.kind, call.kind.group, obj.metadata.name, type_errors(call.kind, obj))
-    elif is_other and cls is call.kind.type:
-        raise _unusable(tree, f'no kind "{obj.kind}" is registered for version "{obj.api_version}"')
-    if problems and mode == "Warn":
-        call.warnings[:] = dict.fromkeys([*call.warnings, *problems])
-    if "managedFields" in (tree.get("metadata") or ()):
-        call.resets_managers = tree["metadata"]["managedFields"] == []
-    _check_place(call, obj)
-    call.warnings[:] = dict.fromkeys([*call.warnings, *deduplicate_owners(obj.metadata)])
-    return obj
-
-
 def _check_place(call: Call, obj: Any) -> None:
     """Raises ApiError (400) if the object has another name or namespace than the URL."""
-    name = call.path.name
-    if obj.metadata.name != name:
-        if obj.metadata.name:
-            raise bad_request(
-                f"the name of the object ({obj.metadata.name}) does not match the name on the URL ({name})"
-            )
-        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    check_name(obj.metadata.name, call.path.name)
     if obj.metadata.namespace != call.path.namespace and call.kind.namespaced:
         raise bad_request(OTHER_NAMESPACE)
-
-
-def _unusable(tree: Any, why: str) -> ApiError:
-    """The answer to a patch whose result is no object of the kind."""
-    return invalid_object("", "", "", [invalid("patch", encode(tree).decode(), why)])

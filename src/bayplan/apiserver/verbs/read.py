@@ -5,29 +5,28 @@ from __future__ import annotations
 import base64
 import itertools
 import posixpath
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from bayplan.api.errors import (
-    FieldError,
     bad_request,
     failure,
-    forbidden,
     gone,
-    invalid_object,
     not_found_error,
-    unsupported,
 )
 from bayplan.api.field_selectors import FieldSelector, parse_fields
+from bayplan.api.json_syntax import syntax_problem
 from bayplan.api.selectors import SelectorError, parse_labels
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.cache import ResourceCache
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.list_options import check_list_options
 from bayplan.apiserver.negotiation import PROTOBUF, negotiate_stream
-from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
+from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, revision_problem
 from bayplan.apiserver.watching import ADDED, BOOKMARK, Entry, Watcher
 from bayplan.store.errors import Compacted, FutureRevision
 
@@ -37,6 +36,9 @@ _EXPIRED = (
     "continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects "
     "that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list."
 )
+
+
+_BASE64 = re.compile(r"[A-Za-z0-9_-]*")
 
 
 class _Continue(msgspec.Struct):
@@ -51,12 +53,14 @@ class _Continue(msgspec.Struct):
 
 def get(call: Call) -> Response:
     """One object."""
-    parse_revision(call)
+    revision = call.request.query.get("resourceVersion")
+    if revision and (problem := revision_problem(revision)):
+        raise failure(500, "", f'resourceVersion: Invalid value: "{revision}": {problem}', details=False)
     entry = call.entry(call.path.namespace, call.path.name)
     if entry is None:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
-    if call.request.query.get("resourceVersion"):
-        check_not_future(call, parse_revision(call))
+    if revision:
+        check_not_future(call, int(revision))
     return call.answer(200, entry)
 
 
@@ -109,8 +113,15 @@ def _check_fields(call: Call, fields: FieldSelector) -> None:
         if path in common or path in own:
             continue
         if own or call.kind.is_custom:
-            raise bad_request(f"field label not supported: {path}")
+            raise bad_request(_OTHER_TEXTS.get(call.kind.kind, "field label not supported: {}").format(path))
         raise bad_request(f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"')
+
+
+_OTHER_TEXTS = {
+    "Job": 'field label "{}" not supported for Job',
+    "ResourceSlice": "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
+}
+"""Kinds whose refusal of a field is worded in its own way."""
 
 
 def parse_revision(call: Call) -> int:
@@ -118,15 +129,9 @@ def parse_revision(call: Call) -> int:
     text = call.request.query.get("resourceVersion", "")
     if not text:
         return 0
-    if not text.isdigit() or not text.isascii():
-        raise bad_request(f"invalid resource version: {_unparsable(text, 'invalid syntax')}")
-    if int(text) >= 1 << 64:
-        raise bad_request(f"invalid resource version: {_unparsable(text, 'value out of range')}")
+    if problem := revision_problem(text):
+        raise bad_request(f'invalid resource version: resourceVersion: Invalid value: "{text}": {problem}')
     return int(text)
-
-
-def _unparsable(text: str, why: str) -> str:
-    return f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {why}'
 
 
 def check_not_future(call: Call, revision: int) -> None:
@@ -142,76 +147,42 @@ def check_not_future(call: Call, revision: int) -> None:
         )
 
 
-def _check_options(call: Call, *, watch: bool) -> None:
-    """The rules about which list options go together. Raises ApiError (422). Source: apimachinery's ValidateListOptions."""
-    query = call.request.query
-    match, initial = query.get("resourceVersionMatch", ""), "sendInitialEvents" in query
-    if not match and not initial:
-        return
-    errors = (_watch_problems if watch else _list_problems)(query, match, initial=initial)
-    if errors:
-        raise invalid_object("ListOptions", "meta.k8s.io", "", errors)
+class _Page(NamedTuple):
+    """Which part of a collection is asked for."""
+
+    limit: int
+    """At most so many objects; 0: all of them."""
+    at: int
+    """As of this revision."""
+    after: tuple[str, str]
+    """Those behind this object (namespace, name)."""
 
 
-_MATCH = "resourceVersionMatch"
-
-
-def _list_problems(query: Mapping[str, str], match: str, *, initial: bool) -> list[FieldError]:
-    errors = []
-    if match:
-        if not query.get("resourceVersion"):
-            errors.append(forbidden(_MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided"))
-        if query.get("continue"):
-            errors.append(forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided"))
-        if match not in ("Exact", "NotOlderThan"):
-            errors.append(unsupported(_MATCH, match, ("Exact", "NotOlderThan", "")))
-        if match == "Exact" and query.get("resourceVersion") == "0":
-            errors.append(forbidden(_MATCH, f'{_MATCH} "exact" is forbidden for resourceVersion "0"'))
-    if initial:
-        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    return errors
-
-
-def _watch_problems(query: Mapping[str, str], match: str, *, initial: bool) -> list[FieldError]:
-    errors = []
-    if initial and match != "NotOlderThan":
-        errors.append(forbidden(_MATCH, f"sendInitialEvents requires setting {_MATCH} to NotOlderThan"))
-    if match:
-        if not initial:
-            errors.append(forbidden(_MATCH, f"{_MATCH} is forbidden for watch unless sendInitialEvents is provided"))
-        if match != "NotOlderThan":
-            errors.append(unsupported(_MATCH, match, ("NotOlderThan",)))
-        if query.get("continue"):
-            errors.append(forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided"))
-    return errors
-
-
-async def list_objects(call: Call) -> Response:
-    """A collection, whole or in pages."""
-    shape = call.shape(is_list=True)
-    select, _ = selection(call)
-    _check_options(call, watch=False)
+def _page(call: Call) -> _Page:
+    """Raises ApiError (400, 504)."""
     query = call.request.query
     limit = int_parameter(query, "limit") or 0
     revision = parse_revision(call)
-    token, after = query.get("continue", ""), ("", "")
     current = call.context.objects.revision
-    at = current
+    token = query.get("continue", "")
     if token:
+        page_of = _decode_token(token)
         if revision:
             raise bad_request("specifying resource version is not allowed when using continue")
-        page_of = _decode_token(token)
         after, at = _split_key(call, page_of.start), page_of.rv if page_of.rv > 0 else current
-        if "resourceVersion" in query and query["resourceVersion"] == "0":
-            limit = 0
-    else:
-        check_not_future(call, revision)
-        if query.get("resourceVersionMatch") == "Exact" or (
-            revision and limit > 0 and not query.get("resourceVersionMatch")
-        ):
-            at = revision
-        elif query.get("resourceVersion") == "0":
-            limit = 0
+        return _Page(0 if query.get("resourceVersion") == "0" else limit, at, after)
+    check_not_future(call, revision)
+    match = query.get("resourceVersionMatch")
+    if match == "Exact" or (revision and limit > 0 and not match):
+        return _Page(limit, revision, ("", ""))
+    return _Page(0 if query.get("resourceVersion") == "0" else limit, current, ("", ""))
+
+
+async def chosen(call: Call) -> tuple[list[Entry], meta_v1.ListMeta]:
+    """What a request on a collection is about: the selected objects of the page, and where the next one begins. Raises ApiError (400, 410, 422, 504)."""
+    check_list_options(call.request.query, watch=False)
+    select, _ = selection(call)
+    limit, at, after = _page(call)
     entries = await entries_at(call, at, after, select, limit)
     meta = meta_v1.ListMeta(resource_version=str(at))
     if 0 < limit < len(entries):
@@ -221,6 +192,13 @@ async def list_objects(call: Call) -> Response:
         if select is None:
             meta.remaining_item_count = len(entries) - limit
         entries = kept
+    return entries, meta
+
+
+async def list_objects(call: Call) -> Response:
+    """A collection, whole or in pages."""
+    shape = call.shape(is_list=True)
+    entries, meta = await chosen(call)
     return await shape.list(entries, meta, call.warnings)
 
 
@@ -235,10 +213,14 @@ def _token(call: Call, after: tuple[str, str], revision: int) -> str:
 def _decode_token(token: str) -> _Continue:
     """What a continue token says. Raises ApiError (400). Source: apiserver's storage.DecodeContinue."""
     wrong = "invalid continue token: continue key is not valid"
+    position = _corrupt_at(token)
+    if position >= 0:
+        raise bad_request(f"{wrong}: illegal base64 data at input byte {position}")
+    data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     try:
-        found = msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)), type=_Continue)
+        found = msgspec.json.decode(data, type=_Continue)
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
-        raise bad_request(f"{wrong}: {error}") from None
+        raise bad_request(f"{wrong}: {syntax_problem(data) or error}") from None
     if found.v != "meta.k8s.io/v1":
         raise bad_request(f"{wrong}: server does not recognize this encoded version {found.v}")
     if not found.rv:
@@ -250,6 +232,15 @@ def _decode_token(token: str) -> _Continue:
         raise bad_request(f"{wrong}: {found.start}")
     found.start = key[1:]
     return found
+
+
+def _corrupt_at(token: str) -> int:
+    """The position at which a text stops being base64 without padding; -1 if it does not."""
+    text = token.replace("\r", "").replace("\n", "")
+    valid = len(_BASE64.match(text)[0])  # type: ignore[index]
+    if valid < len(text):
+        return valid
+    return len(text) - 1 if len(text) % 4 == 1 else -1
 
 
 def _split_key(call: Call, start: str) -> tuple[str, str]:
@@ -309,12 +300,12 @@ def watch(call: Call) -> Response:
     """A stream of changes."""
     negotiate_stream(call.request.accept)
     shape = call.shape(is_list=True)
-    _check_options(call, watch=True)
+    check_list_options(call.request.query, watch=True)
     select, _ = selection(call)
     query = call.request.query
     text = query.get("resourceVersion", "")
-    if text and (not text.isdigit() or not text.isascii()):
-        raise failure(500, "", _unparsable(text, "invalid syntax"), details=False)
+    if problem := revision_problem(text or "0"):
+        raise failure(500, "", f'resourceVersion: Invalid value: "{text}": {problem}', details=False)
     timeout = int_parameter(query, "timeoutSeconds")
     cache = call.context.objects.cache(call.stored)
     if call.path.namespace:

@@ -8,10 +8,11 @@ from bayplan.api.conversion import convert
 from bayplan.api.errors import FieldError, invalid_object
 from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import Strategy
-from bayplan.api.validation.meta import validate_object_meta, validate_object_meta_update
+from bayplan.api.validation.meta import UpdateChecks, validate_object_meta, validate_updated_meta
 from bayplan.apiserver.admission.chain import UPDATE, AdmissionRequest
 from bayplan.apiserver.allocation import Allocation
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.verbs.admin_access import admin_access_problems
 
 
 async def allocate(call: Call, obj: Any, old: Any | None) -> Allocation:
@@ -22,25 +23,50 @@ async def allocate(call: Call, obj: Any, old: Any | None) -> Allocation:
 def check(call: Call, obj: Any, old: Any | None) -> None:
     """Raises ApiError (422) if the object or the change breaks rules."""
     strategy, metadata = call.strategy, obj.metadata
-    errors: list[FieldError] = validate_object_meta(
-        metadata,
-        namespaced=call.stored.namespaced,
-        name_rule=strategy.name_is_checked_as,
-        standard_finalizers=not call.stored.is_custom,
-    )
     checked, before = obj, old
     if call.kind is not call.stored and strategy.checks_served_version:
         strategy = strategy_for(call.kind)
         checked = convert(obj, call.stored, call.kind)
         before = convert(old, call.stored, call.kind) if old is not None else None
-    errors += strategy.validate(checked)
+    rule = strategy.metadata_rule(checked)
+    errors: list[FieldError] = []
+    if old is not None:
+        checks = strategy.update_checks if rule is not None else UpdateChecks(change=0)
+        errors = _updated_meta(call, strategy, obj, old, checks)
+    elif rule is not None:
+        errors = validate_object_meta(
+            metadata,
+            namespaced=call.stored.namespaced,
+            name_rule=rule,
+            standard_finalizers=strategy.knows_finalizers and not call.stored.is_custom,
+            generated_names=strategy.checks_generated_names,
+        )
+    of_object = strategy.validate(checked)
     if old is None:
-        errors += strategy.validate_create(checked)
+        of_creation = strategy.validate_create(checked)
+        errors += admin_access_problems(call, obj)
+        errors += of_creation + of_object if strategy.changes_come_first else of_object + of_creation
     else:
-        errors += validate_object_meta_update(metadata, old.metadata, standard_finalizers=not call.stored.is_custom)
-        errors += strategy.validate_update(checked, before)
+        of_change = strategy.validate_update(checked, before)
+        errors += of_change + of_object if strategy.changes_come_first else of_object + of_change
+    if not errors and old is None and (rule in (None, "any") or not strategy.checks_generated_names):
+        errors = validate_object_meta(
+            metadata, namespaced=call.stored.namespaced, name_rule="path-segment", standard_finalizers=False
+        )
     if errors:
         raise invalid_object(call.stored.kind, call.stored.group, metadata.name, errors)
+
+
+def _updated_meta(call: Call, strategy: Strategy, obj: Any, old: Any, checks: UpdateChecks) -> list[FieldError]:
+    """What is wrong with the metadata of an update, which the rules of the kind look at so often."""
+    return validate_updated_meta(
+        obj.metadata,
+        old.metadata,
+        checks,
+        namespaced=call.stored.namespaced,
+        name_rule=strategy.name_is_checked_as,
+        standard_finalizers=strategy.knows_finalizers and not call.stored.is_custom,
+    )
 
 
 async def apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> Allocation | None:
@@ -60,14 +86,20 @@ async def apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> Al
             _check_subresource(call, obj, old, subresource)
         else:
             check(call, obj, old)
+        call.warnings[:] = dict.fromkeys([*call.warnings, *_warnings(strategy, obj, old, subresource)])
         if admission.validating:
             await admission.validate(request)
-        call.warnings[:] = dict.fromkeys([*call.warnings, *strategy.warnings(obj, old)])
     except BaseException:
         if allocation is not None:
             await allocation.undo()
         raise
     return allocation
+
+
+def _warnings(strategy: Strategy, obj: Any, old: Any, subresource: str) -> list[str]:
+    if subresource:
+        return strategy.status_warnings(obj) if subresource == "status" else []
+    return strategy.warnings(obj, old)
 
 
 def _prepare(strategy: Strategy, obj: Any, old: Any, subresource: str) -> None:
@@ -90,18 +122,24 @@ def _check_subresource(call: Call, obj: Any, old: Any, subresource: str) -> None
         if subresource == "status"
         else strategy.validate_subresource_update(subresource, obj, old)
     )
-    errors = [*validate_object_meta_update(obj.metadata, old.metadata), *rules]
+    errors = [*_updated_meta(call, strategy, obj, old, strategy.status_checks), *rules]
     if errors:
         raise invalid_object(call.kind.kind, call.kind.group, obj.metadata.name, errors)
 
 
 def _keep_metadata(strategy: Strategy, new: Any, old: Any) -> None:
-    """A status update may change labels and annotations, of most kinds, and nothing else of metadata."""
-    new.owner_references, new.finalizers = old.owner_references, old.finalizers
+    """Restore what a status update does not change of metadata: nothing, for most kinds."""
     reset = strategy.reset_by_status.get("f:metadata")
     if reset is None:
         return
-    if not reset or "f:labels" in reset:
-        new.labels = old.labels
-    if not reset or "f:annotations" in reset:
-        new.annotations = old.annotations
+    for field, attribute in _FREE_METADATA.items():
+        if not reset or field in reset:
+            setattr(new, attribute, getattr(old, attribute))
+
+
+_FREE_METADATA = {
+    "f:annotations": "annotations",
+    "f:finalizers": "finalizers",
+    "f:labels": "labels",
+    "f:ownerReferences": "owner_references",
+}

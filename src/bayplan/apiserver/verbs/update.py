@@ -9,14 +9,17 @@ from bayplan.api.codec import decode_reporting
 from bayplan.api.errors import (
     bad_request,
     conflict,
+    failure,
     invalid,
     invalid_object,
     not_found_error,
 )
+from bayplan.api.types import meta_v1
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.field_managers import keep_times, track_update
+from bayplan.apiserver.field_managers import track_update
 from bayplan.apiserver.owners import deduplicate_owners
-from bayplan.apiserver.requests import Response
+from bayplan.apiserver.renewals import keep_times
+from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object, unsaved
 from bayplan.apiserver.verbs.rules import apply_rules
 from bayplan.apiserver.watching import Entry
@@ -37,12 +40,14 @@ async def modify(
     plain: bool = False,
     fresh: bool = True,
     track: bool = True,
+    manager: str = "",
 ) -> Entry:
     """Read, change, check and write an object, again if somebody was faster. The transform must be repeatable.
 
     subresource: the way in, which decides what may change. plain: the change is the server's own (a binding, a finalizer), so rules of users do not apply.
     fresh: the transform gets an object of its own; otherwise a shared one, which it only reads, and makes a new object with new metadata.
     track: whether to record the writer in the managed fields; otherwise they are as the transform leaves them.
+    manager: who is recorded as the writer of the status in a plain change; "" for nobody.
     An object whose deletion only waited for its last finalizer goes away. Raises ApiError.
     """
     objects, namespace, name = call.context.objects, call.path.namespace, call.path.name
@@ -58,6 +63,10 @@ async def modify(
             obj.metadata.managed_fields = given
         elif not plain:
             track_update(call, obj, old, subresource, given, reset=call.resets_managers)
+        elif manager:
+            track_update(call, obj, old, "status", old.metadata.managed_fields, manager=manager)
+        if obj.metadata.deletion_timestamp != old.metadata.deletion_timestamp or old.metadata.deletion_timestamp:
+            _keep_deletion(obj.metadata, old.metadata)
         allocation = None if plain else await apply_rules(call, obj, old, subresource=subresource)
         try:
             written = await _commit(call, obj, old, entry)
@@ -80,20 +89,23 @@ def _check_identity(call: Call, obj: Any, old: Any, entry: Entry) -> None:
     """Optimistic concurrency: the revision, where it is given, must be that of the object. The system's part of metadata is carried over."""
     new, was = obj.metadata, old.metadata
     if new.resource_version not in ("", "0", str(entry.revision)):
-        if not new.resource_version.isdigit():
-            problem = invalid("metadata.resourceVersion", new.resource_version, "must be an unsigned integer")
-            raise invalid_object(call.kind.kind, call.kind.group, new.name, [problem])
-        raise conflict(call.kind.plural, call.kind.group, call.path.name)
+        if problem := revision_problem(new.resource_version):
+            raise failure(500, "", problem, details=False)
+        if int(new.resource_version):
+            raise conflict(call.kind.plural, call.kind.group, call.path.name)
     new.uid = new.uid or was.uid
     new.resource_version = was.resource_version
     new.self_link = ""
     new.generation = was.generation
     new.managed_fields = was.managed_fields
     new.creation_timestamp = was.creation_timestamp
+
+
+def _keep_deletion(new: meta_v1.ObjectMeta, was: meta_v1.ObjectMeta) -> None:
+    """A deletion that has begun goes on, whatever the writer says of it (and owns by that)."""
     new.deletion_timestamp = was.deletion_timestamp or new.deletion_timestamp
     if new.deletion_grace_period_seconds is None:
         new.deletion_grace_period_seconds = was.deletion_grace_period_seconds
-    new.generate_name = new.generate_name or was.generate_name
 
 
 _OLD_PREFIXES = {
@@ -105,7 +117,7 @@ _OLD_PREFIXES = {
 """Kinds whose key in etcd is not their plural."""
 
 
-def _check_uid(call: Call, wanted: str, uid: str) -> None:
+def check_uid(call: Call, wanted: str, uid: str) -> None:
     """A replacement that names the uid of another object is for that one. Raises ApiError (409), worded as Kubernetes' storage does."""
     if not wanted or wanted == uid:
         return
@@ -162,7 +174,7 @@ async def update(call: Call) -> Response:
         ):
             return call.answer(201, await create_object(call, body))
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
-    _check_uid(call, body.metadata.uid, entry.uid)
+    check_uid(call, body.metadata.uid, entry.uid)
     call.resets_managers = not body.metadata.managed_fields and b'"managedFields":[]' in call.request.body
     if not body.metadata.resource_version and not call.strategy.allow_unconditional_update:
         problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
@@ -184,13 +196,19 @@ def _again(call: Call) -> Any:
     return body
 
 
+def check_name(given: str, wanted: str) -> None:
+    """An object has the name that the URL says. Raises ApiError (400)."""
+    if given == wanted:
+        return
+    if given:
+        raise bad_request(f"the name of the object ({given}) does not match the name on the URL ({wanted})")
+    raise bad_request(f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided")
+
+
 def _check_body_name(call: Call, body: Any) -> None:
     metadata = body.metadata
-    if metadata.name != call.path.name:
-        raise bad_request(
-            f"the name of the object ({metadata.name}) does not match the name on the URL ({call.path.name})"
-        )
     if call.kind.namespaced:
         if metadata.namespace and metadata.namespace != call.path.namespace:
             raise bad_request(OTHER_NAMESPACE)
         metadata.namespace = call.path.namespace
+    check_name(metadata.name, call.path.name)

@@ -1,0 +1,44 @@
+"""Lists that a writer gives as `[]` where Kubernetes tells that from a list that is left out.
+
+It writes some lists as null when they are not there, so that `[]` is a change, and the writer owns the field, although what is kept is the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from bayplan.api.managedfields.compare import Comparison
+from bayplan.api.managedfields.fieldset import FieldSet, of_paths, union
+
+_LISTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "CSINode": (("f:spec", "f:drivers"),),
+    "ClusterRole": (("f:rules",),),
+    "EndpointSlice": (("f:endpoints",), ("f:ports",)),
+    "LimitRange": (("f:spec", "f:limits"),),
+    "Role": (("f:rules",),),
+}
+"""By kind, the paths of lists that may be empty and are written as null then. No other list of the kind has the name."""
+
+
+@functools.cache
+def _patterns(kind: str) -> tuple[tuple[re.Pattern[bytes], FieldSet], ...]:
+    return tuple(
+        (re.compile(rb'"%b"\s*:\s*\[\s*\]' % path[-1].removeprefix("f:").encode()), of_paths(path))
+        for path in _LISTS.get(kind, ())
+    )
+
+
+def emptied(kind: str, body: bytes) -> FieldSet:
+    """The lists of an object of this kind that a JSON body gives as `[]`."""
+    found: FieldSet = {}
+    for pattern, path in _patterns(kind):
+        if pattern.search(body):
+            found = union(found, path)
+    return found
+
+
+def with_emptied(changes: Comparison, kind: str, body: bytes) -> Comparison:
+    """Changes and the lists that the body empties, whatever they were."""
+    lists = emptied(kind, body)
+    return Comparison(changes.removed, changes.modified, union(changes.added, lists)) if lists else changes

@@ -1,0 +1,118 @@
+"""What is said of patches that cannot be read, and of objects that a patch spoils.
+
+Source: apiserver's `endpoints/handlers/patch.go`, evanphx/json-patch, whose documents come out with the names of what was touched in order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from bayplan.api.codec import encode, with_null_lists
+from bayplan.api.custom_resources.go_values import shown
+from bayplan.api.errors import ApiError, bad_request, invalid, invalid_object
+from bayplan.api.json_syntax import repaired, syntax_problem
+
+JSON, MERGE, STRATEGIC = "json", "merge", "strategic"
+_TYPES: Final = {
+    bool: "bool",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+_MAP: Final = "map[string]interface {}"
+
+
+def read_patch(data: bytes, patch_type: str, *, checked: bool) -> Any:
+    """A patch from its body. checked: whether fields are validated, which reads the patch once more, by itself. Raises ApiError (400)."""
+    try:
+        patch = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        problem = syntax_problem(data)
+        if problem:
+            raise _unreadable(patch_type, problem, checked=checked) from None
+        patch = msgspec.json.decode(repaired(data))
+    if patch_type == JSON:
+        return _operations(patch, checked=checked)
+    if patch is None and patch_type == STRATEGIC:
+        return {}
+    if patch is None or (patch_type == MERGE and not checked and not isinstance(patch, dict | list)):
+        raise bad_request("Invalid JSON Patch")
+    if not isinstance(patch, dict) and not (patch_type == MERGE and not checked):
+        raise _unreadable(patch_type, _mismatch(patch, _MAP), checked=checked)
+    return patch
+
+
+def _unreadable(patch_type: str, problem: str, *, checked: bool) -> ApiError:
+    if patch_type == STRATEGIC or (patch_type == JSON and not checked):
+        return bad_request(problem)
+    return bad_request(f"error decoding patch: {problem}" if checked else "Invalid JSON Patch")
+
+
+def _mismatch(value: Any, go_type: str) -> str:
+    return f"json: cannot unmarshal {_TYPES[type(value)]} into Go value of type {go_type}"
+
+
+def _operations(patch: Any, *, checked: bool) -> list[dict[str, Any]]:
+    """Raises ApiError (400)."""
+    whole, one = (
+        ("[]handlers.jsonPatchOp", "handlers.jsonPatchOp") if checked else ("jsonpatch.Patch", "jsonpatch.Operation")
+    )
+    if patch is None:
+        return []
+    if not isinstance(patch, list):
+        raise _unreadable(JSON, _mismatch(patch, whole), checked=checked)
+    for operation in patch:
+        if operation is not None and not isinstance(operation, dict):
+            raise _unreadable(JSON, _mismatch(operation, one), checked=checked)
+        for name in ("op", "path", "from") if checked else ():
+            value = (operation or {}).get(name, "")
+            if not isinstance(value, str | None):
+                problem = f"json: cannot unmarshal {_TYPES[type(value)]} into Go struct field jsonPatchOp.{name} of type string"
+                raise _unreadable(JSON, problem, checked=checked)
+    return [operation or {} for operation in patch]
+
+
+def spoiled_by(patch_type: str, patch: Any, tree: Any, why: str) -> ApiError:
+    """The answer to a patch whose result, a tree, is no object of the kind, and why not."""
+    if patch_type == STRATEGIC:
+        text = shown(patch)
+    else:
+        data = encode(_merged(tree, patch) if patch_type == MERGE else _operated(tree, patch))
+        kind = tree.get("kind") if isinstance(tree, dict) else None
+        if isinstance(kind, str) and b"[]" not in encode(patch):  # nobody but the server left lists empty
+            data = with_null_lists(kind, data)
+        text = data.decode()
+    return invalid_object("", "", "", [invalid("patch", text, why)])
+
+
+def _merged(tree: Any, patch: Any) -> Any:
+    """A tree as it is written after a merge: names that stand where the patch has some, too, are in order."""
+    if isinstance(tree, dict) and isinstance(patch, dict):
+        return {name: _merged(tree[name], patch.get(name)) for name in sorted(tree)}
+    if isinstance(tree, list) and isinstance(patch, list) and len(tree) == len(patch):
+        return [_merged(item, other) for item, other in zip(tree, patch, strict=True)]
+    return tree
+
+
+def _operated(tree: Any, operations: list[dict[str, Any]]) -> Any:
+    """A tree as it is written after operations: names in the objects through which their paths lead are in order."""
+    visited: dict[str, Any] = {}
+    for operation in operations:
+        for pointer in (operation.get("path"), operation.get("from")):
+            node = visited
+            for part in str(pointer or "").split("/")[1:-1]:
+                node = node.setdefault(part.replace("~1", "/").replace("~0", "~"), {})
+    return _visited(tree, visited)
+
+
+def _visited(tree: Any, visited: dict[str, Any]) -> Any:
+    if isinstance(tree, dict):
+        return {name: _visited(tree[name], visited[name]) if name in visited else tree[name] for name in sorted(tree)}
+    if isinstance(tree, list):
+        return [_visited(item, visited[str(at)]) if str(at) in visited else item for at, item in enumerate(tree)]
+    return tree

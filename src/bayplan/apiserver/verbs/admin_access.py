@@ -1,0 +1,36 @@
+"""Who may ask for devices that others use: claims in namespaces that are marked for it.
+
+Source: KEP-5018.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bayplan.api.errors import FieldError, forbidden
+from bayplan.apiserver.context import Call
+
+_LABEL = "resource.kubernetes.io/admin-access"
+
+
+def admin_access_problems(call: Call, obj: Any) -> list[FieldError]:
+    """What is wrong with the first request for admin access of a new claim or claim template."""
+    kind = call.stored
+    if kind.group != "resource.k8s.io" or kind.kind not in ("ResourceClaim", "ResourceClaimTemplate"):
+        return []
+    spec = obj.spec.spec if kind.kind == "ResourceClaimTemplate" else obj.spec
+    for index, request in enumerate(spec.devices.requests):
+        if request.exactly is not None and request.exactly.admin_access:
+            if _is_marked(call, obj.metadata.namespace):
+                return []
+            text = f"admin access to devices requires the `{_LABEL}: true` label on the containing namespace"
+            return [forbidden(f"spec.devices.requests[{index}].adminAccess", text)]
+    return []
+
+
+def _is_marked(call: Call, namespace: str) -> bool:
+    context = call.context
+    kind = context.kinds.of_kind("v1", "Namespace")
+    cache = context.objects.cache(kind) if kind is not None else None
+    entry = cache.get("", namespace) if cache is not None else None
+    return cache is not None and entry is not None and cache.shared(entry).metadata.labels.get(_LABEL) == "true"

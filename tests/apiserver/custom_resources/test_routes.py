@@ -1,0 +1,142 @@
+"""Requests on custom resources whose path, method or form fits nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.apiserver.custom_resources.things import (
+    APPLY,
+    DEFINITIONS,
+    MERGE,
+    OPEN,
+    Door,
+    condition,
+    definition,
+    eventually,
+    path,
+    serving,
+    thing,
+    version,
+)
+
+ALL = "/apis/example.com/v1/things"
+MEDIA_TYPES = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+@pytest.mark.parametrize(
+    ("method", "where", "code", "message"),
+    [
+        ("POST", path("x"), 409, 'things.example.com "x" already exists'),
+        ("PUT", path(), 400, "name must be provided"),
+        ("PATCH", path(), 400, "name must be provided"),
+        (
+            "POST",
+            path("x", subresource="status"),
+            405,
+            'create is not supported on resources of kind "things.example.com"',
+        ),
+        (
+            "DELETE",
+            path("x", subresource="status"),
+            405,
+            'delete is not supported on resources of kind "things.example.com"',
+        ),
+    ],
+)
+def test_methods_that_do_not_fit_are_told_by_their_verb(method: str, where: str, code: int, message: str) -> None:
+    async def scenario(door: Door) -> None:
+        await door.define(definition(version(subresources={"status": {}})))
+        await door.create(path(), thing())
+        answer = await door.send(method, where, thing(), **({"Content_Type": MERGE} if method == "PATCH" else {}))
+        assert (answer.code, answer.message) == (code, message)
+
+    serving(scenario)
+
+
+def test_without_a_namespace_only_lists_are_served() -> None:
+    async def scenario(door: Door) -> None:
+        await door.define(definition())
+        for method, where in (("POST", ALL), ("DELETE", ALL), ("GET", f"{ALL}/x")):
+            answer = await door.send(method, where, thing() if method == "POST" else None)
+            assert (answer.code, answer.data) == (404, b"404 page not found\n")
+        assert (await door.get(ALL)).code == 200
+
+    serving(scenario)
+
+
+@pytest.mark.parametrize("accept", ["application/cbor", "text/html", "application/json;as=Table;g=x;v=v1"])
+def test_forms_that_there_are_not_are_refused_at_once(accept: str) -> None:
+    async def scenario(door: Door) -> None:
+        await door.define(definition())
+        for where in (path(), path("nobody")):
+            answer = await door.get(where, Accept=accept)
+            said = f"only the following media types are accepted: {MEDIA_TYPES}"
+            assert (answer.code, answer.message) == (406, said)
+
+    serving(scenario)
+
+
+def test_there_is_no_protobuf_but_of_metadata() -> None:
+    async def scenario(door: Door) -> None:
+        await door.define(definition())
+        await door.create(path(), thing())
+        assert (await door.get(path("x"), Accept=PROTOBUF)).code == 406
+        assert (await door.get(path("x"), Accept=f"{PROTOBUF}, application/json")).tree["kind"] == "Thing"
+        metadata = f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+        assert (await door.get(path("x"), Accept=metadata)).code == 200
+
+    serving(scenario)
+
+
+def test_a_field_selector_of_nothing_chooses_everything() -> None:
+    async def scenario(door: Door) -> None:
+        await door.define(definition())
+        await door.create(path(), thing())
+        assert len((await door.get(path(fieldSelector="%3D"))).tree["items"]) == 1
+
+    serving(scenario)
+
+
+def test_what_does_not_fit_the_version_of_other_managers_cannot_be_applied() -> None:
+    async def scenario(door: Door) -> None:
+        await door.define(definition(version(), version("v2", storage=False, schema=OPEN)))
+        await door.patch(path("x", fieldManager="one"), thing(spec={"a": "b"}), APPLY)
+        other = thing(version="v2", spec={"free": 1})
+        refused = await door.patch(path("x", version="v2", fieldManager="two"), other, APPLY)
+        assert (refused.code, refused.message) == (
+            500,
+            "failed to convert new object: .spec.free: field not declared in schema",
+        )
+        assert (await door.patch(path("x", version="v2", fieldManager="three"), {"spec": {"free": 1}})).code == 200
+        assert "managedFields" not in (await door.get(path("x"))).tree["metadata"]
+
+    serving(scenario)
+
+
+def test_unknown_fields_beside_a_schema_own_themselves_when_they_are_applied() -> None:
+    async def scenario(door: Door) -> None:
+        await door.define(definition(version(schema=OPEN)))
+        applied = await door.patch(path("x", fieldManager="one"), thing(spec={"a": "b"}), APPLY)
+        assert applied.tree["metadata"]["managedFields"][0]["fieldsV1"] == {"f:spec": {".": {}, "f:a": {}}}
+
+    serving(scenario)
+
+
+def test_the_server_manages_what_it_says_of_a_deletion() -> None:
+    async def scenario(door: Door) -> None:
+        await door.define(definition())
+        await door.create(path(), thing(finalizers=["a.b/c"]))
+        name = f"{DEFINITIONS}/things.example.com"
+        await door.send("DELETE", name)
+
+        async def in_progress() -> bool:
+            return condition((await door.get(name)).tree, "Terminating").get("reason") == "InstanceDeletionInProgress"
+
+        await eventually(in_progress)
+        entries = (await door.get(name)).tree["metadata"]["managedFields"]
+        conditions = next(one for one in entries if one.get("subresource"))["fieldsV1"]["f:status"]["f:conditions"]
+        assert conditions['k:{"type":"Terminating"}'] == {"f:message": {}, "f:reason": {}}
+        await door.patch(path("x"), {"metadata": {"finalizers": None}})
+
+    serving(scenario)
