@@ -94,8 +94,8 @@ def test_a_running_pod_is_resized(kubectl: Kubectl) -> None:
     refused = kubectl("patch", "pod", "sized", "--subresource=resize", "--patch", patch % "900", check=False)
     assert "node didn't have enough allocatable resources: cpu, requested: 900000" in refused
     node = kubectl("get", "pod", "sized", "-o", "jsonpath={.spec.nodeName}")
-    container = '{"name":"large","image":"app:1","resources":{"requests":{"cpu":"3500m"}}}'
-    kubectl("run", "large", "--image=app:1", f'--overrides={{"spec":{{"nodeName":"{node}","containers":[{container}]}}}}')
+    large = '{"spec":{"nodeName":"%s","containers":[{"name":"large","image":"app:1","resources":{"requests":{"cpu":"3500m"}}}]}}'
+    kubectl("run", "large", "--image=app:1", f"--overrides={large % node}")
     kubectl("patch", "pod", "sized", "--subresource=resize", "--patch", patch % "1")
     kubectl("wait", "pod/sized", "--for=condition=PodResizePending", "--timeout=20s")
     assert re.search(r"PodResizePending\s+True", kubectl("describe", "pod", "sized"))
