@@ -14,15 +14,15 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from bayplan.api.types import core_v1, meta_v1
+from bayplan.api.types import core_v1, meta_v1, rbac_v1
 from bayplan.apiserver import relays
 from bayplan.apiserver.certificates import make_authority, sign
 from bayplan.apiserver.relays import Purpose, Relay
-from bayplan.apiserver.requests import Request
+from bayplan.apiserver.requests import Request, User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.tls import client_tls, tls_context
 from bayplan.support.clock import SystemClock
-from tests.apiserver.serving import ADMIN, Served, client_of, opened, served
+from tests.apiserver.serving import ADMIN, AS_RECORDED, Served, client_of, opened, served
 
 AUTHORITY = make_authority(SystemClock().now())
 POD = "/api/v1/namespaces/default/pods/p"
@@ -148,6 +148,27 @@ def test_logs_come_from_the_kubelet_of_the_pods_node() -> None:
     ask(check)
 
 
+@pytest.mark.parametrize("what", ["exec", "attach", "portforward"])
+def test_who_may_get_but_not_create_opens_no_connection(what: str) -> None:
+    async def main() -> None:
+        async with opened(settings=AS_RECORDED) as api:
+            client = client_of(api)
+            metadata = meta_v1.ObjectMeta(name="looker", namespace="default")
+            rule = rbac_v1.PolicyRule(api_groups=("",), resources=(f"pods/{what}",), verbs=("get",))
+            await client.create(rbac_v1.Role(metadata=metadata, rules=(rule,)))
+            group = "rbac.authorization.k8s.io"
+            reference = rbac_v1.RoleRef(api_group=group, kind="Role", name="looker")
+            subject = rbac_v1.Subject(api_group=group, kind="User", name="alice")
+            metadata = meta_v1.ObjectMeta(name="looker", namespace="default")
+            await client.create(rbac_v1.RoleBinding(metadata=metadata, role_ref=reference, subjects=(subject,)))
+            answer = await api.handle(Request("GET", f"{POD}/{what}", {"command": "ls"}, User("alice")))
+            assert (answer.code, json.loads(answer.body)["message"]) == (403, 'pods "p" is forbidden: ')
+            answer = await api.handle(Request("GET", f"{POD}/{what}", {"command": "ls"}, ADMIN))
+            assert answer.code == 404
+
+    asyncio.run(main())
+
+
 def test_exec_becomes_a_connection_between_client_and_kubelet() -> None:
     async def check(server: Served, get: Callable[[str], Awaitable[tuple[int, Any]]]) -> None:
         code, status = await get(f"{POD}/exec?command=ls&stdout=true")
@@ -226,6 +247,8 @@ def test_pods_are_proxied(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (code, status["message"]) == (400, "address not allowed")
         monkeypatch.setattr(relays, "check_address", lambda address: None)
         assert (await get(f"{POD}/proxy"))[0] == 301
+        code, status = await get(f"{POD}:abc/proxy/")
+        assert (code, status["message"]) == (503, 'error trying to reach service: invalid port ":abc" after host')
         headers = {**server.headers(), "X-Own": "yes"}
         async with server.session.post(f"{server.url}{POD}/proxy/a/b/?x=1&x=2", headers=headers, data="in") as answer:
             assert await answer.json() == {

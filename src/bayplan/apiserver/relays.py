@@ -87,6 +87,12 @@ def kubelet_address(node: core_v1.Node, preferred: Sequence[str]) -> tuple[str, 
     raise failure(500, "", f"no preferred addresses found; known addresses: [{known}]", details=False)
 
 
+def check_port(port: str) -> None:
+    """Refuse what is no port. Raises ApiError (503)."""
+    if port and not (port.isdecimal() and int(port) < 1 << 16):
+        raise unavailable(f"error trying to reach service: invalid port {quoted(':' + port)} after host")
+
+
 def pod_address(pod: core_v1.Pod, port: str) -> tuple[str, str]:
     """Address and port of a pod, by default that of its first container with ports. Raises ApiError (400)."""
     if not port:

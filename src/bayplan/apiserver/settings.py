@@ -54,11 +54,11 @@ class ApiServerSettings:
     header_timeout: float = 32.0
     """Seconds that a new connection may take until its first request is there."""
     kubelet_preferred_address_types: tuple[str, ...] = (
-        "InternalIP",
-        "ExternalIP",
-        "InternalDNS",
-        "ExternalDNS",
         "Hostname",
+        "InternalDNS",
+        "InternalIP",
+        "ExternalDNS",
+        "ExternalIP",
     )
     """Which address of a node its kubelet is reached at: the first of these that the node has."""
     max_object_bytes: int = 1536 * 1024

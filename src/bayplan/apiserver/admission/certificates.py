@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bayplan.api.errors import ApiError, forbidden_error
+from bayplan.api.errors import ApiError, forbidden_error, quoted
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionRequest
-from bayplan.apiserver.authorization.attributes import Attributes, quoted
+from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.authorization.interface import MASTERS, Decision
 from bayplan.support.timestamps import rfc3339
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from bayplan.api.errors import quoted
 from bayplan.apiserver.admission.chain import AdmissionRequest
-from bayplan.apiserver.authorization.attributes import Attributes, quoted
+from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.authorization.interface import Decision
 from bayplan.apiserver.authorization.pod_references import claim_names
 

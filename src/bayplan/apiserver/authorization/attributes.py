@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bayplan.api.errors import ApiError, forbidden_error
+from bayplan.api.errors import ApiError, forbidden_error, quoted
 from bayplan.api.field_selectors import parse_fields
 from bayplan.api.selectors import SelectorError
 from bayplan.apiserver.requests import Request, User
@@ -92,11 +92,6 @@ class Attributes:
             return f"User {user} cannot {self.verb} path {quoted(self.path)}"
         what = f"User {user} cannot {self.verb} resource {quoted(self.combined)} in API group {quoted(self.group)}"
         return f"{what} in the namespace {quoted(self.namespace)}" if self.namespace else f"{what} at the cluster scope"
-
-
-def quoted(text: str) -> str:
-    """Text in quotes as Go's %q writes it, for printable text."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def attributes_of(request: Request) -> Attributes:

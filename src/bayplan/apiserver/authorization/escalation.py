@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bayplan.api.errors import ApiError, forbidden_error, internal_error, not_found_error
+from bayplan.api.errors import ApiError, forbidden_error, internal_error, not_found_error, quoted
 from bayplan.api.types import rbac_v1
-from bayplan.apiserver.authorization.attributes import Attributes, attributes_of, quoted
+from bayplan.apiserver.authorization.attributes import Attributes, attributes_of
 from bayplan.apiserver.authorization.interface import MASTERS, Decision
 from bayplan.apiserver.authorization.rbac import GROUP, RoleMissing, aggregate
 from bayplan.apiserver.authorization.rules import FULL_AUTHORITY, PolicyRule, compacted, missing, show, show_list

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from bayplan.api.errors import ApiError, bad_request
+from bayplan.api.errors import ApiError, bad_request, quoted
 from bayplan.api.validation import formats
-from bayplan.apiserver.authorization.attributes import Attributes, attributes_of, quoted
+from bayplan.apiserver.authorization.attributes import Attributes, attributes_of
 from bayplan.apiserver.authorization.chain import AuthorizerChain
 from bayplan.apiserver.authorization.interface import MASTERS, Decision
 from bayplan.apiserver.requests import Impersonation, Request, User

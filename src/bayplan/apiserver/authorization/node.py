@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bayplan.api.errors import quoted
 from bayplan.api.kinds import KindTable
-from bayplan.apiserver.authorization.attributes import Attributes, quoted
+from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.authorization.interface import NO_OPINION, Decision, Verdict
 from bayplan.apiserver.authorization.node_graph import NodeGraph
 from bayplan.apiserver.authorization.rules import CompiledRule

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from bayplan.api.errors import quoted
 from bayplan.api.kinds import KindTable
 from bayplan.api.types import rbac_v1
-from bayplan.apiserver.authorization.attributes import Attributes, quoted
+from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.authorization.interface import Decision, Verdict
 from bayplan.apiserver.authorization.rules import CompiledRule, PolicyRule
 from bayplan.apiserver.cache import ResourceCache

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from bayplan.api.errors import quoted
 from bayplan.api.types import rbac_v1
-from bayplan.apiserver.authorization.attributes import Attributes, quoted
+from bayplan.apiserver.authorization.attributes import Attributes
 
 ALL = "*"
 PolicyRule = rbac_v1.PolicyRule

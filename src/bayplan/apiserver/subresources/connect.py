@@ -8,10 +8,21 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
-from bayplan.api.errors import FieldError, bad_request, forbidden, invalid, invalid_object, not_found_error
+from bayplan.api.errors import (
+    FieldError,
+    bad_request,
+    forbidden,
+    forbidden_error,
+    invalid,
+    invalid_object,
+    not_found_error,
+    quoted,
+)
 from bayplan.api.times import SECONDS_LAYOUT, TimeError, canonical
 from bayplan.api.types import core_v1
 from bayplan.apiserver import relays
+from bayplan.apiserver.authorization.attributes import attributes_of
+from bayplan.apiserver.authorization.interface import Decision
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.relays import Purpose, Relay
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, parameters
@@ -26,6 +37,8 @@ async def handle(call: Call) -> Response:
     subresource = call.path.subresource
     assert subresource is not None
     what = subresource.name
+    if what != "log":
+        _check_may_create(call)
     query = _log_query(call) if what == "log" else _stream_query(call, what)
     pod = _pod(call, call.path.name)
     path = f"{pod.metadata.namespace}/{pod.metadata.name}"
@@ -65,6 +78,7 @@ async def handle_proxy(call: Call) -> Response:
         host, port = _service_address(call, name)
     else:
         host, port = relays.pod_address(_pod(call, name.name), name.port)
+    relays.check_port(port)
     rest = f"/{call.path.rest}" if call.path.rest else ""
     if call.request.path.endswith("/"):
         rest += "/"
@@ -79,6 +93,17 @@ async def handle_proxy(call: Call) -> Response:
         subject=name.name,
     )
     return Response(200, relay=relay)
+
+
+def _check_may_create(call: Call) -> None:
+    """A connection writes, also where it is opened with GET, as WebSockets are. Raises ApiError (403)."""
+    attributes = attributes_of(call.request)
+    if attributes.verb == "create":
+        return
+    attributes.verb = "create"
+    verdict = call.context.authorizer.authorize(attributes)
+    if verdict.decision is not Decision.ALLOW:
+        raise forbidden_error(call.kind.plural, call.kind.group, call.path.name, verdict.reason)
 
 
 def _pod(call: Call, name: str) -> core_v1.Pod:
@@ -114,7 +139,7 @@ def _log_query(call: Call) -> list[tuple[str, str]]:
     if limit is not None and limit < 1:
         problems.append(invalid("limitBytes", limit, "must be greater than 0"))
     if seconds is not None and since:
-        problems.append(forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+        problems.append(forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
     elif seconds is not None and seconds < 1:
         problems.append(invalid("sinceSeconds", seconds, "must be greater than 0"))
     if "stream" in query:
@@ -131,6 +156,11 @@ def _stream_query(call: Call, what: str) -> list[tuple[str, str]]:
     query = call.request.query
     if what == "portforward":
         ports = parameters(query, "ports")
+        for port in ports:
+            if not port.isdecimal():
+                raise bad_request(
+                    f"cannot convert to []int32: strconv.ParseUint: parsing {quoted(port)}: invalid syntax"
+                )
         return [("port", ",".join(ports))] if ports else []
     switches = [(theirs, "1") for ours, theirs in _STREAMS.items() if bool_parameter(query, ours)]
     return switches + [("command", word) for word in parameters(query, "command")]

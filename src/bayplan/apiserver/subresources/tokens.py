@@ -15,10 +15,10 @@ from bayplan.api.errors import (
     invalid_object,
     not_acceptable,
     not_found_error,
+    quoted,
 )
 from bayplan.api.types import authentication_v1, core_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
-from bayplan.apiserver.authorization.attributes import quoted
 from bayplan.apiserver.context import BODY_TYPES, Call
 from bayplan.apiserver.field_managers import track_create
 from bayplan.apiserver.other_forms import answer_in_form
