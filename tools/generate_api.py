@@ -29,6 +29,8 @@ from typing import Any
 
 import kubernetes_validate
 
+from bayplan.api.decode_problems import plain_type
+
 RELEASE = "v1.36.0"
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src" / "bayplan" / "api" / "types"
@@ -251,19 +253,6 @@ def trimmed(schema: Any) -> Any:
     return result
 
 
-def plain_go_type(schema: dict[str, Any]) -> str:
-    """The Go type that a schema suggests; only fields with another one are written down."""
-    reference = schema.get("$ref", "")
-    if reference:
-        return ".".join(reference.split(".")[-2:])
-    kind = schema.get("type", "object")
-    if kind == "array":
-        return f"[]{plain_go_type(schema['items'])}"
-    if kind == "object":
-        return f"map[string]{plain_go_type(schema.get('additionalProperties') or {'type': 'string'})}"
-    return str({"integer": schema.get("format", "int64"), "boolean": "bool", "number": "float64"}.get(kind, kind))
-
-
 def go_types(definitions: dict[str, Any]) -> dict[str, Any]:
     """What messages about malformed JSON need: definition -> field -> [Go type, inlined structs], where these cannot be guessed from the schema, and the
     lists and maps that have a name."""
@@ -273,7 +262,7 @@ def go_types(definitions: dict[str, Any]) -> dict[str, Any]:
         rows = {
             row[0]: [row[4], row[5]]
             for row in FACTS[definition]
-            if row[0] in properties and (row[5] or row[4] != plain_go_type(properties[row[0]]))
+            if row[0] in properties and (row[5] or row[4] != plain_type(properties[row[0]]))
         }
         if rows:
             found[definition] = rows

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 from pathlib import Path
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import bayplan.api.types
 from bayplan.api import schema
 from bayplan.api.codec import (
+    KINDS_WITH_NULL_LISTS,
     DecodeError,
     decode,
     decode_reporting,
@@ -23,6 +25,7 @@ from bayplan.api.codec import (
 )
 from bayplan.api.kinds import BUILT_IN, DEFAULT_KINDS, Kind, KindTable
 from bayplan.api.types import core_v1, rbac_v1
+from bayplan.api.types.scalars import always_list
 
 MODULES = sorted(path.stem for path in Path(bayplan.api.types.__file__).parent.glob("*_v*.py"))
 
@@ -154,3 +157,27 @@ def test_a_null_list_is_read_as_an_empty_one() -> None:
     assert with_null_lists("Role", b'{"metadata":{"name":"\\"rules\\":[]"},"rules":[]}') == (
         b'{"metadata":{"name":"\\"rules\\":[]"},"rules":null}'
     )
+
+
+def structs_in(hint: Any, seen: set[Any]) -> set[Any]:
+    """The classes of objects that a type is made of."""
+    for one in (hint, *get_args(hint)):
+        if isinstance(one, type) and issubclass(one, msgspec.Struct) and one not in seen:
+            seen.add(one)
+            for field in msgspec.structs.fields(one):
+                structs_in(field.type, seen)
+        elif one is not hint:
+            structs_in(one, seen)
+    return seen
+
+
+def test_all_lists_that_are_null_when_empty_are_written_so() -> None:
+    names: dict[str, set[str]] = {}
+    for kind in BUILT_IN:
+        for field in (one for struct in structs_in(kind.type, set()) for one in msgspec.structs.fields(struct)):
+            if field.default_factory is always_list and type(None) in get_args(field.type):
+                names.setdefault(kind.kind, set()).add(field.encode_name)
+    assert names.keys() == KINDS_WITH_NULL_LISTS
+    for kind_name, lists in names.items():
+        data = b",".join(b'"%b":[]' % name.encode() for name in lists)
+        assert with_null_lists(kind_name, data) == data.replace(b"[]", b"null")

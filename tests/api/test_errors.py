@@ -20,3 +20,10 @@ def test_maps_are_sorted_and_structs_keep_their_order() -> None:
     assert show_value(go_struct(core_v1.Taint(key="k", effect="NoSchedule"))) == (
         '{"Key":"k","Value":"","Effect":"NoSchedule","TimeAdded":null}'
     )
+
+
+def test_values_are_shown_as_go_prints_them() -> None:
+    assert [show_value(one) for one in (None, True, 3, 3.0, 1e6, 0.5)] == ["null", "true", "3", "3", "1e+06", "0.5"]
+    assert show_value('a\x01"') == r'"a\x01\""'
+    assert show_value({"a": "<b>"}) == r'{"a":"\u003cb\u003e"}'
+    assert unsupported("a", "x", ('b"',)).body == r'Unsupported value: "x": supported values: "b\""'

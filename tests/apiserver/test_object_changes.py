@@ -15,7 +15,7 @@ from bayplan.api.managedfields.compare import Comparison, compare
 from bayplan.api.managedfields.fieldset import union
 from bayplan.api.managedfields.typed import TypedError
 from bayplan.api.schema import definition_of
-from bayplan.api.types import meta_v1
+from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.object_changes import compare_objects, fields_of, type_of
 from bayplan.apiserver.object_parts import METADATA, parts_of
 from tests.api.random_objects import Objects
@@ -26,6 +26,10 @@ OWNED = {part.wire for part in parts_of(meta_v1.ObjectMeta, METADATA)}
 
 def changed(tree: Any, other: Any, chance: random.Random) -> Any:
     """A tree with some of its parts, at any depth, as in another one."""
+    if isinstance(tree, list) and isinstance(other, list) and chance.random() < 0.7:
+        mixed = [same_item(one, changed(one, another, chance)) for one, another in zip(tree, other, strict=False)]
+        rest = tree[len(other) :] or other[len(tree) :]
+        return mixed + (rest if chance.random() < 0.5 else [])
     if not isinstance(tree, dict) or not isinstance(other, dict):
         return other if chance.random() < 0.5 else tree
     made = {}
@@ -38,6 +42,13 @@ def changed(tree: Any, other: Any, chance: random.Random) -> Any:
         elif name in other:
             made[name] = other[name]
     return made
+
+
+def same_item(item: Any, changed_item: Any) -> Any:
+    """A changed item of a list that is still the same one: what tells items apart stays as it was."""
+    if not isinstance(item, dict) or not isinstance(changed_item, dict):
+        return changed_item
+    return {**changed_item, **{name: item[name] for name in ("ip", "key", "name", "type", "uid") if name in item}}
 
 
 def of_trees(old: Any, new: Any) -> Comparison:
@@ -89,3 +100,47 @@ def test_new_objects_set_what_makes_them_differ_from_empty_ones(kind: Kind) -> N
             assert msgspec.json.decode(b"{%b}" % known.stored) == {key: known.node}
         listed += 1
     assert listed
+
+
+def pod_tree(chance: random.Random) -> dict[str, Any]:
+    """A pod as kubelets and users write it: lists whose items names tell apart, which come, go and change."""
+
+    def some(*names: str) -> list[str]:
+        return chance.sample(names, chance.randint(0, len(names)))
+
+    statuses = [
+        {"name": name, "restartCount": chance.randint(0, 1), "ready": chance.random() < 0.5, "image": "", "imageID": ""}
+        | chance.choice(({}, {"state": {"running": {}}}, {"state": {"waiting": {"reason": chance.choice("ab")}}}))
+        | chance.choice(({}, {"resources": {"requests": {"cpu": chance.choice("12")}}}, {"started": True}))
+        for name in some("a", "b")
+    ]
+    conditions = [
+        {"type": name, "status": chance.choice(("True", "False"))}
+        | chance.choice(({}, {"message": chance.choice("xy")}, {"lastTransitionTime": "2026-01-01T00:00:00Z"}))
+        for name in some("Ready", "Initialized", "PodScheduled")
+    ]
+    containers = [
+        {"name": name, "image": chance.choice("pq")}
+        | chance.choice(({}, {"env": [{"name": one, "value": chance.choice("uv")} for one in some("A", "B")]}))
+        | chance.choice(({}, {"ports": [{"containerPort": int(one)} for one in some("80", "81")]}))
+        for name in some("a", "b", "c") or ["a"]
+    ]
+    return {
+        "metadata": {
+            "name": "p",
+            "ownerReferences": [{"uid": uid, "name": chance.choice("mn")} for uid in some("1", "2")],
+        },
+        "spec": {"containers": containers, "tolerations": [{"key": one} for one in some("k", "l")]},
+        "status": {
+            "conditions": conditions,
+            "containerStatuses": statuses,
+            "podIPs": [{"ip": one} for one in some("1.1.1.1", "::1")],
+        },
+    }
+
+
+def test_items_of_lists_differ_as_their_trees_do() -> None:
+    chance = random.Random(7)
+    for _ in range(500):
+        old, new = (decode(core_v1.Pod, encode(pod_tree(chance))) for _ in range(2))
+        assert compare_objects(old, new) == of_trees(old, new)

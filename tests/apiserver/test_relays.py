@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,11 +14,9 @@ import pytest
 from aiohttp import web
 
 from bayplan.api.types import core_v1, meta_v1, rbac_v1
-from bayplan.apiserver import relays
+from bayplan.apiserver import http_relay, relays
 from bayplan.apiserver.certificates import make_authority, sign
-from bayplan.apiserver.relays import Purpose, Relay
 from bayplan.apiserver.requests import Request, User
-from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.tls import client_tls, tls_context
 from bayplan.support.clock import SystemClock
 from tests.apiserver.serving import ADMIN, AS_RECORDED, Served, client_of, opened, served
@@ -38,6 +35,8 @@ async def kubelet(request: web.Request) -> web.StreamResponse:
         async for message in socket:
             await socket.send_bytes(message.data)
         return socket
+    if request.query.get("tailLines") == "1000":
+        return await broken(request)
     if request.query.get("previous"):
         return web.Response(status=400, text="previous terminated container not found")
     if request.query.get("follow"):
@@ -51,10 +50,24 @@ async def kubelet(request: web.Request) -> web.StreamResponse:
     return web.Response(text=f"{request.path}?{request.rel_url.raw_query_string}")
 
 
+async def broken(request: web.Request) -> web.StreamResponse:
+    """Begins an answer and goes away."""
+    stream = web.StreamResponse()
+    await stream.prepare(request)
+    await stream.write(b"begun")
+    assert request.transport is not None
+    request.transport.abort()
+    return stream
+
+
 async def pod(request: web.Request) -> web.StreamResponse:
     """Answers what the container of a pod is asked."""
     if request.path == "/moved":
         return web.Response(status=302, headers={"Location": "/there/"})
+    if request.path == "/nowhere":
+        return web.Response(status=302, headers={"Location": "http://[::1"})
+    if request.path == "/broken":
+        return await broken(request)
     body = await request.text()
     shown = {name: request.headers.get(name, "") for name in ("X-Forwarded-Uri", "X-Own", "Authorization")}
     return web.json_response({"path": request.path_qs, "method": request.method, "body": body, **shown})
@@ -221,6 +234,36 @@ def test_other_protocols_than_websockets_pass_as_well() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"], ids=["head", "body"])
+def test_nothing_goes_on_for_a_client_that_has_gone(head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_relay, "_LOOK_SECONDS", 0.01)
+
+    async def main() -> None:
+        asked, left = asyncio.Event(), asyncio.Event()
+
+        async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(head)
+            asked.set()
+            await reader.read()
+            left.set()
+            writer.close()
+
+        tls = tls_context(sign(AUTHORITY, SystemClock().now(), "kubelet", hosts=("127.0.0.1",)), AUTHORITY.certificate)
+        kubelet_side = await asyncio.start_server(speak, "127.0.0.1", 0, ssl=tls)
+        async with kubelet_side, node_and_pod(kubelet_side.sockets[0].getsockname()[1]) as server:
+            url = f"{server.url}{POD}/log?follow=true"
+            following = asyncio.create_task(server.session.get(url, headers=server.headers()))
+            async with asyncio.timeout(10):
+                await asked.wait()
+                if head:
+                    (await following).close()
+                following.cancel()
+                await left.wait()
+
+    asyncio.run(main())
+
+
 def test_a_kubelet_that_does_not_answer_is_named() -> None:
     async def main() -> None:
         async with listening(pod) as free:
@@ -267,52 +310,16 @@ def test_pods_are_proxied(monkeypatch: pytest.MonkeyPatch) -> None:
     ask(check)
 
 
-async def publish(api: ApiServer) -> None:
-    """A pod, a service in front of it, and endpoints of which one is no pod's."""
-    client = client_of(api)
-    metadata = meta_v1.ObjectMeta(name="p", namespace="default")
-    await client.create(core_v1.ServiceAccount(metadata=meta_v1.ObjectMeta(name="default", namespace="default")))
-    container = core_v1.Container(name="main", image="i")
-    await client.create(core_v1.Pod(metadata=metadata, spec=core_v1.PodSpec(containers=(container,))))
-    addresses = {"podIP": "10.1.1.2", "podIPs": [{"ip": "10.1.1.2"}]}
-    await client.patch(core_v1.Pod, "p", "default", {"status": addresses}, subresource="status")
-    metadata = meta_v1.ObjectMeta(name="s", namespace="default")
-    port = core_v1.ServicePort(name="web", port=80)
-    await client.create(core_v1.Service(metadata=metadata, spec=core_v1.ServiceSpec(ports=(port,))))
-    target = core_v1.ObjectReference(kind="Pod", namespace="default", name="p")
-    subset = core_v1.EndpointSubset(
-        addresses=tuple(core_v1.EndpointAddress(ip=ip, target_ref=target) for ip in ("10.1.1.1", "10.1.1.2")),
-        ports=(core_v1.EndpointPort(name="web", port=8080),),
-    )
-    await client.create(core_v1.Endpoints(metadata=metadata, subsets=(subset,)))
+def test_an_answer_that_breaks_off_stays_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(server: Served, get: Callable[[str], Awaitable[tuple[int, Any]]]) -> None:
+        monkeypatch.setattr(relays, "check_address", lambda address: None)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await get(f"{POD}/proxy/broken")
+        assert await get(f"{POD}/log?tailLines=1000") == (200, "begun")
+        code, status = await get(f"{POD}/proxy/nowhere")
+        assert (code, status["reason"]) == (500, "InternalError")
 
-
-def test_a_service_is_proxied_to_a_pod_behind_it() -> None:
-    async def main() -> None:
-        async with opened() as api:
-            client = client_of(api)
-
-            async def relayed(name: str) -> Relay | str:
-                path = f"/api/v1/namespaces/default/services/{name}/proxy/x/"
-                answer = await api.handle(Request("GET", path, {}, ADMIN))
-                if answer.relay is not None:
-                    return answer.relay
-                return str(json.loads(answer.body)["message"])
-
-            assert await relayed("s:web") == 'services "s" not found'
-            await publish(api)
-            wanted = Relay(
-                purpose=Purpose.PROXY, scheme="http", host="10.1.1.2", port="8080", path="/x/", query="", subject="s"
-            )
-            assert await relayed("s:web") == await relayed("s:80") == wanted
-            assert await relayed("https:s:web") == dataclasses.replace(wanted, scheme="https")
-            assert await relayed("s") == 'no endpoints available for service "s"'
-            assert await relayed("s:81") == 'no service port 81 found for service "s"'
-            assert await relayed("a:b:c") == 'invalid service request "a:b:c"'
-            await client.delete(core_v1.Pod, "p", "default")
-            assert await relayed("s:web") == 'no endpoints available for service "s:web"'
-
-    asyncio.run(main())
+    ask(check)
 
 
 def test_the_kubelet_is_reached_through_the_proxy_of_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,30 +330,3 @@ def test_the_kubelet_is_reached_through_the_proxy_of_its_node(monkeypatch: pytes
         assert await get("/api/v1/nodes/n/proxy/healthz?verbose") == (200, "/healthz?verbose")
 
     ask(check)
-
-
-@pytest.mark.parametrize(
-    ("code", "reason", "message"),
-    [
-        (404, "NotFound", "the server could not find the requested resource ( pods/log p)"),
-        (403, "Forbidden", "text ( pods/log p)"),
-        (500, "InternalError", "Internal error occurred: text"),
-        (
-            502,
-            "InternalError",
-            'an error on the server ("text") has prevented the request from succeeding ( pods/log p)',
-        ),
-        (418, "", "the server responded with the status code 418 but did not return more information ( pods/log p)"),
-    ],
-)
-def test_a_kubelets_refusal_of_a_log_is_a_status(code: int, reason: str, message: str) -> None:
-    status = relays.log_refusal(code, "text", "p").status
-    assert (status.code, status.reason, status.message) == (code, reason, message)
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "169.254.1.1", "0.0.0.0", "224.0.0.1", "", "name"])
-def test_what_only_the_api_server_should_reach_is_not_proxied(address: str) -> None:
-    with pytest.raises(Exception, match="address not allowed"):
-        relays.check_address(address)
-    relays.check_address("10.1.2.3")
-    relays.check_address("fd00::1")

@@ -10,7 +10,7 @@ from bayplan.api.kinds import DEFAULT_KINDS
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.controllers.endpoints import subsets_of
 from bayplan.controllers.expectations import TIMEOUT, Expectations
-from bayplan.controllers.garbage_collector import FOREGROUND, Graph, Verdict, verdict
+from bayplan.controllers.garbage_collector_rules import FOREGROUND, Graph, Verdict, verdict
 from bayplan.controllers.node_lifecycle import unknown_conditions, wanted_taints
 from bayplan.controllers.pods import claims_of
 from bayplan.controllers.taint_eviction import eviction_time

@@ -13,9 +13,9 @@ from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import Skip
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.snapshot.labels import Ints, Rows
+from tests.scheduler.devices import claim, device, device_class, slice_of, user
 from tests.scheduler.installing import install
 from tests.scheduler.objects import Tree, apart, node, pod, spread
-from tests.scheduler.plugins.test_dynamic_resources import claim, device, device_class, slice_of, user
 from tests.scheduler.test_metrics import Measured
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from bayplan.scheduler.library import Planner, place, typed
 from bayplan.scheduler.queued_pod import QueuedPod
+from tests.scheduler.devices import attempt, claim, cluster, device, device_class, slice_of, user
 from tests.scheduler.objects import Tree, node, pod
-from tests.scheduler.plugins.test_dynamic_resources import attempt, claim, cluster, device, device_class, slice_of, user
 from tests.scheduler.test_core import Setup
 from tests.scheduler.test_gangs import group, member, messages, outcomes, places
 

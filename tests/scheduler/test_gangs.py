@@ -9,8 +9,8 @@ import pytest
 from bayplan.api.types.core_v1 import Pod
 from bayplan.scheduler.core import Outcome
 from bayplan.scheduler.library import place, typed
+from tests.scheduler.devices import claim, device, device_class, slice_of
 from tests.scheduler.objects import Tree, apart, node, pod, taint
-from tests.scheduler.plugins.test_dynamic_resources import claim, device, device_class, slice_of
 from tests.scheduler.test_core import Setup
 
 

@@ -18,8 +18,8 @@ from bayplan.scheduler.service import SchedulerService
 from bayplan.support.clock import SystemClock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import SeededRandomness
+from tests.scheduler.devices import claim, device, device_class, slice_of
 from tests.scheduler.objects import Tree, node, pod
-from tests.scheduler.plugins.test_dynamic_resources import claim, device, device_class, slice_of
 from tests.scheduler.running import World, play
 from tests.scheduler.test_gang_claims import sharing
 from tests.scheduler.test_gangs import group, member

@@ -17,9 +17,9 @@ from bayplan.api.types.core_v1 import Pod
 from bayplan.scheduler.core import Outcome
 from bayplan.scheduler.passage import failed
 from bayplan.scheduler.snapshot.pods import pod_key
+from tests.scheduler.devices import claim as device_claim
+from tests.scheduler.devices import device, device_class, slice_of
 from tests.scheduler.objects import Tree, node, pod
-from tests.scheduler.plugins.test_dynamic_resources import claim as device_claim
-from tests.scheduler.plugins.test_dynamic_resources import device, device_class, slice_of
 from tests.scheduler.plugins.test_volume_binding import claim as volume_claim
 from tests.scheduler.plugins.test_volume_binding import storage_class, volume
 from tests.scheduler.test_core import Setup

@@ -17,8 +17,8 @@ from bayplan.scheduler.library import typed
 from bayplan.scheduler.metrics import SchedulerMetrics
 from bayplan.scheduler.reporting import Reporter
 from bayplan.support.metrics import Registry
+from tests.scheduler.devices import claim, device, device_class, exactly, slice_of, user
 from tests.scheduler.objects import Tree, node, pod
-from tests.scheduler.plugins.test_dynamic_resources import claim, device, device_class, exactly, slice_of, user
 from tests.scheduler.plugins.test_volume_binding import claim as volume_claim
 from tests.scheduler.plugins.test_volume_binding import storage_class, volume
 from tests.scheduler.plugins.test_volume_binding import user as volume_user

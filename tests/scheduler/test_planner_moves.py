@@ -7,7 +7,7 @@ import pytest
 from bayplan.scheduler import Planner
 from bayplan.scheduler.planner_moves import moving, use_of_nodes
 from bayplan.testing.builders import node, pod
-from tests.scheduler.plugins.test_dynamic_resources import claim, device, device_class, slice_of, user
+from tests.scheduler.devices import claim, device, device_class, slice_of, user
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from bayplan.scheduler import Planner
 from bayplan.scheduler.library import typed
 from bayplan.scheduler.planner_room import room_for, room_for_mix
 from bayplan.testing.builders import container, node, pod, selector, taint
-from tests.scheduler.plugins.test_dynamic_resources import claim, device, device_class, slice_of, user
+from tests.scheduler.devices import claim, device, device_class, slice_of, user
 
 
 def placed_one_by_one(planner: Planner, asked: core_v1.Pod) -> tuple[dict[str, int], str]:

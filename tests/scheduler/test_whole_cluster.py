@@ -9,8 +9,8 @@ from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1, resource_v1
 from bayplan.scheduler.library import typed
 from bayplan.testing.cluster import LiveCluster, running_cluster
+from tests.scheduler.devices import device, device_class, exactly, slice_of
 from tests.scheduler.objects import Tree
-from tests.scheduler.plugins.test_dynamic_resources import device, device_class, exactly, slice_of
 
 
 def template(name: str) -> Any:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.types.scalars import Quantity
+from bayplan.client import Client
 from bayplan.kubelet.simulator.nodes import SILENT, offer
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.virtual_time import run
@@ -70,6 +74,27 @@ def test_a_node_without_contact_makes_nothing_allocatable_until_it_is_back() -> 
             await cluster.client.patch(core_v1.Node, "node-1", "", {"metadata": {"annotations": {SILENT: None}}})
             await cluster.advance(seconds=5)
             assert (await cluster.client.get(core_v1.Node, "node-1")).status.allocatable[GPU] == "2"
+
+    run(main())
+
+
+def test_what_comes_while_a_node_tells_of_its_resources_is_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Client.patch
+
+    async def answered_late(self: Client, *args: Any, **options: Any) -> Any:
+        found = await write(self, *args, **options)
+        if "allocatable" in args[3].get("status", ()):
+            await asyncio.sleep(2)
+        return found
+
+    async def main() -> None:
+        monkeypatch.setattr(Client, "patch", answered_late)
+        async with VirtualCluster(nodes=1) as cluster:
+            await give(cluster, "2")
+            await cluster.advance(seconds=1)
+            await give(cluster, "3")
+            await cluster.advance(seconds=10)
+            assert (await cluster.client.get(core_v1.Node, "node-1")).status.allocatable[GPU] == "3"
 
     run(main())
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from bayplan.api import quantity, schema
-from bayplan.api.times import MICRO_LAYOUT, SECONDS_LAYOUT, TimeError, canonical, first_bad
+from bayplan.api.times import MICRO_LAYOUT, SECONDS_LAYOUT, TimeError, base64_problem, canonical
 
 _INTEGERS: Final = {"int32": 2**31, "int64": 2**63}
 
@@ -160,12 +160,6 @@ def _fits(number: str, kind: str, width: str) -> bool:
         return True
     limit = _INTEGERS.get(width, 2**63)
     return number.lstrip("-").isdigit() and -limit <= int(number) < limit
-
-
-def base64_problem(text: str) -> str:
-    """What is wrong with bytes in base64; line breaks are nothing."""
-    position = first_bad(text)
-    return f"illegal base64 data at input byte {position}" if position >= 0 else ""
 
 
 def _read_quantity(value: Any, place: Place) -> None:

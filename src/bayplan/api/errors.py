@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from bayplan.api.go_json import escaped
 from bayplan.api.types import meta_v1
 
 
@@ -96,16 +97,20 @@ def _escaped(letter: str) -> str:
 
 
 def show_value(value: Any) -> str:
-    """A value as Go prints it in field errors: strings quoted, objects as JSON."""
+    """A value as Go prints it in field errors: strings quoted, objects as Go's JSON."""
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int | float):
+    if isinstance(value, int):
         return str(value)
+    if isinstance(value, float):
+        from bayplan.api.custom_resources.go_values import shown_float  # which quotes as this module does
+
+        return shown_float(value)
     if isinstance(value, str):
         return quoted(value)
-    return msgspec.json.encode(value, order="deterministic").decode()
+    return escaped(msgspec.json.encode(value, order="deterministic")).decode()
 
 
 def required(field: str, detail: str = "") -> FieldError:
@@ -120,7 +125,7 @@ def invalid(field: str, value: Any, detail: str) -> FieldError:
 
 def unsupported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
     """A value is not one of a closed set; the set is told in the order given."""
-    detail = "supported values: " + ", ".join(f'"{one}"' for one in supported)
+    detail = "supported values: " + ", ".join(map(quoted, supported))
     return FieldError(ErrorType.NOT_SUPPORTED, field, value, detail)
 
 

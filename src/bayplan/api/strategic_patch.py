@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from bayplan.api.custom_resources.go_values import shown
+from bayplan.api.custom_resources.go_values import shown, type_name
 from bayplan.api.patches import GENERIC, PatchError, copy_tree
 from bayplan.api.schema import Schema, resolve
 
@@ -21,15 +21,6 @@ _SET_ORDER: Final = "$setElementOrder"
 _RETAIN_KEYS: Final = "$retainKeys"
 _BAD_DELETION: Final = "invalid patch format of primitive list"
 _BAD_ORDER: Final = "invalid patch format of setElementOrder list"
-_GO_TYPES: Final = {
-    dict: "map[string]interface {}",
-    list: "[]interface {}",
-    str: "string",
-    bool: "bool",
-    int: "int64",
-    float: "float64",
-    type(None): "%!s(<nil>)",
-}
 
 
 class _Facts(NamedTuple):
@@ -164,7 +155,11 @@ def _in_order(result: dict[str, Any], patch: dict[str, Any], schema: Schema) -> 
 def _as_list(value: Any) -> list[Any]:
     if isinstance(value, list):
         return value
-    raise PatchError(500, f"expected a []interface {{}}, but received a {_GO_TYPES[type(value)]}")
+    raise PatchError(500, f"expected a []interface {{}}, but received a {_received(value)}")
+
+
+def _received(value: Any) -> str:
+    return "%!s(<nil>)" if value is None else type_name(value)
 
 
 def _check_order(given: list[Any] | None, order: list[Any], key: str) -> None:
@@ -188,7 +183,7 @@ def _check_order(given: list[Any] | None, order: list[Any], key: str) -> None:
 def _check_maps(items: list[Any]) -> None:
     for item in items:
         if not isinstance(item, dict):
-            raise PatchError(500, f"expected a map[string]interface {{}}, but received a {_GO_TYPES[type(item)]}")
+            raise PatchError(500, f"expected a map[string]interface {{}}, but received a {_received(item)}")
 
 
 def _keyed(item: Any, key: str) -> Any:

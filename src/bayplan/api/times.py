@@ -85,11 +85,15 @@ def _settled_many(values: Any, layout: str) -> Any:
 def _settled(text: str, layout: str) -> str:
     """A timestamp, bytes or a quantity in canonical form; the same string if that is what it is. Raises FormError."""
     if layout is BASE64:
-        return _settled_bytes(text)
+        return canonical_bytes(text)
     if layout is QUANTITY:
         return _settled_quantity(text)
-    is_canonical = (_CANONICAL_MICRO if layout is MICRO_LAYOUT else _CANONICAL).fullmatch(text)
-    return text if is_canonical else canonical(text, layout)
+    return text if _is_canonical(text, layout) else canonical(text, layout)
+
+
+@functools.lru_cache(maxsize=8192)
+def _is_canonical(text: str, layout: str) -> bool:
+    return (_CANONICAL_MICRO if layout is MICRO_LAYOUT else _CANONICAL).fullmatch(text) is not None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -101,14 +105,19 @@ def _settled_quantity(value: str | int | float) -> str:
         raise FormError(str(error)) from None
 
 
-def _settled_bytes(text: str) -> str:
-    """Bytes in base64 without line breaks. Raises FormError."""
+def canonical_bytes(text: str) -> str:
+    """Bytes in base64 as Kubernetes writes them (without line breaks). Raises FormError."""
     if text.isalnum() and len(text) % 4 == 0 and text.isascii():
         return text
-    position = first_bad(text)
-    if position >= 0:
-        raise FormError(f"illegal base64 data at input byte {position}")
+    if problem := base64_problem(text):
+        raise FormError(problem)
     return text.replace("\n", "").replace("\r", "")
+
+
+def base64_problem(text: str) -> str:
+    """What is wrong with bytes in base64; "" if nothing is. Line breaks are nothing."""
+    position = first_bad(text)
+    return f"illegal base64 data at input byte {position}" if position >= 0 else ""
 
 
 def first_bad(text: str) -> int:

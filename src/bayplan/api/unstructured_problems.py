@@ -17,11 +17,11 @@ from bayplan.api.decode_problems import (
     Pairs,
     Place,
     Refused,
-    base64_problem,
     element_type,
     go_types,
     plain_type,
 )
+from bayplan.api.times import base64_problem
 
 _KINDS: Final = {str: "string", bool: "bool", int: "int64", float: "float64", list: "slice", dict: "map"}
 _GO_KINDS: Final = {"string": "string", "boolean": "bool", "number": "float64"}

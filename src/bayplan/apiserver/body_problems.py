@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
+from bayplan.api.codec import json_type
 from bayplan.api.errors import ApiError, bad_request
 from bayplan.api.json_syntax import syntax_problem
 
@@ -15,7 +16,6 @@ _HEAD: Final = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Ki
 _UNREADABLE: Final = "couldn't get version/kind; json parse error: "
 _SHOWN: Final = 30
 """So many bytes of a body are told at most."""
-_TYPES: Final = {bool: "bool", int: "number", float: "number", str: "string", list: "array", dict: "object"}
 
 
 def head_problem(data: bytes) -> str:
@@ -26,10 +26,10 @@ def head_problem(data: bytes) -> str:
     if tree is None:
         return ""
     if not isinstance(tree, dict):
-        return f"{_UNREADABLE}json: cannot unmarshal {_TYPES[type(tree)]} into Go value of type {_HEAD}"
+        return f"{_UNREADABLE}json: cannot unmarshal {json_type(tree)} into Go value of type {_HEAD}"
     for key, value in tree.items():
         if key in ("kind", "apiVersion") and not isinstance(value, str | None):
-            found = f"json: cannot unmarshal {_TYPES[type(value)]} into Go struct field .{key} of type string"
+            found = f"json: cannot unmarshal {json_type(value)} into Go struct field .{key} of type string"
             return _UNREADABLE + found
     return version_problem(tree.get("apiVersion") or "")
 

@@ -244,6 +244,8 @@ def stored_value(kind: Kind, obj: Any) -> bytes:
         obj.settle()
     obj.kind = obj.api_version = obj.metadata.resource_version = ""
     data = kind.type_meta + encode(obj)[1:]
+    if kind.is_custom:
+        return data
     if kind.kind == "ControllerRevision":  # controllers compare the bytes of its data
         return escaped(data)
     return with_null_lists(kind.kind, data) if kind.kind in KINDS_WITH_NULL_LISTS else data

@@ -55,6 +55,14 @@ class Context:
     webhook_sender: Sender | None = None
     """What reaches admission webhooks; None if this server calls none."""
 
+    def find(self, kind_name: str, namespace: str, name: str, api_version: str = "v1") -> Any:
+        """An object of a built-in kind as it is stored; None if there is none. It is shared: do not change it."""
+        kind = self.kinds.of_kind(api_version, kind_name)
+        assert kind is not None
+        cache = self.objects.cache(kind)
+        entry = cache.get(namespace, name)
+        return None if entry is None else cache.shared(entry)
+
 
 @dataclass(slots=True)
 class Call:
@@ -88,6 +96,12 @@ class Call:
         if value and value != "All":
             raise failure(400, "BadRequest", f"invalid dryRun: only All is supported, not {value}", details=False)
         return value == "All"
+
+    @property
+    def ttl(self) -> float | None:
+        """After how many seconds the object goes by itself: events do."""
+        is_event = self.stored.kind == "Event" and not self.stored.is_custom
+        return self.context.settings.event_ttl if is_event else None
 
     @property
     def form(self) -> Form:

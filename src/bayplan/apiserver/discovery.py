@@ -119,7 +119,9 @@ class Discovery:
 def storage_version_hash(kind: Kind) -> str:
     """Tells clients when a kind is kept in another version; computed as kube-apiserver does."""
     group = kind.group if kind.storage_group is None else kind.storage_group
-    version = "v1beta1" if kind.kind in _KEPT_IN_V1BETA1 else kind.storage_version or kind.version
+    version = (
+        "v1beta1" if kind.kind in _KEPT_IN_V1BETA1 and not kind.is_custom else kind.storage_version or kind.version
+    )
     stored_as = f"{group}/{version}/{kind.kind}"
     return base64.b64encode(hashlib.sha256(stored_as.encode()).digest()[:8]).decode()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import re
 
+from bayplan.api.kinds import Kind
 from bayplan.api.managedfields.compare import Comparison
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths, union
 
@@ -18,7 +19,7 @@ _LISTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "LimitRange": (("f:spec", "f:limits"),),
     "Role": (("f:rules",),),
 }
-"""By kind, the paths of lists that may be empty and are written as null then. No other list of the kind has the name."""
+"""By built-in kind, the paths of lists that may be empty and are written as null then. No other list of the kind has the name."""
 
 
 @functools.cache
@@ -29,16 +30,16 @@ def _patterns(kind: str) -> tuple[tuple[re.Pattern[bytes], FieldSet], ...]:
     )
 
 
-def emptied(kind: str, body: bytes) -> FieldSet:
+def emptied(kind: Kind, body: bytes) -> FieldSet:
     """The lists of an object of this kind that a JSON body gives as `[]`."""
     found: FieldSet = {}
-    for pattern, path in _patterns(kind):
+    for pattern, path in () if kind.is_custom else _patterns(kind.kind):
         if pattern.search(body):
             found = union(found, path)
     return found
 
 
-def with_emptied(changes: Comparison, kind: str, body: bytes) -> Comparison:
+def with_emptied(changes: Comparison, kind: Kind, body: bytes) -> Comparison:
     """Changes and the lists that the body empties, whatever they were."""
     lists = emptied(kind, body)
     return Comparison(changes.removed, changes.modified, union(changes.added, lists)) if lists else changes

@@ -72,7 +72,7 @@ def _now(call: Call) -> str:
     return rfc3339(call.context.clock.now())
 
 
-def _given(entries: tuple[ManagedFieldsEntry, ...]) -> dict[Identity, Owned]:
+def given_managers(entries: tuple[ManagedFieldsEntry, ...]) -> dict[Identity, Owned]:
     """Managers as somebody sent them; nobody if they are malformed."""
     try:
         return read_entries(entries)
@@ -100,14 +100,14 @@ def track_create(call: Call, obj: Any, api_version: str = "", subresource: str =
         return  # a list item without its keys: validation will say so, or ownership cannot be told
     version = api_version or call.kind.api_version
     who = identity(manager_name(call), UPDATE, version, subresource)
-    empty = emptied(call.kind.kind, call.request.body)
+    empty = emptied(call.kind, call.request.body)
     if given or empty or not call.strategy.reset_by_update.keys().isdisjoint(fields):
         nodes = {key: known.node for key, known in fields.items()}
         if below:
             nodes["f:metadata"] = {key: known.node for key, known in below.items()}
         changes = Comparison({}, {}, call.strategy.ownable("", union(nodes, empty)))
         metadata.managed_fields = write_entries(
-            update(_given(given), changes, who=who, api_version=version, now=_now(call))
+            update(given_managers(given), changes, who=who, api_version=version, now=_now(call))
         )
         return
     parts = [known.stored for known in fields.values()]
@@ -152,7 +152,7 @@ def track_update(
         if reset or _is_reset(given):
             metadata.managed_fields = ()
             return
-        if given and given != entries and _given(given):
+        if given and given != entries and given_managers(given):
             entries = given
     metadata.managed_fields = entries
     if not entries:
@@ -165,7 +165,7 @@ def track_update(
             metadata.managed_fields = renewal
             return
     try:
-        changes = with_emptied(_all_changes(call, old, obj, call.kind), call.kind.kind, call.request.body)
+        changes = with_emptied(_all_changes(call, old, obj, call.kind), call.kind, call.request.body)
     except TypedError:
         metadata.managed_fields = ()
         return  # as for a new object
@@ -183,24 +183,28 @@ def track_update(
         if known is not None:
             metadata.managed_fields = known
             return
-    managers = _given(entries)
     changes = changes.filtered(ownable)
-    if changes.is_same:
-        if entries is given:
-            metadata.managed_fields = write_entries(managers)
-        return
+    if not changes.is_same:
+        changes_in = _changes_in(call, old, obj, subresource)
+        metadata.managed_fields = _updated(call, entries, changes, who, changes_in)
+    elif entries is given:
+        metadata.managed_fields = write_entries(given_managers(entries))
+
+
+def _updated(
+    call: Call,
+    entries: tuple[ManagedFieldsEntry, ...],
+    changes: Comparison,
+    who: Identity,
+    changes_in: Callable[[str], Comparison | None],
+) -> tuple[ManagedFieldsEntry, ...]:
+    """The managers after changes; changes_in: what they are in other versions."""
+    managers, version = given_managers(entries), call.kind.api_version
     try:
-        managers = update(
-            managers,
-            changes,
-            who=who,
-            api_version=version,
-            now=_now(call),
-            changes_in=_changes_in(call, old, obj, subresource),
-        )
+        found = update(managers, changes, who=who, api_version=version, now=_now(call), changes_in=changes_in)
     except TypedError:
-        managers = {}  # the object does not fit a version in which others manage it
-    metadata.managed_fields = write_entries(managers)
+        return ()  # the object does not fit a version in which others manage it
+    return write_entries(found)
 
 
 def _all_changes(call: Call, old: Any, obj: Any, kind: Kind) -> Comparison:
@@ -246,7 +250,7 @@ class Applier:
         """
         kind = self.kind
         cls = kind.type
-        managers: Managers = _given(live.metadata.managed_fields) if live is not None else {}
+        managers: Managers = given_managers(live.metadata.managed_fields) if live is not None else {}
         served = None if live is None else self._served(live)
         start = served if served is not None else cls()
         tree = self._tree(start)
@@ -288,7 +292,7 @@ class Applier:
     def _tree(self, obj: Any) -> dict[str, Any]:
         data = encode(obj)
         tree: dict[str, Any] = msgspec.json.decode(data)
-        for path in paths(emptied(self.kind.kind, data)):
+        for path in paths(emptied(self.kind, data)):
             container = tree if len(path) == 1 else tree[path[0].removeprefix("f:")]
             container[path[-1].removeprefix("f:")] = None
         tree.get("metadata", {}).pop("managedFields", None)

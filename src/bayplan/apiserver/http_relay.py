@@ -6,12 +6,13 @@ Source: kube-apiserver's UpgradeAwareHandler, proxy transport and LocationStream
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import posixpath
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import aiohttp
@@ -20,7 +21,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
-from bayplan.api.errors import ApiError, bad_request, failure
+from bayplan.api.errors import ApiError, bad_request, failure, internal_error
 from bayplan.apiserver.dialing import dial_problem
 from bayplan.apiserver.relays import Purpose, Relay, log_refusal, unavailable
 from bayplan.apiserver.tls import client_tls
@@ -59,7 +60,7 @@ class Relays:
             return web.Response(status=301, headers={"Location": f"{path}/{mark}{query}"})
         url = _url(http, relay)
         try:
-            async with self._open().request(
+            asking = self._open().request(
                 "GET" if relay.purpose is Purpose.LOG else http.method,
                 url,
                 data=body or None,
@@ -67,7 +68,8 @@ class Relays:
                 ssl=self._kubelet_tls if relay.is_kubelet else self._any_tls,
                 allow_redirects=False,
                 skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-            ) as answer:
+            )
+            async with await _answer_of(http, asking) as answer:
                 if answer.status == HTTPStatus.SWITCHING_PROTOCOLS:
                     return await self._tunnel(http, answer)
                 return await self._pass_on(http, relay, answer)
@@ -110,15 +112,21 @@ class Relays:
         if "Content-Length" not in stream.headers and answer.status not in (204, 304) and http.method != "HEAD":
             stream.enable_chunked_encoding()
         await stream.prepare(http)
-        while (piece := await self._next_piece(http, answer.content)) is not None:
-            if piece:
-                await stream.write(piece)
-        await stream.write_eof()
+        try:
+            while (piece := await self._next_piece(http, answer.content)) is not None:
+                if piece:
+                    await stream.write(piece)
+        except aiohttp.ClientError:
+            # It is too late for another answer: a log ends here, all else breaks off for the client as well.
+            if not is_log and http.transport is not None:
+                http.transport.abort()
+        with contextlib.suppress(ConnectionError):  # if the client has gone
+            await stream.write_eof()
         return stream
 
     async def _next_piece(self, http: web.BaseRequest, content: aiohttp.StreamReader) -> bytes | None:
         """What comes next, b"" if nothing does for a while; None at the end, also if the client has gone."""
-        if http.transport is None or http.transport.is_closing():
+        if _has_gone(http):
             return None
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
@@ -210,6 +218,24 @@ class _Sent(web.StreamResponse):
         """Nothing is left to send."""
 
 
+def _has_gone(http: web.BaseRequest) -> bool:
+    return http.transport is None or http.transport.is_closing()
+
+
+async def _answer_of(
+    http: web.BaseRequest, asking: Coroutine[Any, Any, aiohttp.ClientResponse]
+) -> aiohttp.ClientResponse:
+    """The head of an answer, which nobody waits for when the client has gone. Raises aiohttp.ClientError."""
+    asked = asyncio.create_task(asking)
+    try:
+        while not (await asyncio.wait((asked,), timeout=_LOOK_SECONDS))[0]:
+            if _has_gone(http):
+                raise aiohttp.ClientConnectionResetError("the client has gone")
+    finally:
+        asked.cancel()  # which an answer that is there does not mind
+    return await asked
+
+
 def _url(http: web.BaseRequest, relay: Relay) -> yarl.URL:
     """What is asked for: of a proxied request the query stays as it came."""
     query = http.raw_path.partition("?")[2] if relay.purpose is Purpose.PROXY else relay.query
@@ -248,8 +274,11 @@ def _answer_headers(http: web.BaseRequest, relay: Relay, answer: aiohttp.ClientR
 
 
 def _through_proxy(location: str, http: web.BaseRequest, relay: Relay) -> str:
-    """Where a redirect leads for a client that comes through the API server: what is on the same host gets the proxy's path."""
-    parts = urlsplit(location)
+    """Where a redirect leads for a client that comes through the API server: what is on the same host gets the proxy's path. Raises ApiError (500)."""
+    try:
+        parts = urlsplit(location)
+    except ValueError as error:
+        raise internal_error(f"failed to parse Location header: {error}") from None
     is_elsewhere = parts.netloc not in ("", relay.authority, http.host)
     if is_elsewhere or not parts.path.startswith("/"):
         return location

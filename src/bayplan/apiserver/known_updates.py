@@ -96,8 +96,9 @@ def entries_after(
     return entries if outcome.is_same else _put_down(outcome, entries, owners, who, api_version, now, addresses)
 
 
-_ADDRESS = re.compile(rb'(?<="k:\{\\"ip\\":\\")[0-9a-fA-F.:]+(?=\\"\}")')
-"""An address that is the key of an item, in the JSON of a field set."""
+_ADDRESS = re.compile(rb'"k:\{\\"ip\\":\\"([0-9a-fA-F.:]+)\\"\}"')
+"""The key of an item that an address tells apart, in the JSON of a field set. Without looking behind, which is slow."""
+_KEY = b'"k:{\\"ip\\":\\"%b\\"}"'
 
 
 class _Addresses:
@@ -112,11 +113,11 @@ class _Addresses:
 
     def hidden(self, fields: bytes) -> bytes:
         """A field set with stand-ins."""
-        return _ADDRESS.sub(lambda match: self._hidden[match[0]], fields) if self._hidden else fields
+        return _ADDRESS.sub(lambda match: _KEY % self._hidden[match[1]], fields) if self._hidden else fields
 
     def shown(self, fields: bytes) -> bytes:
         """A field set with addresses."""
-        return _ADDRESS.sub(lambda match: self._shown[match[0]], fields) if self._shown else fields
+        return _ADDRESS.sub(lambda match: _KEY % self._shown[match[1]], fields) if self._shown else fields
 
 
 def _work_out(

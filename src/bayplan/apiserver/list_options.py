@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from bayplan.api.errors import FieldError, forbidden, invalid_object, unsupported
 from bayplan.apiserver.requests import int_parameter
 
+_MATCH = "resourceVersionMatch"
+
 
 def check_list_options(query: Mapping[str, str], *, watch: bool) -> None:
     """The options of a list, of the deletion of a collection, or of a watch. Raises ApiError (400, 422)."""
@@ -23,9 +25,6 @@ def check_list_options(query: Mapping[str, str], *, watch: bool) -> None:
     errors = (_watch_problems if watch else _list_problems)(query, match, initial=initial)
     if errors:
         raise invalid_object("ListOptions", "meta.k8s.io", "", errors)
-
-
-_MATCH = "resourceVersionMatch"
 
 
 def _list_problems(query: Mapping[str, str], match: str, *, initial: bool) -> list[FieldError]:

@@ -14,9 +14,9 @@ import msgspec
 from bayplan.api.codec import encode
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.ownership import ownership_type
-from bayplan.api.managedfields.compare import Comparison, compare
+from bayplan.api.managedfields.compare import Comparison, compare, whole
 from bayplan.api.managedfields.fieldset import LEAF, FieldSet, union
-from bayplan.api.managedfields.typed import MAP, SCALAR, Type, type_of_definition
+from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type, key_of, type_of_definition
 from bayplan.api.schema import definition_of
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.object_parts import METADATA, Part, parts_of
@@ -71,8 +71,12 @@ def _compare_parts(old: Any, new: Any, parts: tuple[Part, ...], kind: Type) -> t
             was_there, is_there = (part.is_written_empty or value != part.empty for value in (was, now))
             (added if not was_there else modified if is_there else removed)[part.key] = LEAF
             continue
+        below = None
         if _is_granular(part, inner, was, now):
             below = _compare_parts(was, now, parts_of(now.__class__, every=True), inner)
+        elif inner.kind == LIST and was and now:
+            below = _compare_items(was, now, inner)
+        if below is not None:
             for fields, node in zip((removed, modified, added), below, strict=True):
                 if node:
                     fields[part.key] = node
@@ -90,6 +94,52 @@ def _is_granular(part: Part, kind: Type, was: Any, now: Any) -> bool:
     if kind.atomic or not kind.is_struct or now.__class__ is not was.__class__ or not isinstance(now, msgspec.Struct):
         return False
     return part.is_written_empty or (was != part.empty and now != part.empty)
+
+
+def _compare_items(was: Any, now: Any, kind: Type) -> tuple[FieldSet, FieldSet, FieldSet] | None:
+    """What changed in a list of structs that one text each tells apart; None for any other list, which trees say more about."""
+    element = kind.element
+    before, after = _by_key(was, kind), _by_key(now, kind)
+    if before is None or after is None or element is None or element.atomic or not element.is_struct:
+        return None
+    removed: FieldSet = {}
+    modified: FieldSet = {}
+    added: FieldSet = {}
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        if old is None:
+            added[key] = whole(msgspec.json.decode(encode(new)), element)
+        elif new is None:
+            removed[key] = whole(msgspec.json.decode(encode(old)), element)
+        elif old != new:
+            found = _compare_parts(old, new, parts_of(new.__class__, every=True), element)
+            for fields, node in zip((removed, modified, added), found, strict=True):
+                if node:
+                    fields[key] = node
+    return removed, modified, added
+
+
+def _by_key(items: Any, kind: Type) -> dict[str, msgspec.Struct] | None:
+    """The items by path element; None if they are no structs, or not each has a text of its own under one key."""
+    first = items[0]
+    attribute = _key_attribute(first.__class__, kind.keys)
+    if not attribute:
+        return None
+    found = {}
+    for item in items:
+        value = getattr(item, attribute)
+        if type(value) is not str or not value:
+            return None
+        found[key_of(kind.keys[0], value)] = item
+    return found if len(found) == len(items) else None
+
+
+@functools.cache
+def _key_attribute(cls: Any, keys: tuple[str, ...]) -> str:
+    """The attribute of a struct class that is the only key of such items; "" if there is no such thing."""
+    if len(keys) != 1 or not issubclass(cls, msgspec.Struct):
+        return ""
+    return next((part.attribute for part in parts_of(cls, every=True) if part.wire == keys[0]), "")
 
 
 class _Wrapper(Type):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import msgspec
 
@@ -12,15 +11,8 @@ from bayplan.api.errors import not_acceptable
 from bayplan.api.printing.base import Column, default_printer, object_age
 from bayplan.api.types import autoscaling_v1, meta_v1
 from bayplan.apiserver.context import BODY_TYPES, Call
-from bayplan.apiserver.representation import no_list
+from bayplan.apiserver.representation import no_list, table_of
 from bayplan.apiserver.requests import Response
-
-
-class _Shown(NamedTuple):
-    """A table of one row."""
-
-    columns: tuple[Column, ...]
-    cells: tuple[str | int, ...]
 
 
 def answer_in_form(call: Call, code: int, type_meta: bytes, obj: msgspec.Struct, group: str) -> Response:
@@ -37,30 +29,15 @@ def answer_in_form(call: Call, code: int, type_meta: bytes, obj: msgspec.Struct,
         return Response(code, only, warnings=call.warnings)
     if not isinstance(obj, autoscaling_v1.Scale):
         raise not_acceptable(BODY_TYPES)
-    shown = _scale_row(obj, call.context.clock.now(), is_custom=call.kind.is_custom)
-    rows = {"None": b"null", "Object": type_meta + encode(obj)[1:]}
-    meta = meta_v1.ListMeta(resource_version=metadata.resource_version)
-    data = (
-        b'{"kind":"Table","apiVersion":"meta.k8s.io/%b","metadata":%b,"columnDefinitions":%b,"rows":[{"cells":%b,"object":%b}]}'
-        % (
-            form.version.encode(),
-            encode(meta),
-            encode([_definition(one) for one in shown.columns]),
-            encode(shown.cells),
-            rows.get(call.request.query.get("includeObject", ""), only),
-        )
+    cells = (metadata.name, obj.spec.replicas, obj.status.replicas, object_age(obj, call.context.clock.now()))
+    objects = {"None": b"null", "Object": type_meta + encode(obj)[1:]}
+    row = b'{"cells":%b,"object":%b}' % (
+        encode(cells),
+        objects.get(call.request.query.get("includeObject", ""), only),
     )
+    meta = meta_v1.ListMeta(resource_version=metadata.resource_version)
+    data = table_of(form.version, meta, _scale_columns(is_custom=call.kind.is_custom), [row])
     return Response(code, data, warnings=call.warnings)
-
-
-def _definition(column: Column) -> dict[str, str | int]:
-    return {
-        "name": column.name,
-        "type": column.type,
-        "format": column.format,
-        "description": column.description,
-        "priority": column.priority,
-    }
 
 
 @functools.cache
@@ -80,8 +57,3 @@ def _scale_columns(*, is_custom: bool) -> tuple[Column, ...]:
         Column("Available", there, "integer"),
         Column("Age", age.description, "date" if is_custom else "string"),
     )
-
-
-def _scale_row(scale: autoscaling_v1.Scale, now: float, *, is_custom: bool) -> _Shown:
-    cells = (scale.metadata.name, scale.spec.replicas, scale.status.replicas, object_age(scale, now))
-    return _Shown(_scale_columns(is_custom=is_custom), cells)

@@ -9,21 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
-from bayplan.api.codec import encode, with_null_lists
+from bayplan.api.codec import encode, json_type, with_null_lists
 from bayplan.api.custom_resources.go_values import shown
 from bayplan.api.errors import ApiError, bad_request, invalid, invalid_object
 from bayplan.api.json_syntax import repaired, syntax_problem
+from bayplan.api.kinds import Kind
 
 JSON, MERGE, STRATEGIC = "json", "merge", "strategic"
-_TYPES: Final = {
-    bool: "bool",
-    int: "number",
-    float: "number",
-    str: "string",
-    list: "array",
-    dict: "object",
-    type(None): "null",
-}
 _MAP: Final = "map[string]interface {}"
 
 
@@ -54,7 +46,7 @@ def _unreadable(patch_type: str, problem: str, *, checked: bool) -> ApiError:
 
 
 def _mismatch(value: Any, go_type: str) -> str:
-    return f"json: cannot unmarshal {_TYPES[type(value)]} into Go value of type {go_type}"
+    return f"json: cannot unmarshal {json_type(value)} into Go value of type {go_type}"
 
 
 def _operations(patch: Any, *, checked: bool) -> list[dict[str, Any]]:
@@ -72,20 +64,21 @@ def _operations(patch: Any, *, checked: bool) -> list[dict[str, Any]]:
         for name in ("op", "path", "from") if checked else ():
             value = (operation or {}).get(name, "")
             if not isinstance(value, str | None):
-                problem = f"json: cannot unmarshal {_TYPES[type(value)]} into Go struct field jsonPatchOp.{name} of type string"
+                problem = (
+                    f"json: cannot unmarshal {json_type(value)} into Go struct field jsonPatchOp.{name} of type string"
+                )
                 raise _unreadable(JSON, problem, checked=checked)
     return [operation or {} for operation in patch]
 
 
-def spoiled_by(patch_type: str, patch: Any, tree: Any, why: str) -> ApiError:
+def spoiled_by(patch_type: str, patch: Any, tree: Any, kind: Kind, why: str) -> ApiError:
     """The answer to a patch whose result, a tree, is no object of the kind, and why not."""
     if patch_type == STRATEGIC:
         text = shown(patch)
     else:
         data = encode(_merged(tree, patch) if patch_type == MERGE else _operated(tree, patch))
-        kind = tree.get("kind") if isinstance(tree, dict) else None
-        if isinstance(kind, str) and b"[]" not in encode(patch):  # nobody but the server left lists empty
-            data = with_null_lists(kind, data)
+        if not kind.is_custom and b"[]" not in encode(patch):  # nobody but the server left lists empty
+            data = with_null_lists(kind.kind, data)
         text = data.decode()
     return invalid_object("", "", "", [invalid("patch", text, why)])
 

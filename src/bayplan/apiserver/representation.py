@@ -15,7 +15,7 @@ from bayplan.api.conversion import convert
 from bayplan.api.errors import ApiError, bad_request, failure
 from bayplan.api.kinds import METRICS_GROUP, Kind
 from bayplan.api.printing import printer_for
-from bayplan.api.printing.base import Printer
+from bayplan.api.printing.base import Column, Printer
 from bayplan.api.protobuf.metrics import metrics_message
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.negotiation import META_VERSIONS, PLAIN, PROTOBUF, YAML, Form
@@ -203,26 +203,8 @@ class Shape:
         return row
 
     def _whole_table(self, rows: Sequence[bytes], meta: meta_v1.ListMeta, *, with_columns: bool = True) -> bytes:
-        columns = (
-            [
-                {
-                    "name": one.name,
-                    "type": one.type,
-                    "format": one.format,
-                    "description": one.description,
-                    "priority": one.priority,
-                }
-                for one in printer_for(self.kind).columns
-            ]
-            if with_columns
-            else None
-        )
-        head = b'{"kind":"Table","apiVersion":"meta.k8s.io/%b","metadata":%b,"columnDefinitions":%b' % (
-            self.form.version.encode(),
-            encode(meta),
-            encode(columns),
-        )
-        return head + b',"rows":[' + b",".join(rows) + b"]}"
+        columns = printer_for(self.kind).columns if with_columns else None
+        return table_of(self.form.version, meta, columns, rows)
 
     def _row_object(self, entry: Entry) -> bytes:
         if self.include_object == "None":
@@ -287,6 +269,20 @@ async def in_steps(entries: Sequence[Entry], make: Callable[[Entry], bytes]) -> 
             await asyncio.sleep(0)
         made.extend(map(make, entries[start : start + _STEP]))
     return made
+
+
+def table_of(version: str, meta: meta_v1.ListMeta, columns: Sequence[Column] | None, rows: Sequence[bytes]) -> bytes:
+    """A Table of a version of `meta.k8s.io`. columns: None where the reader knows them."""
+    definitions = None
+    if columns is not None:
+        fields = ("name", "type", "format", "description", "priority")
+        definitions = [{field: getattr(one, field) for field in fields} for one in columns]
+    head = b'{"kind":"Table","apiVersion":"meta.k8s.io/%b","metadata":%b,"columnDefinitions":%b' % (
+        version.encode(),
+        encode(meta),
+        encode(definitions),
+    )
+    return head + b',"rows":[' + b",".join(rows) + b"]}"
 
 
 def no_list(type_name: str) -> ApiError:

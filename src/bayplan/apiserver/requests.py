@@ -182,7 +182,8 @@ def int_parameter(query: Mapping[str, str], name: str) -> int | None:
     return number
 
 
-_LONG_RUNNING = frozenset(("attach", "exec", "log", "portforward", "proxy"))
+CONNECTIONS = frozenset(("attach", "exec", "log", "portforward", "proxy"))
+"""Subresources that are connections, which may last, not writes."""
 _DURATION = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)")
 _NUMBER_AND_UNIT = re.compile(r"(?:\d+\.?\d*|\.\d+)([^\d.]*)")
 
@@ -195,7 +196,7 @@ def check_timeout(query: Mapping[str, str], path: ResourcePath | None) -> None:
     if path is not None and (
         path.is_watch
         or bool_parameter(query, "watch")
-        or (path.subresource is not None and path.subresource.name in _LONG_RUNNING)
+        or (path.subresource is not None and path.subresource.name in CONNECTIONS)
     ):
         return
     raise bad_request(f"invalid timeout specified in the request URL - time: {_duration_problem(given)}")

@@ -16,18 +16,16 @@ from bayplan.api.managedfields.fieldset import FieldSet, difference, has, of_pat
 from bayplan.api.managedfields.managers import (
     UPDATE,
     Identity,
-    MalformedError,
     Managers,
     Owned,
     identity,
-    read_entries,
     update,
     write_entries,
 )
 from bayplan.api.types import autoscaling_v1
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.field_managers import Applier, manager_name
+from bayplan.apiserver.field_managers import Applier, given_managers, manager_name
 from bayplan.support.timestamps import rfc3339
 
 SCALE = Kind("autoscaling", "v1", "Scale", "scales", namespaced=True, module="autoscaling_v1")
@@ -86,13 +84,6 @@ def _replicas(call: Call, version: str) -> tuple[str, ...] | None:
     return tuple(f"f:{name}" for name in found.scale.spec_replicas_path.removeprefix(".").split("."))
 
 
-def _given(entries: tuple[ManagedFieldsEntry, ...]) -> dict[Identity, Owned]:
-    try:
-        return read_entries(entries)
-    except MalformedError:
-        return {}
-
-
 def scale_entries(call: Call, entries: tuple[ManagedFieldsEntry, ...]) -> tuple[ManagedFieldsEntry, ...]:
     """The managers of a workload's replicas, as entries of its Scale."""
     return write_entries(_scale_managers(call, entries))
@@ -101,7 +92,7 @@ def scale_entries(call: Call, entries: tuple[ManagedFieldsEntry, ...]) -> tuple[
 def _scale_managers(call: Call, entries: tuple[ManagedFieldsEntry, ...]) -> dict[Identity, Owned]:
     """The managers of a workload's replicas, as managers of its Scale."""
     found = {}
-    for who, owned in _given(entries).items():
+    for who, owned in given_managers(entries).items():
         replicas = _replicas(call, owned.api_version)
         if replicas and has(owned.fields, replicas):
             version = SCALE.api_version if who.operation == UPDATE else ""
@@ -117,7 +108,7 @@ def _from_scale(call: Call, entries: tuple[ManagedFieldsEntry, ...], scale: Mana
     """
     result: dict[Identity, Owned] = {}
     left = dict(scale)
-    parents = _given(entries)
+    parents = given_managers(entries)
     for who, owned in parents.items():
         path = _replicas(call, owned.api_version)
         if path is None:
@@ -160,4 +151,4 @@ def track_scale(call: Call, obj: Any, before: int | None, scale: autoscaling_v1.
 def track_applied_scale(call: Call, obj: Any, scale: autoscaling_v1.Scale) -> None:
     """Record who manages the replicas of a workload, to whose Scale something was applied."""
     entries = obj.metadata.managed_fields
-    obj.metadata.managed_fields = _from_scale(call, entries, _given(scale.metadata.managed_fields))
+    obj.metadata.managed_fields = _from_scale(call, entries, given_managers(scale.metadata.managed_fields))

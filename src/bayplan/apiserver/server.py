@@ -16,7 +16,7 @@ from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from bayplan.apiserver.authorization.chain import build_authorizer
 from bayplan.apiserver.authorization.impersonation import impersonated_user
-from bayplan.apiserver.bootstrap import publish, publish_service, restore, restore_service
+from bayplan.apiserver.bootstrap import Restorer, publish, publish_service, restore_service
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.custom_resources.routes import settled_path, verb_not_supported
 from bayplan.apiserver.deprecation import deprecation_of
@@ -26,6 +26,7 @@ from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.representation import in_form
 from bayplan.apiserver.request_metrics import RequestMetrics
 from bayplan.apiserver.requests import (
+    CONNECTIONS,
     Request,
     ResourcePath,
     Response,
@@ -124,7 +125,7 @@ class ApiServer:
         await self.context.allocators.open()
         await publish(self.context)
         self._upkeep.start()
-        self._upkeep.repeat("restore", _RESTORED_EVERY, partial(restore, self.context))
+        self._upkeep.repeat("restore", _RESTORED_EVERY, Restorer(self.context).restore)
         self._upkeep.repeat("history", _FORGOTTEN_EVERY, objects.forget_history)
         self.ready = True
 
@@ -230,7 +231,7 @@ class ApiServer:
         if warning and (verb in call.kind.verbs or verb in ("", "watch")):
             call.warnings.append(warning)
         if path.subresource is not None:
-            if path.subresource.name not in _CONNECTING:
+            if path.subresource.name not in CONNECTIONS:
                 check_write_options(request.method, request.query)
             return await SUBRESOURCES.handle(call)
         if verb not in call.kind.verbs:
@@ -264,8 +265,6 @@ def verb_of(request: Request, path: ResourcePath) -> str:
     return verb
 
 
-_CONNECTING = frozenset(("attach", "exec", "log", "portforward", "proxy"))
-"""Subresources that are connections, not writes."""
 _OBJECT_METHODS = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_METHODS = {"DELETE": "deletecollection"}
 _VERBS: dict[str, Callable[[Call], Awaitable[Response]]] = {

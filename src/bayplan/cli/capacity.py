@@ -81,12 +81,16 @@ def command(
     answer = _answer(copy, unserved, pod_file, like, asked, mix, replicas, (shape, like_node), scheduler_config)
     warn_unserved(unserved)
     unserved.add_all(copy.unserved)
-    from bayplan.simulation.report import capacity_page
     from bayplan.simulation.tables import print_capacity
+
+    def page() -> str:
+        from bayplan.simulation.report import capacity_page
+
+        return capacity_page(copy, answer)
 
     give(
         answer.to_dict,
-        lambda: capacity_page(copy, answer),
+        page,
         lambda: print_capacity(answer),
         output=output,
         html=html,

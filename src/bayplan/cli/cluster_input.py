@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bayplan.cli.output import Failure
+from bayplan.support.garbage import collect_seldom
 
 if TYPE_CHECKING:
     from bayplan.cluster.unserved import UnservedKind
@@ -39,8 +40,8 @@ def read_cluster(path: str) -> ClusterCopy:
     except CopyError as error:
         raise Failure(str(error)) from error
     finally:
-        gc.freeze()
         gc.enable()
+        collect_seldom()
     warn_left_out(copy)
     warn_unserved(copy.unserved)
     return copy

@@ -45,7 +45,6 @@ def command(
     from bayplan.simulation.consolidate import consolidate
     from bayplan.simulation.consolidate_rules import Rules
     from bayplan.simulation.copies_planner import QuestionError
-    from bayplan.simulation.report import consolidation_page
     from bayplan.simulation.tables import print_consolidation
     from bayplan.support.progress import Progress
 
@@ -58,9 +57,15 @@ def command(
             )
     except QuestionError as error:
         raise Failure(str(error)) from error
+
+    def page() -> str:
+        from bayplan.simulation.report import consolidation_page
+
+        return consolidation_page(copy, answer)
+
     give(
         answer.to_dict,
-        lambda: consolidation_page(copy, answer),
+        page,
         lambda: print_consolidation(answer, moves=moves),
         output=output,
         html=html,

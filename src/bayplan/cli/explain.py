@@ -173,16 +173,21 @@ def _fix(
     """Say what would place a pod. Raises Failure."""
     from bayplan.simulation.copies_planner import QuestionError, pod_named
     from bayplan.simulation.fixes import fixes_for
-    from bayplan.simulation.report import fixes_page
     from bayplan.simulation.tables import print_fixes
 
     try:
         answer = fixes_for(copy, pod_named(copy, pod), config=config, shape=nodes[0], amounts=nodes[1])
     except QuestionError as error:
         raise Failure(str(error)) from error
+
+    def page() -> str:
+        from bayplan.simulation.report import fixes_page
+
+        return fixes_page(copy, answer)
+
     give(
         answer.to_dict,
-        lambda: fixes_page(copy, answer),
+        page,
         lambda: print_fixes(answer),
         output=output,
         html=html,

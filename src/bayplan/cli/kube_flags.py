@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -77,49 +77,17 @@ def api_server_settings(
 
     given = parse_flags(flags, API_SERVER_FLAGS)
     settings = base or ApiServerSettings()
-    try:
-        if text := given.get("--service-cluster-ip-range"):
-            settings = replace(settings, service_cluster_ip_range=_ranges(text))
-        if text := given.get("--service-node-port-range"):
-            first, _, last = text.partition("-")
-            settings = replace(settings, service_node_port_range=(int(first), int(last)))
-        if text := given.get("--max-request-bytes"):
-            settings = replace(settings, max_request_bytes=int(text))
-        if text := given.get("--max-requests-inflight"):
-            settings = replace(settings, max_requests_inflight=int(text))
-        if text := given.get("--max-mutating-requests-inflight"):
-            settings = replace(settings, max_mutating_requests_inflight=int(text))
-        if text := given.get("--service-account-extend-token-expiration"):
-            settings = replace(settings, service_account_extend_tokens=text.lower() in ("true", "1", "t"))
-        if text := given.get("--min-request-timeout"):
-            settings = replace(settings, min_request_timeout=float(text))
-    except ValueError as error:
-        raise click.UsageError(f"{text!r}: {error}") from error
-    if text := given.get("--request-timeout"):
-        settings = replace(settings, request_timeout=seconds(text))
-    if text := given.get("--event-ttl"):
-        settings = replace(settings, event_ttl=seconds(text))
-    settings = replace(
-        settings,
-        enable_admission_plugins=_names(given.get("--enable-admission-plugins", "")),
-        disable_admission_plugins=_names(given.get("--disable-admission-plugins", "")),
-    )
-    if text := given.get("--service-account-issuer"):
-        settings = replace(settings, service_account_issuers=_names(text))
-    if text := given.get("--kubelet-preferred-address-types"):
-        settings = replace(settings, kubelet_preferred_address_types=_address_types(text))
-    if text := given.get("--api-audiences"):
-        settings = replace(settings, api_audiences=_names(text))
-    if text := given.get("--service-account-jwks-uri"):
-        settings = replace(settings, service_account_jwks_uri=text)
-    if text := given.get("--service-account-max-token-expiration"):
-        settings = replace(settings, service_account_max_token_seconds=int(seconds(text)))
+    changes: dict[str, Any] = {"enable_admission_plugins": (), "disable_admission_plugins": ()}
+    for name, value in given.items():
+        if value and name in _FIELDS:
+            field, read = _FIELDS[name]
+            try:
+                changes[field] = read(value)
+            except ValueError as error:
+                raise click.UsageError(f"{value!r}: {error}") from error
+    settings = replace(settings, **changes)
     if text := given.get("--runtime-config"):
         settings = replace(settings, runtime_config=(*settings.runtime_config, *_runtime_config(text)))
-    if text := given.get("--admission-control-config-file"):
-        settings = replace(settings, admission_configuration=_admission_configuration(Path(text)))
-    if text := given.get("--authorization-mode"):
-        settings = replace(settings, authorization_modes=_modes(text))
     tokens: Tokens = ()
     if text := given.get("--token-auth-file"):
         try:
@@ -149,10 +117,21 @@ def _address_types(text: str) -> tuple[str, ...]:
     return given
 
 
-def _admission_configuration(path: Path) -> dict[str, dict[str, Any]]:
+def _port_range(text: str) -> tuple[int, int]:
+    """First and last port. Raises ValueError."""
+    first, _, last = text.partition("-")
+    return int(first), int(last)
+
+
+def _is_true(text: str) -> bool:
+    return text.lower() in ("true", "1", "t")
+
+
+def _admission_configuration(text: str) -> dict[str, dict[str, Any]]:
     """The configuration of each plugin in an AdmissionConfiguration, inline or in a file of its own. Raises Failure."""
     import yaml  # slow to import, and seldom needed
 
+    path = Path(text)
     try:
         document = yaml.safe_load(path.read_text()) or {}
         found = {}
@@ -192,3 +171,26 @@ def _modes(text: str) -> tuple[str, ...]:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name)
+
+
+_FIELDS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "--service-cluster-ip-range": ("service_cluster_ip_range", _ranges),
+    "--service-node-port-range": ("service_node_port_range", _port_range),
+    "--max-request-bytes": ("max_request_bytes", int),
+    "--max-requests-inflight": ("max_requests_inflight", int),
+    "--max-mutating-requests-inflight": ("max_mutating_requests_inflight", int),
+    "--min-request-timeout": ("min_request_timeout", float),
+    "--request-timeout": ("request_timeout", seconds),
+    "--event-ttl": ("event_ttl", seconds),
+    "--enable-admission-plugins": ("enable_admission_plugins", _names),
+    "--disable-admission-plugins": ("disable_admission_plugins", _names),
+    "--admission-control-config-file": ("admission_configuration", _admission_configuration),
+    "--authorization-mode": ("authorization_modes", _modes),
+    "--service-account-issuer": ("service_account_issuers", _names),
+    "--api-audiences": ("api_audiences", _names),
+    "--service-account-jwks-uri": ("service_account_jwks_uri", str),
+    "--service-account-extend-token-expiration": ("service_account_extend_tokens", _is_true),
+    "--service-account-max-token-expiration": ("service_account_max_token_seconds", lambda text: int(seconds(text))),
+    "--kubelet-preferred-address-types": ("kubelet_preferred_address_types", _address_types),
+}
+"""Flag -> the field of the settings that it sets, and how its text is read, which raises ValueError, UsageError or Failure."""

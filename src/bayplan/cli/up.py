@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import signal
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bayplan.cli.output import FILE, Failure, scheduler_config_option
+from bayplan.support.garbage import collect_seldom
 
 if TYPE_CHECKING:
     from bayplan.api.kinds import Kind
@@ -334,8 +334,7 @@ def run_until_stopped(
 
 def run_loop(coroutine: Any) -> None:
     """Run a coroutine on the fastest event loop there is, with a garbage collector that fits a long-lived process full of acyclic data."""
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 50)
+    collect_seldom()
     try:
         import uvloop
     except ImportError:

@@ -11,6 +11,8 @@ from datetime import datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfoNotFoundError
 
+import msgspec
+
 from bayplan.api.errors import ApiError
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import batch_v1, core_v1, meta_v1
@@ -122,7 +124,7 @@ class CronJobController(Controller):
         cached = self.cron_jobs.cache.by_key(key)
         if cached is None or cached.metadata.deletion_timestamp:
             return
-        cron_job: batch_v1.CronJob = clone(cached)
+        cron_job = msgspec.structs.replace(cached, status=msgspec.structs.replace(cached.status))
         jobs = list(self.jobs.cache.by_index("controller", cached.metadata.uid))
         await self._follow(cron_job, jobs)
         await self._clean(cron_job, jobs)

@@ -9,8 +9,8 @@ from bayplan.api.types import apps_v1, core_v1
 from bayplan.controllers import daemonset_rules as rules
 from bayplan.controllers.daemonset_rules import Plan
 from bayplan.controllers.pod_owner import PodOwner, claim
-from bayplan.controllers.pods import is_available, is_ready, ready_since
-from bayplan.controllers.revisions import POD_LABEL, RevisionKeeper, outdated, twins_of
+from bayplan.controllers.pods import POD_LABEL, is_available, is_ready, ready_since
+from bayplan.controllers.revisions import RevisionKeeper, outdated, twins_of
 from bayplan.informers.cache import key_of
 
 BURST = 250

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from bayplan.api.node_selectors import pod_may_run_on, required_of
 from bayplan.api.tolerations import untolerated
 from bayplan.api.types import apps_v1, core_v1
-from bayplan.controllers.pods import is_available, is_ready
-from bayplan.controllers.revisions import POD_LABEL
+from bayplan.controllers.pods import POD_LABEL, is_available, is_ready
 
 _NAME_FIELD = "metadata.name"
 _TAINTS = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from bayplan.api.errors import ApiError
 from bayplan.api.selectors import compile_selector
 from bayplan.api.strategies.base import clone
@@ -384,9 +386,7 @@ class DeploymentController(Controller):
         if wait:
             self.queue.add_after(key, wait)
         if status != deployment.status:
-            changed = clone(deployment)
-            changed.status = status
-            await self.client.update_status(changed)
+            await self.client.update_status(msgspec.structs.replace(deployment, status=status))
 
 
 def _highest_but(sets: Sequence[apps_v1.ReplicaSet], new: apps_v1.ReplicaSet | None) -> int:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+
 from bayplan.api.errors import ApiError
-from bayplan.api.strategies.base import clone
 from bayplan.api.types import batch_v1, core_v1
 from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.controllers import job_indexes, job_rules
@@ -112,7 +113,8 @@ class JobController(PodOwner):
             return
         if int(cached.metadata.resource_version) < self._written.get(key, 0):
             return  # the cache is behind; the event about the write comes
-        await self._sync(key, clone(cached), cached)
+        metadata, status = msgspec.structs.replace(cached.metadata), msgspec.structs.replace(cached.status)
+        await self._sync(key, msgspec.structs.replace(cached, metadata=metadata, status=status), cached)
 
     async def _release_orphan(self, key: str) -> None:
         pod = self.pods.cache.by_key(key)

@@ -148,11 +148,9 @@ class NodeLifecycleController(Controller):
         self._due = 0.0
         """Until when nothing else is to be seen by looking at them."""
         self.nodes.on_change(add=self._node_added, update=self._node_changed, delete=self._node_gone)
-        self.leases.on_change(
-            add=lambda lease: self._stir(), update=lambda old, new: self._stir(), delete=lambda lease: self._stir()
-        )
+        self.leases.on_change(add=self._stir, update=self._stir, delete=self._stir)
 
-    def _stir(self) -> None:
+    def _stir(self, *_: object) -> None:
         self._stirred = True
 
     def _node_added(self, node: core_v1.Node) -> None:

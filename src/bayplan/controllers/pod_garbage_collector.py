@@ -49,7 +49,7 @@ def lost_with_node(pods: Iterable[core_v1.Pod], nodes: Sequence[core_v1.Node]) -
         for node in nodes
         if any(taint.key == _OUT_OF_SERVICE for taint in node.spec.taints) and not is_ready_node(node)
     }
-    return [pod for pod in pods if pod.metadata.deletion_timestamp and pod.spec.node_name in lost]
+    return [pod for pod in pods if pod.metadata.deletion_timestamp and pod.spec.node_name in lost] if lost else []
 
 
 class PodGarbageCollector(Controller):
@@ -109,7 +109,7 @@ class PodGarbageCollector(Controller):
         gone = {
             name for name, since in self._missing.items() if now - since >= quarantine and not await self._exists(name)
         }
-        return [pod for pod in pods if pod.spec.node_name in gone]
+        return [pod for pod in pods if pod.spec.node_name in gone] if gone else []
 
     async def _exists(self, node_name: str) -> bool:
         try:

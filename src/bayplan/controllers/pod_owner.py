@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
+import msgspec
+
 from bayplan.api.errors import ApiError
 from bayplan.api.selectors import LabelSelector, compile_selector
 from bayplan.api.strategies.base import clone
@@ -60,22 +62,26 @@ def claim(
     selector: LabelSelector,
     pods: Iterable[core_v1.Pod],
     *,
-    fits: Callable[[core_v1.Pod], bool] = lambda pod: True,
+    fits: Callable[[core_v1.Pod], bool] | None = None,
+    adoptable: Callable[[core_v1.Pod], bool] | None = None,
 ) -> Claim:
-    """Which pods an owner has, takes and lets go. `fits`: a further demand on its pods besides the selector. An owner that is being deleted changes nothing."""
+    """Which pods an owner has, takes and lets go. An owner that is being deleted changes nothing.
+
+    fits: a further demand on its pods besides the selector. adoptable: a further demand on those that it takes.
+    """
     uid, deleting = owner.metadata.uid, bool(owner.metadata.deletion_timestamp)
     owned, adopt, released = [], [], []
     for pod in pods:
         reference = controller_of(pod)
         if reference is not None and reference.uid != uid:
             continue
-        matches = selector.matches(pod.metadata.labels) and fits(pod)
+        matches = selector.matches(pod.metadata.labels) and (fits is None or fits(pod))
         if reference is not None:
             if matches:
                 owned.append(pod)
             elif not deleting and not pod.metadata.deletion_timestamp:
                 released.append(pod)
-        elif matches and not deleting and not pod.metadata.deletion_timestamp:
+        elif matches and not deleting and not pod.metadata.deletion_timestamp and (adoptable is None or adoptable(pod)):
             adopt.append(pod)
             owned.append(pod)
     return Claim(tuple(owned), tuple(adopt), tuple(released))
@@ -308,10 +314,8 @@ class PodOwner(Controller):
         """Write a status if it differs; whether there is nothing left to write. After a conflict the key comes again."""
         if status == owner.status:
             return True
-        changed = clone(owner)
-        changed.status = status
         try:
-            await self.client.update_status(changed)
+            await self.client.update_status(msgspec.structs.replace(owner, status=status))
         except ApiError as error:
             if error.code not in (404, 409):
                 raise

@@ -7,6 +7,9 @@ from typing import Any
 from bayplan.api.types import core_v1
 from bayplan.support.timestamps import parse_rfc3339
 
+POD_LABEL = "controller-revision-hash"
+"""Label of pods: the revision that they were made from. DaemonSets label their revisions with it, too."""
+
 
 def is_active(pod: core_v1.Pod) -> bool:
     """Whether the pod runs or may still run: not ended, not going away."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from bayplan.api.errors import ApiError
 from bayplan.api.selectors import LabelSelector
 from bayplan.api.types import core_v1
-from bayplan.controllers.base import condition_of, controller_of
+from bayplan.controllers.base import condition_of
 from bayplan.controllers.pod_owner import Claim, PodOwner, claim
 from bayplan.controllers.pods import deletion_rank, is_active, is_available, is_ready, ready_since
 from bayplan.support.timestamps import rfc3339
@@ -47,7 +47,7 @@ class Actions:
 
 def desired(owner: Any, selector: LabelSelector, pods: Sequence[core_v1.Pod], now: float) -> Actions:
     """Which pods of the namespace to adopt, release, delete, and how many to create."""
-    claimed = claim(owner, selector, pods, fits=lambda pod: bool(controller_of(pod)) or is_active(pod))
+    claimed = claim(owner, selector, pods, adoptable=is_active)
     active = [pod for pod in claimed.owned if is_active(pod)]
     terminating = sum(_is_terminating(pod) for pod in claimed.owned)
     if owner.metadata.deletion_timestamp:

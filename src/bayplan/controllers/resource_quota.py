@@ -5,16 +5,15 @@ Usage of what exists is counted by the same evaluators that admission uses (`bay
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
-from bayplan.api.quantity import Quantity
-from bayplan.api.quota.amounts import Amounts, add, masked, to_wire
-from bayplan.api.quota.evaluators import Evaluator, evaluator_for
+from bayplan.api.quota.amounts import to_wire
+from bayplan.api.quota.evaluators import evaluator_for
+from bayplan.api.quota.usage import usage
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import Controller
 from bayplan.informers import Informer
@@ -24,19 +23,6 @@ RESYNC_SECONDS = 300.0
 """Between two full counts, in case something was missed."""
 _GATHER_SECONDS = 0.1
 """Changes of objects within this time are counted together."""
-
-
-def usage(quota: core_v1.ResourceQuota, counted: Iterable[tuple[Evaluator, Iterable[Any]]], now: float) -> Amounts:
-    """What the objects of a namespace use of a quota that limits what its spec says, zeros included."""
-    seen = msgspec.structs.replace(quota, status=core_v1.ResourceQuotaStatus(hard=quota.spec.hard))
-    total: Amounts = dict.fromkeys(quota.spec.hard, Quantity(0))
-    for evaluator, objects in counted:
-        if not evaluator.matching(quota.spec.hard):
-            continue
-        for obj in objects:
-            if evaluator.matches(seen, obj):
-                total = add(total, masked(evaluator.usage(obj, now), quota.spec.hard))
-    return total
 
 
 class ResourceQuotaController(Controller):

@@ -35,15 +35,16 @@ from bayplan.controllers.deployment_rules import template_hash
 
 HASH_LABEL = "controller.kubernetes.io/hash"
 """Label of a StatefulSet's revision: the hash of its template."""
-POD_LABEL = "controller-revision-hash"
-"""Label of pods: the revision that they were made from. DaemonSets label their revisions with it, too."""
 
 
 def data_of(template: core_v1.PodTemplateSpec) -> dict[str, Any]:
     """The patch that brings a template back, in the order of its keys: other controllers look for revisions by their bytes."""
-    patch = {"spec": {"template": {**to_tree(template), "$patch": "replace"}}}
-    found: dict[str, Any] = msgspec.json.decode(_canonical(patch))
+    found: dict[str, Any] = msgspec.json.decode(_patch_to(template))
     return found
+
+
+def _patch_to(template: core_v1.PodTemplateSpec) -> bytes:
+    return _canonical({"spec": {"template": {**to_tree(template), "$patch": "replace"}}})
 
 
 def template_in(revision: apps_v1.ControllerRevision) -> core_v1.PodTemplateSpec:
@@ -79,9 +80,8 @@ def settle(
     hash_label: str = HASH_LABEL,
 ) -> Settled:
     """The revision of the owner's template among those that there are, or a new one. `revisions` are in order."""
-    data = data_of(owner.spec.template)
     number = revisions[-1].revision + 1 if revisions else 1
-    wanted = _canonical(data)
+    wanted = _patch_to(owner.spec.template)
     for one in reversed(revisions):
         if _canonical(one.data) != wanted:
             continue
@@ -100,7 +100,7 @@ def settle(
             annotations=dict(metadata.annotations),
             owner_references=(reference,),
         ),
-        data=data,
+        data=msgspec.json.decode(wanted),
         revision=number,
     )
     return Settled(new, create=True)

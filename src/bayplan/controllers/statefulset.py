@@ -10,7 +10,8 @@ from bayplan.api.types import apps_v1, core_v1
 from bayplan.controllers import statefulset_claims as claims
 from bayplan.controllers import statefulset_rules as rules
 from bayplan.controllers.pod_owner import PodOwner, claim, is_terminating_namespace
-from bayplan.controllers.revisions import POD_LABEL, RevisionKeeper, outdated, template_in
+from bayplan.controllers.pods import POD_LABEL
+from bayplan.controllers.revisions import RevisionKeeper, outdated, template_in
 from bayplan.controllers.statefulset_rules import Names, Plan
 
 

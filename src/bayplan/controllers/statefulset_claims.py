@@ -42,7 +42,7 @@ def claim_owners(
     """The owners that a claim should have. One that still belongs to an earlier set or pod of the name is left as it is, for the garbage collector; one
     that somebody else controls gets none of ours; else the retention policy says."""
     owners = claim.metadata.owner_references
-    if _is_stale(owners, one, _SET) or is_stale(claim, pod):
+    if _is_stale(claim, one, _SET) or _is_stale(claim, pod, _POD):
         return owners
     others = tuple(owner for owner in owners if not _is_ours(owner, one, pod))
     if has_conflict(one, claim, pod):
@@ -66,12 +66,7 @@ def has_conflict(one: apps_v1.StatefulSet, claim: core_v1.PersistentVolumeClaim,
 
 def blocks_creation(one: apps_v1.StatefulSet, claim: core_v1.PersistentVolumeClaim, pod: core_v1.Pod) -> bool:
     """Whether a claim goes with an earlier pod of the name, so that it has to be gone before the next pod (without a UID yet) comes."""
-    return _policy(one).when_scaled != "Retain" and is_stale(claim, pod)
-
-
-def is_stale(claim: core_v1.PersistentVolumeClaim, pod: core_v1.Pod) -> bool:
-    """Whether a claim belongs to another pod of that name."""
-    return _is_stale(claim.metadata.owner_references, pod, _POD)
+    return _policy(one).when_scaled != "Retain" and _is_stale(claim, pod, _POD)
 
 
 def _policy(one: apps_v1.StatefulSet) -> apps_v1.StatefulSetPersistentVolumeClaimRetentionPolicy:
@@ -97,6 +92,9 @@ def _is_ours(owner: meta_v1.OwnerReference, one: apps_v1.StatefulSet, pod: core_
     return _names(owner, one, _SET) or _names(owner, pod, _POD)
 
 
-def _is_stale(owners: Owners, named: apps_v1.StatefulSet | core_v1.Pod, kind: tuple[str, str]) -> bool:
-    first = next((owner for owner in owners if _names(owner, named, kind)), None)
+def _is_stale(
+    claim: core_v1.PersistentVolumeClaim, named: apps_v1.StatefulSet | core_v1.Pod, kind: tuple[str, str]
+) -> bool:
+    """Whether a claim belongs to another object of that name: the first of its owners that has it counts."""
+    first = next((owner for owner in claim.metadata.owner_references if _names(owner, named, kind)), None)
     return first is not None and first.uid != named.metadata.uid

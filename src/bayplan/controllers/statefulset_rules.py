@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bayplan.api.types import apps_v1, core_v1
-from bayplan.controllers.pods import is_available, is_ready, ready_since
-from bayplan.controllers.revisions import POD_LABEL
+from bayplan.controllers.pods import POD_LABEL, is_available, is_ready, ready_since
 from bayplan.controllers.statefulset_claims import claim_name
 
 NAME_LABEL = "statefulset.kubernetes.io/pod-name"

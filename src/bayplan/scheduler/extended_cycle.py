@@ -146,7 +146,8 @@ class ExtendedCycle:
             told[name] = self.reasons.code(status, "", found.failed[name] if unresolvable is None else unresolvable)
             row = self.snapshot.row_of.get(name)
             if name not in rows and row is not None:
-                self.decision.overruled += (self.reasons[codes.item(row)].plugin,)
+                if codes.item(row) > 0:
+                    self.decision.overruled += (self.reasons[codes.item(row)].plugin,)
                 codes[row] = told[name]
         for name, row in rows.items():
             if name not in found.passed:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from bayplan.api.errors import FieldError, invalid
 from bayplan.api.selectors import qualified_name_errors
 from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.extenders import Extender, TlsSettings
 from bayplan.scheduler.snapshot.resources import is_extended_resource
-
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION: Final = re.compile(r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|ms|s|m|h))+")
-_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+from bayplan.support.durations import go_seconds
 
 
 def parse(items: Sequence[Any], path: str, errors: list[FieldError]) -> tuple[Extender, ...]:
@@ -96,9 +92,11 @@ def duration(value: Any, path: str) -> float:
         return 0.0
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value * 1e-9
-    if isinstance(value, str) and value.lstrip("+-") == "0" and len(value) < 3:
+    if value in ("0", "+0", "-0"):
         return 0.0
-    if not isinstance(value, str) or not _DURATION.fullmatch(value):
-        raise SettingsError(path, f'time: invalid duration "{value}"')
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
-    return -seconds if value.startswith("-") else seconds
+    text = str(value)
+    try:
+        seconds = go_seconds(text[1:] if text[:1] in ("+", "-") else text)
+    except ValueError:
+        raise SettingsError(path, f'time: invalid duration "{value}"') from None
+    return -seconds if text[:1] == "-" else seconds

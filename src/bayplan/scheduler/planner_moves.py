@@ -188,3 +188,13 @@ def use_of_nodes(planner: Planner) -> list[NodeUse]:
         taken = {resource: asked[column] for column, resource in enumerate(names) if asked[column]}
         found.append(NodeUse(name, int(snapshot.pod_count[row]), int(snapshot.pod_limit[row]), taken, amounts))
     return found
+
+
+def packing(uses: Sequence[NodeUse]) -> dict[str, float]:
+    """Share of cpu and memory of all nodes together that pods ask for."""
+    answer = {}
+    for resource in ("cpu", "memory"):
+        offered = sum(use.allocatable.get(resource, 0) for use in uses)
+        asked = sum(use.requested.get(resource, 0) for use in uses)
+        answer[resource] = round(asked / offered, 4) if offered else 0.0
+    return answer

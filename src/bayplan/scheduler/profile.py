@@ -86,7 +86,7 @@ class Profile:
         named = [choice.name for choice in self.settings.points.get("score", PluginSet()).enabled]
         total = 0
         for name in dict.fromkeys((*named, *self.weights)):
-            if total < 0:
+            if total < 0:  # kube-scheduler takes it from the largest int64, which then overflows
                 raise self._wrong("score plugins: total score of Score plugins could overflow")
             total += self.weights.get(name, 0)
 

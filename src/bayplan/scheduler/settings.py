@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from bayplan.scheduler import registry
 from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.extenders import Extender
@@ -100,6 +98,8 @@ def load(source: SchedulerSettings | Tree | str | Path | None) -> SchedulerSetti
     if isinstance(source, SchedulerSettings):
         return source
     if isinstance(source, (str, Path)):
+        import yaml  # slow to import, and seldom needed
+
         try:
             source = yaml.safe_load(Path(source).read_text(encoding="utf-8"))
         except yaml.YAMLError as error:

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from bayplan.api.limits import fill_in, pod_violations
 from bayplan.api.quota.amounts import ZERO, Amounts, add, masked, parsed, to_wire
 from bayplan.api.quota.evaluators import Evaluator, evaluator_for
+from bayplan.api.quota.usage import usage
 from bayplan.api.types import core_v1
-from bayplan.controllers.resource_quota import usage
 from bayplan.simulation.copies import KINDS, ClusterCopy
 
 _EXACT = -9

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.api.selectors import SelectorError, parse_labels
 from bayplan.scheduler.errors import SchedulerError
-from bayplan.scheduler.planner_moves import NodeUse, emptied_by_room, moving, use_of_nodes
+from bayplan.scheduler.planner_moves import NodeUse, emptied_by_room, moving, packing, use_of_nodes
 from bayplan.scheduler.snapshot.pods import pod_key
 from bayplan.simulation.consolidate_rules import Budgets, Fate, Rules, judge, node_blocker
 from bayplan.simulation.copies_planner import QuestionError, fresh, planner_of
@@ -101,16 +101,6 @@ class Consolidation:
             "kept": [{"node": one.node, "why": list(one.why)} for one in self.kept],
             "untried": self.untried,
         }
-
-
-def packing(uses: Sequence[NodeUse]) -> dict[str, float]:
-    """Share of cpu and memory of all nodes together that pods ask for."""
-    answer = {}
-    for resource in ("cpu", "memory"):
-        offered = sum(use.allocatable.get(resource, 0) for use in uses)
-        asked = sum(use.requested.get(resource, 0) for use in uses)
-        answer[resource] = round(asked / offered, 4) if offered else 0.0
-    return answer
 
 
 def consolidate(

@@ -22,7 +22,8 @@ from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import apps_v1, core_v1, meta_v1
 from bayplan.controllers.base import controller_of, owner_reference
-from bayplan.controllers.revisions import HASH_LABEL, POD_LABEL, data_of, template_in
+from bayplan.controllers.pods import POD_LABEL
+from bayplan.controllers.revisions import HASH_LABEL, data_of, template_in
 from bayplan.kubelet.simulator.nodes import SILENT, SIMULATED, make_lease
 from bayplan.simulation.copies import KINDS, ClusterCopy, Objects, defaulted
 from bayplan.simulation.copies_load import give_load

@@ -12,7 +12,6 @@ import msgspec
 
 from bayplan.api.codec import DecodeError
 from bayplan.api.kinds import Kind
-from bayplan.cluster.manifests import ManifestError, documents
 from bayplan.cluster.unserved import UnservedKinds, is_custom, meant
 from bayplan.simulation.allowance import admit
 from bayplan.simulation.copies import KINDS, ClusterCopy, CopyError, LeftOut, defaulted, from_tree, unique
@@ -148,6 +147,8 @@ def text_of(data: bytes, where: str) -> str:
 def _documents(text: str, where: str) -> Iterator[Any]:
     """The documents of a YAML or JSON text; JSON objects may follow one another, with logs between them."""
     if not text.lstrip().startswith("{"):
+        from bayplan.cluster.manifests import ManifestError, documents  # YAML is slow to import
+
         try:
             yield from documents(text, where)
         except ManifestError as error:

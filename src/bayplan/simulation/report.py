@@ -7,10 +7,10 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from bayplan import __version__
-from bayplan.scheduler.planner_moves import NodeUse, use_of_nodes
+from bayplan.scheduler.planner_moves import NodeUse, packing, use_of_nodes
 from bayplan.simulation import plots
 from bayplan.simulation.capacity import Capacity, MixCapacity
-from bayplan.simulation.consolidate import Consolidation, packing
+from bayplan.simulation.consolidate import Consolidation
 from bayplan.simulation.copies_planner import planner_of
 from bayplan.simulation.fixes import Fixes
 

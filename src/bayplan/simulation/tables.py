@@ -9,13 +9,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from bayplan.scheduler.planner_moves import packing
 from bayplan.simulation.capacity import Capacity, MixCapacity
-from bayplan.simulation.consolidate import Consolidation, packing
-from bayplan.simulation.fixes import Fixes
 
 if TYPE_CHECKING:
     from bayplan.scheduler.planner_room import Limit
     from bayplan.simulation.allowance import Allowance
+    from bayplan.simulation.consolidate import Consolidation
+    from bayplan.simulation.fixes import Fixes
 
 _ROWS: Final = 12
 _WIDE: Final = 200

@@ -14,6 +14,8 @@ from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, TypeVar
 
+from bayplan.support.garbage import collecting_seldom
+
 T = TypeVar("T")
 
 _RESOLUTION = 1e-6
@@ -100,7 +102,7 @@ def _is_looping() -> bool:
 
 
 def _run(runner: asyncio.Runner, coroutine: Coroutine[Any, Any, T]) -> T:
-    with runner:
+    with runner, collecting_seldom():
         return runner.run(coroutine)
 
 

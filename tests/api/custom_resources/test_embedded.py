@@ -87,9 +87,13 @@ def test_what_is_malformed_in_the_store_goes() -> None:
         ([], "json: cannot unmarshal array into Go value of type v1.ObjectMeta"),
         ({"labels": "x"}, "json: cannot unmarshal string into Go struct field ObjectMeta.labels of type map"),
         ({"generation": "x"}, "json: cannot unmarshal string into Go struct field ObjectMeta.generation of type int64"),
+        ({"generation": 1 << 63}, "json: cannot unmarshal number 9223372036854775808 into Go struct field ObjectMeta.generation of type int64"),
+        ({"finalizers": {}}, r"json: cannot unmarshal object into Go struct field ObjectMeta.finalizers of type \[\]string"),
+        ({"ownerReferences": [{"uid": 5}]}, "json: cannot unmarshal number into Go struct field OwnerReference.ownerReferences.uid of type types.UID"),
+        ({"uid": 1, "name": 1}, "json: cannot unmarshal number into Go struct field ObjectMeta.name of type string"),
         ({"creationTimestamp": "yesterday"}, "parsing time"),
     ],
-)
+)  # fmt: skip
 def test_malformed_metadata_are_refused_in_gos_words(given: Any, text: str) -> None:
     with pytest.raises(MetadataError, match=text):
         read_metadata(given)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.api.custom_resources.formats import has_format, is_known
+from bayplan.api.custom_resources.formats import has_format, is_known, worded_duration
 
 _UUID3, _UUID4 = "3bbcee75-cecc-3b56-8031-b6641c1ed1f1", "025b0d74-00a2-4048-bf57-227c5111bb34"
 _UUID5 = "886313e1-3b8a-5372-9b90-0c9aee199e5d"
@@ -78,7 +78,7 @@ WRONG = {
     "creditcard": ["9999-9999-9999-999", "4111-1111-1111-1112", ""],
     "date": ["20060102", "2006-W01-1", "2006-13-01", "2023-02-29", "2006-01-02T00:00:00Z", "", "٢٠٠٦-01-02"],
     "date-time": ["2014-12-15", "2014-12-15T24:00:00Z", "2014-12-15T19:60:00Z", "2014-12-15T19:30:60Z", "2014-12-15T19:30:20", "2014-13-15T19:30:20Z", ""],
-    "duration": ["", "5", "1 fortnight", "h", "99999999999999999999h of 1 s", "five days", "7 hrs"],
+    "duration": ["", "5", "1 fortnight", "h", "99999999999999999999h of 1 s", "five days", "7 hrs", "9" * 5000 + " h"],
     "email": [
         "somebody@somewhere@com", "ann", "@example.com", "ann@", ".ann@example.com", "ann.@example.com", "a..n@example.com", '""@example.com',
         "ann@example.com, bob@example.com", "ann@example.com <bob@example.com>", "Ann ann@example.com", "ann@[nowhere]",
@@ -121,6 +121,14 @@ def test_has_the_format(name: str, value: str) -> None:
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
 def test_lacks_the_format(name: str, value: str) -> None:
     assert not has_format(value, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [("2 days", 172_800 * 10**9), ("1h and 30 Minutes", 5400 * 10**9), ("0" * 5000 + "7 ns", 7), ("7 hrs", None), ("", None)],
+)  # fmt: skip
+def test_durations_in_words_have_a_length(text: str, nanoseconds: int | None) -> None:
+    assert worded_duration(text) == nanoseconds
 
 
 def test_names_of_formats_are_the_same_with_and_without_dashes() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bayplan.api.custom_resources.go_values import json_text, shown, type_name
+from bayplan.api.custom_resources.go_values import go_syntax, json_text, shown, type_name
 from bayplan.api.custom_resources.numbers import settle_numbers
 
 
@@ -20,6 +20,13 @@ from bayplan.api.custom_resources.numbers import settle_numbers
 )  # fmt: skip
 def test_values_are_shown_as_go_shows_them(value: Any, text: str) -> None:
     assert shown(value) == text
+
+
+def test_values_are_written_as_go_writes_them_in_code() -> None:
+    assert (
+        go_syntax({"b": ['a"\x01', None], "a": 1})
+        == r'map[string]interface {}{"a":1, "b":[]interface {}{"a\"\x01", interface {}(nil)}}'
+    )
 
 
 def test_types_have_gos_names() -> None:

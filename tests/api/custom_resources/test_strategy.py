@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -185,3 +187,9 @@ def test_new_finalizers_without_a_domain_are_warned_of() -> None:
     old.metadata.finalizers, new.metadata.finalizers = ("old",), ("old", "new", "example.com/fine")
     (warning,) = of.strategy.warnings(new, old)
     assert warning.startswith('metadata.finalizers: "new": prefer a domain-qualified finalizer name')
+
+
+def test_expressions_are_not_loaded_before_a_schema_has_rules() -> None:
+    loads = "import sys; import bayplan.api.custom_resources.strategy; print('bayplan.api.cel' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"

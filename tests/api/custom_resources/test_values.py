@@ -59,7 +59,6 @@ FINE: dict[str, tuple[Any, Schema]] = {
     "allOf": (4, {"allOf": [{"minimum": 3}, {"maximum": 5}]}),
     "not": (1, {"not": {"minimum": 3}}),
 }
-TYPED = "Invalid value"
 WRONG: dict[str, tuple[Any, Schema, list[str]]] = {
     "a number for a string": (1, STRING, ['a: Invalid value: "integer": a in body must be of type string: "integer"']),
     "a boolean for an integer": (
@@ -167,7 +166,7 @@ WRONG: dict[str, tuple[Any, Schema, list[str]]] = {
     "floats have bounds with exponents": (
         2e6 + 0.5,
         {"type": "number", "maximum": 1e6},
-        ["a: Invalid value: 2000000.5: a in body should be less than or equal to 1e+06"],
+        ["a: Invalid value: 2.0000005e+06: a in body should be less than or equal to 1e+06"],
     ),
     "an integer against a bound without its fraction": (
         2,

@@ -116,7 +116,9 @@ def test_a_quota_without_status_limits_nothing() -> None:
     async def case(client: Client) -> None:
         spec = core_v1.ResourceQuotaSpec(hard={"configmaps": "0"})
         await client.create(core_v1.ResourceQuota(metadata=named("rq"), spec=spec))
-        await client.create(config_map("a"))
+        made = await client.create(config_map("a"))
+        assert await client.get(core_v1.ConfigMap, "a", namespace="default") == made
+        assert await used(client) == {}
 
     run(case)
 

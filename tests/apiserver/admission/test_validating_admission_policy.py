@@ -47,7 +47,7 @@ def config_map(name: str = "one", **more: Any) -> core_v1.ConfigMap:
 
 
 async def refusal(client: Client, obj: Any) -> ApiError:
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError, match="denied request") as refused:
         await client.create(obj)
     return refused.value
 

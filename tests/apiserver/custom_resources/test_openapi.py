@@ -10,6 +10,7 @@ from bayplan.api.schema import definitions
 from bayplan.apiserver import openapi_custom
 from bayplan.apiserver.openapi_custom import published
 from tests.api.custom_resources.test_kinds import rows, version
+from tests.apiserver.custom_resources import things
 
 Tree = dict[str, Any]
 NAME = "com.example.v1.Thing"
@@ -97,3 +98,36 @@ def test_what_all_objects_have_is_explained(installed: bool, monkeypatch: pytest
         assert properties["apiVersion"]["description"].startswith("APIVersion defines")
         assert properties["kind"]["description"].startswith("Kind ")
         assert "etadata" in properties["metadata"]["description"]
+
+
+def test_schemas_are_published() -> None:
+    async def scenario(door: things.Door) -> None:
+        field = {"type": "string", "description": "What it is", "nullable": True}
+        before = (await door.get("/openapi/v3")).tree["paths"]
+        await door.define(
+            things.definition(things.version(schema=things.structure(a=field, o={"x-kubernetes-int-or-string": True})))
+        )
+        paths = (await door.get("/openapi/v3")).tree["paths"]
+        assert set(paths) - set(before) == {"apis/example.com/v1", "apis/example.com"} or set(paths) - set(before) == {
+            "apis/example.com/v1"
+        }
+        first = paths["apis/example.com/v1"]["serverRelativeURL"]
+        document = (await door.get(first)).tree
+        schema = document["components"]["schemas"]["com.example.v1.Thing"]
+        assert schema["properties"]["spec"]["properties"]["a"] == field
+        assert schema["x-kubernetes-group-version-kind"] == [{"group": "example.com", "version": "v1", "kind": "Thing"}]
+        assert document["components"]["schemas"]["com.example.v1.ThingList"]["properties"]["items"]["items"]
+        patches = document["paths"]["/apis/example.com/v1/namespaces/{namespace}/things/{name}"]["patch"][
+            "requestBody"
+        ]["content"]
+        assert "application/merge-patch+json" in patches
+        assert "application/strategic-merge-patch+json" not in patches
+        second = (await door.get("/openapi/v2")).tree["definitions"]["com.example.v1.Thing"]
+        assert second["properties"]["spec"]["properties"]["a"] == {"description": "What it is"}
+        await door.define(things.definition(things.version(schema=things.structure(b={"type": "string"}))))
+        assert (await door.get("/openapi/v3")).tree["paths"]["apis/example.com/v1"]["serverRelativeURL"] != first
+        await door.send("DELETE", things.THINGS)
+        await things.eventually(lambda: door.is_gone(things.path()))
+        assert "com.example.v1.Thing" not in (await door.get("/openapi/v2")).tree["definitions"]
+
+    things.serving(scenario)

@@ -6,9 +6,9 @@ import pytest
 
 from tests.apiserver.custom_resources.things import (
     APPLY,
-    DEFINITIONS,
     MERGE,
     OPEN,
+    THINGS,
     Door,
     condition,
     definition,
@@ -127,14 +127,13 @@ def test_the_server_manages_what_it_says_of_a_deletion() -> None:
     async def scenario(door: Door) -> None:
         await door.define(definition())
         await door.create(path(), thing(finalizers=["a.b/c"]))
-        name = f"{DEFINITIONS}/things.example.com"
-        await door.send("DELETE", name)
+        await door.send("DELETE", THINGS)
 
         async def in_progress() -> bool:
-            return condition((await door.get(name)).tree, "Terminating").get("reason") == "InstanceDeletionInProgress"
+            return condition((await door.get(THINGS)).tree, "Terminating").get("reason") == "InstanceDeletionInProgress"
 
         await eventually(in_progress)
-        entries = (await door.get(name)).tree["metadata"]["managedFields"]
+        entries = (await door.get(THINGS)).tree["metadata"]["managedFields"]
         conditions = next(one for one in entries if one.get("subresource"))["fieldsV1"]["f:status"]["f:conditions"]
         assert conditions['k:{"type":"Terminating"}'] == {"f:message": {}, "f:reason": {}}
         await door.patch(path("x"), {"metadata": {"finalizers": None}})

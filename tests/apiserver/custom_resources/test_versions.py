@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.apiserver.custom_resources.things import (
     APPLY,
-    DEFINITIONS,
     OPEN,
+    THINGS,
     Door,
     Tree,
     condition,
@@ -19,7 +19,6 @@ from tests.apiserver.custom_resources.things import (
 )
 
 STRING: Tree = {"type": "string"}
-NAME = f"{DEFINITIONS}/things.example.com"
 
 
 def test_an_object_is_read_and_written_in_all_versions() -> None:
@@ -117,8 +116,8 @@ def test_objects_go_with_a_definition_of_which_nothing_is_served() -> None:
         await door.create(path(), thing())
         await door.define(definition(version("v1", served=False)))
         assert (await door.get(path("x"))).code == 404
-        await door.send("DELETE", NAME)
-        await eventually(lambda: door.is_gone(NAME))
+        await door.send("DELETE", THINGS)
+        await eventually(lambda: door.is_gone(THINGS))
         await door.define(definition())
         assert (await door.get(path())).tree["items"] == []
 
@@ -174,7 +173,7 @@ def test_watches_end_when_the_definition_changes() -> None:
             event = await following()
             assert event is not None
             assert event["type"] == "ADDED"
-            await door.send("DELETE", NAME)
+            await door.send("DELETE", THINGS)
             event = await following()
             assert event is not None
             assert event["type"] == "DELETED"
@@ -386,6 +385,6 @@ def test_a_definition_says_in_which_versions_objects_were_kept() -> None:
         made = await door.define(definition())
         assert made["status"]["storedVersions"] == ["v1"]
         assert condition(made, "Established")["status"] == "True"
-        assert (await door.get(NAME)).tree == made
+        assert (await door.get(THINGS)).tree == made
 
     serving(scenario)

@@ -17,6 +17,8 @@ from tests.apiserver.serving import Served, served
 Tree = dict[str, Any]
 GROUP = "example.com"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+THINGS = f"{DEFINITIONS}/things.{GROUP}"
+"""The definition of things."""
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 MERGE, JSON, APPLY = "application/merge-patch+json", "application/json-patch+json", "application/apply-patch+yaml"
 STRATEGIC = "application/strategic-merge-patch+json"

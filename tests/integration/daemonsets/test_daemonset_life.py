@@ -10,7 +10,7 @@ import pytest
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import apps_v1, core_v1, meta_v1
-from bayplan.controllers.revisions import POD_LABEL
+from bayplan.controllers.pods import POD_LABEL
 from bayplan.testing.cluster import LiveCluster, running_cluster
 
 

@@ -17,8 +17,8 @@ from bayplan.scheduler.framework.extension_points import Actions
 from bayplan.scheduler.framework.verdicts import ActionError, PluginError
 from bayplan.scheduler.snapshot.pending_allocations import PendingAllocation
 from bayplan.scheduler.snapshot.snapshot import Snapshot
+from tests.scheduler.devices import allocated, claim
 from tests.scheduler.objects import pod
-from tests.scheduler.plugins.test_dynamic_resources import allocated, claim
 
 
 class Server(Actions):

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from bayplan.api.types.resource_v1 import AllocatedDeviceStatus, ResourceClaim
 from bayplan.scheduler.library import typed
+from tests.scheduler.devices import DRIVER, claim, device, device_class, slice_of, user
 from tests.scheduler.objects import Tree, node
-from tests.scheduler.plugins.test_dynamic_resources import DRIVER, claim, device, device_class, slice_of, user
 from tests.scheduler.running import World, play
 
 LATE = device("gpu-0") | {"bindsToNode": True, "bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}

@@ -10,8 +10,7 @@ from bayplan.api.codec import from_tree
 from bayplan.api.types.resource_v1 import ResourceClaim
 from bayplan.scheduler import evaluate
 from bayplan.scheduler.framework.claims import is_overdue, readiness
-from tests.scheduler.objects import Tree, node, pod
-from tests.scheduler.plugins.test_dynamic_resources import (
+from tests.scheduler.devices import (
     DRIVER,
     allocated,
     claim,
@@ -21,6 +20,7 @@ from tests.scheduler.plugins.test_dynamic_resources import (
     slice_of,
     user,
 )
+from tests.scheduler.objects import Tree, node, pod
 
 
 def binding(name: str = "c", *conditions: Tree, on: str = "a") -> Tree:

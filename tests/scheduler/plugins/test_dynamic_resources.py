@@ -2,89 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from bayplan.api.types.resource_v1 import ResourceClaim
-from bayplan.scheduler.core import Outcome
-from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.library import typed
-from bayplan.support.metrics import Counter
+from tests.scheduler.devices import (
+    DRIVER,
+    allocated,
+    attempt,
+    claim,
+    cluster,
+    device,
+    device_class,
+    exactly,
+    slice_of,
+    user,
+)
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.running import World, play
 from tests.scheduler.test_core import Setup
-
-DRIVER = "gpu.example.com"
-
-
-def device_class(name: str = "gpu", *expressions: str, **spec: Any) -> Tree:
-    return {
-        "kind": "DeviceClass",
-        "apiVersion": "resource.k8s.io/v1",
-        "metadata": {"name": name},
-        "spec": {"selectors": [{"cel": {"expression": text}} for text in expressions], **spec},
-    }
-
-
-def device(name: str, *, memory: str = "40Gi", **attributes: Any) -> Tree:
-    kinds = {int: "int", str: "string", bool: "bool"}
-    return {
-        "name": name,
-        "attributes": {key: {kinds[type(value)]: value} for key, value in attributes.items()},
-        "capacity": {"memory": {"value": memory}},
-    }
-
-
-def slice_of(on: str, *devices: Tree, count: int = 1, generation: int = 1, part: int = 0, **spec: Any) -> Tree:
-    place = {} if spec.keys() & {"allNodes", "nodeSelector", "perDeviceNodeSelection"} else {"nodeName": on}
-    return {
-        "kind": "ResourceSlice",
-        "apiVersion": "resource.k8s.io/v1",
-        "metadata": {"name": f"{on}-{generation}-{part}"},
-        "spec": {
-            "driver": DRIVER,
-            "pool": {"name": on, "generation": generation, "resourceSliceCount": count},
-            "devices": list(devices),
-            **place,
-            **spec,
-        },
-    }
-
-
-def exactly(name: str = "one", *expressions: str, count: int = 1, class_name: str = "gpu", **fields: Any) -> Tree:
-    body = {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": count, **fields}
-    return {"name": name, "exactly": body | {"selectors": [{"cel": {"expression": text}} for text in expressions]}}
-
-
-def claim(name: str, *requests: Tree, **devices: Any) -> Tree:
-    return {
-        "kind": "ResourceClaim",
-        "apiVersion": "resource.k8s.io/v1",
-        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
-        "spec": {"devices": {"requests": list(requests) or [exactly()], **devices}},
-    }
-
-
-def user(name: str, *claims: str) -> Tree:
-    entries = [{"name": f"r{index}", "resourceClaimName": item} for index, item in enumerate(claims)]
-    return pod(name, resourceClaims=entries)
-
-
-def cluster(*trees: Tree, nodes: str = "ab", classes: tuple[Tree, ...] = (device_class(),)) -> Setup:
-    setup = Setup()
-    for name in nodes:
-        setup.see("Node", node(name))
-    for tree in (*classes, *trees):
-        setup.see(tree["kind"], tree)
-    return setup
-
-
-def attempt(setup: Setup) -> Outcome:
-    outcome = setup.core.schedule_one()
-    assert outcome is not None
-    return outcome
 
 
 def chosen(setup: Setup, name: str) -> list[str]:
@@ -344,19 +280,6 @@ def test_configuration_of_class_and_claim_is_passed_on() -> None:
     ]
 
 
-def allocated(name: str, on: str, *users: str) -> Tree:
-    tree = claim(name)
-    field = {"key": "metadata.name", "operator": "In", "values": [on]}
-    tree["status"] = {
-        "allocation": {
-            "devices": {"results": [{"request": "one", "driver": DRIVER, "pool": on, "device": "gpu-0"}]},
-            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
-        },
-        "reservedFor": [{"resource": "pods", "name": item, "uid": f"uid-{item}"} for item in users],
-    }
-    return tree
-
-
 def test_an_allocated_claim_pins_its_pods() -> None:
     setup = cluster(slice_of("a", device("gpu-0")), allocated("c", "a", "other"), user("p", "c"))
     outcome = attempt(setup)
@@ -437,55 +360,3 @@ def test_allocation_and_user_are_written_before_the_pod_is_bound() -> None:
         await world.refused("q", "2 cannot allocate all claims")
 
     play(story)
-
-
-class SlowWatch(Meter):
-    """A second passes with every look at the watch."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def now(self) -> float:
-        self.seconds += 1.0
-        return self.seconds
-
-    def wall_time(self) -> float:
-        return 0.0
-
-    def point(self, point: str, status: str, profile: str, seconds: float) -> None:
-        """Not of interest."""
-
-    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
-        """Not of interest."""
-
-    def evaluations(self, profile: str, counters: Mapping[tuple[str, str], Counter]) -> None:
-        """Not of interest."""
-
-    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
-        """Not of interest."""
-
-    def volumes_failed(self, stage: str) -> None:
-        """Not of interest."""
-
-
-@pytest.mark.parametrize(("limit", "expected"), [("5s", False), ("1h", True), ("0s", True)])
-def test_the_search_for_devices_ends_when_its_time_on_a_node_is_over(limit: str, expected: bool) -> None:
-    profile = {
-        "schedulerName": "default-scheduler",
-        "pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": limit}}],
-    }
-    setup = Setup({"profiles": [profile]})
-    setup.core.measure(SlowWatch())
-    devices = [device(f"gpu-{index}") for index in range(12)]
-    for kind, tree in (
-        ("Node", node("a")),
-        ("DeviceClass", device_class()),
-        ("ResourceSlice", slice_of("a", *devices)),
-        ("ResourceClaim", claim("c", exactly(count=10))),
-        ("Pod", user("p", "c")),
-    ):
-        setup.see(kind, tree)
-    decision = attempt(setup).decision
-    assert decision.scheduled is expected
-    failure = 'running "DynamicResources" filter plugin: node a: timed out trying to allocate devices'
-    assert (decision.message == failure) is not expected

@@ -9,8 +9,7 @@ from bayplan.api.types.core_v1 import PodSpec
 from bayplan.api.types.resource_v1 import DeviceClass, ResourceClaim
 from bayplan.scheduler import evaluate
 from bayplan.scheduler.snapshot.extended_resources import class_behind, needs_of
-from tests.scheduler.objects import Tree, node, pod
-from tests.scheduler.plugins.test_dynamic_resources import (
+from tests.scheduler.devices import (
     DRIVER,
     attempt,
     claim,
@@ -19,6 +18,7 @@ from tests.scheduler.plugins.test_dynamic_resources import (
     device_class,
     slice_of,
 )
+from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.running import World, play
 
 GPU = "example.com/gpu"

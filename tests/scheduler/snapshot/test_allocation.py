@@ -16,8 +16,8 @@ from bayplan.api.types.resource_v1 import CapacityRequestPolicy, DeviceClass, Re
 from bayplan.scheduler.snapshot.allocation import Allocator, Solution
 from bayplan.scheduler.snapshot.device_capacity import rounded
 from bayplan.scheduler.snapshot.devices import Inventory, Offers
+from tests.scheduler.devices import DRIVER, claim, device, device_class, exactly, slice_of
 from tests.scheduler.objects import Tree, node
-from tests.scheduler.plugins.test_dynamic_resources import DRIVER, claim, device, device_class, exactly, slice_of
 
 SMALL = f'device.attributes["{DRIVER}"].small'
 

@@ -6,7 +6,7 @@ from bayplan.api.codec import from_tree
 from bayplan.api.types.resource_v1 import ResourceClaim
 from bayplan.scheduler.snapshot.pending_allocations import PendingAllocations, identity
 from bayplan.scheduler.snapshot.snapshot import Snapshot
-from tests.scheduler.plugins.test_dynamic_resources import allocated, claim
+from tests.scheduler.devices import allocated, claim
 
 FREE = from_tree(ResourceClaim, claim("c"))
 GIVEN = from_tree(ResourceClaim, allocated("c", "a"))

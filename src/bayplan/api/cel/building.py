@@ -24,7 +24,7 @@ from bayplan.api.cel.nodes import (
     Select,
     StructLiteral,
 )
-from bayplan.api.cel.steps import Frame, Step, is_present, select, select_if_present
+from bayplan.api.cel.steps import Frame, Step, is_present, reading, select, select_if_present
 from bayplan.api.cel.types import DYN, Type
 from bayplan.api.cel.values import (
     ABSENT,
@@ -141,7 +141,7 @@ class Builder:
             return None
         if name not in self.names:
             self.names[name] = self.new_slot()
-        return _reading(self.names[name])
+        return reading(self.names[name])
 
     def _named(self, node: Node) -> Step | None:
         """The step of a node that is the name of a variable; names may have dots."""
@@ -300,16 +300,6 @@ class Builder:
             return StructValue(name, _present([(key, value(frame), optional) for key, value, optional in fields]))
 
         return made
-
-
-def _reading(slot: int) -> Step:
-    def read(frame: Frame) -> Any:
-        value = frame.values[slot]
-        if type(value) is EvaluationError:
-            raise value
-        return value
-
-    return read
 
 
 def _optional_field(frame: Frame, holder: Optional, key: Any) -> Optional:

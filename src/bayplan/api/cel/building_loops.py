@@ -6,12 +6,12 @@ looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from bayplan.api.cel.building import Builder
 from bayplan.api.cel.nodes import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node
-from bayplan.api.cel.steps import Frame, Step, check_cost
+from bayplan.api.cel.steps import Frame, Step, check_cost, reading
 from bayplan.api.cel.values import (
     ABSENT,
     EvaluationCancelled,
@@ -46,11 +46,11 @@ def build_loop(builder: Builder, node: Comprehension) -> Step:
     start, over = _start(builder, node.start), builder.step(node.range)
     gathered, first = builder.new_slot(), builder.new_slot()
     second = builder.new_slot() if node.second_variable else -1
-    with builder.scope({node.accumulator: _read_gathered(gathered)}):
+    with builder.scope({node.accumulator: reading(gathered)}):
         result = builder.step(node.result)
-        names = {node.variable: _read(first)}
+        names = {node.variable: reading(first)}
         if node.second_variable:
-            names[node.second_variable] = _read(second)
+            names[node.second_variable] = reading(second)
         with builder.scope(names):
             condition = None if _is_true(node.condition) else builder.step(node.condition)
             step = _adding(builder, node, gathered) or builder.step(node.step)
@@ -97,19 +97,6 @@ def _start(builder: Builder, node: Node) -> Step:
     return builder.step(node)
 
 
-def _read(slot: int) -> Step:
-    def read(frame: Frame) -> Any:
-        value = frame.values[slot]
-        if type(value) is EvaluationError:
-            raise value
-        return value
-
-    return read
-
-
-_read_gathered = _read
-
-
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:
     """Items of a list or keys of a map. Raises EvaluationError for anything else."""
     if isinstance(value, Map):
@@ -142,39 +129,33 @@ def _adding(builder: Builder, node: Comprehension, slot: int) -> Step | None:
     if add is None or chosen is None:
         return add
     condition: Step = chosen
+    gathered = reading(slot)
 
     def added_if(frame: Frame) -> Any:
         found = condition(frame)
         if found is True:
             return add(frame)
         if found is False:
-            return _gathered_so_far(frame, slot)
+            return gathered(frame)
         raise EvaluationError("no such overload")
 
     return added_if
-
-
-def _gathered_so_far(frame: Frame, slot: int) -> Any:
-    value = frame.values[slot]
-    if type(value) is EvaluationError:
-        raise value
-    return value
 
 
 def _addition(builder: Builder, node: Comprehension, step: Node, slot: int) -> Step | None:
     if not isinstance(step, Call) or not _is_gathered(step, node.accumulator):
         return None
     if step.function == "_+_" and isinstance(node.start, ListLiteral) and not node.start.items:
-        more = builder.step(step.arguments[1])
+        more, gathered = builder.step(step.arguments[1]), reading(slot)
 
         def extended(frame: Frame) -> Any:
             frame.cost += 2
             try:
                 added = more(frame)
             except EvaluationError:
-                _gathered_so_far(frame, slot)
+                gathered(frame)
                 raise
-            held = _gathered_so_far(frame, slot)
+            held = gathered(frame)
             held.extend(added)
             return held
 
@@ -193,9 +174,11 @@ def _is_gathered(step: Call, accumulator: str) -> bool:
 
 
 def _insertion(arguments: list[Step], slot: int) -> Step:
+    gathered = reading(slot)
+
     def inserted(frame: Frame) -> Any:
         frame.cost += 1
-        held = _gathered_so_far(frame, slot)
+        held = gathered(frame)
         given = [argument(frame) for argument in arguments]
         frame.cost += 1
         if len(given) == 2:
@@ -211,7 +194,7 @@ def _insertion(arguments: list[Step], slot: int) -> Step:
 def _bound(builder: Builder, node: Comprehension) -> Step:
     """A name for a value: worked out when it is first looked at, and not again."""
     value, slot = builder.step(node.start), builder.new_slot()
-    get: Callable[[Frame], Any] = _read(slot)
+    get = reading(slot)
 
     def read(frame: Frame) -> Any:
         if frame.values[slot] is ABSENT:

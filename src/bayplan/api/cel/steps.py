@@ -41,6 +41,18 @@ def check_cost(frame: Frame) -> None:
         raise EvaluationCancelled
 
 
+def reading(slot: int) -> Step:
+    """The step that reads a variable. Raises EvaluationError if it is one."""
+
+    def read(frame: Frame) -> Any:
+        value = frame.values[slot]
+        if type(value) is EvaluationError:
+            raise value
+        return value
+
+    return read
+
+
 def index_of(key: Any) -> int:
     """The index that a value means. Raises EvaluationError."""
     if type(key) is int:

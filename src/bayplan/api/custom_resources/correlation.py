@@ -5,6 +5,7 @@ Source of the behaviour: `k8s.io/apiserver/pkg/cel/common` (`CorrelatedObject`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,18 +38,18 @@ class Before:
         items = self.schema.get("items")
         if self.schema.get("x-kubernetes-list-type") != "map" or items is None or not isinstance(self.value, list):
             return None
-        wanted = _key(self.now[index], keys)
+        wanted = key_of(self.now[index], keys)
         if wanted is None:
             return None
-        found = next((one for one in self.value if _key(one, keys) == wanted), None)
+        found = next((one for one in self.value if key_of(one, keys) == wanted), None)
         return None if found is None else Before(found, self.now[index], items)
 
 
-def _key(item: Any, names: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The values of the keys; None if one is missing or no scalar."""
+def key_of(item: Any, names: Sequence[str]) -> tuple[Any, ...] | None:
+    """The values of an item's keys with their types, as 1 is not true; None if one is missing or no scalar."""
     if not isinstance(item, dict) or any(not isinstance(item.get(name), bool | int | float | str) for name in names):
         return None
-    return tuple(repr(item[name]) for name in names)
+    return tuple((type(item[name]), item[name]) for name in names)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from bayplan.api.custom_resources.metadata import MetadataError, read_metadata
-from bayplan.api.custom_resources.pruning import EMBEDDED, child
+from bayplan.api.custom_resources.pruning import EMBEDDED, child, child_path
 from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.schema import Schema
 from bayplan.api.validation.formats import dns_1035_label
@@ -35,7 +35,7 @@ def _coerce(value: Any, schema: Schema | None, path: str, dropped: list[str], le
         if schema.get(EMBEDDED):
             _coerce_object(value, f"{path}." if path else "", dropped, lenient)
         for name in value:
-            _coerce(value[name], child(schema, name), _joined(path, name, schema), dropped, lenient)
+            _coerce(value[name], child(schema, name), child_path(path, name, schema), dropped, lenient)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             _coerce(item, schema.get("items"), f"{path}[{index}]", dropped, lenient)
@@ -59,13 +59,6 @@ def _coerce_object(obj: dict[str, Any], prefix: str, dropped: list[str], lenient
     obj["metadata"] = msgspec.json.decode(msgspec.json.encode(metadata))
 
 
-def _joined(path: str, name: str, schema: Schema) -> str:
-    """The path of a field; those that are not declared stand in brackets."""
-    if name not in schema.get("properties", ()):
-        return f"{path}[{name}]"
-    return f"{path}.{name}" if path else name
-
-
 def embedded_errors(value: Any, schema: Schema | None, path: str = "") -> list[FieldError]:
     """What is wrong with embedded objects."""
     return list(_errors(value, schema, path))
@@ -78,7 +71,7 @@ def _errors(value: Any, schema: Schema | None, path: str) -> Iterator[FieldError
         if schema.get(EMBEDDED):
             yield from _object_errors(value, f"{path}." if path else "")
         for name in sorted(value):
-            yield from _errors(value[name], child(schema, name), _joined(path, name, schema))
+            yield from _errors(value[name], child(schema, name), child_path(path, name, schema))
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from _errors(item, schema.get("items"), f"{path}[{index}]")

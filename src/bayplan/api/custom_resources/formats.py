@@ -24,10 +24,21 @@ _UUID = r"[0-9a-f]{8}-?[0-9a-f]{4}-?%s-?%s-?[0-9a-f]{12}"
 _FOUR, _VARIANT = "[0-9a-f]{4}", "[89ab][0-9a-f]{3}"
 _GO_DURATION = re.compile(r"[-+]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)", re.ASCII)
 _WORDED_DURATION = re.compile(r"(\d+)[\t\n\f\r ]*([A-Za-zµ]+)", re.ASCII)
-_UNITS = frozenset(("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"))
-_UNITS_IN_WORDS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
-"""A unit may go on after these: `seconds`, `minutes`."""
+_SECOND = 10**9
+_DAY = 86_400 * _SECOND
+_UNITS: tuple[tuple[tuple[str, ...], int], ...] = (
+    (("ns", "nano"), 1),
+    (("us", "µs", "micro"), 10**3),
+    (("ms", "milli"), 10**6),
+    (("s", "sec"), _SECOND),
+    (("m", "min"), 60 * _SECOND),
+    (("h", "hr", "hour"), 3600 * _SECOND),
+    (("d", "day"), _DAY),
+    (("w", "wk", "week"), 7 * _DAY),
+)
+"""Units of time in words, in nanoseconds: any text that begins as the last of a line is that unit."""
 _MOST = (1 << 63) - 1
+_MOST_DIGITS = len(str(_MOST))
 _CREDIT_CARD = re.compile(
     r"4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(?:0[0-5]|[68][0-9])[0-9]{11}"
     r"|(?:2131|1800|35[0-9]{3})[0-9]{11}"
@@ -54,13 +65,20 @@ def _date_time(value: str) -> bool:
 
 def _duration(value: str) -> bool:
     """Go's form, or any text that has a number with a unit in it."""
-    if _GO_DURATION.fullmatch(value) is not None:
-        return True
-    found = _WORDED_DURATION.findall(value)
-    units = [unit.lower() for _, unit in found]
-    return all(int(number) <= _MOST for number, _ in found) and any(
-        unit in _UNITS or unit.startswith(_UNITS_IN_WORDS) for unit in units
-    )
+    return _GO_DURATION.fullmatch(value) is not None or worded_duration(value) is not None
+
+
+def worded_duration(text: str) -> int | None:
+    """The nanoseconds of all numbers with units in a text: `3 days and 2 hours`. None if there are none, or a number has more than 64 bits."""
+    found = [(number.lstrip("0") or "0", _unit(name.lower())) for number, name in _WORDED_DURATION.findall(text)]
+    if any(len(number) > _MOST_DIGITS or int(number) > _MOST for number, _ in found):
+        return None
+    return sum(int(number) * unit for number, unit in found) if any(unit for _, unit in found) else None
+
+
+def _unit(name: str) -> int:
+    """Nanoseconds of a unit; 0 if there is none of this name."""
+    return next((size for names, size in _UNITS if name in names or name.startswith(names[-1])), 0)
 
 
 def _luhn(value: str) -> bool:
@@ -118,6 +136,8 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "uuid4": _pattern(_UUID % ("4[0-9a-f]{3}", _VARIANT), re.IGNORECASE),
     "uuid5": _pattern(_UUID % ("5[0-9a-f]{3}", _VARIANT), re.IGNORECASE),
 }
+OF_NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
+"""What numbers may be said to be, by their type."""
 _UNCHECKED = frozenset(("password",))
 
 

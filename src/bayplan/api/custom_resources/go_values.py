@@ -7,6 +7,9 @@ import math
 from decimal import Decimal
 from typing import Any
 
+from bayplan.api.errors import quoted
+from bayplan.api.go_json import escaped
+
 _POWER_WITH_EXPONENT = 6
 _TYPES = {bool: "bool", int: "int64", float: "float64", str: "string", list: "[]interface {}", type(None): "<nil>"}
 
@@ -34,9 +37,9 @@ def shown(value: Any) -> str:
 def go_syntax(value: Any) -> str:
     """A JSON value as `%#v` prints it."""
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return quoted(value)
     if isinstance(value, dict):
-        inside = ", ".join(f"{json.dumps(name, ensure_ascii=False)}:{go_syntax(value[name])}" for name in sorted(value))
+        inside = ", ".join(f"{quoted(name)}:{go_syntax(value[name])}" for name in sorted(value))
         return f"map[string]interface {{}}{{{inside}}}"
     if isinstance(value, list):
         return f"[]interface {{}}{{{', '.join(map(go_syntax, value))}}}"
@@ -58,6 +61,4 @@ def shown_float(number: float) -> str:
 def json_text(value: Any) -> str:
     """A JSON value as Go's `json.Marshal` writes it: names in order, without blanks, safe inside HTML."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
-    for letter in "<>&\u2028\u2029":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return text
+    return escaped(text.encode()).decode()

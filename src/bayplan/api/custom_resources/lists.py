@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bayplan.api.custom_resources.pruning import child
+from bayplan.api.custom_resources.pruning import child, child_path
 from bayplan.api.errors import FieldError, duplicate, invalid
 from bayplan.api.schema import Schema
 
@@ -25,11 +25,7 @@ def _errors(value: Any, schema: Schema | None, path: str) -> Iterator[FieldError
         return
     if isinstance(value, dict):
         for name in sorted(value):
-            inner = child(schema, name)
-            if name in schema.get("properties", ()):
-                yield from _errors(value[name], inner, f"{path}.{name}" if path else name)
-            else:
-                yield from _errors(value[name], inner, f"{path}[{name}]")
+            yield from _errors(value[name], child(schema, name), child_path(path, name, schema))
     elif isinstance(value, list):
         list_type = schema.get("x-kubernetes-list-type")
         if list_type == "set":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,11 +9,10 @@ import msgspec
 
 from bayplan.api import schema as schemas
 from bayplan.api.custom_resources.pruning import METADATA_DEFINITION
-from bayplan.api.times import TimeError, settle
+from bayplan.api.times import FormError, settle
 from bayplan.api.types import meta_v1
 
 _read = msgspec.json.Decoder(meta_v1.ObjectMeta).decode
-_GO_TYPES = {"str": "string", "int": "int64", "bool": "bool", "array": "[]", "object": "map[string]string"}
 
 
 class MetadataError(ValueError):
@@ -48,20 +46,13 @@ def _is_fine(fields: dict[str, Any]) -> bool:
 def _typed(fields: Any) -> meta_v1.ObjectMeta:
     try:
         found: meta_v1.ObjectMeta = settle(_read(msgspec.json.encode(fields)))
-    except msgspec.DecodeError as error:
-        raise MetadataError(_described(str(error))) from None
-    except TimeError as error:
-        raise MetadataError(str(error)) from None
+    except (msgspec.DecodeError, FormError) as error:
+        raise MetadataError(_problem(fields) or str(error)) from None
     return found
 
 
-def _described(text: str) -> str:
-    """msgspec's message as Go words it."""
-    found = re.search(r"Expected `(\w+)[^`]*`.*, got `(\w+)`(?: - at `\$\.?(\w*))?", text)
-    if found is None:
-        return text
-    wanted, got, name = found.groups()
-    given_type = {"int": "number", "float": "number", "str": "string"}.get(got, got)
-    if not name:
-        return f"json: cannot unmarshal {given_type} into Go value of type v1.ObjectMeta"
-    return f"json: cannot unmarshal {given_type} into Go struct field ObjectMeta.{name} of type {_GO_TYPES.get(wanted, wanted)}"
+def _problem(fields: Any) -> str | None:
+    """The first thing that is wrong with metadata, in the order of their names."""
+    from bayplan.api.decode_problems import first_problem  # what is seldom needed
+
+    return first_problem(meta_v1.ObjectMeta, msgspec.json.encode(fields, order="sorted"))

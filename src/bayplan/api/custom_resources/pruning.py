@@ -15,6 +15,14 @@ META_FIELDS = frozenset(("apiVersion", "kind", "metadata"))
 """Fields that every object has, without its schema saying so."""
 METADATA_DEFINITION = schemas.definition_of(meta_v1.ObjectMeta)
 PRESERVE, EMBEDDED = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"
+RULES = "x-kubernetes-validations"
+
+
+def has_rules(schema: Any) -> bool:
+    """Whether a schema, or one inside it, has rules for values."""
+    if isinstance(schema, dict):
+        return bool(schema.get(RULES)) or any(map(has_rules, schema.values()))
+    return isinstance(schema, list) and any(map(has_rules, schema))
 
 
 def child(schema: Schema, name: str) -> Schema | None:
@@ -23,6 +31,13 @@ def child(schema: Schema, name: str) -> Schema | None:
     if found is None:
         found = schema.get("additionalProperties")
     return found if isinstance(found, dict) else None
+
+
+def child_path(path: str, name: str, schema: Schema) -> str:
+    """The path of a field of an object; those that are not declared stand in brackets."""
+    if name not in schema.get("properties", ()):
+        return f"{path}[{name}]"
+    return f"{path}.{name}" if path else name
 
 
 def has_additional(schema: Schema) -> bool:

@@ -15,12 +15,10 @@ from bayplan.api.cel.issues import display
 from bayplan.api.cel.schema_types import SchemaTypes
 from bayplan.api.cel.types import BOOL, STRING, Type, optional_of
 from bayplan.api.cel.validators import unreadable, validate
-from bayplan.api.custom_resources.pruning import EMBEDDED
+from bayplan.api.custom_resources.pruning import EMBEDDED, RULES, has_rules
 from bayplan.api.custom_resources.rule_values import whole_object
 from bayplan.api.schema import Schema
 from bayplan.api.validation.custom_resource_definitions_columns import FieldPathError, field_path
-
-RULES = "x-kubernetes-validations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +77,14 @@ class Node:
 
 def compile_rules(schema: Schema) -> Node | None:
     """The rules of the schema of a custom resource; None if it has none."""
-    return compile_node(schema, schema, is_root=True) if _has_rules(schema) else None
-
-
-def _has_rules(schema: Any) -> bool:
-    if isinstance(schema, dict):
-        return bool(schema.get(RULES)) or any(map(_has_rules, schema.values()))
-    return isinstance(schema, list) and any(map(_has_rules, schema))
+    return compile_node(schema, schema, is_root=True)
 
 
 def compile_node(rules_schema: Schema, schema: Schema, *, is_root: bool) -> Node | None:
     """The rules of a part of a schema; None if it has none. rules_schema: where the rules are, which inside of `allOf` is not the schema of the values."""
     made = Node(whole_object(schema) if is_root else schema)
     given = rules_schema.get(RULES, ())
-    structs = SchemaTypes(_no_definition)
+    structs = SchemaTypes(no_definition)
     kind = structs.root(schema, "selfType") if is_root else structs.part(schema, "selfType")
     if given and kind is None:
         made.problem = "failed to convert to declType for CEL validation rules"
@@ -106,18 +98,19 @@ def compile_node(rules_schema: Schema, schema: Schema, *, is_root: bool) -> Node
         if below is not None and kind is not None and structs.part(below.schema, "part") is not None:
             made.properties[name] = below
     for part in rules_schema.get("allOf", ()):
-        found = compile_node(part, schema, is_root=is_root) if _has_rules(part) else None
+        found = compile_node(part, schema, is_root=is_root) if has_rules(part) else None
         if found is not None:
             made.alternatives.append(found)
     return None if made.is_empty else made
 
 
-def _no_definition(reference: str) -> Schema:
-    raise KeyError(reference)  # structural schemas have no `$ref`
+def no_definition(reference: str) -> Schema:
+    """What a `$ref` means: structural schemas have none. Raises KeyError."""
+    raise KeyError(reference)
 
 
 def _below(rules_schema: Any, schema: Any) -> Node | None:
-    if not isinstance(rules_schema, dict) or not isinstance(schema, dict) or not _has_rules(rules_schema):
+    if not isinstance(rules_schema, dict) or not isinstance(schema, dict) or not has_rules(rules_schema):
         return None
     return compile_node(rules_schema, schema, is_root=bool(schema.get(EMBEDDED)))
 
@@ -135,8 +128,7 @@ def _rule(given: Mapping[str, Any], schema: Schema, kind: Type, structs: Mapping
     environment = Environment({"self": kind, "oldSelf": optional_of(kind) if made.old_is_optional else kind}, structs)
     program, problem = _program(made.text, environment, BOOL)
     if program is None:
-        text = "cel expression must evaluate to a bool" if problem == _WRONG_TYPE else problem
-        return replace(made, problem=text)
+        return replace(made, problem=problem)
     expression = given.get("messageExpression") or ""
     message = _program(expression, environment, STRING)[0] if expression else None
     return replace(
@@ -148,19 +140,24 @@ def _rule(given: Mapping[str, Any], schema: Schema, kind: Type, structs: Mapping
     )
 
 
-_WRONG_TYPE = "wrong type"
-
-
-def _program(expression: str, environment: Environment, wanted: Type) -> tuple[Program | None, str]:
-    """A program, or why there is none."""
-    checked: Checked = check(expression, environment)
+def expression_problem(expression: str, checked: Checked, wanted: Type) -> str:
+    """Why the expression of a rule (or of its message, which is a string) is refused, empty if it is not."""
     issues = list(checked.issues)
     if not issues and checked.root is not None:
         issues = [*unreadable(checked.root), *validate(checked.root, checked.types)]
     if issues:
-        return None, f"compilation failed: {display(expression, issues)}"
-    if checked.type != wanted:
-        return None, _WRONG_TYPE
+        return f"compilation failed: {display(expression, issues)}"
+    if checked.type == wanted:
+        return ""
+    return "must evaluate to a string" if wanted == STRING else "cel expression must evaluate to a bool"
+
+
+def _program(expression: str, environment: Environment, wanted: Type) -> tuple[Program | None, str]:
+    """A program, or why there is none."""
+    checked = check(expression, environment)
+    problem = expression_problem(expression, checked, wanted)
+    if problem:
+        return None, problem
     try:
         return compile_expression(checked, environment), ""
     except CompilationError as error:

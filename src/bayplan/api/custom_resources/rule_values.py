@@ -26,32 +26,14 @@ from bayplan.api.cel.values import (
     is_list,
     no_such_overload,
 )
+from bayplan.api.custom_resources.formats import worded_duration
+from bayplan.api.custom_resources.go_values import type_name
 from bayplan.api.schema import Schema
+from bayplan.api.times import base64_problem
 
 _DAY = 86_400 * SECOND
 _EPOCH = date(1970, 1, 1)
-_GO_TYPES = {
-    bool: "bool",
-    dict: "map[string]interface {}",
-    float: "float64",
-    int: "int64",
-    list: "[]interface {}",
-    str: "string",
-}
-_WORDED = re.compile(r"(\d+)\s*([A-Za-zµ]+)")
 _LOCAL = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?", re.ASCII)
-_MICROSECOND, _MILLISECOND = 10**3, 10**6
-_UNITS: tuple[tuple[tuple[str, ...], int], ...] = (
-    (("ns", "nano"), 1),
-    (("us", "µs", "micro"), _MICROSECOND),
-    (("ms", "milli"), _MILLISECOND),
-    (("s", "sec"), SECOND),
-    (("m", "min"), 60 * SECOND),
-    (("h", "hr", "hour"), 3600 * SECOND),
-    (("d", "day"), _DAY),
-    (("w", "wk", "week"), 7 * _DAY),
-)
-"""Units of time in words: any text that begins as the last of a line is that unit."""
 
 
 def typed(value: Any, schema: Schema) -> Any:
@@ -294,7 +276,7 @@ def _array(value: Any, schema: Schema) -> ItemsValue:
 
 
 def _misfit(wanted: str, value: Any) -> EvaluationError:
-    return EvaluationError(f"invalid data, expected {wanted}, got {_GO_TYPES.get(type(value), type(value).__name__)}")
+    return EvaluationError(f"invalid data, expected {wanted}, got {type_name(value)}")
 
 
 def _string(value: Any, schema: Schema) -> Any:
@@ -334,17 +316,11 @@ _CONVERTERS: dict[str, Callable[[Any, Schema], Any]] = {
 
 def _duration(text: str) -> Duration:
     found = parse_duration(text)
-    if found is not None:
-        return Duration(found)
-    parts = [int(number) * unit for number, name in _WORDED.findall(text) if (unit := _unit(name.lower()))]
-    if not parts or sum(parts) > INT_MAX:
+    if found is None:
+        found = worded_duration(text)
+    if found is None or found > INT_MAX:
         raise EvaluationError(f"Invalid duration {text}: unable to parse {text} as duration")
-    return Duration(sum(parts))
-
-
-def _unit(name: str) -> int:
-    """Nanoseconds of a unit; 0 if there is none of this name."""
-    return next((size for names, size in _UNITS if name in names or name.startswith(names[-1])), 0)
+    return Duration(found)
 
 
 def _date(text: str) -> Timestamp:
@@ -369,11 +345,9 @@ def _date_time(text: str) -> Timestamp:
 
 
 def _byte(text: str) -> bytes:
-    try:
-        return base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
-    except ValueError as error:
-        what = "illegal base64 data at input byte 0"
-        raise EvaluationError(f"Invalid byte formatted string {text}: {what}") from error
+    if problem := base64_problem(text):
+        raise EvaluationError(f"Invalid byte formatted string {text}: {problem}")
+    return base64.b64decode(text)
 
 
 _FORMATS: dict[str, Callable[[str], Any]] = {

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bayplan.api.cel.evaluation import OBJECT_BUDGET, Outcome, Program
-from bayplan.api.cel.functions.go_addresses import quoted
 from bayplan.api.cel.values import NO_VALUE, EvaluationCancelled, Optional
-from bayplan.api.custom_resources.correlation import Before, same
+from bayplan.api.custom_resources.correlation import Before, key_of, same
 from bayplan.api.custom_resources.rule_compilation import Node, Rule
 from bayplan.api.custom_resources.rule_values import typed
-from bayplan.api.errors import OMITTED, FieldError, duplicate, forbidden, invalid, required
+from bayplan.api.errors import OMITTED, FieldError, duplicate, forbidden, invalid, quoted, required
 from bayplan.api.schema import Schema
 
 _LONGEST_MESSAGE = 5 * 1024
@@ -255,16 +254,7 @@ def _old_items(schema: Schema, old: Any) -> Callable[[Any], Any]:
         return lambda item: None
     by_key: dict[Any, Any] = {}
     for one in old:
-        key = _key(one, names)
+        key = key_of(one, names)
         if key is not None:
             by_key.setdefault(key, one)
-    return lambda item: by_key.get(_key(item, names))
-
-
-def _key(item: Any, names: tuple[str, ...]) -> tuple[Any, ...] | None:
-    if not isinstance(item, dict):
-        return None
-    found = [item.get(name) for name in names]
-    if not all(isinstance(one, bool | int | float | str) for one in found):
-        return None
-    return tuple((type(one), one) for one in found)
+    return lambda item: by_key.get(key_of(item, names))

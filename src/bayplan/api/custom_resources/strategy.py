@@ -9,7 +9,7 @@ import copy
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,8 +20,6 @@ from bayplan.api.custom_resources.go_values import shown, type_name
 from bayplan.api.custom_resources.lists import list_errors
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.paths import JsonPath, PathError, path_of
-from bayplan.api.custom_resources.rule_compilation import Node, compile_rules
-from bayplan.api.custom_resources.rules import Findings, check_rules
 from bayplan.api.errors import ErrorType, FieldError, invalid
 from bayplan.api.kinds import Kind
 from bayplan.api.managedfields.fieldset import of_paths
@@ -29,6 +27,10 @@ from bayplan.api.schema import Schema
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apiextensions_v1
 from bayplan.api.validation.finalizers import finalizer_warnings
+
+if TYPE_CHECKING:
+    from bayplan.api.custom_resources.rule_compilation import Node
+    from bayplan.api.custom_resources.rules import Findings
 
 _MOST_REPLICAS = (1 << 31) - 1
 _BLOCKING = frozenset(
@@ -79,7 +81,7 @@ class CustomStrategy(Strategy):
         self._api_version, self._kind = api_version, kind
         self.schema = schema
         self._prunes = prunes
-        self._last_findings: tuple[CustomObject, CustomObject | None, Findings] | None = None
+        self._last_findings: tuple[CustomObject, CustomObject, Findings] | None = None
         self._restricts_metadata = b'"metadata"' in msgspec.json.encode(schema)
         self.has_status = subresources.status
         self.scale = subresources.scale
@@ -142,29 +144,35 @@ class CustomStrategy(Strategy):
             return []
         if any(error.type in _BLOCKING for error in others):
             return [_UNCHECKED]
-        return self._find(obj, old).errors
+        found = self._find(self._rules, obj, old)
+        # the question about warnings comes next
+        self._last_findings = None if old is None else (obj, old, found)
+        return found.errors
 
-    def _find(self, obj: CustomObject, old: CustomObject | None) -> Findings:
-        """What the rules say; kept for the question about warnings that comes next."""
-        found = Findings()
-        if self._rules is not None:
-            tree = self._seen_by_rules(obj)
-            before = None if old is None else Before(self._seen_by_rules(old), tree, self.schema)
-            found = check_rules(self._rules, tree, before)
-        self._last_findings = (obj, old, found)
-        return found
+    def _find(self, rules: Node, obj: CustomObject, old: CustomObject | None) -> Findings:
+        """What the rules say."""
+        from bayplan.api.custom_resources.rules import check_rules
+
+        tree = self._seen_by_rules(obj)
+        before = None if old is None else Before(self._seen_by_rules(old), tree, self.schema)
+        return check_rules(rules, tree, before)
 
     def _rule_warnings(self, obj: CustomObject, old: CustomObject) -> list[str]:
         """What the rules have against parts of a valid object that did not change."""
         if self._rules is None:
             return []
-        last = self._last_findings
-        is_known = last is not None and last[0] is obj and last[1] is old
-        return (last[2] if last is not None and is_known else self._find(obj, old)).warnings
+        last, self._last_findings = self._last_findings, None
+        if last is not None and last[0] is obj and last[1] is old:
+            return last[2].warnings
+        return self._find(self._rules, obj, old).warnings
 
     @functools.cached_property
     def _rules(self) -> Node | None:
-        """The rules of the schema, compiled when the first object is checked."""
+        """The rules of the schema, compiled when the first object is checked; few schemas have any, and they bring a compiler along."""
+        if not pruning.has_rules(self.schema):
+            return None
+        from bayplan.api.custom_resources.rule_compilation import compile_rules
+
         return compile_rules(self.schema)
 
     def _seen_by_rules(self, obj: CustomObject) -> dict[str, Any]:

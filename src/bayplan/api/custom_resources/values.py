@@ -8,7 +8,6 @@ where Kubernetes looks at them in any order.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from typing import Any
 from bayplan.api.custom_resources import formats, patterns
 from bayplan.api.custom_resources.correlation import Before, same
 from bayplan.api.custom_resources.go_values import json_text, shown
-from bayplan.api.errors import ErrorType, FieldError, invalid, required, too_long, too_many, unsupported
+from bayplan.api.errors import ErrorType, FieldError, invalid, quoted, required, too_long, too_many, unsupported
 from bayplan.api.schema import Schema
 
 _WHOLE = "<nil>"
@@ -29,7 +28,6 @@ _FLOAT32_LIMIT = 3.4028235677973366e38
 _WHOLE_FLOATS = float((1 << 53) - 1)
 """Up to here a float can be told from its neighbours among the whole numbers."""
 _CLOSE = 1e-9
-_FORMATS_OF = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 @dataclass(slots=True)
@@ -131,7 +129,7 @@ def _format_of(schema: Schema) -> str:
     kind = types[0] if len(types) == 1 else ""
     if kind in ("", "string"):
         return name if formats.is_known(name) else ""
-    return name if name in _FORMATS_OF.get(kind, ()) else ""
+    return name if name in formats.OF_NUMBERS.get(kind, ()) else ""
 
 
 def _type(value: Any, schema: Schema, path: str, before: Before | None) -> _Result | None:
@@ -200,12 +198,8 @@ def _format(value: Any, schema: Schema, path: str, before: Before | None) -> _Re
         return None
     if formats.has_format(value, name):
         return _Result()
-    detail = f"{path} in body must be of type {name}: {_quoted(value)}"
+    detail = f"{path} in body must be of type {name}: {quoted(value)}"
     return _failed(FieldError(ErrorType.TYPE_INVALID, path, value, detail))
-
-
-def _quoted(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _number(value: Any, schema: Schema, path: str, before: Before | None) -> _Result | None:

@@ -67,9 +67,9 @@ class _Differences:
         if kind.kind == SCALAR or kind.atomic:
             return self._leaf(old, new)
         if old is ABSENT:
-            return None, None, _whole(new, kind)
+            return None, None, whole(new, kind)
         if new is ABSENT:
-            return _whole(old, kind), None, None
+            return whole(old, kind), None, None
         value = old if new is None else new
         if kind.kind == LIST:
             return self._list(old, new, kind)
@@ -156,7 +156,7 @@ def _put(removed: FieldSet, modified: FieldSet, added: FieldSet, key: str, three
         added[key] = three[2]
 
 
-def _whole(value: Any, kind: Type) -> FieldSet:
+def whole(value: Any, kind: Type) -> FieldSet:
     """The node of a value that comes or goes as a whole: the value itself and all that is in it."""
     if kind.kind == SCALAR or kind.atomic or not value:
         return LEAF
@@ -165,13 +165,13 @@ def _whole(value: Any, kind: Type) -> FieldSet:
         element = kind.element
         assert element is not None
         for key, items in sorted(_by_key(value, kind).items()):
-            found[key] = _whole(items[0], element) if len(items) == 1 else LEAF
+            found[key] = whole(items[0], element) if len(items) == 1 else LEAF
     elif isinstance(value, dict):
         for name in sorted(value):
             inner = kind.field(name)
             if inner is None:
                 raise TypedError(f".{name}: field not declared in schema")
-            found["f:" + name] = _whole(value[name], inner)
+            found["f:" + name] = whole(value[name], inner)
     elif kind.kind != MAP:
         return LEAF
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.api.custom_resources.go_values import go_syntax, shown
+from bayplan.api.custom_resources.go_values import go_syntax, shown, type_name
 from bayplan.api.managedfields.compare import ABSENT
 from bayplan.api.managedfields.fieldset import LEAF, FieldSet, has, path_text
 from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type, TypedError
@@ -44,7 +44,7 @@ def _validate(value: Any, kind: Type, path: str, problems: list[str]) -> None:
 
 def _shown(value: Any, kind: Type) -> str:
     if kind.scalar == "numeric":
-        return {str: "string", bool: "bool", list: "[]interface {}", dict: "map[string]interface {}"}[type(value)]
+        return type_name(value)
     return (
         f"&value.valueUnstructured{{Value:{go_syntax(value)}}}" if kind.scalar == "string" else f"&{{{shown(value)}}}"
     )

@@ -82,7 +82,7 @@ class Type:
             (key,) = self.keys
             value = item.get(key)
             if type(value) is str:
-                return _key_of(key, value)
+                return key_of(key, value)
         found = {key: item.get(key, self.defaults.get(key)) for key in self.keys}
         found = {key: value for key, value in found.items() if value is not None}
         if not found:
@@ -95,7 +95,7 @@ class Type:
 
 
 @functools.lru_cache(maxsize=4096)
-def _key_of(key: str, value: str) -> str:
+def key_of(key: str, value: str) -> str:
     """The path element of an item with one key. Names of conditions and containers come again and again."""
     return "k:" + msgspec.json.encode({key: value}).decode()
 

@@ -9,7 +9,7 @@ from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, requir
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths, recursive_difference
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import certificates_v1
-from bayplan.api.validation.fields import Errors
+from bayplan.api.validation.fields import CONDITION_STATUSES, Errors
 from bayplan.api.validation.meta import UpdateChecks
 
 _USAGES = (
@@ -162,9 +162,6 @@ def _check_signer_name(errors: Errors, path: str, name: str) -> None:
         errors.append(invalid(path, domain, "should be a domain with at least two segments separated by dots"))
 
 
-_STATUSES = ("False", "True", "Unknown")
-
-
 def _check_conditions(errors: Errors, status: certificates_v1.CertificateSigningRequestStatus) -> None:
     seen: set[str] = set()
     for index, condition in enumerate(status.conditions):
@@ -175,8 +172,8 @@ def _check_conditions(errors: Errors, status: certificates_v1.CertificateSigning
             errors.append(required(f"{path}.status"))
         elif condition.type in ("Approved", "Denied", "Failed") and condition.status != "True":
             errors.append(unsupported(f"{path}.status", condition.status, ("True",)))
-        elif condition.status not in _STATUSES:
-            errors.append(unsupported(f"{path}.status", condition.status, _STATUSES))
+        elif condition.status not in CONDITION_STATUSES:
+            errors.append(unsupported(f"{path}.status", condition.status, CONDITION_STATUSES))
         if condition.type in seen:
             errors.append(duplicate(f"{path}.type", condition.type))
         seen.add(condition.type)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from bayplan.api.codec import DecodeError
 from bayplan.api.defaults.pod_spec import default_pod_template
-from bayplan.api.errors import FieldError, invalid, required, unsupported
+from bayplan.api.errors import FieldError, invalid, quoted, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apps_v1
 from bayplan.api.validation.fields import (
@@ -26,10 +25,12 @@ from bayplan.api.validation.workloads import (
     check_rolling_amount,
     check_runs_for_ever,
     compile_or_none,
+    spelled_out,
 )
 
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
-_NUMBER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"([+-]?)(?=[0-9])0*([0-9]*)")
+_INT64 = 1 << 63
 _COUNTS = (
     ("current_number_scheduled", "currentNumberScheduled"),
     ("number_misscheduled", "numberMisscheduled"),
@@ -120,10 +121,20 @@ class DaemonSetStrategy(Strategy):
 def _count_template(obj: apps_v1.DaemonSet) -> None:
     """The annotation as Kubernetes reads and writes it: a number, 0 where it is left out. Raises DecodeError for anything else."""
     given = obj.metadata.annotations.get(_TEMPLATE_GENERATION)
-    if given is None:
-        obj.metadata.annotations = {**obj.metadata.annotations, _TEMPLATE_GENERATION: "0"}
-    elif not _NUMBER.fullmatch(given):
-        raise DecodeError(f"strconv.ParseInt: parsing {json.dumps(given)}: invalid syntax")
+    text = "0" if given is None else str(_read_number(given))
+    if text != given:
+        obj.metadata.annotations = {**obj.metadata.annotations, _TEMPLATE_GENERATION: text}
+
+
+def _read_number(text: str) -> int:
+    """A 64-bit number as Go reads it. Raises DecodeError."""
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        raise DecodeError(f"strconv.ParseInt: parsing {quoted(text)}: invalid syntax")
+    number = int(f"{found[1]}{found[2] or 0}") if len(found[2]) <= len(str(_INT64)) else _INT64
+    if not -_INT64 <= number < _INT64:
+        raise DecodeError(f"strconv.ParseInt: parsing {quoted(text)}: value out of range")
+    return number
 
 
 def _check_update_strategy(errors: list[FieldError], strategy: apps_v1.DaemonSetUpdateStrategy) -> None:
@@ -131,7 +142,11 @@ def _check_update_strategy(errors: list[FieldError], strategy: apps_v1.DaemonSet
         return
     if strategy.type != "RollingUpdate":
         errors.append(
-            unsupported("spec.updateStrategy", go_struct(_spelled_out(strategy)), ("RollingUpdate", "OnDelete"))
+            unsupported(
+                "spec.updateStrategy",
+                go_struct(spelled_out(strategy, "max_unavailable", "max_surge")),
+                ("RollingUpdate", "OnDelete"),
+            )
         )
         return
     rolling = strategy.rolling_update
@@ -144,18 +159,6 @@ def _check_update_strategy(errors: list[FieldError], strategy: apps_v1.DaemonSet
         errors.append(invalid(f"{_PATH}.maxSurge", rolling.max_surge, "may not be set when maxUnavailable is non-zero"))
     elif not unavailable and not surge:
         errors.append(required(f"{_PATH}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
-
-
-def _spelled_out(strategy: apps_v1.DaemonSetUpdateStrategy) -> apps_v1.DaemonSetUpdateStrategy:
-    """The same with the amounts that missing ones stand for, as messages show it."""
-    rolling = strategy.rolling_update
-    if rolling is None:
-        return strategy
-    amounts = apps_v1.RollingUpdateDaemonSet(
-        max_unavailable=0 if rolling.max_unavailable is None else rolling.max_unavailable,
-        max_surge=0 if rolling.max_surge is None else rolling.max_surge,
-    )
-    return apps_v1.DaemonSetUpdateStrategy(type=strategy.type, rolling_update=amounts)
 
 
 STRATEGY = DaemonSetStrategy()

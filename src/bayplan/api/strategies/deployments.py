@@ -22,6 +22,7 @@ from bayplan.api.validation.workloads import (
     check_not_above_replicas,
     check_runs_for_ever,
     check_selector_and_template,
+    spelled_out,
 )
 
 _COUNTS = (
@@ -107,7 +108,13 @@ def _check_strategy(errors: list[FieldError], strategy: apps_v1.DeploymentStrate
         if rolling is not None:
             errors.append(forbidden(_PATH, "may not be specified when strategy `type` is 'Recreate'"))
     elif strategy.type != "RollingUpdate":
-        errors.append(unsupported("spec.strategy", go_struct(_spelled_out(strategy)), ("Recreate", "RollingUpdate")))
+        errors.append(
+            unsupported(
+                "spec.strategy",
+                go_struct(spelled_out(strategy, "max_unavailable", "max_surge")),
+                ("Recreate", "RollingUpdate"),
+            )
+        )
     elif rolling is None:
         errors.append(required(_PATH, "this should be defaulted and never be nil"))
     else:
@@ -120,18 +127,6 @@ def _check_strategy(errors: list[FieldError], strategy: apps_v1.DeploymentStrate
             )
         if rolling.max_unavailable is not None:
             check_at_most_hundred_percent(errors, f"{_PATH}.maxUnavailable", rolling.max_unavailable)
-
-
-def _spelled_out(strategy: apps_v1.DeploymentStrategy) -> apps_v1.DeploymentStrategy:
-    """The same with the amounts that missing ones stand for, as messages show it."""
-    rolling = strategy.rolling_update
-    if rolling is None:
-        return strategy
-    amounts = apps_v1.RollingUpdateDeployment(
-        max_unavailable=0 if rolling.max_unavailable is None else rolling.max_unavailable,
-        max_surge=0 if rolling.max_surge is None else rolling.max_surge,
-    )
-    return apps_v1.DeploymentStrategy(type=strategy.type, rolling_update=amounts)
 
 
 STRATEGY = DeploymentStrategy()

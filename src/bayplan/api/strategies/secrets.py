@@ -33,7 +33,7 @@ class SecretStrategy(Strategy):
         if not obj.type:
             obj.type = "Opaque"
         for key, value in obj.data.items():
-            obj.data[key] = canonical_base64(value, f"data[{key}]")
+            obj.data[key] = canonical_base64(value)
         if obj.string_data:
             for key, value in obj.string_data.items():
                 obj.data[key] = base64.b64encode(value.encode()).decode()

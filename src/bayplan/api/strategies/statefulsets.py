@@ -20,6 +20,7 @@ from bayplan.api.validation.workloads import (
     check_not_above_replicas,
     check_runs_for_ever,
     check_selector_and_template,
+    spelled_out,
 )
 
 _COUNTS = (
@@ -177,19 +178,13 @@ def _check_update_strategy(errors: list[FieldError], strategy: apps_v1.StatefulS
         errors.append(required("spec.updateStrategy"))
     elif strategy.type == "OnDelete":
         if rolling is not None:
-            errors.append(
-                invalid(path, go_struct(_spelled_out(rolling)), "only allowed for updateStrategy 'RollingUpdate'")
-            )
+            shown = go_struct(spelled_out(strategy, "partition").rolling_update)
+            errors.append(invalid(path, shown, "only allowed for updateStrategy 'RollingUpdate'"))
     elif strategy.type != "RollingUpdate":
-        shown = strategy if rolling is None else msgspec.structs.replace(strategy, rolling_update=_spelled_out(rolling))
-        errors.append(invalid("spec.updateStrategy", go_struct(shown), "must be 'RollingUpdate' or 'OnDelete'"))
+        shown = go_struct(spelled_out(strategy, "partition"))
+        errors.append(invalid("spec.updateStrategy", shown, "must be 'RollingUpdate' or 'OnDelete'"))
     elif rolling is not None:
         check_not_negative(errors, f"{path}.partition", rolling.partition)
-
-
-def _spelled_out(rolling: apps_v1.RollingUpdateStatefulSetStrategy) -> apps_v1.RollingUpdateStatefulSetStrategy:
-    """The same with the partition that a missing one stands for, as messages show it."""
-    return msgspec.structs.replace(rolling, partition=rolling.partition or 0)
 
 
 STRATEGY = StatefulSetStrategy()

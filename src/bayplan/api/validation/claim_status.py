@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -43,7 +43,7 @@ def check_claim_status(errors: Errors, obj: resource_v1.ResourceClaim, old: reso
     new, before = obj.status, old.status
     _check_consumers(errors, "status.reservedFor", new.reserved_for)
     allocated = new.allocation.devices.results if new.allocation is not None else ()
-    _check_devices(errors, "status.devices", new.devices, {tuple(_shared_id(one)) for one in allocated})
+    _check_devices(errors, "status.devices", new.devices, set(map(_shared_id, allocated)))
     if new.reserved_for and new.allocation is None:
         errors.append(forbidden("status.reservedFor", "may not be specified when `allocated` is not set"))
     elif obj.metadata.deletion_timestamp is not None and any(
@@ -77,14 +77,12 @@ def _check_consumers(
 
 
 _Device = resource_v1.AllocatedDeviceStatus | resource_v1.DeviceRequestAllocationResult
-
-
 _NAMES = ("Driver", "Pool", "Device", "ShareID")
 
 
-def _shared_id(device: _Device) -> Iterator[str]:
+def _shared_id(device: _Device) -> tuple[str, ...]:
     """What tells a device, or a share of one, from others."""
-    yield from (device.driver, device.pool, device.device, device.share_id or "")
+    return (device.driver, device.pool, device.device, device.share_id or "")
 
 
 def _check_devices(
@@ -93,7 +91,7 @@ def _check_devices(
     devices: Sequence[resource_v1.AllocatedDeviceStatus],
     allocated: set[tuple[str, ...]],
 ) -> None:
-    keys = [tuple(_shared_id(device)) for device in devices]
+    keys = [_shared_id(device) for device in devices]
     shown = [msgspec.Raw(msgspec.json.encode(dict(zip(_NAMES, key, strict=True)))) for key in keys]
     for index, device in enumerate(devices):
         where = f"{path}[{index}]"

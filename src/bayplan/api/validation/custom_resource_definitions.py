@@ -8,7 +8,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import replace
 
-from bayplan.api.custom_resources.pruning import EMBEDDED, PRESERVE
+from bayplan.api.custom_resources.pruning import EMBEDDED, PRESERVE, RULES
 from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.schema import Schema
 from bayplan.api.types import apiextensions_v1 as types
@@ -25,7 +25,7 @@ from bayplan.api.validation.custom_resource_definitions_options import Options
 from bayplan.api.validation.custom_resource_definitions_ratcheting import options_for_update
 from bayplan.api.validation.custom_resource_definitions_schemas import check_schema
 from bayplan.api.validation.custom_resource_definitions_shown import shown_versions
-from bayplan.api.validation.custom_resource_definitions_structural import INT_OR_STRING, RULES, conversion_problem
+from bayplan.api.validation.custom_resource_definitions_structural import INT_OR_STRING, conversion_problem
 from bayplan.api.validation.fields import Errors, check_one_of, check_unchanged
 
 _EXTENSIONS = (EMBEDDED, PRESERVE, INT_OR_STRING, LIST_KEYS, LIST_TYPE, RULES)

@@ -7,8 +7,6 @@ from bayplan.api.schema import Schema
 from bayplan.api.types import apiextensions_v1 as types
 from bayplan.api.validation.custom_resource_definitions_form import form_of, within
 
-_OF_NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
-
 
 def unknown_formats(spec: types.CustomResourceDefinitionSpec) -> list[str]:
     """The formats that nobody knows, in the order in which they are found."""
@@ -19,4 +17,4 @@ def _is_unknown(schema: Schema) -> bool:
     name, kind = schema.get("format", ""), schema.get("type", "")
     if not name:
         return False
-    return not formats.is_known(name) if kind in ("", "string") else name not in _OF_NUMBERS.get(kind, ())
+    return not formats.is_known(name) if kind in ("", "string") else name not in formats.OF_NUMBERS.get(kind, ())

@@ -6,36 +6,27 @@ Source: `apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from bayplan.api.cel.checker import Checked, Environment, check
-from bayplan.api.cel.issues import display
 from bayplan.api.cel.nodes import Ident
-from bayplan.api.cel.schema_types import SchemaTypes
-from bayplan.api.cel.types import BOOL, STRING, Type, optional_of
-from bayplan.api.cel.validators import unreadable, validate
-from bayplan.api.custom_resources.pruning import EMBEDDED
+from bayplan.api.cel.schema_types import SchemaTypes, with_names
+from bayplan.api.cel.types import BOOL, STRING, optional_of
+from bayplan.api.custom_resources.pruning import EMBEDDED, RULES
+from bayplan.api.custom_resources.rule_compilation import expression_problem, no_definition
 from bayplan.api.errors import ErrorType, FieldError, invalid, required, unsupported
 from bayplan.api.schema import Schema
 from bayplan.api.validation.custom_resource_definitions_budget import Budget
 from bayplan.api.validation.custom_resource_definitions_columns import FieldPathError, field_path
 from bayplan.api.validation.custom_resource_definitions_costs import estimated_cost
-from bayplan.api.validation.custom_resource_definitions_form import NOTHING
 from bayplan.api.validation.custom_resource_definitions_shown import shown_rule
 from bayplan.api.validation.custom_resource_definitions_sizes import MOST, most_in_a_request
-from bayplan.api.validation.custom_resource_definitions_structural import RULES, conversion_problem
+from bayplan.api.validation.custom_resource_definitions_structural import conversion_problem
 
 _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
-_TEXT: Schema = {"type": "string"}
-_HEAD: dict[str, Schema] = {
-    "kind": _TEXT,
-    "apiVersion": _TEXT,
-    "metadata": {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}},
-}
-"""What rules see of the head of an object, whatever its schema says."""
-_TYPE_NAME, _HOLDER = "selfType", "self"
+_TYPE_NAME = "selfType"
 _UNTYPED = (
     "internal error: failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema"
     " to CEL declarations"
@@ -106,9 +97,9 @@ class UntypedError(ValueError):
 
 def compiled(schema: Schema, *, is_root: bool) -> list[CompiledRule]:
     """The rules of a schema in which nothing else is wrong. is_root: whether it is that of a whole custom resource. Raises UntypedError."""
-    made = SchemaTypes(_no_definition)
-    shown = _with_head(schema, is_root=is_root or bool(schema.get(EMBEDDED)))
-    found = _type_of(schema, made, is_root=is_root)
+    made = SchemaTypes(no_definition)
+    shown = _with_head(schema, is_root=is_root)
+    found = made.root(schema, _TYPE_NAME) if is_root else made.part(schema, _TYPE_NAME)
     if found is None:
         raise UntypedError(_UNTYPED)
     result = []
@@ -121,7 +112,7 @@ def compiled(schema: Schema, *, is_root: bool) -> list[CompiledRule]:
 
 def _compiled_rule(rule: dict[str, Any], environment: Environment, schema: Schema) -> CompiledRule:
     checked = check(rule["rule"], environment)
-    problem = _problem(rule["rule"], checked, BOOL, "compilation failed: ", "cel expression must evaluate to a bool")
+    problem = expression_problem(rule["rule"], checked, BOOL)
     if problem:
         return CompiledRule(problem)
     cost, names_old_self = estimated_cost(checked, schema), _names_old_self(checked)
@@ -129,9 +120,9 @@ def _compiled_rule(rule: dict[str, Any], environment: Environment, schema: Schem
     if not message:
         return CompiledRule("", cost, names_old_self)
     checked = check(message, environment)
-    head, wrong_type = "messageExpression compilation failed: ", "messageExpression must evaluate to a string"
-    problem = _problem(message, checked, STRING, head, wrong_type)
-    return CompiledRule("", cost, names_old_self, problem, 0 if problem else estimated_cost(checked, schema))
+    if problem := expression_problem(message, checked, STRING):
+        return CompiledRule("", cost, names_old_self, f"messageExpression {problem}")
+    return CompiledRule("", cost, names_old_self, "", estimated_cost(checked, schema))
 
 
 def compiled_rule_errors(schema: Schema, path: str, place: RulePlace, budget: Budget) -> Iterator[FieldError]:
@@ -170,19 +161,6 @@ class RulePlace:
     """How many values of the schema an object can have, None if nothing limits that."""
 
 
-def _no_definition(reference: str) -> Schema:
-    raise KeyError(reference)  # schemas with `$ref` are refused before
-
-
-def _type_of(schema: Schema, made: SchemaTypes, *, is_root: bool) -> Type | None:
-    if is_root:
-        return made.root(_with_head(schema, is_root=True), _TYPE_NAME)
-    # only whole objects can be asked for, so what is not one is put into one
-    made.root({"type": "object", "properties": {_HOLDER: _with_head(schema)}}, _TYPE_NAME)
-    fields: Mapping[str, Type] = made.structs[_TYPE_NAME]
-    return fields.get(_HOLDER)
-
-
 def _with_head(schema: Schema, *, is_root: bool = False) -> Schema:
     """A schema whose whole objects, itself if it is the root, have a kind, apiVersion and metadata with names."""
     result = dict(schema)
@@ -192,31 +170,8 @@ def _with_head(schema: Schema, *, is_root: bool = False) -> Schema:
         if isinstance(schema.get(name), dict):
             result[name] = _with_head(schema[name])
     if is_root or schema.get(EMBEDDED):
-        result["properties"] = {**result.get("properties", NOTHING), **_head(schema)}
+        result["properties"] = with_names(result.get("properties", {}))
     return result
-
-
-def _head(schema: Schema) -> dict[str, Schema]:
-    """The head of an object: as it is declared if all of it is, with all its names."""
-    given = {name: one for name, one in schema.get("properties", NOTHING).items() if name in _HEAD}
-    metadata = given.get("metadata", NOTHING)
-    names = metadata.get("properties", NOTHING)
-    is_whole = (
-        metadata.get("type") == "object"
-        and all(given.get(name, NOTHING).get("type") == "string" for name in ("kind", "apiVersion"))
-        and all(names.get(name, NOTHING).get("type") == "string" for name in ("name", "generateName"))
-    )
-    return given if is_whole else _HEAD
-
-
-def _problem(expression: str, checked: Checked, wanted: Type, head: str, wrong_type: str) -> str:
-    """Why an expression is refused, empty if it is not."""
-    issues = list(checked.issues)
-    if not issues and checked.root is not None:
-        issues = [*unreadable(checked.root), *validate(checked.root, checked.types)]
-    if issues:
-        return head + display(expression, issues)
-    return "" if checked.type == wanted else wrong_type
 
 
 def _names_old_self(checked: Checked) -> bool:

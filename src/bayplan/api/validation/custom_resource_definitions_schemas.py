@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bayplan.api.custom_resources.pruning import EMBEDDED, META_FIELDS, PRESERVE
+from bayplan.api.custom_resources.pruning import EMBEDDED, META_FIELDS, PRESERVE, RULES
 from bayplan.api.errors import FieldError, forbidden, invalid, unsupported
 from bayplan.api.schema import Schema
 from bayplan.api.validation.custom_resource_definitions_budget import Budget
@@ -21,7 +21,7 @@ from bayplan.api.validation.custom_resource_definitions_options import Options
 from bayplan.api.validation.custom_resource_definitions_rules import RulePlace, compiled_rule_errors, rule_errors
 from bayplan.api.validation.custom_resource_definitions_shown import SCHEMA_FIELDS, shown_schema
 from bayplan.api.validation.custom_resource_definitions_sizes import MOST, cardinality
-from bayplan.api.validation.custom_resource_definitions_structural import RULES, conversion_problem, structural_errors
+from bayplan.api.validation.custom_resource_definitions_structural import conversion_problem, structural_errors
 from bayplan.api.validation.fields import Errors
 
 PROPERTY_TYPES = ("array", "boolean", "integer", "number", "object", "string")

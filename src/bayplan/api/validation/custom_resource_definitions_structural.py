@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bayplan.api.custom_resources import patterns
+from bayplan.api.custom_resources.pruning import EMBEDDED, PRESERVE, RULES
 from bayplan.api.errors import FieldError, forbidden, invalid, required
 from bayplan.api.schema import Schema
 from bayplan.api.validation.custom_resource_definitions_form import NOTHING
 from bayplan.api.validation.custom_resource_definitions_patterns import pattern_problem
 
-PRESERVE, EMBEDDED = "x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"
 INT_OR_STRING = "x-kubernetes-int-or-string"
-RULES = "x-kubernetes-validations"
 _UNSUPPORTED = {
     "id": "id",
     "$schema": "schema",

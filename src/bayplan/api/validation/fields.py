@@ -261,6 +261,9 @@ def check_domain_prefixed_path(errors: Errors, path: str, value: str) -> None:
         errors.append(invalid(path, rest, formats.regex_message("Invalid path", _HTTP_PATH)))
 
 
+CONDITION_STATUSES: Final = ("False", "True", "Unknown")
+
+
 def check_conditions(errors: Errors, path: str, conditions: Sequence[meta_v1.Condition]) -> None:
     """A list of `Condition` objects, unique by type."""
     seen: set[str] = set()
@@ -270,8 +273,8 @@ def check_conditions(errors: Errors, path: str, conditions: Sequence[meta_v1.Con
             errors.append(duplicate(f"{where}.type", condition.type))
         seen.add(condition.type)
         check_key_format(errors, f"{where}.type", condition.type)
-        if condition.status not in ("True", "False", "Unknown"):
-            errors.append(unsupported(f"{where}.status", condition.status, ("False", "True", "Unknown")))
+        if condition.status not in CONDITION_STATUSES:
+            errors.append(unsupported(f"{where}.status", condition.status, CONDITION_STATUSES))
         if condition.observed_generation < 0:
             errors.append(
                 invalid(

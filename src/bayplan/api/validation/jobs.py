@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from bayplan.api.errors import OMITTED, duplicate, invalid, required, too_long, too_many, unsupported
+from bayplan.api.errors import OMITTED, duplicate, invalid, quoted, required, too_long, too_many, unsupported
 from bayplan.api.types import batch_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import (
+    CONDITION_STATUSES,
     Errors,
     check_domain_prefixed_path,
     check_format,
@@ -128,9 +129,9 @@ def _check_failure_policy(errors: Errors, path: str, spec: batch_v1.JobSpec) -> 
                 here = f"{where}.onPodConditions[{position}]"
                 check_format(errors, f"{here}.type", pattern.type, formats.label_key)
                 if not pattern.status:
-                    errors.append(required(f"{here}.status", _valid_values(("False", "True", "Unknown"))))
-                elif pattern.status not in ("False", "True", "Unknown"):
-                    errors.append(unsupported(f"{here}.status", pattern.status, ("False", "True", "Unknown")))
+                    errors.append(required(f"{here}.status", _valid_values(CONDITION_STATUSES)))
+                elif pattern.status not in CONDITION_STATUSES:
+                    errors.append(unsupported(f"{here}.status", pattern.status, CONDITION_STATUSES))
         if rule.on_exit_codes is not None and rule.on_pod_conditions:
             errors.append(invalid(where, OMITTED, "specifying both OnExitCodes and OnPodConditions is not supported"))
         if rule.on_exit_codes is None and not rule.on_pod_conditions:
@@ -138,7 +139,7 @@ def _check_failure_policy(errors: Errors, path: str, spec: batch_v1.JobSpec) -> 
 
 
 def _valid_values(values: tuple[str, ...]) -> str:
-    return f"valid values: [{' '.join(_quote(value) for value in values)}]"
+    return f"valid values: [{' '.join(map(quoted, values))}]"
 
 
 def _check_exit_codes(
@@ -217,26 +218,22 @@ def index_intervals(text: str, completions: int) -> list[tuple[int, int]]:
         ends = part.split("-")
         if len(ends) > 2:
             raise ValueError(
-                f"the fragment {_quote(part)} violates the requirement that an index interval can have at most "
+                f"the fragment {quoted(part)} violates the requirement that an index interval can have at most "
                 "two parts separated by '-'"
             )
         numbers = []
         for end in ends:
             if not re.fullmatch("[+-]?[0-9]+", end):
-                raise ValueError(f"cannot convert string to integer for index: {_quote(end)}")
+                raise ValueError(f"cannot convert string to integer for index: {quoted(end)}")
             number = int(end)
             if number >= completions:
-                raise ValueError(f"too large index: {_quote(end)}")
+                raise ValueError(f"too large index: {quoted(end)}")
             if number <= last:
                 raise ValueError(f"non-increasing order, previous: {last}, current: {number}")
             numbers.append(number)
             last = number
         found.append((numbers[0], numbers[-1]))
     return found
-
-
-def _quote(text: str) -> str:
-    return f'"{text}"'
 
 
 def _check_replacement_policy(errors: Errors, path: str, spec: batch_v1.JobSpec) -> None:

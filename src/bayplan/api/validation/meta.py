@@ -16,8 +16,6 @@ from bayplan.api.validation.fields import check_labels, ip_messages
 ANNOTATIONS_LIMIT: Final = 256 * 1024
 """Bytes that all annotations of an object may have together."""
 STANDARD_FINALIZERS: Final = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
-_NO_ERRORS: Final[list[FieldError]] = []
-
 NAME_RULES: Final[dict[str, Callable[[str], formats.Messages]]] = {
     "dns-1123-subdomain": formats.dns_subdomain,
     "long-name": formats.long_name,
@@ -107,7 +105,7 @@ def validate_object_meta_update(
         _check_parts(errors, new)
     if standard_finalizers and new.finalizers != old.finalizers:
         _check_standard_finalizers(errors, new.finalizers)
-    return errors or _NO_ERRORS
+    return errors
 
 
 class UpdateChecks(NamedTuple):
@@ -118,6 +116,7 @@ class UpdateChecks(NamedTuple):
     change: int = 1
     """As `validate_object_meta_update` does."""
     change_first: bool = False
+    """Whether what `change` finds is told first."""
 
 
 def validate_updated_meta(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from bayplan.api import selectors
 from bayplan.api.errors import forbidden, invalid, required, unsupported
 from bayplan.api.types import core_v1, meta_v1
@@ -87,6 +89,15 @@ def check_rolling_amount(errors: Errors, path: str, value: int | str | None) -> 
         check_int_or_percent(errors, path, value)
         check_at_most_hundred_percent(errors, path, value)
     return int_or_percent_value(value)
+
+
+def spelled_out(strategy: Any, *amounts: str) -> Any:
+    """An update strategy with 0 for amounts of its rolling update that are left out, as messages show it."""
+    rolling = strategy.rolling_update
+    if rolling is None:
+        return strategy
+    missing = {name: 0 for name in amounts if getattr(rolling, name) is None}
+    return replace(strategy, rolling_update=replace(rolling, **missing))
 
 
 def check_counts(errors: Errors, status: Any, names: Sequence[tuple[str, str]]) -> None:

@@ -22,7 +22,7 @@ class DefaultStorageClass(AdmissionPlugin):
     keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
-        return kind.kind == "PersistentVolumeClaim" and operation == CREATE and not subresource
+        return kind.kind == "PersistentVolumeClaim" and not kind.group and operation == CREATE and not subresource
 
     def admit(self, request: AdmissionRequest) -> None:
         """Name the class."""

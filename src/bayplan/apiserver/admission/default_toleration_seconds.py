@@ -25,7 +25,7 @@ class DefaultTolerationSeconds(AdmissionPlugin):
     keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
-        return kind.kind == "Pod" and operation in (CREATE, UPDATE) and not subresource
+        return kind.kind == "Pod" and not kind.group and operation in (CREATE, UPDATE) and not subresource
 
     def admit(self, request: AdmissionRequest) -> None:
         """Add the tolerations that are missing."""

@@ -61,7 +61,7 @@ class EventRateLimit(AdmissionPlugin):
         self._limits = tuple(made)
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
-        return kind.kind == "Event" and operation in (CREATE, UPDATE)
+        return kind.kind == "Event" and not kind.is_custom and operation in (CREATE, UPDATE)
 
     def validate(self, request: AdmissionRequest) -> None:
         """Refuse events that come too fast (429)."""

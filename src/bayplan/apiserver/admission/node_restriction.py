@@ -83,14 +83,10 @@ def _pod(request: AdmissionRequest, node: str) -> None:
 
 
 def _existing_pod(request: AdmissionRequest, name: str) -> Any:
-    call = request.call
-    kind = call.context.kinds.of_kind("v1", "Pod")
-    assert kind is not None
-    cache = call.context.objects.cache(kind)
-    entry = cache.get(request.namespace, name)
-    if entry is None:
+    pod = request.call.context.find("Pod", request.namespace, name)
+    if pod is None:
         raise not_found_error("pods", "", name)
-    return cache.shared(entry)
+    return pod
 
 
 def _mirror_pod(request: AdmissionRequest, node: str) -> None:

@@ -48,21 +48,13 @@ def _audiences(request: AdmissionRequest, pod: Any) -> Iterator[str]:
     for name in claim_names(pod):
         drivers.add(_driver_of_claim(request, name))
     for driver in drivers:
-        found = _object(request, "storage.k8s.io/v1", "CSIDriver", "", driver)
+        found = request.call.context.find("CSIDriver", "", driver, "storage.k8s.io/v1")
         for token in found.spec.token_requests if found is not None else ():
             yield token.audience
 
 
 def _driver_of_claim(request: AdmissionRequest, name: str) -> str:
-    claim = _object(request, "v1", "PersistentVolumeClaim", request.namespace, name)
-    volume = _object(request, "v1", "PersistentVolume", "", claim.spec.volume_name) if claim is not None else None
+    find = request.call.context.find
+    claim = find("PersistentVolumeClaim", request.namespace, name)
+    volume = find("PersistentVolume", "", claim.spec.volume_name) if claim is not None else None
     return str(volume.spec.csi.driver) if volume is not None and volume.spec.csi is not None else ""
-
-
-def _object(request: AdmissionRequest, api_version: str, kind_name: str, namespace: str, name: str) -> Any:
-    context = request.call.context
-    kind = context.kinds.of_kind(api_version, kind_name)
-    assert kind is not None
-    cache = context.objects.cache(kind)
-    entry = cache.get(namespace, name)
-    return cache.shared(entry) if entry is not None else None

@@ -17,7 +17,7 @@ class PersistentVolumeClaimResize(AdmissionPlugin):
     name = "PersistentVolumeClaimResize"
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
-        return kind.kind == "PersistentVolumeClaim" and operation == UPDATE and not subresource
+        return kind.kind == "PersistentVolumeClaim" and not kind.group and operation == UPDATE and not subresource
 
     def validate(self, request: AdmissionRequest) -> None:
         """Refuse growth that cannot happen."""
@@ -38,10 +38,8 @@ class PersistentVolumeClaimResize(AdmissionPlugin):
 def _can_grow(context: Any, storage_class: str, former: str) -> bool:
     if not storage_class or storage_class != former:
         return False
-    kind = context.kinds.of_kind("storage.k8s.io/v1", "StorageClass")
-    cache = context.objects.cache(kind)
-    entry = cache.get("", storage_class)
-    return entry is not None and bool(cache.shared(entry).allow_volume_expansion)
+    found = context.find("StorageClass", "", storage_class, "storage.k8s.io/v1")
+    return found is not None and bool(found.allow_volume_expansion)
 
 
 def _refused(request: AdmissionRequest, detail: str) -> ApiError:

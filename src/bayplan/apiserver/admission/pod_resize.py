@@ -28,7 +28,7 @@ class PodResizeValidator(AdmissionPlugin):
         new, old = request.obj, request.old
         if not new.spec.node_name or new.metadata.generation == old.metadata.generation:
             return
-        node = _node(request, new.spec.node_name)
+        node: core_v1.Node | None = request.call.context.find("Node", "", new.spec.node_name)
         if node is None:
             raise _refused(request, f'node "{new.spec.node_name}" not found')
         system = node.metadata.labels.get(_SYSTEM_LABEL, "linux")
@@ -38,15 +38,6 @@ class PodResizeValidator(AdmissionPlugin):
         problem = _beyond(pod_total(new.spec, "requests", overhead=True), node)
         if problem:
             raise _refused(request, problem, "NodeCapacity")
-
-
-def _node(request: AdmissionRequest, name: str) -> core_v1.Node | None:
-    context = request.call.context
-    kind = context.kinds.of_kind("v1", "Node")
-    assert kind is not None
-    cache = context.objects.cache(kind)
-    entry = cache.get("", name)
-    return None if entry is None else cache.shared(entry)
 
 
 def _beyond(wanted: dict[str, Quantity], node: core_v1.Node) -> str:

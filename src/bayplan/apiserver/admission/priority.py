@@ -20,7 +20,7 @@ class Priority(AdmissionPlugin):
         """The revision of the classes of which it is known, and their global default or None."""
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
-        if subresource or operation not in (CREATE, UPDATE):
+        if subresource or kind.is_custom or operation not in (CREATE, UPDATE):
             return False
         return kind.kind == "PriorityClass" or (kind.kind == "Pod" and operation == CREATE)
 

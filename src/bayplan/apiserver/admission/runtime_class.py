@@ -5,8 +5,6 @@ Source: plugin `RuntimeClass` of kube-apiserver, KEP-688 (overhead), KEP-585 (sc
 
 from __future__ import annotations
 
-from typing import Any
-
 from bayplan.api.errors import ApiError, forbidden_error
 from bayplan.api.kinds import Kind
 from bayplan.api.quota.amounts import parsed
@@ -53,13 +51,10 @@ class RuntimeClass(AdmissionPlugin):
 
 def _find(request: AdmissionRequest) -> node_v1.RuntimeClass:
     """The pod's class. Raises ApiError (403)."""
-    context: Any = request.call.context
     name = request.obj.spec.runtime_class_name
-    cache = context.objects.cache(context.kinds.of_kind("node.k8s.io/v1", "RuntimeClass"))
-    entry = cache.get("", name)
-    if entry is None:
+    found: node_v1.RuntimeClass | None = request.call.context.find("RuntimeClass", "", name, "node.k8s.io/v1")
+    if found is None:
         raise _refused(request, f'pod rejected: RuntimeClass "{name}" not found')
-    found: node_v1.RuntimeClass = cache.shared(entry)
     return found
 
 

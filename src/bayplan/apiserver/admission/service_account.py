@@ -120,12 +120,7 @@ def _check_mirror(request: AdmissionRequest) -> None:
 
 
 def _account(request: AdmissionRequest) -> Any:
-    context = request.call.context
-    kind = context.kinds.of_kind("v1", "ServiceAccount")
-    assert kind is not None
-    cache = context.objects.cache(kind)
-    entry = cache.get(request.namespace, request.obj.spec.service_account_name)
-    return None if entry is None else cache.shared(entry)
+    return request.call.context.find("ServiceAccount", request.namespace, request.obj.spec.service_account_name)
 
 
 def _fill_in(request: AdmissionRequest, account: core_v1.ServiceAccount) -> None:

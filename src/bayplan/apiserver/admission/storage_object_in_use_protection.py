@@ -20,7 +20,7 @@ class StorageObjectInUseProtection(AdmissionPlugin):
     keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
-        return operation == CREATE and not subresource and kind.kind in _FINALIZERS
+        return operation == CREATE and not subresource and kind.kind in _FINALIZERS and not kind.is_custom
 
     def admit(self, request: AdmissionRequest) -> None:
         """Add the finalizer."""

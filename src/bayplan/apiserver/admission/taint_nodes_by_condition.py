@@ -16,7 +16,7 @@ class TaintNodesByCondition(AdmissionPlugin):
     keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
-        return kind.kind == "Node" and operation == CREATE and not subresource
+        return kind.kind == "Node" and not kind.group and operation == CREATE and not subresource
 
     def admit(self, request: AdmissionRequest) -> None:
         """Add the taint."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1, meta_v1, scheduling_v1
 from bayplan.apiserver.bootstrap.api_services import api_services
+from bayplan.apiserver.bootstrap.flow_control import API_VERSION as FLOW_CONTROL
 from bayplan.apiserver.bootstrap.flow_control import publish_flow_control
 from bayplan.apiserver.bootstrap.legacy_tokens import publish_tracking
 from bayplan.apiserver.bootstrap.publishing import change, ensure, kind_of, own_call
@@ -28,6 +29,12 @@ _PRIORITY_CLASSES = (
         "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
     ),
 )
+_RESTORED = (
+    ("v1", "Namespace"),
+    (FLOW_CONTROL, "PriorityLevelConfiguration"),
+    (FLOW_CONTROL, "FlowSchema"),
+    ("v1", "ConfigMap"),
+)
 _REGISTRATION = "apiregistration.k8s.io/v1"
 _DISCOVERY = "discovery.k8s.io/v1"
 
@@ -45,11 +52,23 @@ async def publish(context: Context) -> None:
     )
 
 
-async def restore(context: Context) -> None:
-    """Create or correct again what Kubernetes, too, looks after while it runs: system namespaces, flow control, since when tokens are tracked. Raises ApiError."""
-    await asyncio.gather(*(_namespace(context, name) for name in NAMESPACES))
-    await publish_flow_control(context)
-    await publish_tracking(context)
+class Restorer:
+    """Creates or corrects again what Kubernetes, too, looks after while it runs: system namespaces, flow control, since when tokens are tracked."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._seen: list[int] = []
+
+    async def restore(self) -> None:
+        """Look at it all, if anything of these kinds was written since the last look. Raises ApiError."""
+        context = self._context
+        revisions = [context.objects.cache(kind_of(context, *kind)).revision for kind in _RESTORED]
+        if revisions == self._seen:
+            return
+        await asyncio.gather(*(_namespace(context, name) for name in NAMESPACES))
+        await publish_flow_control(context)
+        await publish_tracking(context)
+        self._seen = revisions
 
 
 async def _namespace(context: Context, name: str) -> None:

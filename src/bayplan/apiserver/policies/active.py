@@ -15,6 +15,7 @@ from bayplan.api.selectors import compile_selector
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import AdmissionRequest
+from bayplan.apiserver.cache import ResourceCache
 from bayplan.apiserver.context import Context
 from bayplan.apiserver.policies.expressions import PolicyExpressions, Spec
 from bayplan.apiserver.policies.inputs import parameter_of
@@ -67,6 +68,8 @@ class ActivePolicies(Generic[Compiled]):
     def __init__(self, kind_name: str, compile_spec: Callable[[Any], Compiled]) -> None:
         self._kind_name = kind_name
         self._compile = compile_spec
+        self._caches: tuple[ResourceCache, ResourceCache] | None = None
+        """Of policies and bindings; those of built-in kinds stay the same ones."""
         self._made_of = (-1, -1)
         self._policies: tuple[Policy[Compiled], ...] = ()
         self._compiled: dict[tuple[str, int], Compiled] = {}
@@ -74,12 +77,9 @@ class ActivePolicies(Generic[Compiled]):
 
     def current(self, context: Context) -> Sequence[Policy[Compiled]]:
         """Policies with bindings. Cheap if they did not change."""
-        caches = []
-        for name in (self._kind_name, f"{self._kind_name}Binding"):
-            kind = context.kinds.of_kind(_API_VERSION, name)
-            if kind is None:
-                return ()
-            caches.append(context.objects.cache(kind))
+        caches = self._caches or self._find(context)
+        if caches is None:
+            return ()
         policies, bindings = caches
         made_of = (policies.revision, bindings.revision)
         if made_of != self._made_of:
@@ -91,6 +91,15 @@ class ActivePolicies(Generic[Compiled]):
             self._policies = tuple(self._made((policies.shared(entry) for entry in policies.ordered()), bound))
             self._made_of = made_of
         return self._policies
+
+    def _find(self, context: Context) -> tuple[ResourceCache, ResourceCache] | None:
+        """The caches; None if the kinds are not served."""
+        policy, binding = (
+            context.kinds.of_kind(_API_VERSION, name) for name in (self._kind_name, f"{self._kind_name}Binding")
+        )
+        if policy is not None and binding is not None:
+            self._caches = context.objects.cache(policy), context.objects.cache(binding)
+        return self._caches
 
     def _made(self, policies: Iterator[Any], bound: dict[str, list[Binding]]) -> Iterator[Policy[Compiled]]:
         kept: dict[tuple[str, int], Compiled] = {}

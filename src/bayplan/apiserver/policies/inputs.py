@@ -87,12 +87,10 @@ def _namespace_tree(request: AdmissionRequest) -> Tree | None:
     """The namespace of what the request is about; None if it has none, or is one."""
     if not request.namespace or (request.kind.kind == "Namespace" and not request.kind.group):
         return None
-    context = request.call.context
-    kind = context.kinds.of_kind("v1", "Namespace")
-    entry = context.objects.cache(kind).get("", request.namespace) if kind is not None else None
-    if kind is None or entry is None:
+    namespace = request.call.context.find("Namespace", "", request.namespace)
+    if namespace is None:
         return None
-    tree: Tree = to_tree(context.objects.cache(kind).shared(entry))
+    tree: Tree = to_tree(namespace)
     tree["metadata"] = {name: value for name, value in tree["metadata"].items() if name != "managedFields"}
     return tree
 

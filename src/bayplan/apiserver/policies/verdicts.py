@@ -73,8 +73,7 @@ class CompiledPolicy(PolicyExpressions):
 
     def _made_messages(self, bindings: Mapping[str, Any], budget: int) -> tuple[list[str], str]:
         """Messages that expressions make (empty where there is none that can be used), and whether they cost too much."""
-        without_authorizer = {name: value for name, value in bindings.items() if not name.startswith("authorizer")}
-        steps = Round(self, without_authorizer, budget)
+        steps = Round(self, _without_authorizer(bindings), budget)
         try:
             values = [None if one is None else steps.evaluate(one)[0] for one in self._messages]
         except OutOfBudget:
@@ -84,7 +83,11 @@ class CompiledPolicy(PolicyExpressions):
 
     def _failed_annotations(self, bindings: Mapping[str, Any]) -> list[Denial]:
         """Annotations for the audit log that cannot be made; the others are not kept."""
-        without_authorizer = {name: value for name, value in bindings.items() if not name.startswith("authorizer")}
-        steps = Round(self, without_authorizer, OBJECT_BUDGET)
+        steps = Round(self, _without_authorizer(bindings), OBJECT_BUDGET)
         problems = [steps.evaluate(one)[1] for one in self._annotations]
         return [Denial(one, always_denies=True) for one in problems if one and not self.ignores_failures]
+
+
+def _without_authorizer(bindings: Mapping[str, Any]) -> dict[str, Any]:
+    """What messages and annotations may look at."""
+    return {name: value for name, value in bindings.items() if not name.startswith("authorizer")}

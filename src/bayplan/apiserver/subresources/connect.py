@@ -5,7 +5,6 @@ The answer names where the request goes on to (`Relay`); the transport carries i
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import urlencode
 
 from bayplan.api.errors import (
@@ -107,19 +106,10 @@ def _check_may_create(call: Call) -> None:
 
 
 def _pod(call: Call, name: str) -> core_v1.Pod:
-    pod: core_v1.Pod | None = _found(call, "Pod", call.path.namespace, name)
+    pod: core_v1.Pod | None = call.context.find("Pod", call.path.namespace, name)
     if pod is None:
         raise not_found_error(call.kind.plural, "", name)
     return pod
-
-
-def _found(call: Call, kind_name: str, namespace: str, name: str) -> Any:
-    """An object of the core group, or None; not to be changed."""
-    kind = call.context.kinds.of_kind("v1", kind_name)
-    assert kind is not None
-    cache = call.context.objects.cache(kind)
-    entry = cache.get(namespace, name)
-    return None if entry is None else cache.shared(entry)
 
 
 def _log_query(call: Call) -> list[tuple[str, str]]:
@@ -184,7 +174,7 @@ def _container(call: Call, pod: core_v1.Pod) -> str:
 
 def _kubelet(call: Call, node_name: str, what: str) -> tuple[str, str]:
     """Host and port of a node's kubelet. Raises ApiError (404 about the kind that was asked for, 500, 503)."""
-    node: core_v1.Node | None = _found(call, "Node", "", node_name)
+    node: core_v1.Node | None = call.context.find("Node", "", node_name)
     if node is None:
         raise not_found_error(call.kind.plural, "", node_name)
     host, port = relays.kubelet_address(node, call.context.settings.kubelet_preferred_address_types)
@@ -198,11 +188,11 @@ def _service_address(call: Call, name: relays.Name) -> tuple[str, str]:
     namespace = call.path.namespace
     port_name = name.port
     if name.port.lstrip("+-").isdigit():
-        service: core_v1.Service | None = _found(call, "Service", namespace, name.name)
+        service: core_v1.Service | None = call.context.find("Service", namespace, name.name)
         if service is None:
             raise not_found_error(call.kind.plural, "", name.name)
         port_name = relays.service_port_name(service, name.port)
-    endpoints: core_v1.Endpoints | None = _found(call, "Endpoints", namespace, name.name)
+    endpoints: core_v1.Endpoints | None = call.context.find("Endpoints", namespace, name.name)
     if endpoints is None:
         raise not_found_error(call.kind.plural, "", name.name)
     if not endpoints.subsets:
@@ -220,5 +210,5 @@ def _is_of_pod(call: Call, address: core_v1.EndpointAddress) -> bool:
     target = address.target_ref
     if target is None or target.namespace != call.path.namespace:
         return False
-    pod: core_v1.Pod | None = _found(call, "Pod", target.namespace, target.name)
+    pod: core_v1.Pod | None = call.context.find("Pod", target.namespace, target.name)
     return pod is not None and any(one.ip == address.ip for one in pod.status.pod_ips)

@@ -46,7 +46,7 @@ async def handle(call: Call) -> Response:
         raise not_acceptable(BODY_TYPES)
     request: TokenRequest = call.body_object(TokenRequest, "TokenRequest", _VERSION)
     _check_place(call, request)
-    account = _find(call, "ServiceAccount", call.path.namespace, call.path.name)
+    account = call.context.find("ServiceAccount", call.path.namespace, call.path.name)
     if account is None:
         raise not_found_error("serviceaccounts", "", call.path.name)
     issuer = call.context.service_accounts.issuer
@@ -109,14 +109,6 @@ def _complete(call: Call, request: TokenRequest, issuer: TokenIssuer, now: float
         raise invalid_object("TokenRequest", _GROUP, "", errors)
 
 
-def _find(call: Call, kind_name: str, namespace: str, name: str) -> Any:
-    kind = call.context.kinds.of_kind("v1", kind_name)
-    assert kind is not None
-    cache = call.context.objects.cache(kind)
-    entry = cache.get(namespace, name)
-    return cache.shared(entry) if entry is not None else None
-
-
 def _bound(call: Call, request: TokenRequest) -> tuple[Any, ObjectName | None]:
     """The object that the token is bound to, and the node of a pod. Raises ApiError (400, 404, 409)."""
     reference = request.spec.bound_object_ref
@@ -127,7 +119,7 @@ def _bound(call: Call, request: TokenRequest) -> tuple[Any, ObjectName | None]:
         shown = f"{group}/{version}, Kind={reference.kind}"
         raise bad_request(f"cannot bind token to object of type {shown}")
     namespace = "" if reference.kind == "Node" else call.path.namespace
-    found = _find(call, reference.kind, namespace, reference.name)
+    found = call.context.find(reference.kind, namespace, reference.name)
     if found is None:
         raise not_found_error(_BOUND[reference.kind], "", reference.name)
     node = None
@@ -138,7 +130,7 @@ def _bound(call: Call, request: TokenRequest) -> tuple[Any, ObjectName | None]:
                 f"cannot bind token for serviceaccount {quoted(account)} to pod running with serviceaccount {quoted(used)}"
             )
         if found.spec.node_name:
-            there = _find(call, "Node", "", found.spec.node_name)
+            there = call.context.find("Node", "", found.spec.node_name)
             node = ObjectName(found.spec.node_name, there.metadata.uid if there is not None else "")
     if reference.uid and reference.uid != found.metadata.uid:
         detail = (

@@ -29,8 +29,5 @@ def admin_access_problems(call: Call, obj: Any) -> list[FieldError]:
 
 
 def _is_marked(call: Call, namespace: str) -> bool:
-    context = call.context
-    kind = context.kinds.of_kind("v1", "Namespace")
-    cache = context.objects.cache(kind) if kind is not None else None
-    entry = cache.get("", namespace) if cache is not None else None
-    return cache is not None and entry is not None and cache.shared(entry).metadata.labels.get(_LABEL) == "true"
+    found = call.context.find("Namespace", "", namespace)
+    return found is not None and found.metadata.labels.get(_LABEL) == "true"

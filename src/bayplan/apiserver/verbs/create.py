@@ -66,12 +66,7 @@ async def create_object(
             call.strategy.default(obj)
             call.strategy.default_times(obj, call.context.clock.now())
     metadata = obj.metadata
-    generated = bool(metadata.generate_name and not metadata.name)
-    if generated:
-        metadata.name = _generate_name(call, metadata.generate_name)
-    _fill_system_fields(call, metadata)
-    if not metadata.name and call.strategy.names_unnamed:
-        metadata.name = call.context.randomness.uuid4()
+    generated = _fill_system_fields(call, metadata)
     request.has_name(metadata.name)
     call.warnings.extend(call.strategy.early_warnings(obj))
     call.strategy.prepare_create(obj)
@@ -112,16 +107,23 @@ def wipe_system_fields(metadata: meta_v1.ObjectMeta) -> None:
     metadata.uid = metadata.self_link = ""
 
 
-def _fill_system_fields(call: Call, metadata: Any) -> None:
+def _fill_system_fields(call: Call, metadata: Any) -> bool:
+    """Give a new object what only the server sets, and a name if it has none. Returns whether that was made of its `generateName`."""
+    generated = bool(metadata.generate_name and not metadata.name)
+    if generated:
+        metadata.name = _generate_name(call, metadata.generate_name)
     metadata.uid = call.context.randomness.uuid4()
     metadata.creation_timestamp = rfc3339(call.context.clock.now())
     if call.strategy.counts_generation:
         metadata.generation = 1
+    if not metadata.name and call.strategy.names_unnamed:
+        metadata.name = call.context.randomness.uuid4()
+    return generated
 
 
 def _fill_requester(call: Call, obj: Any) -> None:
     """A certificate request says who made it."""
-    if call.stored.kind == "CertificateSigningRequest":
+    if call.stored.kind == "CertificateSigningRequest" and not call.stored.is_custom:
         user, spec = call.request.user, obj.spec
         spec.username, spec.uid, spec.groups = user.name, user.uid, user.groups
         spec.extra = {key: tuple(values) for key, values in user.extra.items()}
@@ -133,10 +135,9 @@ def _generate_name(call: Call, base: str) -> str:
 
 async def _insert(call: Call, obj: Any, generated: bool) -> Entry:
     objects, name = call.context.objects, obj.metadata.name
-    ttl = call.context.settings.event_ttl if call.stored.kind == "Event" else None
     for _ in range(_NAME_TRIES if generated else 1):
         try:
-            return await objects.insert(call.stored, obj, ttl=ttl)
+            return await objects.insert(call.stored, obj, ttl=call.ttl)
         except Conflict as race:
             await objects.settle(race)
             name = obj.metadata.name

@@ -41,7 +41,7 @@ _AT_ONCE = 64
 async def delete(call: Call) -> Response:
     """Delete one object, or mark it so that others finish the deletion."""
     options = parse_options(call)
-    if call.kind.kind == "PriorityClass" and call.path.name in _SYSTEM_CLASSES:
+    if call.kind.kind == "PriorityClass" and not call.kind.is_custom and call.path.name in _SYSTEM_CLASSES:
         detail = "this is a system priority class and cannot be deleted"
         raise forbidden_error(call.kind.plural, call.kind.group, call.path.name, detail)
     entry = call.entry(call.path.namespace, call.path.name)
@@ -172,8 +172,7 @@ async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions)
     _check_preconditions(call, obj, entry, options)
     request = AdmissionRequest(call, DELETE, None, obj, name=entry.name, namespace=entry.namespace)
     await call.context.admission.plan(call.stored, DELETE, "").run(request)
-    is_namespace = call.stored.kind == "Namespace" and not call.stored.group
-    if is_namespace and obj.metadata.deletion_timestamp is not None and obj.spec.finalizers:
+    if _is_namespace(call) and obj.metadata.deletion_timestamp is not None and obj.spec.finalizers:
         return entry, False
     now = rfc3339(call.context.clock.now())
     if obj.metadata.deletion_timestamp is None and call.strategy.begin_deletion(obj, now):
@@ -214,7 +213,7 @@ def _check_preconditions(call: Call, obj: Any, entry: Entry, options: meta_v1.De
     wanted = options.preconditions
     if wanted is None:
         return
-    is_namespace = call.stored.kind == "Namespace"
+    is_namespace = _is_namespace(call)
     if wanted.uid and wanted.uid != obj.metadata.uid:
         detail = (
             f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({obj.metadata.uid}). "
@@ -236,9 +235,13 @@ def _check_preconditions(call: Call, obj: Any, entry: Entry, options: meta_v1.De
         raise conflict(_conflict_name(call), call.kind.group, entry.name, detail)
 
 
+def _is_namespace(call: Call) -> bool:
+    return call.stored.kind == "Namespace" and not call.stored.group
+
+
 def _conflict_name(call: Call) -> str:
     """Kubernetes names the kind here, not the resource, but for namespaces."""
-    return call.kind.plural if call.stored.kind == "Namespace" else call.kind.kind
+    return call.kind.plural if _is_namespace(call) else call.kind.kind
 
 
 def _mark(call: Call, obj: Any, options: meta_v1.DeleteOptions) -> bool:
@@ -296,7 +299,7 @@ def _grace(pod: Any, options: meta_v1.DeleteOptions) -> int:
 
 def _finalizers(call: Call, metadata: Any, options: meta_v1.DeleteOptions) -> tuple[str, ...]:
     """The object's finalizers with those that say how dependents are dealt with; the garbage collector takes them away."""
-    if call.stored.kind == "Event":
+    if call.stored.kind == "Event" and not call.stored.is_custom:
         return tuple(metadata.finalizers)
     policy = options.propagation_policy
     if options.orphan_dependents is not None:

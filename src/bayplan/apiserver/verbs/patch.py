@@ -6,7 +6,15 @@ from typing import Any
 
 import msgspec
 
-from bayplan.api.codec import DecodeError, decode_reporting, encode, field_problems, may_repeat_fields, with_null_lists
+from bayplan.api.codec import (
+    DecodeError,
+    decode_reporting,
+    encode,
+    field_problems,
+    json_type,
+    may_repeat_fields,
+    with_null_lists,
+)
 from bayplan.api.conversion import convert
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.strategy import type_errors
@@ -115,16 +123,7 @@ def configuration(call: Call, expected: Kind) -> dict[str, Any]:
     """The applied configuration, of this kind, from the body. Raises ApiError (400, 422)."""
     check_patch_options(call.request.query, is_apply=True)
     data = call.request.body
-    try:
-        if data[:1] == b"\t":  # which is nothing in YAML
-            raise msgspec.DecodeError("tab")
-        applied, is_yaml = msgspec.json.decode(data), False
-    except (msgspec.DecodeError, UnicodeDecodeError):  # JSON is read a hundred times as fast as YAML
-        applied, is_yaml = _from_yaml(data), True
-    if applied is None:
-        applied = {}
-    if not isinstance(applied, dict):
-        raise _no_configuration(applied)
+    applied, is_yaml = _read_configuration(data)
     mode = call.request.query.get("fieldValidation") or "Warn"
     if mode == "Strict" or (mode == "Warn" and is_yaml and call.request.reads_warnings):
         from bayplan.apiserver.yaml import repeated_keys  # slow to import, and seldom needed
@@ -146,12 +145,20 @@ def configuration(call: Call, expected: Kind) -> dict[str, Any]:
     return applied
 
 
-def _no_configuration(value: Any) -> ApiError:
-    shown = f"json: cannot unmarshal {_JSON_TYPES[type(value)]} into Go value of type map[string]interface {{}}"
-    return bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {shown}")
-
-
-_JSON_TYPES = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+def _read_configuration(data: bytes) -> tuple[dict[str, Any], bool]:
+    """A configuration, and whether it is YAML that is no JSON. Raises ApiError (400)."""
+    try:  # JSON is read a hundred times as fast as YAML
+        found, is_yaml = msgspec.json.decode(data), False
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        is_yaml = True
+    if is_yaml or data[:1] == b"\t":  # with which nothing begins in YAML
+        found, is_yaml = _from_yaml(data), True
+    if found is None:
+        return {}, is_yaml
+    if not isinstance(found, dict):
+        shown = f"json: cannot unmarshal {json_type(found)} into Go value of type map[string]interface {{}}"
+        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {shown}")
+    return found, is_yaml
 
 
 class Patch:
@@ -202,7 +209,7 @@ class Patch:
             why = first_unstructured_problem(cls, self.tree) or why
         else:
             why = head_problem(encode(self.tree)) or why
-        return spoiled_by(self.patch_type, self.body, self.tree, why)
+        return spoiled_by(self.patch_type, self.body, self.tree, self.kind, why)
 
     def _decoded(self, cls: type[Any]) -> Any:
         call, tree = self.call, self.tree
@@ -213,7 +220,7 @@ class Patch:
         problems = [*self.problems, *problems]
         if problems and self.mode == "Strict":
             why = f"strict decoding error: {', '.join(problems)}"
-            raise spoiled_by(self.patch_type, self.body, tree, why)
+            raise spoiled_by(self.patch_type, self.body, tree, self.kind, why)
         self._check_type(obj, cls)
         if problems and self.mode == "Warn":
             call.warnings[:] = dict.fromkeys([*call.warnings, *problems])
@@ -236,7 +243,7 @@ class Patch:
             why = version_problem(obj.api_version) or self.call.other_type(
                 obj.api_version, obj.kind, kind.kind, kind.api_version
             )
-            raise spoiled_by(self.patch_type, self.body, self.tree, why)
+            raise spoiled_by(self.patch_type, self.body, self.tree, self.kind, why)
 
 
 def _type_of(call: Call) -> str:

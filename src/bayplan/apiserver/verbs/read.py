@@ -112,16 +112,19 @@ def _check_fields(call: Call, fields: FieldSelector) -> None:
         path = requirement.field
         if path in common or path in own:
             continue
-        if own or call.kind.is_custom:
-            raise bad_request(_OTHER_TEXTS.get(call.kind.kind, "field label not supported: {}").format(path))
+        if call.kind.is_custom:
+            raise bad_request(_FIELD_TEXT.format(path))
+        if own:
+            raise bad_request(_OTHER_TEXTS.get(call.kind.kind, _FIELD_TEXT).format(path))
         raise bad_request(f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 
 
+_FIELD_TEXT = "field label not supported: {}"
 _OTHER_TEXTS = {
     "Job": 'field label "{}" not supported for Job',
     "ResourceSlice": "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
 }
-"""Kinds whose refusal of a field is worded in its own way."""
+"""Built-in kinds whose refusal of a field is worded in its own way."""
 
 
 def parse_revision(call: Call) -> int:
@@ -179,8 +182,10 @@ def _page(call: Call) -> _Page:
 
 
 async def chosen(call: Call) -> tuple[list[Entry], meta_v1.ListMeta]:
-    """What a request on a collection is about: the selected objects of the page, and where the next one begins. Raises ApiError (400, 410, 422, 504)."""
-    check_list_options(call.request.query, watch=False)
+    """What a request on a collection is about: the selected objects of the page, and where the next one begins. Its options were checked.
+
+    Raises ApiError (400, 410, 504).
+    """
     select, _ = selection(call)
     limit, at, after = _page(call)
     entries = await entries_at(call, at, after, select, limit)
@@ -198,6 +203,7 @@ async def chosen(call: Call) -> tuple[list[Entry], meta_v1.ListMeta]:
 async def list_objects(call: Call) -> Response:
     """A collection, whole or in pages."""
     shape = call.shape(is_list=True)
+    check_list_options(call.request.query, watch=False)
     entries, meta = await chosen(call)
     return await shape.list(entries, meta, call.warnings)
 

@@ -70,9 +70,8 @@ def _updated_meta(call: Call, strategy: Strategy, obj: Any, old: Any, checks: Up
 
 
 async def apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> Allocation | None:
-    """Default, restore what this way in may not change, admit and validate. Returns what was allocated, if anything is for this kind."""
+    """Restore what this way in may not change of a defaulted object, admit and validate. Returns what was allocated, if anything is for this kind."""
     strategy = call.strategy
-    strategy.default(obj)
     _prepare(strategy, obj, old, subresource)
     admission = call.context.admission.plan(call.stored, UPDATE, subresource)
     request = AdmissionRequest(call, UPDATE, obj, old, subresource)

@@ -70,15 +70,13 @@ async def modify(
         allocation = None if plain else await apply_rules(call, obj, old, subresource=subresource)
         try:
             written = await _commit(call, obj, old, entry)
-        except Conflict as race:
+        except BaseException as problem:
             if allocation is not None:
                 await allocation.undo()
-            await objects.settle(race)
+            if not isinstance(problem, Conflict):
+                raise
+            await objects.settle(problem)
             continue
-        except BaseException:
-            if allocation is not None:
-                await allocation.undo()
-            raise
         if allocation is not None:
             await allocation.commit()
         return written
@@ -148,8 +146,7 @@ async def _commit(call: Call, obj: Any, old: Any, entry: Entry) -> Entry:
     keep_times(obj, old)
     if obj == old:
         return entry
-    ttl = call.context.settings.event_ttl if call.stored.kind == "Event" else None
-    return await objects.replace(call.stored, obj, entry.revision, ttl=ttl)
+    return await objects.replace(call.stored, obj, entry.revision, ttl=call.ttl)
 
 
 def _ends_here(call: Call, obj: Any) -> bool:

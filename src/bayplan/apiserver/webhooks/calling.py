@@ -111,7 +111,7 @@ def _target(context: Context, config: types.WebhookClientConfig, url: str) -> Ta
 
 def _address(context: Context, namespace: str, name: str, port: int) -> tuple[str, int]:
     """Host and port behind a port of a service. Raises SendError."""
-    service = _cached(context, "v1", "Service", namespace, name)
+    service = context.find("Service", namespace, name)
     if service is None:
         raise SendError(f'service "{name}" not found')
     if service.spec.type == "ExternalName":
@@ -139,11 +139,3 @@ def _endpoints(context: Context, namespace: str, name: str, row: core_v1.Service
         for endpoint in found.endpoints:
             if endpoint.conditions.ready is not False:
                 yield from ((address, port) for address in endpoint.addresses)
-
-
-def _cached(context: Context, api_version: str, kind_name: str, namespace: str, name: str) -> Any:
-    kind = context.kinds.of_kind(api_version, kind_name)
-    assert kind is not None
-    cache = context.objects.cache(kind)
-    entry = cache.get(namespace, name)
-    return None if entry is None else cache.shared(entry)

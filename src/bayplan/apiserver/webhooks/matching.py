@@ -15,6 +15,7 @@ from bayplan.api.selectors import LabelSelector, compile_selector
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionRequest
+from bayplan.apiserver.cache import ResourceCache
 from bayplan.apiserver.context import Context
 
 if TYPE_CHECKING:
@@ -52,15 +53,19 @@ class Hooks:
 
     def __init__(self, kind_name: str) -> None:
         self._kind_name = kind_name
+        self._cache: ResourceCache | None = None
+        """Of the configurations; that of a built-in kind stays the same one."""
         self._made_of = -1
         self._hooks: tuple[Hook, ...] = ()
 
     def current(self, context: Context) -> Sequence[Hook]:
         """Those of now. Cheap if there are none, or if they did not change."""
-        kind = context.kinds.of_kind(_API_VERSION, self._kind_name)
-        if kind is None:
-            return ()
-        cache = context.objects.cache(kind)
+        cache = self._cache
+        if cache is None:
+            kind = context.kinds.of_kind(_API_VERSION, self._kind_name)
+            if kind is None:
+                return ()
+            cache = self._cache = context.objects.cache(kind)
         if cache.revision != self._made_of:
             self._hooks = tuple(_hooks(cache.shared(entry) for entry in cache.ordered()))
             self._made_of = cache.revision

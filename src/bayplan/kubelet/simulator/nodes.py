@@ -8,6 +8,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from bayplan import KUBERNETES_VERSION
+from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1, meta_v1
 from bayplan.api.types.scalars import Quantity
 from bayplan.api.validation.resources import is_extended
@@ -141,6 +142,14 @@ def make_lease(node: core_v1.Node, now: float, seconds: int = USUAL_LEASE) -> co
             holder_identity=name, lease_duration_seconds=seconds, renew_time=rfc3339_micro(now)
         ),
     )
+
+
+def renewed(lease: coordination_v1.Lease, now: float, seconds: int = USUAL_LEASE) -> coordination_v1.Lease:
+    """The lease of a node that lives now, and says that it will for so many seconds."""
+    changed: coordination_v1.Lease = clone(lease)
+    changed.spec.lease_duration_seconds = seconds
+    changed.spec.renew_time = rfc3339_micro(now)
+    return changed
 
 
 def is_silent(node: core_v1.Node) -> bool:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import msgspec
 
 from bayplan.api.errors import ApiError
-from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
@@ -122,9 +121,7 @@ class PodPlayer:
         """Write a step. Raises ApiError, TransportError."""
         metadata = pod.metadata
         if step.status is not None:
-            changed = clone(pod)
-            changed.status = step.status
-            await self._client.update_status(changed)
+            await self._client.update_status(msgspec.structs.replace(pod, status=step.status))
             if not step.delete:
                 self._tell(pod, told(pod, step.status, self._settings.events))
         if step.delete:

@@ -34,14 +34,14 @@ from bayplan.kubelet.simulator.nodes import (
     node_status,
     offer,
     pod_network,
+    renewed,
 )
 from bayplan.kubelet.simulator.pod_player import PodPlayer
 from bayplan.kubelet.simulator.resizing import Resizing
-from bayplan.kubelet.simulator.settings import USUAL_LEASE, SimulatorSettings
+from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
-from bayplan.support.timestamps import rfc3339_micro
 from bayplan.workqueue.queue import QueueShutDown, WorkQueue
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ T = TypeVar("T")
 
 _WORKERS = 64
 _AT_ONCE = 128
+_MOST_SLICES = 40
+"""Into how many parts a period is divided, at most, in which leases are renewed."""
 _NODE = "node "
 """What keys of nodes begin with; those of pods are `namespace/name`."""
 _LAST_SIGN = "last sign of "
@@ -168,7 +170,7 @@ class NodeSimulator:
         if old.status.allocatable != new.status.allocatable:
             self._retry_resizes(new.metadata.name)
         if (offered := offer(old, new)) and self.plays(new.metadata.name):
-            self._offers.setdefault(new.metadata.name, {}).update(offered)
+            self._offers[new.metadata.name] = {**self._offers.get(new.metadata.name, {}), **offered}
             self.queue.add(_OFFER + new.metadata.name)
         back = is_silent(old) and not is_silent(new)
         if is_silent(new) and not is_silent(old):
@@ -182,7 +184,8 @@ class NodeSimulator:
             return
         patch = {"status": {"allocatable": offered}}
         await self.client.patch(core_v1.Node, name, "", patch, subresource="status")
-        self._offers.pop(name, None)
+        if self._offers.get(name) is offered:  # else more has come meanwhile
+            del self._offers[name]
 
     async def _return(self, name: str) -> None:
         """A node reports that it is well, and its pods go on."""
@@ -193,7 +196,7 @@ class NodeSimulator:
         if (left := seconds_to_ready(node, now)) > 0:
             self.queue.add_after(_NODE + name, left)
             return
-        await self._renew(name, now, self.settings.promised_seconds)
+        await self._renew(name, now)
         if is_lost(node) or is_new(node) or is_erased(node):
             await self._revive(node, self._index[name], now)
         await self._make_allocatable(name)
@@ -274,7 +277,7 @@ class NodeSimulator:
     async def _keep_leases(self) -> None:
         """Renew every lease once per period, in slices, so that the renewals of a slice share one commit."""
         seconds = self.settings.renewal_seconds
-        slots = min(max(int(seconds), 1), USUAL_LEASE)
+        slots = min(max(int(seconds), 1), _MOST_SLICES)
         for slot in itertools.cycle(range(slots)):
             await self.clock.sleep(seconds / slots)
             now = self.clock.now()
@@ -287,23 +290,20 @@ class NodeSimulator:
     async def _try_to_renew(self, name: str, now: float) -> None:
         """Show that a node lives. Raises nothing: the next renewal tries again."""
         try:
-            await self._renew(name, now, self.settings.promised_seconds)
+            await self._renew(name, now)
         except (ApiError, TransportError) as error:
             logger.warning("lease of %s: %s", name, error)
 
-    async def _renew(self, name: str, now: float, seconds: int) -> None:
-        """Show that a node lives, and say that it will for so many seconds, unless somebody just has. Raises ApiError, TransportError."""
-        lease = self.leases.cache.get(LEASE_NAMESPACE, name)
+    async def _renew(self, name: str, now: float) -> None:
+        """Show that a node lives, unless somebody just has. Raises ApiError, TransportError."""
+        lease, seconds = self.leases.cache.get(LEASE_NAMESPACE, name), self.settings.promised_seconds
         try:
             if lease is None:
                 node = self.nodes.cache.get("", name)
                 if node is not None:
                     await self.client.create(make_lease(node, now, seconds))
                 return
-            changed = clone(lease)
-            changed.spec.lease_duration_seconds = seconds
-            changed.spec.renew_time = rfc3339_micro(now)
-            await self.client.update(changed)
+            await self.client.update(renewed(lease, now, seconds))
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
@@ -312,10 +312,7 @@ class NodeSimulator:
         """The last that is heard of a node that falls silent: that it was well until now, and nothing about what comes. Raises ApiError, TransportError."""
         lease = self.leases.cache.get(LEASE_NAMESPACE, name)
         if lease is not None and self.is_silent(name):
-            changed = clone(lease)
-            changed.spec.lease_duration_seconds = USUAL_LEASE
-            changed.spec.renew_time = rfc3339_micro(self.clock.now())
-            await self.client.update(changed)
+            await self.client.update(renewed(lease, self.clock.now()))
 
     # Pods
 

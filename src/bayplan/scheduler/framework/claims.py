@@ -52,11 +52,6 @@ def is_user(claim: ResourceClaim, name: str, uid: str) -> bool:
     return len(other_users(claim, name, uid)) < len(claim.status.reserved_for)
 
 
-def is_owned(claim: ResourceClaim, uid: str) -> bool:
-    """Whether a pod of this UID controls the claim, which was made for it."""
-    return any(owner.controller and owner.uid == uid for owner in claim.metadata.owner_references)
-
-
 def awaited_drivers(claim: ResourceClaim) -> set[str]:
     """The drivers that have to say that their devices are ready before a pod with this claim is bound."""
     allocation = claim.status.allocation

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.scheduler.framework.arguments import DynamicResourcesArgs
-from bayplan.scheduler.framework.claims import is_overdue, is_owned, readiness
+from bayplan.scheduler.framework.claims import is_overdue, readiness
 from bayplan.scheduler.framework.state import Handle, PodShape
 from bayplan.scheduler.snapshot.allocation import Allocator, Solution, label
+from bayplan.scheduler.snapshot.catalog import is_controlled_by
 from bayplan.scheduler.snapshot.devices import DeviceId, Inventory, Offers
 from bayplan.scheduler.snapshot.extended_resources import (
     Needs,
@@ -82,7 +83,7 @@ class DeviceSearch:
                 return f'could not find ResourceClaim "{pod.namespace}/{reference.claim}"'
             if claim.metadata.deletion_timestamp is not None:
                 return f'resourceclaim "{claim.metadata.name}" is being deleted'
-            if reference.is_made and not is_owned(claim, uid):
+            if reference.is_made and not is_controlled_by(claim, uid):
                 place = f"{pod.namespace}/{pod.name}"
                 return f"ResourceClaim {label(claim)} was not created for Pod {place} (Pod is not owner)"
             found.append(claim)

@@ -97,6 +97,9 @@ class QueueSortPlugin(Plugin, ABC):
 class PreFilterPlugin(Plugin, ABC):
     """Looks at the pod once, before nodes are filtered."""
 
+    filter_alone: ClassVar[str | None] = ""
+    """How Filter fails if a profile leaves PreFilter out; empty if PreFilter is asked all the same, None if Filter sees to it itself."""
+
     @abstractmethod
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         """Keep in `state.data[self.name]` what Filter needs. `Skip` leaves this plugin's Filter out for the pod."""
@@ -161,6 +164,10 @@ class ScorePlugin(Plugin, ABC):
     """Whether `normalize` changes anything, that is, whether a score depends on those of other nodes."""
     equal_stays_equal: ClassVar[bool] = False
     """Equal raw scores on all nodes normalise to one value, however many nodes there are."""
+    score_prepared_at: ClassVar[str] = "preScore"
+    """The extension point that makes ready what Score needs."""
+    score_alone: ClassVar[str] = ""
+    """How Score fails if a profile leaves that point out; empty if PreScore is asked all the same."""
 
     @abstractmethod
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:

@@ -57,13 +57,15 @@ class Reason(NamedTuple):
 class ReasonTable:
     """Refusals by number, from 1 on."""
 
-    __slots__ = ("_numbers", "_reasons", "failures")
+    __slots__ = ("_failures", "_is_failure", "_numbers", "_reasons")
 
     def __init__(self) -> None:
-        self.failures: list[int] = []
-        """The numbers that stand for failures of plugins."""
         self._reasons: list[Reason] = [Reason(Status.UNSCHEDULABLE, "", ())]
         self._numbers: dict[Reason, int] = {}
+        self._failures: list[int] = []
+        """The numbers that stand for failures of plugins."""
+        self._is_failure = np.zeros(0, dtype=np.bool_)
+        """By number, of those that there were when it was made; longer, as -1 (a row without a node) is none."""
 
     def code(self, status: Status, plugin: str, *reasons: str) -> int:
         """The number of a refusal, made if it is new."""
@@ -73,14 +75,21 @@ class ReasonTable:
             number = self._numbers[reason] = len(self._reasons)
             self._reasons.append(reason)
             if status is Status.ERROR:
-                self.failures.append(number)
+                self._failures.append(number)
+                self._is_failure = self._is_failure[:0]
         return number
 
     def failures_in(self, codes: Codes) -> list[Reason]:
         """The failures among some verdicts, by text."""
-        if not self.failures:
+        if not self._failures:
             return []
-        numbers = np.unique(codes[np.isin(codes, self.failures)]).tolist()
+        if len(self._is_failure) <= len(self._reasons):
+            self._is_failure = np.zeros(2 * len(self._reasons) + 1, dtype=np.bool_)
+            self._is_failure[self._failures] = True
+        failed = self._is_failure[codes]
+        if not failed.any():
+            return []
+        numbers = np.unique(codes[failed]).tolist()
         return sorted((self._reasons[number] for number in numbers), key=lambda reason: reason.reasons)
 
     def __getitem__(self, code: int) -> Reason:

@@ -79,6 +79,8 @@ class DynamicResources(
     filter_scope = Scope.NODE
     score_scope = Scope.NODE
     sparse = True
+    filter_alone = score_alone = "not found"
+    score_prepared_at = "preFilter"
     normalizes = True
     equal_stays_equal = True
 

@@ -132,6 +132,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
     name = "InterPodAffinity"
     filter_scope = Scope.CLUSTER
     score_scope = Scope.CLUSTER
+    filter_alone = 'error reading "PreFilterInterPodAffinity" from cycleState: not found'
+    score_alone = 'failed to read "PreScoreInterPodAffinity" from cycleState: not found'
 
     def __init__(self, args: object, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -27,6 +27,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
 
     name = "NodeDeclaredFeatures"
     filter_scope = Scope.NODE
+    filter_alone = 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found'
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         required = required_features(pod)

@@ -26,6 +26,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
     name = "NodePorts"
     filter_scope = Scope.ROW
+    filter_alone = 'reading "PreFilterNodePorts" from cycleState: not found'
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         return None if pod.host_ports else SKIP

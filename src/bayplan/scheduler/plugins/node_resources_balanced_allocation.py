@@ -53,7 +53,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
                 request = quantity.milli_value() if item.name == "cpu" else quantity.value()
             column = self.snapshot.resources.find(item.name)
             if column is not None and (request or not is_scalar_resource(item.name)):
-                devices = device_totals(self.snapshot, item.name) if "/" in item.name else None
+                devices = device_totals(self.snapshot, item.name)
                 balanced.append(_Balanced(column, request, devices))
         wanted = any(item.request for item in balanced)
         state.score_data[self.name] = tuple(balanced) if wanted else ()

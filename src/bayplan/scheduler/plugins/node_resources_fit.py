@@ -95,6 +95,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     name = "NodeResourcesFit"
     filter_scope = Scope.ROW
     score_scope = Scope.ROW
+    filter_alone = 'error reading "PreFilterNodeResourcesFit" from cycleState: not found'
 
     def __init__(self, args: object, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -186,7 +187,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             column = resources.find(item.name)
             if column is None or (request == 0 and is_scalar_resource(item.name)):
                 continue
-            devices = device_totals(self.snapshot, item.name) if "/" in item.name else None
+            devices = device_totals(self.snapshot, item.name)
             scored.append(_Scored(column, request, item.weight, column in (CPU, MEMORY), devices))
         state.score_data[self.name] = tuple(scored)
         return None

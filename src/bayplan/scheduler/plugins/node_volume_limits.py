@@ -10,7 +10,7 @@ import numpy as np
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import FilterPlugin, PreFilterPlugin, Scope
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
-from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
+from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, PluginError, Reject, Skip, Status
 from bayplan.scheduler.snapshot.labels import Rows
 from bayplan.scheduler.snapshot.migration import (
     CSI_DRIVERS,
@@ -19,7 +19,7 @@ from bayplan.scheduler.snapshot.migration import (
     in_tree_plugin,
     is_attached_by_csi,
 )
-from bayplan.scheduler.snapshot.volumes import class_of_claim, ephemeral_problem
+from bayplan.scheduler.snapshot.volumes import claim_name, class_of_claim, ephemeral_problem
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import PersistentVolumeClaim, Volume
@@ -49,7 +49,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
             return self.reasons.code(Status.UNRESOLVABLE, self.name, reason)
         try:
             return self._verdict(pod, row, csi_node)
-        except TranslationError as error:
+        except (TranslationError, PluginError) as error:
             return self.failed(str(error))
 
     def _verdict(self, pod: PodShape, row: int, csi_node: CSINode | None) -> int:
@@ -100,10 +100,10 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         return self.snapshot.catalog.claims.get(f"{pod.namespace}/{name}")
 
     def _attachments(self, pod: PodShape, csi_node: CSINode | None) -> dict[str, str]:
-        """Unique volume name -> CSI driver, for the volumes that a pod attaches to a node. Raises TranslationError."""
+        """Unique volume name -> CSI driver, for the volumes that a pod attaches to a node. Raises TranslationError, PluginError."""
         found: dict[str, str] = {}
         for volume in pod.volumes:
-            name = _claim_name(pod, volume)
+            name = claim_name(pod, volume)
             if name is None:
                 driver, handle = _driver_of_inline(volume, csi_node)
             else:
@@ -112,7 +112,7 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
                     continue
                 problem = ephemeral_problem(pod, volume, claim)
                 if problem:
-                    raise TranslationError(problem)
+                    raise PluginError(self.name, problem)
                 driver, handle = self._driver(claim, csi_node)
             if driver and handle:
                 found[f"{driver}/{handle}"] = driver
@@ -172,13 +172,7 @@ def _driver_of_inline(volume: Volume, csi_node: CSINode | None) -> tuple[str, st
 
 def _claim_names(pod: PodShape) -> list[str]:
     """The claims of a pod, those of ephemeral volumes included."""
-    return [name for volume in pod.volumes if (name := _claim_name(pod, volume)) is not None]
-
-
-def _claim_name(pod: PodShape, volume: Volume) -> str | None:
-    if volume.persistent_volume_claim is not None:
-        return volume.persistent_volume_claim.claim_name
-    return f"{pod.name}-{volume.name}" if volume.ephemeral is not None else None
+    return [name for volume in pod.volumes if (name := claim_name(pod, volume)) is not None]
 
 
 def _attached_something(pod: PodInfo, old: Any, new: Any) -> bool:

@@ -69,6 +69,8 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
     name = "PodTopologySpread"
     filter_scope = Scope.CLUSTER
     score_scope = Scope.CLUSTER
+    filter_alone = 'reading "PreFilterPodTopologySpread" from cycleState: not found'
+    score_alone = 'error reading "PreScorePodTopologySpread" from cycleState: not found'
 
     def __init__(self, args: object, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -24,6 +24,7 @@ class TaintToleration(FilterPlugin, ScaledScorePlugin):
     filter_scope = Scope.NODE
     score_scope = Scope.NODE
     equal_stays_equal = True
+    score_alone = 'failed to read "PreScoreTaintToleration" from cycleState: not found'
 
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
         code = self.reasons.code(Status.UNRESOLVABLE, self.name, "node(s) had untolerated taint(s)")

@@ -36,6 +36,7 @@ from bayplan.scheduler.snapshot.volumes import (
     SELECTED_NODE,
     allows_topology,
     bound_to,
+    claim_name,
     class_of_claim,
     class_of_volume,
     ephemeral_problem,
@@ -84,6 +85,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
     filter_scope = Scope.NODE
     score_scope = Scope.NODE
     sparse = True
+    filter_alone = "not found"
 
     def __init__(self, args: object, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -375,13 +377,6 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
             EventHint("CSIDriver", Action.UPDATE),
             EventHint("CSIStorageCapacity", changes),
         )
-
-
-def claim_name(pod: PodShape, volume: Volume) -> str | None:
-    """The name of the claim behind a volume, None if there is none."""
-    if volume.persistent_volume_claim is not None:
-        return volume.persistent_volume_claim.claim_name
-    return f"{pod.name}-{volume.name}" if volume.ephemeral is not None else None
 
 
 def _problem(pod: PodShape, volume: Volume, name: str, claim: PersistentVolumeClaim | None) -> str:

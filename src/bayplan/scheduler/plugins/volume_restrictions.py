@@ -52,6 +52,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
 
     name = "VolumeRestrictions"
     filter_scope = Scope.CLUSTER
+    filter_alone = None
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         claims: dict[str, None] = {}

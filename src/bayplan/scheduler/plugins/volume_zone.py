@@ -12,12 +12,10 @@ from bayplan.scheduler.framework.extension_points import FilterPlugin, PreFilter
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.snapshot.labels import Rows
+from bayplan.scheduler.snapshot.migration import BETA, STABLE
 
-BETA_TO_STABLE: Final = {
-    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
-}
-TOPOLOGY_LABELS: Final = (*BETA_TO_STABLE, *BETA_TO_STABLE.values())
+BETA_TO_STABLE: Final = dict(zip(BETA, STABLE, strict=True))
+TOPOLOGY_LABELS: Final = (*BETA, *STABLE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.api.quantity import Quantity
-from bayplan.scheduler.snapshot.device_capacity import ZERO, share_of
+from bayplan.scheduler.snapshot.device_capacity import share_of
 from bayplan.scheduler.snapshot.device_constraints import constraint_of
 from bayplan.scheduler.snapshot.device_expressions import ExpressionError, compiled
 from bayplan.scheduler.snapshot.devices import Counters, DeviceId, Inventory, Offer, Pool, add_counters, is_within
+from bayplan.scheduler.snapshot.resources import ZERO
 from bayplan.scheduler.snapshot.taints import NO_EXECUTE, NO_SCHEDULE, TaintKey, tolerates
 
 if TYPE_CHECKING:

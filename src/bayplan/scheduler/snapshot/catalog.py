@@ -58,6 +58,11 @@ def is_older(obj: Any, other: Any) -> bool:
     return mine.isdecimal() and theirs.isdecimal() and int(mine) < int(theirs)
 
 
+def is_controlled_by(obj: Any, uid: str) -> bool:
+    """Whether what has this UID controls an object."""
+    return any(owner.controller and owner.uid == uid for owner in obj.metadata.owner_references)
+
+
 class Catalog:
     """The tables. Objects are shared and never changed.
 

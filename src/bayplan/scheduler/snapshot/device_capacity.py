@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from bayplan.api.quantity import Quantity, parse
+from bayplan.scheduler.snapshot.resources import ZERO
 
 if TYPE_CHECKING:
     from bayplan.api.types.resource_v1 import CapacityRequestPolicy, CapacityRequirements, Device, DeviceCapacity
 
-ZERO: Final = Quantity(0)
 NOTHING: Final[Mapping[str, Quantity]] = {}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from bayplan.scheduler.snapshot.device_expressions import ExpressionError, compiled
 from bayplan.scheduler.snapshot.devices import DeviceId, usage_of
-from bayplan.scheduler.snapshot.extended_resources import class_behind
+from bayplan.scheduler.snapshot.extended_resources import can_be_devices, class_behind
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
 
@@ -85,5 +85,5 @@ class DeviceTotals:
 def device_totals(snapshot: Snapshot, resource: str) -> DeviceTotals | None:
     """The devices behind a resource; None if no class offers it."""
     classes = snapshot.catalog.device_classes
-    name = class_behind(resource, classes) if classes else ""
+    name = class_behind(resource, classes) if classes and can_be_devices(resource) else ""
     return DeviceTotals(snapshot, classes[name]) if name else None

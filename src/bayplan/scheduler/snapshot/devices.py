@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bayplan.api.quantity import Quantity, parse
-from bayplan.scheduler.snapshot.device_capacity import ZERO
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
+from bayplan.scheduler.snapshot.resources import ZERO
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Node, NodeSelector

@@ -21,6 +21,7 @@ from bayplan.api.types.resource_v1 import (
     ResourceClaim,
     ResourceClaimSpec,
 )
+from bayplan.scheduler.snapshot.catalog import is_controlled_by
 from bayplan.scheduler.snapshot.resources import is_extended_resource
 
 if TYPE_CHECKING:
@@ -159,8 +160,6 @@ def claim_of(pod: Pod, needs: Needs) -> ResourceClaim:
 def left_over(pod: Pod, claims: Iterable[ResourceClaim]) -> ResourceClaim | None:
     """A claim that an earlier attempt made for the pod and did not come to use."""
     for claim in claims:
-        if claim.metadata.annotations.get(ANNOTATION) == "true" and any(
-            owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references
-        ):
+        if claim.metadata.annotations.get(ANNOTATION) == "true" and is_controlled_by(claim, pod.metadata.uid):
             return claim
     return None

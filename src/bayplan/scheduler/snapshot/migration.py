@@ -87,11 +87,11 @@ def is_migrated(csi_node: CSINode | None, plugin: str) -> bool:
 
 def handle_of(volume: Volume | PersistentVolume, plugin: str) -> str:
     """The name of an in-tree volume for its CSI driver. Raises TranslationError."""
-    spec: Any = getattr(volume, "spec", volume)
+    owner: Any = volume
+    spec = getattr(owner, "spec", owner)
     source = getattr(spec, _SOURCES[plugin])
     if plugin == GCE:
-        is_persistent = spec is not volume
-        return _gce_handle(source.pd_name, volume.metadata.labels if is_persistent else {})  # type: ignore[union-attr]
+        return _gce_handle(source.pd_name, {} if spec is owner else owner.metadata.labels)
     if plugin == AWS:
         return _aws_handle(source.volume_id)
     if plugin == AZURE_DISK and source.kind is not None and source.kind.lower() != "managed":

@@ -22,7 +22,7 @@ FIXED: Final = ("cpu", "memory", "ephemeral-storage")
 
 DEFAULT_MILLI_CPU: Final = 100
 DEFAULT_MEMORY: Final = 200 * 1024 * 1024
-ZERO: Final = parse("0")
+ZERO: Final = Quantity(0)
 DEFAULT_REQUESTS: Final = {"cpu": parse("100m"), "memory": parse("200Mi")}
 
 Amounts = dict[str, Quantity]

@@ -245,7 +245,7 @@ class ShapeTable:
         unique: Hashable = ()
         if spec.resource_claims:
             unique = (metadata.name, metadata.uid, claim_references(pod))
-        elif any(item.ephemeral is not None for item in spec.volumes):
+        elif spec.volumes and any(item.ephemeral is not None for item in spec.volumes):
             unique = (metadata.name, metadata.uid)
         place = (
             metadata.namespace,

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 
 from bayplan.api.quantity import Quantity, parse
 from bayplan.api.types.core_v1 import ObjectReference
+from bayplan.scheduler.snapshot.catalog import is_controlled_by
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
+from bayplan.scheduler.snapshot.resources import ZERO
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 
 if TYPE_CHECKING:
@@ -21,7 +23,13 @@ BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
-_ZERO: Final = Quantity(0)
+
+
+def claim_name(pod: PodShape, volume: Volume) -> str | None:
+    """The name of the claim behind a volume, an ephemeral one included; None if there is none."""
+    if volume.persistent_volume_claim is not None:
+        return volume.persistent_volume_claim.claim_name
+    return f"{pod.name}-{volume.name}" if volume.ephemeral is not None else None
 
 
 def class_of_claim(claim: PersistentVolumeClaim) -> str:
@@ -39,7 +47,7 @@ def class_of_volume(volume: PersistentVolume) -> str:
 def requested_size(claim: PersistentVolumeClaim) -> Quantity:
     """How much a claim asks for; zero if it does not say."""
     wanted = claim.spec.resources.requests.get("storage")
-    return parse(wanted) if wanted is not None else _ZERO
+    return parse(wanted) if wanted is not None else ZERO
 
 
 def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
@@ -93,9 +101,7 @@ def provisioned_for(claim: PersistentVolumeClaim, node_name: str) -> PersistentV
 
 def ephemeral_problem(pod: PodShape, volume: Volume, claim: PersistentVolumeClaim) -> str:
     """Why the claim of an ephemeral volume is not that of its pod; empty if it is, and for other volumes."""
-    if volume.ephemeral is None or any(
-        owner.controller and owner.uid == pod.uid for owner in claim.metadata.owner_references
-    ):
+    if volume.ephemeral is None or is_controlled_by(claim, pod.uid):
         return ""
     place = f"{pod.namespace}/{claim.metadata.name} was not created for pod {pod.namespace}/{pod.name}"
     return f"PVC {place} (pod is not owner)"
@@ -135,7 +141,7 @@ def _is_candidate(volume: PersistentVolume, claim: PersistentVolumeClaim) -> boo
     if volume.spec.claim_ref is not None and not is_bound_to(volume, claim):
         return False
     size = volume.spec.capacity.get("storage")
-    if (parse(size) if size is not None else _ZERO) < requested_size(claim):
+    if (parse(size) if size is not None else ZERO) < requested_size(claim):
         return False
     if _mode(volume.spec.volume_mode) != _mode(claim.spec.volume_mode):
         return False
@@ -150,7 +156,7 @@ def find_matching(
     """The volume that an unbound claim would get on a node: one reserved for it, else the smallest that will do."""
     selector = compiled_or_nothing(claim.spec.selector) if claim.spec.selector is not None else None
     best: PersistentVolume | None = None
-    best_size = _ZERO
+    best_size = ZERO
     for volume in volumes:
         if volume.metadata.name in taken or not _is_candidate(volume, claim):
             continue
@@ -165,7 +171,7 @@ def find_matching(
             or not set(claim.spec.access_modes) <= set(volume.spec.access_modes)
         ):
             continue
-        size = parse(volume.spec.capacity["storage"]) if "storage" in volume.spec.capacity else _ZERO
+        size = parse(volume.spec.capacity["storage"]) if "storage" in volume.spec.capacity else ZERO
         if best is None or size < best_size:
             best, best_size = volume, size
     return best

@@ -6,9 +6,10 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Any
 
-from bayplan.api.cel.functions.go_addresses import Address, AddressError, parse_address, quoted
+from bayplan.api.cel.functions.go_addresses import Address, AddressError, parse_address
 from bayplan.api.cel.functions.registry import STRING, Table
 from bayplan.api.cel.values import EvaluationError, Opaque, no_such_overload
+from bayplan.api.errors import quoted
 
 TABLE = Table()
 _MULTICAST = ipaddress.ip_network("224.0.0.0/24")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-import json
+
+from bayplan.api.errors import quoted
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _HEXADECIMAL = frozenset("0123456789abcdefABCDEF")
@@ -17,11 +18,6 @@ class AddressError(ValueError):
     def __init__(self, text: str, what: str, at: str = "") -> None:
         where = f" (at {quoted(at)})" if at else ""
         super().__init__(f"ParseAddr({quoted(text)}): {what}{where}")
-
-
-def quoted(text: str) -> str:
-    """A text as Go's `%q` shows it."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 def parse_address(text: str) -> tuple[Address, str]:

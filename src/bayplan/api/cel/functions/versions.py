@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bayplan.api.cel.functions.go_addresses import quoted
 from bayplan.api.cel.functions.registry import BOOL, STRING, Table
 from bayplan.api.cel.numbers import UINT_MAX
 from bayplan.api.cel.values import EvaluationError, Opaque, no_such_overload
+from bayplan.api.errors import quoted
 
 TABLE = Table()
 _DIGITS = frozenset("0123456789")

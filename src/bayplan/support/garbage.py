@@ -1,0 +1,28 @@
+"""The cyclic garbage collector, for processes full of objects of the API, which are acyclic: looking through them all for cycles, again and again, costs
+much and finds little."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+from typing import Final
+
+_SELDOM: Final = (100_000, 50, 50)
+
+
+def collect_seldom() -> None:
+    """From now on, and never look through what is there already. For a process that is ours."""
+    gc.freeze()
+    gc.set_threshold(*_SELDOM)
+
+
+@contextlib.contextmanager
+def collecting_seldom() -> Iterator[None]:
+    """For a while, in a process that may be somebody else's."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*_SELDOM)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
