@@ -9,12 +9,14 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import metadata
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from bayplan.scheduler.framework import arguments
 from bayplan.scheduler.framework.extension_points import Plugin
 from bayplan.scheduler.older_names import OLDER_NAMES
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP: Final = "bayplan.plugins"
 
@@ -73,7 +75,9 @@ _BY_NAME: Final = {entry.name: entry for entry in (*DEFAULT_PLUGINS, *FOR_OLDER_
 
 
 @lru_cache(maxsize=1)
-def _third_party() -> dict[str, metadata.EntryPoint]:
+def _third_party() -> dict[str, EntryPoint]:
+    from importlib import metadata  # slow to import, and seldom needed
+
     return {point.name: point for point in metadata.entry_points(group=ENTRY_POINT_GROUP)}
 
 

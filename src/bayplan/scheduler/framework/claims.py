@@ -5,7 +5,6 @@ A claim's status is written with the version it was read at; if somebody else wa
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
@@ -26,6 +25,8 @@ from bayplan.scheduler.snapshot.snapshot import Snapshot
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
+    from asyncio import Lock
+
     from bayplan.api.types.core_v1 import Pod
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
@@ -140,7 +141,7 @@ class ClaimWriter:
     def __init__(self, plugin: str, snapshot: Snapshot) -> None:
         self._plugin = plugin
         self._snapshot = snapshot
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._turns: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
     async def bind(
         self, claim: ResourceClaim, pending: PendingAllocation | None, pod: Pod, actions: Actions
@@ -172,8 +173,10 @@ class ClaimWriter:
         self, claim: ResourceClaim, actions: Actions, write: Callable[[ResourceClaim], Awaitable[ResourceClaim]]
     ) -> ResourceClaim:
         """Write a claim as it is known now; if somebody else was faster, once more as it has become."""
+        from asyncio import Lock  # slow to import, and seldom needed
+
         metadata = claim.metadata
-        async with self._turns.setdefault(label(claim), asyncio.Lock()):
+        async with self._turns.setdefault(label(claim), Lock()):
             known = self._snapshot.catalog.actual("ResourceClaim", label(claim))
             current = claim if known is None or is_older(known, claim) else known
             for attempt in range(_ATTEMPTS):

@@ -136,8 +136,8 @@ class Snapshot(NodeColumns):
         self.counts.grow(self.capacity)
 
     def _grow_resources(self) -> None:
-        super()._grow_resources()
-        if self.requested.shape[0] < self.allocatable.shape[0]:
+        if len(self.resources.names) > self.requested.shape[0]:
+            super()._grow_resources()
             self.requested = with_resources(self.requested, self.allocatable.shape[0])
 
     # Pods
