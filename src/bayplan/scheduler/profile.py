@@ -15,6 +15,7 @@ from bayplan.scheduler.framework.verdicts import ReasonTable, Reject
 from bayplan.scheduler.framework.waiting import WaitingPods
 from bayplan.scheduler.lone_points import lone_filters, lone_scores
 from bayplan.scheduler.older_names import OLDER_NAMES
+from bayplan.scheduler.row_scores import RowScores
 from bayplan.scheduler.settings import PluginChoice, PluginSet, ProfileSettings
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
@@ -74,6 +75,7 @@ class Profile:
         self.lone_filters = lone_filters(self.filter, self._enabled("preFilter"))
         self.lone_scores = lone_scores(self.score, {point: self._enabled(point) for point in ("preFilter", "preScore")})
         """Plugins whose preparation at PreFilter, or PreScore, is disabled -> how they fail for it; empty if they do not."""
+        self.row_scores = RowScores(snapshot)
         self._binds_plainly = len(self.bind) == 1 and self.bind[0].name == DEFAULT_BINDER and not self.post_bind
         self._ways: dict[int, tuple[PodShape, Way]] = {}
 

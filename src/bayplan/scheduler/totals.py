@@ -133,9 +133,9 @@ class Totals:
             if pre_score(plugin, state, shape, feasible, self.profile) is not None:
                 continue
             with timed_plugin(meter, plugin.name, "Score"):
-                scores = plugin.score(state, shape, snapshot.all_rows)
+                scores, asked = self.profile.row_scores.of(plugin, state, shape)
             counter = self.profile.evaluations[plugin.name, "Score"]
-            counter.value += snapshot.node_count
+            counter.value += asked
             if plugin.normalizes:
                 level = scores[alive]
                 if not plugin.equal_stays_equal or (level != level[:1]).any():

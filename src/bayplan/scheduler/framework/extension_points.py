@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -179,6 +179,13 @@ class ScorePlugin(Plugin, ABC):
     def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         """The raw score of one row; equal to `score` on it."""
         return int(self.score(state, pod, np.array([row], dtype=np.intp))[0])
+
+    def row_key(self, state: CycleState) -> Hashable | None:
+        """All that the raw score follows from besides the row: pods with equal keys get equal scores. None: from the pod as a whole.
+
+        Only for `Scope.ROW`, after PreScore.
+        """
+        return None
 
     def normalize(self, state: CycleState, pod: PodShape, feasible: Rows, scores: Ints) -> Ints:
         """Scores of all feasible rows brought to 0..100. `scores[i]` belongs to `feasible[i]`."""

@@ -7,6 +7,7 @@ without the pod: 50 + (50 + after - before) / 2.
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,6 +98,10 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
                 after.append(min((requested + item.request) / capacity, 1.0))
         gain = MAX_NODE_SCORE // 2 + _balance_of(after) - _balance_of(before)
         return MAX_NODE_SCORE // 2 + (gain // 2 if gain >= 0 else -(-gain // 2))
+
+    def row_key(self, state: CycleState) -> Hashable | None:
+        balanced: tuple[_Balanced, ...] = state.score_data[self.name]
+        return balanced if all(item.devices is None for item in balanced) else None
 
     def _gain_of_two(self, one: _Balanced, other: _Balanced, row: int) -> int | None:
         """The gain for the usual two resources, without lists; None if the node lacks one of them."""

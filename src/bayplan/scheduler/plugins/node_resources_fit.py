@@ -5,6 +5,7 @@ Strategies: LeastAllocated (default) spreads, MostAllocated packs, RequestedToCa
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -222,6 +223,10 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return rounded
         quotient: Ints = total // divisor
         return quotient
+
+    def row_key(self, state: CycleState) -> Hashable | None:
+        scored: tuple[_Scored, ...] = state.score_data[self.name]
+        return scored if all(item.devices is None for item in scored) else None
 
     def _requested(self, item: _Scored, rows: Rows) -> Ints:
         if item.nonzero:
