@@ -65,7 +65,7 @@ class NamespaceController(Controller):
     def _pod_gone(self, pod: core_v1.Pod) -> None:
         """The last pod of a namespace is the news that one waits for."""
         namespace = pod.metadata.namespace
-        if namespace in self._emptying and not self.pods.cache.by_index("namespace", namespace):
+        if namespace in self._emptying and not self.pods.cache.count_by_index("namespace", namespace):
             self.queue.add(namespace)
 
     async def reconcile(self, key: str) -> None:

@@ -72,16 +72,17 @@ def claim(
     uid, deleting = owner.metadata.uid, bool(owner.metadata.deletion_timestamp)
     owned, adopt, released = [], [], []
     for pod in pods:
-        reference = controller_of(pod)
+        metadata = pod.metadata
+        reference = controller_of(pod) if metadata.owner_references else None
         if reference is not None and reference.uid != uid:
             continue
-        matches = selector.matches(pod.metadata.labels) and (fits is None or fits(pod))
+        matches = selector.matches(metadata.labels) and (fits is None or fits(pod))
         if reference is not None:
             if matches:
                 owned.append(pod)
-            elif not deleting and not pod.metadata.deletion_timestamp:
+            elif not deleting and not metadata.deletion_timestamp:
                 released.append(pod)
-        elif matches and not deleting and not pod.metadata.deletion_timestamp and (adoptable is None or adoptable(pod)):
+        elif matches and not deleting and not metadata.deletion_timestamp and (adoptable is None or adoptable(pod)):
             adopt.append(pod)
             owned.append(pod)
     return Claim(tuple(owned), tuple(adopt), tuple(released))

@@ -45,6 +45,8 @@ def is_available(pod: core_v1.Pod, min_ready_seconds: int, now: float) -> bool:
 
 def claims_of(pod: core_v1.Pod) -> tuple[str, ...]:
     """Keys of the claims that a pod uses, those of its ephemeral volumes included."""
+    if not pod.spec.volumes:
+        return ()
     namespace = pod.metadata.namespace
     named = (
         volume.persistent_volume_claim.claim_name

@@ -6,7 +6,7 @@ Source of the behaviour: kube-controller-manager's replicaset controller: slow-s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -48,8 +48,7 @@ class Actions:
 def desired(owner: Any, selector: LabelSelector, pods: Sequence[core_v1.Pod], now: float) -> Actions:
     """Which pods of the namespace to adopt, release, delete, and how many to create."""
     claimed = claim(owner, selector, pods, adoptable=is_active)
-    active = [pod for pod in claimed.owned if is_active(pod)]
-    terminating = sum(_is_terminating(pod) for pod in claimed.owned)
+    active, terminating = _sorted_out(claimed.owned)
     if owner.metadata.deletion_timestamp:
         return Actions(owned=active, terminating=terminating)
     difference = len(active) - (owner.spec.replicas or 0)
@@ -62,8 +61,17 @@ def desired(owner: Any, selector: LabelSelector, pods: Sequence[core_v1.Pod], no
     return Actions(delete=ranked[: min(difference, BURST)], claim=claimed, owned=active, terminating=terminating)
 
 
-def _is_terminating(pod: core_v1.Pod) -> bool:
-    return bool(pod.metadata.deletion_timestamp) and pod.status.phase not in ("Succeeded", "Failed")
+def _sorted_out(pods: Iterable[core_v1.Pod]) -> tuple[list[core_v1.Pod], int]:
+    """The active pods, and how many are on their way out. There may be thousands, time and again."""
+    active, terminating = [], 0
+    for pod in pods:
+        if pod.status.phase in ("Succeeded", "Failed"):
+            continue
+        if pod.metadata.deletion_timestamp:
+            terminating += 1
+        else:
+            active.append(pod)
+    return active, terminating
 
 
 def counts(owner: Any, owned: Sequence[core_v1.Pod], now: float) -> dict[str, Any]:

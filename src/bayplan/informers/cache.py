@@ -64,6 +64,10 @@ class ObjectCache(Generic[T]):
         """Objects that an index lists under a value."""
         return list(self._indexes[name].get(value, {}).values())
 
+    def count_by_index(self, name: str, value: str) -> int:
+        """How many objects an index lists under a value."""
+        return len(self._indexes[name].get(value, ()))
+
     def put(self, obj: T) -> T | None:
         """Add or replace an object; returns the one that was there."""
         key = key_of(obj)
