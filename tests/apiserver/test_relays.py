@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import uvloop
 from aiohttp import web
 
 from bayplan.api.types import core_v1, meta_v1, rbac_v1
@@ -202,6 +203,53 @@ def test_exec_becomes_a_connection_between_client_and_kubelet() -> None:
             assert await socket.receive_str() == "/portForward/default/p?port=80%2C81"
 
     ask(check)
+
+
+MANY = 3_000_000
+"""Bytes that are more than the buffers on their way."""
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("sends", ["kubelet", "client", "both"])
+def test_all_bytes_pass_however_slow_the_other_end_is(run: Callable[[Any], None], sends: str) -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
+        if sends != "client":
+            writer.write(bytes(MANY))
+        for _ in range(0 if sends == "kubelet" else MANY // 1_000_000):
+            await reader.readexactly(1_000_000)
+            await asyncio.sleep(0.05)
+        writer.write(b"last words")
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.close()
+
+    async def main() -> None:
+        pair = sign(AUTHORITY, SystemClock().now(), "kubelet", hosts=("127.0.0.1",))
+        kubelet_side = await asyncio.start_server(
+            speak, "127.0.0.1", 0, ssl=tls_context(pair, AUTHORITY.certificate), limit=MANY
+        )
+        async with kubelet_side, node_and_pod(kubelet_side.sockets[0].getsockname()[1]) as server:
+            port = int(server.url.rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_tls())
+            writer.write(
+                f"POST {POD}/exec?command=sh HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
+                f"Authorization: {server.headers()['Authorization']}\r\nContent-Length: 0\r\n\r\n".encode()
+            )
+            await reader.readuntil(b"\r\n\r\n")
+            if sends != "kubelet":
+                writer.write(bytes(MANY))
+            await asyncio.sleep(0.1)
+            found = bytearray()
+            async with asyncio.timeout(20):
+                while not found.endswith(b"last words"):
+                    found += await reader.read(50_000)
+                    writer.write(b"got it")
+            assert found.removeprefix(b"\0" * (0 if sends == "client" else MANY)) == b"last words"
+            writer.close()
+
+    run(main())
 
 
 def test_other_protocols_than_websockets_pass_as_well() -> None:

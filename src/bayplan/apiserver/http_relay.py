@@ -10,7 +10,7 @@ import contextlib
 import posixpath
 import ssl
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -37,7 +37,12 @@ _LOOK_SECONDS = 5.0
 """Between two looks whether the client of a silent stream is still there."""
 _DRAIN_SECONDS = 0.005
 _TUNNEL_BYTES = 1 << 18
-"""Bytes that may wait in one direction of a tunnel before its source is asked to wait."""
+"""Bytes that may wait for a kubelet in a tunnel before the client is asked to wait, and in the buffer of either end."""
+_TUNNEL_BYTES_BACK = 1 << 26
+"""Bytes that may wait for a client before the kubelet is asked to wait. Very many: a TLS connection that is paused when its other end closes keeps the last
+bytes to itself with uvloop."""
+_LINGER_SECONDS = 2.0
+"""For a client to read all and close, after a kubelet has closed."""
 _REFUSAL_BYTES = 50_000
 """Bytes of a refusal that are read."""
 
@@ -142,13 +147,17 @@ class Relays:
         backend = connection.transport
         head = b"".join(b"%b: %b\r\n" % pair for pair in answer.raw_headers)
         client.write(b"HTTP/1.1 101 Switching Protocols\r\n%b\r\n" % head)
-        there = _Direction(self._clock, http.protocol.pause_reading, http.protocol.resume_reading)
-        back = _Direction(self._clock, connection.protocol.pause_reading, connection.protocol.resume_reading)
+        there = _Direction(self._clock, client, _TUNNEL_BYTES)
+        back = _Direction(self._clock, backend, _TUNNEL_BYTES_BACK)
         http.protocol.set_parser(there)  # type: ignore[arg-type]  # what aiohttp needs of a parser
         connection.protocol.set_parser(back, None)
         carried = [asyncio.create_task(there.carry(backend)), asyncio.create_task(back.carry(client))]
         try:
             await asyncio.wait(carried, return_when=asyncio.FIRST_COMPLETED)
+            if backend.is_closing() and not client.is_closing():
+                await carried[1]  # what came last
+                # To close on a client that still sends takes from it what it has not read yet.
+                await there.ended(_LINGER_SECONDS)
         finally:
             for task in carried:
                 task.cancel()
@@ -158,11 +167,14 @@ class Relays:
 
 
 class _Direction:
-    """What goes one way through a tunnel. aiohttp feeds it as it feeds the parser of a protocol."""
+    """What goes one way through a tunnel. aiohttp feeds it as it feeds the parser of a protocol; its source is paused without aiohttp,
+    which would pause its own parser."""
 
-    def __init__(self, clock: Clock, pause: Callable[[], None], resume: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, source: asyncio.Transport, most: int) -> None:
+        """most: bytes that may wait before the source is asked to wait."""
         self._clock = clock
-        self._pause, self._resume = pause, resume
+        self._source = source
+        self._most = most
         self._pieces: deque[bytes] = deque()
         self._waiting = 0
         self._is_paused = self._has_ended = False
@@ -172,9 +184,9 @@ class _Direction:
         """More from the source."""
         self._pieces.append(bytes(data))
         self._waiting += len(data)
-        if self._waiting > _TUNNEL_BYTES and not self._is_paused:
+        if self._waiting > self._most and not self._is_paused:
             self._is_paused = True
-            self._pause()
+            self._source.pause_reading()
         self._news.set()
         return False, b""
 
@@ -182,6 +194,16 @@ class _Direction:
         """The source has closed."""
         self._has_ended = True
         self._news.set()
+
+    async def ended(self, seconds: float) -> None:
+        """Return when the source has closed, or so many seconds have passed. What it still sends goes nowhere."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self._has_ended:
+                    self._pieces.clear()
+                    self._waiting = 0
+                    self._news.clear()
+                    await self._news.wait()
 
     async def carry(self, target: asyncio.Transport) -> None:
         """Write what comes, as fast as the target takes it, until one of the two closes."""
@@ -197,7 +219,7 @@ class _Direction:
             else:
                 if self._is_paused:
                     self._is_paused = False
-                    self._resume()
+                    self._source.resume_reading()
                 self._news.clear()
                 await self._news.wait()
 
