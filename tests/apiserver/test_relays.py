@@ -205,6 +205,16 @@ def test_exec_becomes_a_connection_between_client_and_kubelet() -> None:
     ask(check)
 
 
+async def spdy(server: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client that has asked for an exec by SPDY."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]), ssl=client_tls())
+    writer.write(
+        f"POST {POD}/exec?command=sh HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
+        f"Authorization: {server.headers()['Authorization']}\r\nContent-Length: 0\r\n\r\n".encode()
+    )
+    return reader, writer
+
+
 MANY = 3_000_000
 """Bytes that are more than the buffers on their way."""
 
@@ -231,12 +241,7 @@ def test_all_bytes_pass_however_slow_the_other_end_is(run: Callable[[Any], None]
             speak, "127.0.0.1", 0, ssl=tls_context(pair, AUTHORITY.certificate), limit=MANY
         )
         async with kubelet_side, node_and_pod(kubelet_side.sockets[0].getsockname()[1]) as server:
-            port = int(server.url.rpartition(":")[2])
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_tls())
-            writer.write(
-                f"POST {POD}/exec?command=sh HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
-                f"Authorization: {server.headers()['Authorization']}\r\nContent-Length: 0\r\n\r\n".encode()
-            )
+            reader, writer = await spdy(server)
             await reader.readuntil(b"\r\n\r\n")
             if sends != "kubelet":
                 writer.write(bytes(MANY))
@@ -266,12 +271,7 @@ def test_other_protocols_than_websockets_pass_as_well() -> None:
         tls = tls_context(pair, AUTHORITY.certificate)
         kubelet_side = await asyncio.start_server(speak, "127.0.0.1", 0, ssl=tls)
         async with kubelet_side, node_and_pod(kubelet_side.sockets[0].getsockname()[1]) as server:
-            port = int(server.url.rpartition(":")[2])
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_tls())
-            writer.write(
-                f"POST {POD}/exec?command=sh HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
-                f"Authorization: {server.headers()['Authorization']}\r\nContent-Length: 0\r\n\r\n".encode()
-            )
+            reader, writer = await spdy(server)
             head = await reader.readuntil(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 101 Switching Protocols\r\n")
             assert await reader.readexactly(5) == b"early"
