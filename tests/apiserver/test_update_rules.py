@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.serving import Served, served
+from bayplan.api.types import apps_v1, core_v1, meta_v1
+from tests.apiserver.serving import Served, client_of, opened, served
 
 Answer = tuple[int, dict[str, Any], list[str]]
 Send = Callable[..., Awaitable[Answer]]
@@ -335,3 +336,26 @@ def test_a_conversion_webhook_that_says_nothing_is_none() -> None:
         assert (code, made["spec"]["conversion"]) == (201, {"strategy": "None"})
 
     play(scenario)
+
+
+def test_what_was_kept_before_there_was_a_default_gets_it_when_scaled() -> None:
+    async def main() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            labels = {"app": "a"}
+            container = core_v1.Container(name="c", image="i")
+            template = core_v1.PodTemplateSpec(
+                metadata=meta_v1.ObjectMeta(labels=labels), spec=core_v1.PodSpec(containers=(container,))
+            )
+            spec = apps_v1.DeploymentSpec(selector=meta_v1.LabelSelector(match_labels=labels), template=template)
+            metadata = meta_v1.ObjectMeta(name="d", namespace="default")
+            made = await client.create(apps_v1.Deployment(metadata=metadata, spec=spec))
+            revision = int(made.metadata.resource_version)
+            made.spec.progress_deadline_seconds = None
+            await api.context.objects.replace(client.kinds.of_type(apps_v1.Deployment), made, revision)
+            path = "/apis/apps/v1/namespaces/default/deployments/d/scale"
+            await client.raw("PATCH", path, {}, b'{"spec":{"replicas":3}}', MERGE)
+            found = await client.get(apps_v1.Deployment, "d", "default")
+            assert (found.spec.replicas, found.spec.progress_deadline_seconds) == (3, 600)
+
+    asyncio.run(main())

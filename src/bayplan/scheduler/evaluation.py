@@ -38,9 +38,6 @@ from bayplan.support.metrics import Counter
 NOT_ASKED: Final = -2
 """In the answers of a sparse plugin: an earlier plugin refuses the row, so this one was not asked."""
 
-_FEW: Final = 8
-"""Catch up row by row while at most one in `_FEW` rows changed."""
-
 
 @dataclass(slots=True)
 class Filtering:
@@ -118,7 +115,7 @@ class Evaluation:
         rows = snapshot.changed_since(self._position)
         if rows is not None and self._promises is not None:
             rows = self._with_promised(rows, self._promises)
-        if rows is None or len(rows) * _FEW > snapshot.size + _FEW:
+        if rows is None or snapshot.is_much(len(rows)):
             self._first_pass()
             return
         self._position = snapshot.position

@@ -15,9 +15,6 @@ from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 
-_FEW: Final = 8
-"""Catch up row by row while at most one in `_FEW` rows changed."""
-
 
 @dataclass(slots=True)
 class _Kept:
@@ -63,6 +60,6 @@ class RowScores:
         if kept is None or kept.structure != self._snapshot.structure:
             return None
         changed = self._snapshot.changed_since(kept.position)
-        if changed is None or len(changed) * _FEW > self._snapshot.size + _FEW:
+        if changed is None or self._snapshot.is_much(len(changed)):
             return None
         return list(dict.fromkeys(changed))

@@ -67,6 +67,8 @@ async def modify(
             track_update(call, obj, old, "status", old.metadata.managed_fields, manager=manager)
         if obj.metadata.deletion_timestamp != old.metadata.deletion_timestamp or old.metadata.deletion_timestamp:
             _keep_deletion(obj.metadata, old.metadata)
+        if fresh and not plain:
+            call.strategy.default(obj)  # it may have been kept before there was a default
         allocation = None if plain else await apply_rules(call, obj, old, subresource=subresource)
         try:
             written = await _commit(call, obj, old, entry)

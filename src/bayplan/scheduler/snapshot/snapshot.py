@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from bayplan.api.types.resource_v1 import ResourceClaim
 
 _FIRST_CAPACITY: Final = 64
+_FEW: Final = 8
+"""Catch up row by row while at most one in `_FEW` rows changed."""
 _MAX_LOG: Final = 1 << 20
 
 
@@ -86,6 +88,10 @@ class Snapshot(NodeColumns):
         if position < self._log_start:
             return None
         return self._log[position - self._log_start :]
+
+    def is_much(self, rows: int) -> bool:
+        """Whether so many rows changed that all are sooner asked about at once than these one by one."""
+        return rows * _FEW > self.size + _FEW
 
     # Nodes
 
