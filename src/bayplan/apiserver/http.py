@@ -5,24 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from urllib.parse import parse_qsl, unquote
+from collections.abc import Mapping
+from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 from multidict import CIMultiDict
 
 from bayplan.api.errors import ApiError, failure, request_too_large, unauthorized
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.certificates import CertificateUsers
 from bayplan.apiserver.authentication.headers import bearer_token, impersonation
-from bayplan.apiserver.http_answer import usual_answer
+from bayplan.apiserver.http_answer import usual_answer, wants_pretty
 from bayplan.apiserver.http_body import GZIP_THRESHOLD, pieces_of, send
+from bayplan.apiserver.http_connection import NO_QUERY, Connection, ConnectionServer, Head, Heads
 from bayplan.apiserver.http_relay import Relays
 from bayplan.apiserver.http_watch import WatchStreams
 from bayplan.apiserver.inflight import InFlight, too_many_requests
 from bayplan.apiserver.nonresource import PUBLIC_PATHS
-from bayplan.apiserver.requests import ANONYMOUS, Request, Response, User
+from bayplan.apiserver.requests import ANONYMOUS, Request, Response
 from bayplan.apiserver.server import ApiServer, error_response
 from bayplan.apiserver.tls import client_tls
 
@@ -30,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 _DRAIN_SECONDS = 1.0
 _REAP_SECONDS = 5.0
+_KEPT_SECONDS = 300.0
+"""How long a connection may wait for its next request."""
+_NEVER = 1e9
 _FAREWELL_SECONDS = 0.02
 """How long clients have to answer the end of TLS; whoever does not would keep the connection open."""
 _HEADER_LIMIT = 1 << 20
@@ -57,10 +61,7 @@ class HttpServer:
         self.in_flight = InFlight(settings.max_requests_inflight, settings.max_mutating_requests_inflight)
         for label, count in (("readOnly", self._reading), ("mutating", self._mutating)):
             server.measured.in_flight.labels(label).set_function(count)
-        self._spoken: dict[RequestHandler, User | None] = {}
-        """Connections from which a request has come, and the users of their certificates."""
-        self._silent: dict[RequestHandler, float] = {}
-        """The others, and since when (Unix seconds) they are known."""
+        self.heads = Heads()
 
     def _reading(self) -> float:
         return float(self.in_flight.reading)
@@ -70,10 +71,11 @@ class HttpServer:
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Listen. Returns the port (chosen by the system if 0 is given). Raises OSError if the address is taken."""
-        handler = web.Server(
+        handler = ConnectionServer(
             self._handle,
+            self,
             access_log=None,
-            keepalive_timeout=300,
+            keepalive_timeout=_NEVER,
             lingering_time=_DRAIN_SECONDS,
             max_line_size=_HEADER_LIMIT,
             max_field_size=_HEADER_LIMIT,
@@ -111,41 +113,50 @@ class HttpServer:
         while True:
             await self.server.context.clock.sleep(_REAP_SECONDS)
             self._watches.reap()
-            self._end_silent_connections()
+            self._end_unused_connections()
 
-    def _end_silent_connections(self) -> None:
-        """Close connections that have been open for long without a first request."""
+    def _end_unused_connections(self) -> None:
+        """Close connections that have been open for long without a first request, and those without a further one for longer."""
         server = self._runner.server if self._runner is not None else None
         if server is None:
             return
-        now = self.server.context.clock.now()
-        for closed in self._spoken.keys() - server.connections:
-            del self._spoken[closed]
-        silent = {one: self._silent.get(one, now) for one in server.connections if one not in self._spoken}
-        for connection, since in silent.items():
-            if now - since > self.server.context.settings.header_timeout:
+        now, first = self.now(), self.server.context.settings.header_timeout
+        for connection in server.connections:
+            assert isinstance(connection, Connection)
+            since = connection.rests_since
+            if since is not None and now - since > (_KEPT_SECONDS if connection.has_spoken else first):
                 connection.force_close()
-        self._silent = silent
 
-    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
-        protocol = http.protocol
-        if protocol not in self._spoken:
-            self._spoken[protocol] = self._certificate_users.of(http.transport)
-        try:
-            request = await self._request(http)
-        except TimeoutError:
-            answer = _plain(error_response(_too_slow()))
-            answer.force_close()
-            return answer
-        if isinstance(request, Response):
-            return _plain(request)
+    def now(self) -> float:
+        """See Desk."""
+        return self.server.context.clock.now()
+
+    async def answer(self, request: Request) -> Response:
+        """See Desk."""
         changes = self.in_flight.enter(request)
         if changes is None:
-            return _plain(too_many_requests())
+            return too_many_requests()
         try:
-            response = await self.server.handle(request)
+            return await self.server.handle(request)
         finally:
             self.in_flight.leave(changes)
+
+    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        connection = http.protocol
+        assert isinstance(connection, Connection)
+        answered = connection.take_answered()
+        if answered is None:
+            try:
+                request = await self._read(http, connection)
+            except TimeoutError:
+                late = _plain(error_response(_too_slow()))
+                late.force_close()
+                return late
+            if isinstance(request, Response):
+                return _plain(request)
+            response = await self.answer(request)
+        else:
+            request, response = answered
         if response.watcher is not None:
             return await self._watches.serve(http, _headers(response), response.watcher)
         if response.relay is not None:
@@ -153,9 +164,8 @@ class HttpServer:
                 return await self._relays.serve(http, request.body, response.relay)
             except ApiError as error:
                 return _plain(error_response(error))
-        pretty = wants_pretty(http.raw_path.partition("?")[2], request.user_agent)
-        usual = None if pretty else usual_answer(http, response, self.server.context.clock.now())
-        return usual if usual is not None else await self._answer(http, response, pretty=pretty)
+        usual = usual_answer(http, request, response, self.now())
+        return usual if usual is not None else await self._answer(http, response, pretty=wants_pretty(request))
 
     async def _answer(self, http: web.BaseRequest, response: Response, *, pretty: bool) -> web.StreamResponse:
         """An answer that is large or has something of its own."""
@@ -170,38 +180,60 @@ class HttpServer:
             return web.Response(body=body, status=response.code, headers=_headers(response))
         return await send(http, response.code, _headers(response), len(body), pieces_of(body), seconds)
 
-    async def _request(self, http: web.BaseRequest) -> Request | Response:
+    async def _read(self, http: web.BaseRequest, connection: Connection) -> Request | Response:
+        """The request, or what its sender gets instead. Raises TimeoutError if it does not come."""
         headers = http.headers
         path, _, query_string = http.raw_path.partition("?")
         if "%" in path:
             path = unquote(path)
-        authorization = headers.get("Authorization", "")
-        user = self.authenticator.authenticate(authorization, self._spoken[http.protocol])
-        if user is None or (user is ANONYMOUS and self._is_open and not path.startswith(PUBLIC_PATHS)):
-            return error_response(unauthorized())
-        body = b""
+        head = Head(
+            headers.get("Authorization", ""),
+            headers.get("Content-Type", ""),
+            headers.get("Accept", ""),
+            headers.get("User-Agent", ""),
+            impersonation(headers.items()),
+        )
+        request = self.request(connection, head, http.method, path, http.query if query_string else NO_QUERY, b"")
+        if isinstance(request, Response):
+            return request
         if http.body_exists:
             length = http.content_length
             if length is not None and length > self._limit:
                 return error_response(request_too_large(self._limit))
             content = http.content
             if content.is_eof():
-                body = content.read_nowait()
+                request.body = content.read_nowait()
             else:
                 async with asyncio.timeout(self.server.context.settings.request_timeout):
-                    body = await (self._bounded(http) if length is None else content.read())
-            if len(body) > self._limit:
+                    request.body = await (self._bounded(http) if length is None else content.read())
+            if len(request.body) > self._limit:
                 return error_response(request_too_large(self._limit))
+        connection.learn(head)
+        return request
+
+    def request(
+        self, connection: Connection, head: Head, method: str, path: str, query: Mapping[str, str], body: bytes
+    ) -> Request | Response:
+        """See Desk."""
+        if not connection.has_spoken:
+            connection.has_spoken = True
+            connection.user = self._certificate_users.of(connection.transport)
+        authorization = head.authorization
+        user = self.authenticator.authenticate(authorization, connection.user)
+        if user is None or (user is ANONYMOUS and self._is_open and not path.startswith(PUBLIC_PATHS)):
+            return error_response(unauthorized())
+        if len(body) > self._limit:
+            return error_response(request_too_large(self._limit))
         return Request(
-            http.method,
+            method,
             path,
-            http.query if query_string else _NO_QUERY,
+            query,
             user,
             body,
-            headers.get("Content-Type", ""),
-            headers.get("Accept", ""),
-            headers.get("User-Agent", ""),
-            impersonation(headers.items()),
+            head.content_type,
+            head.accept,
+            head.user_agent,
+            head.impersonation,
             bearer_token(authorization)[1] if user is ANONYMOUS and authorization else user.warning,
         )
 
@@ -216,7 +248,6 @@ class HttpServer:
         return b"".join(chunks)
 
 
-_NO_QUERY: dict[str, str] = {}
 _BLANKS = {**dict.fromkeys(range(32), " "), 127: " "}
 """Control characters, which no header may have."""
 
@@ -230,18 +261,6 @@ def _headers(response: Response) -> CIMultiDict[str]:
         escaped = warning.replace("\\", "\\\\").replace('"', '\\"').translate(_BLANKS)
         headers.add("Warning", f'299 - "{escaped}"')
     return headers
-
-
-def wants_pretty(query: str, user_agent: str) -> bool:
-    """Whether JSON is to be indented: asked for with `pretty`, or for tools that people look at."""
-    if "pretty" in query:
-        value = next((value for key, value in parse_qsl(query) if key == "pretty"), "")
-        if value:
-            return value.lower() in ("1", "t", "true")
-    return user_agent.startswith(_READ_BY_PEOPLE)
-
-
-_READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 
 
 def _too_slow() -> ApiError:

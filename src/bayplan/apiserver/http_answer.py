@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from email.utils import formatdate
 from http.client import responses
@@ -10,33 +11,43 @@ from math import floor
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 
-from bayplan.apiserver.requests import JSON, Response
+from bayplan.apiserver.requests import JSON, Request, Response
 
 _SMALL = 1 << 16
 """Bytes of a body, and of what a connection may still have to send, up to which nobody needs to wait for the client."""
+_READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 
 
-def usual_answer(http: web.BaseRequest, response: Response, now: float) -> UsualAnswer | None:
+def usual_answer(http: web.BaseRequest, request: Request, response: Response, now: float) -> UsualAnswer | None:
     """The answer, if it is a usual one to a usual request; None if it has to go aiohttp's way. `now`: Unix seconds."""
     transport = http.transport
+    if http.version != HttpVersion11 or not http.keep_alive or http.method == "HEAD" or transport is None:
+        return None
+    data = usual_bytes(request, response, transport, now)
+    return UsualAnswer(response.code, data) if data is not None else None
+
+
+def usual_bytes(request: Request, response: Response, transport: asyncio.Transport, now: float) -> bytes | None:
+    """A usual answer to a request of HTTP 1.1 whose connection goes on, from the status line to the end; None if it is not a usual one."""
+    body = response.body
     if (
         response.content_type != JSON
         or response.headers
         or response.warnings
         or response.is_final
-        or not 0 < len(response.body) < _SMALL
-        or http.version != HttpVersion11
-        or not http.keep_alive
-        or http.method == "HEAD"
-        or transport is None
+        or not 0 < len(body) < _SMALL
         or transport.get_write_buffer_size() > _SMALL
+        or wants_pretty(request)
     ):
         return None
-    body = response.body
     end = b"\n" if body[:1] == b"{" else b""
-    return UsualAnswer(
-        response.code, b"%b%d\r\n%b%b%b" % (_head(response.code), len(body) + len(end), _date(floor(now)), body, end)
-    )
+    return b"%b%d\r\n%b%b%b" % (_head(response.code), len(body) + len(end), _date(floor(now)), body, end)
+
+
+def wants_pretty(request: Request) -> bool:
+    """Whether JSON is to be indented: asked for with `pretty`, or for tools that people look at."""
+    value = request.query.get("pretty")
+    return value.lower() in ("1", "t", "true") if value else request.user_agent.startswith(_READ_BY_PEOPLE)
 
 
 class UsualAnswer(web.StreamResponse):
