@@ -50,6 +50,7 @@ EDGES = {
     "apiserver/service_account_tokens/keys.py": {"chance"},
     "apiserver/http.py": {"sockets"},
     "apiserver/http_answer.py": {"sockets"},
+    "apiserver/http_connection.py": {"sockets"},
     "apiserver/http_body.py": {"sockets"},
     "apiserver/http_watch.py": {"sockets"},
     "apiserver/http_relay.py": {"sockets"},

@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference.md"
 SETTINGS = (
     "apiserver/settings.py",
+    "apiserver/audit/settings.py",
     "cluster/settings.py",
     "controllers/settings.py",
     "kubelet/simulator/settings.py",

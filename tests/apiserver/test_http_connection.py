@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import gzip
 import json
 import re
@@ -194,6 +195,25 @@ def test_a_connection_that_nobody_uses_is_closed(monkeypatch: pytest.MonkeyPatch
                 assert (await one.ask(request("GET", MAPS)))[0] == 200
             monkeypatch.setattr(http_module, "_KEPT_SECONDS", -1.0)
             assert await asyncio.wait_for(one.reader.read(), 20) == b""
+
+    asyncio.run(run())
+
+
+def test_a_request_that_nobody_can_answer_ends_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        told: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+        async with served() as server, line(server) as one:
+            await one.ask(request("GET", MAPS))
+
+            async def broken(self: object, request: object) -> None:
+                raise LookupError("a mistake")
+
+            monkeypatch.setattr(http_module.HttpServer, "answer", broken)
+            await one.send(request("GET", MAPS))
+            assert await asyncio.wait_for(one.reader.read(), 10) == b""
+        gc.collect()
+        assert [str(error) for error in told] == ["a mistake"]
 
     asyncio.run(run())
 

@@ -6,8 +6,10 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from bayplan.scheduler import Planner
+from bayplan.scheduler.cache import Cache
 from tests.scheduler.objects import affinity_term, apart, node, pod, spread, taint, together
 
 ZONES = ("a", "b", "c")
@@ -124,6 +126,17 @@ def test_cached_decisions_equal_those_of_a_fresh_scheduler(
         placed = sorted(lasting.snapshot.pods)
         if placed and data.draw(st.integers(0, 3)) == 0:
             lasting.remove(data.draw(st.sampled_from(placed)))
+        elif placed and data.draw(st.integers(0, 2)) == 0:
+            labels = {"app": data.draw(st.sampled_from(APPS))}
+            more = data.draw(st.sampled_from(({}, {"topology.kubernetes.io/zone": "z"}, {"zone": "z"})))
+            info = lasting.snapshot.pods[data.draw(st.sampled_from(placed))]
+            Cache(lasting.snapshot).put_pod(
+                replace(
+                    info.pod,
+                    metadata=replace(info.pod.metadata, labels={**labels, **more}),
+                    spec=replace(info.pod.spec, node_name=info.node_name),
+                )
+            )
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bayplan.api.types.core_v1 import Node, Pod
+from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.framework.arguments import ShapePoint
 from bayplan.scheduler.library import typed
 from bayplan.scheduler.plugins.node_resources_fit import utilization_curve
@@ -113,6 +114,38 @@ def test_counters_follow_pods_and_leave_terminating_ones_out() -> None:
     assert (live.per_row[0], everyone.per_row[0]) == (1, 2)
     snapshot.remove_pod("default/one")
     assert (live.per_row[0], everyone.per_row[0]) == (0, 1)
+
+
+def test_other_labels_of_a_pod_are_counted_and_told_to_who_may_care() -> None:
+    snapshot = Snapshot()
+    snapshot.put_node(made_node("a"))
+    cache = Cache(snapshot)
+    zone, anti = {"topology.kubernetes.io/zone": "z"}, apart("kubernetes.io/hostname", {"app": "y"})
+
+    def put(**labels: str) -> int:
+        """Rows that are told of the pod with these labels."""
+        before = snapshot.position
+        cache.put_pod(made_pod("p", cpu="1", on="a", labels=labels, affinity=anti))
+        assert snapshot.requested[0, 0] == 1000
+        assert [group.pods for group in snapshot.counts.terms("required-anti")] == [1]
+        assert snapshot.pods["default/p"].shape.labels == labels
+        return snapshot.position - before
+
+    assert put(app="x") == 1
+    epoch = snapshot.counts.term_epoch
+    assert put(app="x", **zone) == 0  # as binding does
+    assert put(app="y", **zone) == 1
+    counter = snapshot.counts.counter("y", lambda namespace, labels: labels.get("app") == "y", live_only=False)
+    zoned = snapshot.counts.counter("z", lambda namespace, labels: zone.items() <= labels.items(), live_only=False)
+    assert (counter.per_row[0], zoned.per_row[0]) == (1, 1)
+    assert put(app="y") == 1
+    assert (counter.per_row[0], zoned.per_row[0]) == (1, 0)
+    assert put(app="y", **zone) == 1  # somebody counts zones now
+    assert put(app="x", **zone) == 1
+    assert (counter.per_row[0], zoned.per_row[0]) == (0, 1)
+    assert snapshot.counts.term_epoch == epoch
+    cache.remove_pod(made_pod("p", on="a"))
+    assert (zoned.per_row[0], snapshot.requested[0, 0]) == (0, 0)
 
 
 def test_a_supposition_leaves_no_trace() -> None:

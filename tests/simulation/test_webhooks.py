@@ -107,3 +107,59 @@ def test_a_service_has_to_lead_somewhere() -> None:
             assert [one["metadata"]["name"] for one in listed["items"]] == ["hook"]
 
     virtual_time.run(main())
+
+
+def test_a_function_converts_custom_resources() -> None:
+    url = "https://converter.default.svc:443/convert"
+
+    def convert(request: Tree) -> Tree:
+        version = request["desiredAPIVersion"]
+        return {"convertedObjects": [{**one, "apiVersion": version, "to": version} for one in request["objects"]]}
+
+    schema = {"type": "object", "properties": {"to": {"type": "string"}}}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"},
+            "versions": [
+                {"name": name, "served": True, "storage": name == "v1", "schema": {"openAPIV3Schema": schema}}
+                for name in ("v1", "v2")
+            ],
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {"clientConfig": {"url": url}, "conversionReviewVersions": ["v1"]},
+            },
+        },
+    }
+
+    async def main() -> None:
+        async with VirtualCluster(nodes=1) as cluster:
+            cluster.webhooks[url] = convert
+            await cluster.apply(definition)
+            path = "/apis/example.com/{}/namespaces/default/things"
+            thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}}
+
+            async def is_made() -> bool:
+                try:
+                    await cluster.client.raw("POST", path.format("v1"), {}, json.dumps(thing).encode())
+                except ApiError:  # it is not served yet
+                    return False
+                return True
+
+            assert await cluster.eventually(is_made, within=60)
+            found = json.loads(await cluster.client.raw("GET", f"{path.format('v2')}/x"))
+            assert (found["apiVersion"], found["to"]) == ("example.com/v2", "example.com/v2")
+
+            def fail(request: Tree) -> Tree:
+                return {"result": {"status": "Failure", "message": "no"}}
+
+            cluster.webhooks[url] = fail
+            new = {**thing, "apiVersion": "example.com/v2", "metadata": {"name": "y"}}
+            with pytest.raises(ApiError, match=r"conversion webhook for example\.com/v2, Kind=Thing failed: no"):
+                await cluster.client.raw("POST", path.format("v2"), {}, json.dumps(new).encode())
+
+    virtual_time.run(main())

@@ -10,19 +10,29 @@ from typing import Any
 
 from bayplan.api import conversion_autoscaling
 from bayplan.api.custom_resources.kinds import CustomKind
-from bayplan.api.errors import internal_error
 from bayplan.api.kinds import Kind
 from bayplan.api.types import core_v1, events_v1
 
 
+class WebhookNeeded(Exception):
+    """An object that only a webhook can convert: whoever can wait for one asks it, and does again what needed the object."""
+
+    def __init__(self, obj: Any, source: Kind, target: CustomKind) -> None:
+        super().__init__(f"{source.api_version} {source.kind} is to be converted to {target.api_version}")
+        self.obj = obj
+        self.source = source
+        self.target = target
+        self.purpose = ""
+        """What has failed if the webhook fails, if there is more to say about it than that."""
+
+
 def convert(obj: Any, source: Kind, target: Kind) -> Any:
-    """The object as the target kind. Raises KeyError if the two are not versions of one kind, ApiError (500) if a webhook would have to do it."""
+    """The object as the target kind. Raises KeyError if the two are not versions of one kind, WebhookNeeded if a webhook has to do it."""
     if source is target:
         return obj
     if isinstance(target, CustomKind):
-        if target.conversion != "None":
-            detail = "conversion webhooks are not called by this server"
-            raise internal_error(f"conversion webhook for {source.api_version}, Kind={source.kind} failed: {detail}")
+        if target.asks_webhook:
+            raise WebhookNeeded(obj, source, target)
         return target.converted(obj)
     return _CONVERSIONS[source.api_version, target.api_version](obj)
 

@@ -49,6 +49,8 @@ class Kind:
     """Group in which objects are kept; None means this one (events of `events.k8s.io` are kept as core events)."""
     module: str = ""
     """Module of `bayplan.api.types` that holds the struct; "" for kinds without one (figures, custom resources)."""
+    asks_webhook: bool = False
+    """Whether a webhook converts the objects between the versions of the kind, so that each request is worked on in its own version."""
 
     is_custom: ClassVar[bool] = False
     """Whether this is a version of a custom resource (`custom_resources.kinds.CustomKind`)."""

@@ -7,8 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bayplan.api import protobuf
-from bayplan.api.codec import DecodeError, decode, decode_reporting, encode, field_problems, may_repeat_fields
-from bayplan.api.conversion import convert
+from bayplan.api.codec import (
+    DecodeError,
+    decode,
+    decode_reporting,
+    decoder,
+    encode,
+    field_problems,
+    may_repeat_fields,
+)
+from bayplan.api.conversion import WebhookNeeded, convert
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.strategy import type_errors
 from bayplan.api.errors import ApiError, bad_request, failure, invalid_object, unsupported_media_type
@@ -16,12 +24,14 @@ from bayplan.api.json_syntax import repaired
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for
-from bayplan.api.strategies.base import Strategy
+from bayplan.api.strategies.base import Strategy, clone
 from bayplan.apiserver.admission.chain import AdmissionChain
 from bayplan.apiserver.allocation import Allocators
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authorization.chain import AuthorizerChain
 from bayplan.apiserver.body_problems import Unrecognized, head_problem, version_problem
+from bayplan.apiserver.crowds import Crowds
+from bayplan.apiserver.custom_resources.mixed_cache import mixed
 from bayplan.apiserver.negotiation import PLAIN, Form, negotiate, negotiate_custom
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.representation import Shape
@@ -30,6 +40,7 @@ from bayplan.apiserver.service_account_tokens.verification import ServiceAccount
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.watching import Entry
 from bayplan.support.clock import Clock
+from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
 
 if TYPE_CHECKING:
@@ -53,7 +64,10 @@ class Context:
     clock: Clock
     randomness: Randomness
     webhook_sender: Sender | None = None
-    """What reaches admission webhooks; None if this server calls none."""
+    """What reaches webhooks; None if this server calls none."""
+    crowds: Crowds = field(default_factory=Crowds)
+    metrics: Registry = field(default_factory=Registry)
+    """Where the server measures itself."""
 
     def find(self, kind_name: str, namespace: str, name: str, api_version: str = "v1") -> Any:
         """An object of a built-in kind as it is stored; None if there is none. It is shared: do not change it."""
@@ -73,6 +87,7 @@ class Call:
     path: ResourcePath
     kind: Kind
     stored: Kind
+    """The version in which the request is worked on: that of the store or, of kinds that ask a webhook, the served one, as in Kubernetes."""
     strategy: Strategy
     """Rules of the stored version; versions of custom resources have rules of their own."""
     warnings: list[str] = field(default_factory=list)
@@ -80,12 +95,15 @@ class Call:
     """The writer sent an empty list of managed fields: nobody manages anything any more."""
     deletes_for_show: bool | None = None
     """Whether the options of a deletion, which may be in its body, ask for a dry run; None if it is none."""
+    _converted: dict[tuple[Kind, Kind, bytes], bytes] | None = None
+    """What webhooks have converted for this call: source, target and original -> object."""
 
     @classmethod
     def of(cls, context: Context, request: Request, path: ResourcePath) -> Call:
         """The call of a request."""
-        stored = context.kinds.storage_kind(path.kind)
-        return cls(context, request, path, path.kind, stored, strategy_for(path.kind if stored.is_custom else stored))
+        kind = path.kind
+        stored = kind if kind.asks_webhook else context.kinds.storage_kind(kind)
+        return cls(context, request, path, kind, stored, strategy_for(kind if stored.is_custom else stored))
 
     @property
     def dry_run(self) -> bool:
@@ -132,6 +150,24 @@ class Call:
     def entry(self, namespace: str, name: str) -> Entry | None:
         """The current state of an object, or None."""
         return self.context.objects.cache(self.stored).get(namespace, name)
+
+    async def in_served_version(self, entry: Entry) -> Entry:
+        """An entry of a kind that asks a webhook, in the version of the path. Raises ApiError (500)."""
+        return (await mixed(self.context.objects.cache(self.kind)).in_version(self.kind, [entry]))[0]
+
+    def convert(self, obj: Any, source: Kind, target: Kind) -> Any:
+        """A new object of another version, of any kind. Raises WebhookNeeded if a webhook has to be asked (see `conversion.resolved`)."""
+        if self._converted is not None and target.asks_webhook:
+            known = self._converted.get((source, target, encode(obj)))
+            if known is not None:
+                return decoder(target.type)(known)
+        return convert(clone(obj), source, target)  # a copy: the object may change before the webhook is asked about it
+
+    def note_converted(self, needed: WebhookNeeded, obj: Any) -> None:
+        """What a webhook has made of an object."""
+        if self._converted is None:
+            self._converted = {}
+        self._converted[needed.source, needed.target, encode(needed.obj)] = encode(obj)
 
     def decode_stored(self, entry: Entry) -> Any:
         """A fresh object in the stored version; the caller owns it."""

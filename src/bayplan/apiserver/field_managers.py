@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from bayplan.api.codec import DecodeError, encode, from_tree
-from bayplan.api.conversion import convert
+from bayplan.api.conversion import WebhookNeeded, convert
 from bayplan.api.errors import ApiError, failure
 from bayplan.api.kinds import Kind
 from bayplan.api.managedfields.compare import Comparison, compare, field_set
@@ -210,7 +210,7 @@ def _updated(
 def _all_changes(call: Call, old: Any, obj: Any, kind: Kind) -> Comparison:
     """What a write changes, in a version of the kind."""
     if kind is not call.stored:
-        old, obj = convert(clone(old), call.stored, kind), convert(clone(obj), call.stored, kind)
+        old, obj = call.convert(old, call.stored, kind), call.convert(obj, call.stored, kind)
     return compare_objects(old, obj)
 
 
@@ -326,7 +326,6 @@ class Applier:
             raise failure(500, "", shown, details=False) from None
 
     def _apply(self, tree: dict[str, Any], managers: Managers, *, force: bool) -> tuple[Any | None, Managers]:
-        call = self.call
         version = self.kind.api_version
         return apply(
             tree,
@@ -334,10 +333,10 @@ class Applier:
             managers,
             who=identity(self.manager, APPLY, version, self.subresource),
             api_version=version,
-            now=_now(call),
+            now=_now(self.call),
             force=force,
             keep=self._keep,
-            versions=Versions(self._type_in, self._convert),
+            versions=Versions(self._type_in, functools.partial(self._convert, tree)),
         )
 
     def _kind_in(self, version: str) -> Kind | None:
@@ -348,13 +347,17 @@ class Applier:
         kind = self._kind_in(version)
         return type_of(kind.type) if kind is not None else None
 
-    def _convert(self, tree: Any, source: str, target: str) -> Any:
+    def _convert(self, live: Any, tree: Any, source: str, target: str) -> Any:
         if source == target or tree is None:
             return tree
         old, new = self._kind_in(source), self._kind_in(target)
         assert old is not None
         assert new is not None
-        converted = convert(from_tree(old.type, tree), old, new)
+        try:
+            converted = self.call.convert(from_tree(old.type, tree), old, new)
+        except WebhookNeeded as needed:
+            needed.purpose = f"failed to convert {'old' if tree is live else 'new'} object: "
+            raise
         return {**msgspec.json.decode(encode(converted)), "kind": new.kind, "apiVersion": new.api_version}
 
     def _were_applied(self, tree: dict[str, Any], conflict: Conflict) -> bool:

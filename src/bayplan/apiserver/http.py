@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Mapping
+from http import HTTPStatus
 from urllib.parse import unquote
 
 import msgspec
@@ -19,10 +20,12 @@ from bayplan.apiserver.authentication.headers import bearer_token, impersonation
 from bayplan.apiserver.http_answer import usual_answer, wants_pretty
 from bayplan.apiserver.http_body import GZIP_THRESHOLD, pieces_of, send
 from bayplan.apiserver.http_connection import NO_QUERY, Connection, ConnectionServer, Head, Heads
+from bayplan.apiserver.http_origins import origin_of
 from bayplan.apiserver.http_relay import Relays
 from bayplan.apiserver.http_watch import WatchStreams
 from bayplan.apiserver.inflight import InFlight, too_many_requests
 from bayplan.apiserver.nonresource import PUBLIC_PATHS
+from bayplan.apiserver.relays import Relay
 from bayplan.apiserver.requests import ANONYMOUS, Request, Response
 from bayplan.apiserver.server import ApiServer, error_response
 from bayplan.apiserver.tls import client_tls
@@ -36,6 +39,7 @@ _KEPT_SECONDS = 300.0
 _NEVER = 1e9
 _FAREWELL_SECONDS = 0.02
 """How long clients have to answer the end of TLS; whoever does not would keep the connection open."""
+_AUDIT_ID = "Audit-Id"
 _HEADER_LIMIT = 1 << 20
 """Bytes of a request line or header, as Go's server takes them."""
 
@@ -135,7 +139,8 @@ class HttpServer:
         """See Desk."""
         changes = self.in_flight.enter(request)
         if changes is None:
-            return too_many_requests()
+            auditor = self.server.auditor
+            return too_many_requests() if auditor is None else await auditor.refused(request, too_many_requests())
         try:
             return await self.server.handle(request)
         finally:
@@ -149,23 +154,58 @@ class HttpServer:
             try:
                 request = await self._read(http, connection)
             except TimeoutError:
-                late = _plain(error_response(_too_slow()))
+                late = _plain(await self._noted(http, connection, error_response(_too_slow())))
                 late.force_close()
                 return late
             if isinstance(request, Response):
-                return _plain(request)
+                return _plain(await self._noted(http, connection, request))
             response = await self.answer(request)
         else:
             request, response = answered
         if response.watcher is not None:
             return await self._watches.serve(http, _headers(response), response.watcher)
         if response.relay is not None:
-            try:
-                return await self._relays.serve(http, request.body, response.relay)
-            except ApiError as error:
-                return _plain(error_response(error))
+            return await self._relayed(http, request, response, response.relay)
         usual = usual_answer(http, request, response, self.now())
         return usual if usual is not None else await self._answer(http, response, pretty=wants_pretty(request))
+
+    async def _relayed(
+        self, http: web.BaseRequest, request: Request, response: Response, relay: Relay
+    ) -> web.StreamResponse:
+        """What somebody else answers, or why nobody does."""
+        trail = response.trail
+        try:
+            answer = await self._relays.serve(http, request.body, relay, trail.begun if trail is not None else None)
+            if trail is not None:
+                trail.begun(answer.status)
+        except ApiError as error:
+            refusal = error_response(error)
+            refusal.audit_id = response.audit_id
+            if trail is not None:
+                trail.refused(refusal)
+            return _plain(refusal)
+        finally:
+            if trail is not None:
+                trail.ended()
+        return answer
+
+    async def _noted(self, http: web.BaseRequest, connection: Connection, response: Response) -> Response:
+        """The answer to a request that the server does not see, noted in the audit log if there is one."""
+        auditor = self.server.auditor
+        if auditor is None:
+            return response
+        head, path = _head(http.headers), unquote(http.raw_path.partition("?")[0])
+        user = self.authenticator.authenticate(head.authorization, connection.user) or ANONYMOUS
+        request = Request(http.method, path, http.query, user, user_agent=head.user_agent)
+        self._add_origin(http, connection, head, request)
+        if response.code == HTTPStatus.UNAUTHORIZED:
+            return await auditor.unauthenticated(request, response)
+        return await auditor.refused(request, response)
+
+    def _add_origin(self, http: web.BaseRequest, connection: Connection, head: Head, request: Request) -> None:
+        """Say from where a request comes."""
+        request.origin = origin = origin_of(connection, head)
+        origin.uri, origin.audit_id = http.raw_path, http.headers.get(_AUDIT_ID, "")
 
     async def _answer(self, http: web.BaseRequest, response: Response, *, pretty: bool) -> web.StreamResponse:
         """An answer that is large or has something of its own."""
@@ -186,16 +226,12 @@ class HttpServer:
         path, _, query_string = http.raw_path.partition("?")
         if "%" in path:
             path = unquote(path)
-        head = Head(
-            headers.get("Authorization", ""),
-            headers.get("Content-Type", ""),
-            headers.get("Accept", ""),
-            headers.get("User-Agent", ""),
-            impersonation(headers.items()),
-        )
+        head = _head(headers)
         request = self.request(connection, head, http.method, path, http.query if query_string else NO_QUERY, b"")
         if isinstance(request, Response):
             return request
+        if request.origin is not None:
+            self._add_origin(http, connection, head, request)
         if http.body_exists:
             length = http.content_length
             if length is not None and length > self._limit:
@@ -208,7 +244,8 @@ class HttpServer:
                     request.body = await (self._bounded(http) if length is None else content.read())
             if len(request.body) > self._limit:
                 return error_response(request_too_large(self._limit))
-        connection.learn(head)
+        if _AUDIT_ID not in headers:  # which differs from request to request
+            connection.learn(head)
         return request
 
     def request(
@@ -224,7 +261,7 @@ class HttpServer:
             return error_response(unauthorized())
         if len(body) > self._limit:
             return error_response(request_too_large(self._limit))
-        return Request(
+        request = Request(
             method,
             path,
             query,
@@ -236,6 +273,9 @@ class HttpServer:
             head.impersonation,
             bearer_token(authorization)[1] if user is ANONYMOUS and authorization else user.warning,
         )
+        if self.server.auditor is not None:
+            request.origin = origin_of(connection, head)
+        return request
 
     async def _bounded(self, http: web.BaseRequest) -> bytes:
         """A chunked body, but not more than one byte over the limit."""
@@ -252,8 +292,22 @@ _BLANKS = {**dict.fromkeys(range(32), " "), 127: " "}
 """Control characters, which no header may have."""
 
 
+def _head(headers: Mapping[str, str]) -> Head:
+    return Head(
+        headers.get("Authorization", ""),
+        headers.get("Content-Type", ""),
+        headers.get("Accept", ""),
+        headers.get("User-Agent", ""),
+        impersonation(headers.items()),
+        headers.get("X-Forwarded-For", ""),
+        headers.get("X-Real-Ip", ""),
+    )
+
+
 def _headers(response: Response) -> CIMultiDict[str]:
     headers: CIMultiDict[str] = CIMultiDict(response.headers)
+    if response.audit_id:
+        headers[_AUDIT_ID] = response.audit_id
     if response.content_type:
         headers["Content-Type"] = response.content_type
     headers["Cache-Control"] = "no-cache, private"

@@ -41,7 +41,10 @@ def usual_bytes(request: Request, response: Response, transport: asyncio.Transpo
     ):
         return None
     end = b"\n" if body[:1] == b"{" else b""
-    return b"%b%d\r\n%b%b%b" % (_head(response.code), len(body) + len(end), _date(floor(now)), body, end)
+    head = _head(response.code)
+    if response.audit_id:
+        head = head.replace(b"\r\n", b"\r\nAudit-Id: %b\r\n" % response.audit_id.encode(), 1)
+    return b"%b%d\r\n%b%b%b" % (head, len(body) + len(end), _date(floor(now)), body, end)
 
 
 def wants_pretty(request: Request) -> bool:

@@ -46,6 +46,8 @@ class Head(NamedTuple):
     accept: str
     user_agent: str
     impersonation: Impersonation | None
+    forwarded_for: str = ""
+    real_ip: str = ""
 
 
 class Heads:
@@ -153,6 +155,8 @@ class Connection(RequestHandler):
         )
         if isinstance(request, Response):
             return False
+        if request.origin is not None:
+            request.origin.uri = data[line.start(2) : line.end() - len(b" HTTP/1.1")].decode()
         self.rests_since = None
         self._task = self._loop.create_task(self._serve(data, request))
         return True
@@ -174,6 +178,9 @@ class Connection(RequestHandler):
         """Answer in the short way."""
         try:
             response = await self._desk.answer(request)
+        except BaseException:
+            self.force_close()  # nobody else would tell the client
+            raise
         finally:
             self._task = None
         transport = self.transport
@@ -188,6 +195,8 @@ class Connection(RequestHandler):
                 super().data_received(data)
         elif response.watcher is not None:
             response.watcher.close()
+        elif response.trail is not None:
+            response.trail.ended()
         if self._held:
             held, self._held = self._held, b""
             if self.transport is not None:

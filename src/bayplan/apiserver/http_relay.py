@@ -10,7 +10,7 @@ import contextlib
 import posixpath
 import ssl
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -55,8 +55,10 @@ class Relays:
         self._kubelet_tls, self._any_tls = kubelet_tls, client_tls()
         self._session: aiohttp.ClientSession | None = None
 
-    async def serve(self, http: web.BaseRequest, body: bytes, relay: Relay) -> web.StreamResponse:
-        """Ask, and pass the answer on as it comes. Raises ApiError."""
+    async def serve(
+        self, http: web.BaseRequest, body: bytes, relay: Relay, begun: Callable[[int], None] | None = None
+    ) -> web.StreamResponse:
+        """Ask, and pass the answer on as it comes. begun: told of the status of an answer that goes on. Raises ApiError."""
         upgrades = "upgrade" in http.headers.get("Connection", "").lower()
         if relay.purpose is Purpose.STREAM and not upgrades:
             raise bad_request("Upgrade request required")
@@ -75,6 +77,8 @@ class Relays:
                 skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             )
             async with await _answer_of(http, asking) as answer:
+                if begun is not None and not (relay.purpose is Purpose.LOG and not _is_log(answer)):
+                    begun(answer.status)
                 if answer.status == HTTPStatus.SWITCHING_PROTOCOLS:
                     return await self._tunnel(http, answer)
                 return await self._pass_on(http, relay, answer)
@@ -105,7 +109,7 @@ class Relays:
     async def _pass_on(self, http: web.BaseRequest, relay: Relay, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         """An answer with a body, piece by piece."""
         is_log = relay.purpose is Purpose.LOG
-        if is_log and not 200 <= answer.status <= 206:
+        if is_log and not _is_log(answer):
             text = (await answer.content.read(_REFUSAL_BYTES)).decode(errors="replace")
             raise log_refusal(answer.status, text, relay.subject)
         stream = web.StreamResponse(status=answer.status, reason=answer.reason)
@@ -238,6 +242,10 @@ class _Sent(web.StreamResponse):
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Nothing is left to send."""
+
+
+def _is_log(answer: aiohttp.ClientResponse) -> bool:
+    return 200 <= answer.status <= 206
 
 
 def _has_gone(http: web.BaseRequest) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.relays import not_over_http
 from bayplan.apiserver.requests import Request, User
 from bayplan.apiserver.server import ApiServer, error_response
-from bayplan.apiserver.watching import BOOKMARK, Entry, Event, Watcher
+from bayplan.apiserver.watching import BOOKMARK, ERROR, Entry, Event, Watcher
 
 
 class InProcessDoor:
@@ -38,12 +39,15 @@ class InProcessDoor:
             )
         )
         if response.relay is not None:
+            trail = response.trail
             response = error_response(not_over_http(response.relay))
+            if trail is not None:
+                trail.refused(response)
         return response.code, response.whole_body()
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str]) -> tuple[int, bytes, _SharedWatch | None]:
         """Open a watch whose objects are decoded once for everybody in this process."""
-        response = await self._server.handle(Request("GET", path, query, self._user))
+        response = await self._server.handle(Request("GET", path, query, self._user, user_agent=self._user_agent))
         watcher = response.watcher
         if watcher is None:
             return response.code, response.body, None
@@ -56,7 +60,7 @@ class _SharedWatch:
     def __init__(self, server: ApiServer, kind: Kind, watcher: Watcher) -> None:
         context = server.context
         self._kind = kind
-        self._stored = context.kinds.storage_kind(kind)
+        self._stored = kind if kind.asks_webhook else context.kinds.storage_kind(kind)
         self._cache = context.objects.cache(self._stored)
         self._watcher = watcher
         self._timer = context.clock.call_later(watcher.timeout, watcher.close) if watcher.timeout else None
@@ -69,6 +73,8 @@ class _SharedWatch:
     def _object(self, event_type: str, entry: Entry, event: Event | None) -> Any:
         if event_type == BOOKMARK:
             return self._kind.type(metadata=meta_v1.ObjectMeta(resource_version=str(entry.revision)))
+        if event_type == ERROR:
+            raise ApiError(entry.decoded)
         obj = self._cache.shared(entry)
         if self._kind is not self._stored:
             from bayplan.api.conversion import convert

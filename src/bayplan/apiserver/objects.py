@@ -13,6 +13,7 @@ from bayplan.api.errors import failure, service_unavailable
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.protobuf import message_of
 from bayplan.apiserver.cache import ResourceCache, stored_value
+from bayplan.apiserver.custom_resources.mixed_cache import mixed
 from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict, StoreClosed, StoreUnavailable
 from bayplan.store.interface import Event, Store, Watch
@@ -70,13 +71,13 @@ class ObjectStore:
         for prefix, count in sorted(self._unknown.items()):
             logger.warning("ignoring %d objects under %s: no such kind", count, prefix)
 
-    async def serve(self, kind: Kind) -> None:
+    async def serve(self, kind: Kind, cache: ResourceCache | None = None) -> None:
         """Keep the objects of one more kind, those that the store has included. An older row of the kind is replaced; its watches end.
 
-        Raises ApiError if the store cannot be read.
+        cache: what is to hold them, if that is none of the usual sort. Raises ApiError if the store cannot be read.
         """
         prefix = kind.storage_prefix
-        cache = ResourceCache(kind)
+        cache = cache or ResourceCache(kind)
         late = self._joining[prefix] = []
         try:
             revision = await self._read(cache)
@@ -161,21 +162,33 @@ class ObjectStore:
         heapq.heappush(self._waiting, (revision, id(future), future))
         await future
 
-    async def insert(self, kind: Kind, obj: Any, *, ttl: float | None = None) -> Entry:
-        """Write a new object. Raises store.Conflict if the name is taken."""
+    async def insert(self, kind: Kind, obj: Any, *, ttl: float | None = None, value: bytes = b"") -> Entry:
+        """Write a new object. `value`: its bytes, if they are known already. Raises store.Conflict if the name is taken."""
+        if kind.asks_webhook:
+            return await self._put_converted(kind, obj, 0)
         namespace, name = _names(kind, obj)
         key = kind.storage_key(namespace, name)
-        return await self._put(kind, key, namespace, name, obj, 0, ttl)
+        return await self._put(kind, key, namespace, name, obj, value or stored_value(kind, obj), 0, ttl)
 
     async def replace(self, kind: Kind, obj: Any, guard: int, *, ttl: float | None = None) -> Entry:
         """Write an object over the one of revision `guard`. Raises store.Conflict."""
+        if kind.asks_webhook:
+            return await self._put_converted(kind, obj, guard)
         namespace, name = _names(kind, obj)
-        return await self._put(kind, kind.storage_key(namespace, name), namespace, name, obj, guard, ttl)
+        key = kind.storage_key(namespace, name)
+        return await self._put(kind, key, namespace, name, obj, stored_value(kind, obj), guard, ttl)
+
+    async def _put_converted(self, kind: Kind, obj: Any, guard: int) -> Entry:
+        """Write an object in the version in which it is to be kept. Returns it as it is read again in its own."""
+        cache = mixed(self.cache(kind))
+        kept = await cache.as_kept(kind, obj)
+        key, value = kind.storage_key(*_names(kind, kept)), stored_value(cache.kind, kept)
+        entry = await self._put(cache.kind, key, *_names(kind, kept), kept, value, guard, None)
+        return (await cache.in_version(kind, [entry]))[0]
 
     async def _put(
-        self, kind: Kind, key: str, namespace: str, name: str, obj: Any, guard: int, ttl: float | None
+        self, kind: Kind, key: str, namespace: str, name: str, obj: Any, value: bytes, guard: int, ttl: float | None
     ) -> Entry:
-        value = stored_value(kind, obj)
         if len(value) > self.max_object_bytes:
             check_size(kind, obj, value, self.max_object_bytes)
         try:

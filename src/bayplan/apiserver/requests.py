@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from multidict import MultiMapping
 
@@ -13,6 +14,9 @@ from bayplan.api.kinds import Kind, KindTable, Subresource
 from bayplan.apiserver.pieces import JsonList
 from bayplan.apiserver.relays import Relay
 from bayplan.apiserver.watching import Watcher
+
+if TYPE_CHECKING:
+    from bayplan.apiserver.audit.record import AuditRecord, Trail
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -40,6 +44,18 @@ class Impersonation:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Origin:
+    """From where a request comes, and how it was put: what the audit log wants to know of HTTP."""
+
+    source_ips: tuple[str, ...] = ()
+    """The addresses it came through, the client's own first."""
+    uri: str = ""
+    """Path and query as they were sent."""
+    audit_id: str = ""
+    """What the client calls the request."""
+
+
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
@@ -62,6 +78,10 @@ class Request:
     """What was odd about the credentials; the answer carries it."""
     reads_warnings: bool = True
     """Whether the transport hands warnings on; those that cost something are not made otherwise."""
+    origin: Origin | None = None
+    """Set for requests over HTTP if there is an audit log."""
+    audit: AuditRecord | None = None
+    """Set for requests that are put into the audit log: takes notes."""
 
 
 @dataclass(slots=True)
@@ -80,6 +100,10 @@ class Response:
     """Instead of a body: a list that is long enough to be sent in pieces."""
     relay: Relay | None = None
     """Instead of an answer: who gives it. The transport asks and passes it on."""
+    trail: Trail | None = None
+    """With a relay of a request that is put into the audit log: to be told of the answer."""
+    audit_id: str = ""
+    """Names the request in the audit log; the answer carries it."""
 
     def whole_body(self) -> bytes:
         """The body in one piece."""

@@ -12,6 +12,7 @@ from bayplan.api.errors import ApiError, bad_request, internal_error, method_not
 from bayplan.api.kinds import DEFAULT_KINDS, KindTable, optional_kinds
 from bayplan.apiserver.admission.chain import build_chain
 from bayplan.apiserver.allocation import Allocators
+from bayplan.apiserver.audit.auditor import Auditor
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from bayplan.apiserver.authorization.chain import build_authorizer
@@ -102,7 +103,7 @@ class ApiServer:
             clock=clock,
             randomness=randomness,
         )
-        self.metrics = metrics or Registry()
+        self.metrics = self.context.metrics = metrics or Registry()
         self.measured = RequestMetrics(self.metrics, objects)
         self.ready = False
         """Whether the store is open and what every cluster has is published."""
@@ -112,6 +113,8 @@ class ApiServer:
         """Host and port under which clients find this server."""
         self.interceptor: Callable[[Call], Awaitable[None]] | None = None
         """Sees every request on a resource first; it may take its time, and refuse with ApiError. For faults in tests."""
+        self.auditor: Auditor | None = None
+        """Records requests; None if there is no audit log. The server closes it."""
         self._impersonations: dict[str, str] = {}
         self._nonresource = NonResource(self)
         self._upkeep = Upkeep(self.context)
@@ -142,10 +145,13 @@ class ApiServer:
         if self.context.webhook_sender is not None:
             await self.context.webhook_sender.close()
         await self.context.objects.close()
+        if self.auditor is not None:
+            await self.auditor.close()
 
     async def handle(self, request: Request) -> Response:
         """Answer one request; errors become `Status` answers."""
-        response = await self._handle(request)
+        auditor = self.auditor
+        response = await (self._handle(request) if auditor is None else auditor.answer(request, self._handle))
         if request.warning:
             response.warnings = (request.warning, *response.warnings)
         return response
@@ -171,6 +177,8 @@ class ApiServer:
         except Exception as error:
             logger.exception("%s %s failed", request.method, request.path)
             response = error_response(internal_error(f"{type(error).__name__}: {error}"))
+            if request.audit is not None:
+                request.audit.panic = f"{type(error).__name__}: {error}"
         self.measured.record(request, path, response, clock.now() - started)
         if response.watcher is not None and path is not None:
             self._measure_watch(request, path, response.watcher)
@@ -194,7 +202,10 @@ class ApiServer:
         """The path, taken apart, of a request that is permitted: who may not ask does not learn what there is. Raises ApiError (403, 404)."""
         authorizer = self.context.authorizer
         if request.impersonation is not None:
+            asker = request.user.name
             request.user = impersonated_user(authorizer, request, self._impersonations)
+            if request.audit is not None:
+                request.audit.impersonated(request.user, self._impersonations[asker])
         try:
             path = parse_resource_path(self.context.kinds, request.path)
         except ApiError:
@@ -230,6 +241,8 @@ class ApiServer:
         warning = deprecation_of(call.kind)
         if warning and (verb in call.kind.verbs or verb in ("", "watch")):
             call.warnings.append(warning)
+            if request.audit is not None:
+                request.audit.annotate("k8s.io/deprecated", "true")
         if path.subresource is not None:
             if path.subresource.name not in CONNECTIONS:
                 check_write_options(request.method, request.query)
@@ -244,7 +257,7 @@ class ApiServer:
         if verb == "watch":
             return read.watch(call)
         if verb == "get":
-            return read.get(call)
+            return await read.get_converted(call) if call.kind.asks_webhook else read.get(call)
         return await _VERBS[verb](call)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bayplan.apiserver.audit.settings import AuditSettings
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServerSettings:
@@ -61,5 +63,7 @@ class ApiServerSettings:
         "ExternalIP",
     )
     """Which address of a node its kubelet is reached at: the first of these that the node has."""
+    audit: AuditSettings | None = None
+    """The audit log; None if there is none."""
     max_object_bytes: int = 1536 * 1024
     """Largest object that is stored, in protobuf, as etcd counts it; a larger one is answered with 500."""

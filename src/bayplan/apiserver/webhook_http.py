@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from bayplan.api.errors import quoted
 from bayplan.apiserver.dialing import dial_problem
-from bayplan.apiserver.webhooks.calling import SendError, Target
+from bayplan.apiserver.webhooks.calling import AnswerError, SendError, Target
 
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
 _HTTPS = 443
@@ -47,7 +48,8 @@ class HttpSender:
             ) as answer:
                 data = await answer.content.read(_LARGEST)
                 if not 200 <= answer.status < 300:
-                    raise SendError(_refused(answer.status, answer.reason or ""))
+                    is_text = answer.content_type.startswith("text/")
+                    raise AnswerError(_refused(answer.status, data.decode(errors="replace").strip() if is_text else ""))
                 return data
         except TimeoutError:
             raise SendError("context deadline exceeded") from None
@@ -66,8 +68,34 @@ class HttpSender:
             self._session = None
 
 
-def _refused(status: int, reason: str) -> str:
-    return f"the server responded with the status code {status} but did not return more information: {reason}"
+_REFUSALS = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    409: "the server reported a conflict",
+    422: "the server rejected our request due to an error in our request",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be processing the request",
+}
+"""What error codes mean to a client of Kubernetes."""
+_TOLD_BY_SERVER = (403, 415)
+_NOT_ACCEPTABLE = 406
+
+
+def _refused(status: int, text: str) -> str:
+    """What a client of Kubernetes says of an error code that came with a text, if with any. Source: apimachinery's `NewGenericServerResponse`."""
+    if status in _TOLD_BY_SERVER:
+        return text or "unknown"
+    if status == _NOT_ACCEPTABLE:
+        return text or "the server was unable to respond with a content type that the client supports"
+    known = _REFUSALS.get(status)
+    if known is not None:
+        return known
+    if status >= 500:
+        return f"an error on the server ({quoted(text or 'unknown')}) has prevented the request from succeeding"
+    return f"the server responded with the status code {status} but did not return more information"
 
 
 @functools.lru_cache(maxsize=64)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from bayplan.cli.audit_flags import audit_options
 from bayplan.cli.kube_flags import api_server_settings
 from bayplan.cli.output import Failure
 from bayplan.cli.up import make_directory, run_until_stopped
@@ -87,6 +88,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     help="Changing requests that are worked on at once.",
 )
 @click.option("--request-timeout", default="1m0s", show_default=True, help="How long a client may take for a request.")
+@audit_options
 @click.option("--event-ttl", default="1h0m0s", show_default=True, help="How long events are kept.")
 @click.option(
     "--kubeconfig",

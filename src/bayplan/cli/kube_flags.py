@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from bayplan.cli.audit_flags import AUDIT_FLAGS, audit_settings
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ API_SERVER_FLAGS = {
     "--token-auth-file": "file with static tokens: token,user,uid,groups",
     "--kubelet-preferred-address-types": "which address of a node its kubelet is reached at, such as InternalIP,Hostname",
     "--anonymous-auth": "whether requests without credentials are taken, as system:anonymous",
+    **AUDIT_FLAGS,
 }
 """Flags of the API server that change how it behaves: name -> meaning."""
 
@@ -85,7 +87,7 @@ def api_server_settings(
                 changes[field] = read(value)
             except ValueError as error:
                 raise click.UsageError(f"{value!r}: {error}") from error
-    settings = replace(settings, **changes)
+    settings = replace(settings, audit=audit_settings(given), **changes)
     if text := given.get("--runtime-config"):
         settings = replace(settings, runtime_config=(*settings.runtime_config, *_runtime_config(text)))
     tokens: Tokens = ()

@@ -141,6 +141,11 @@ class Client:
         path = kind.path(namespace or meta.namespace)
         return await self._send("POST", path, obj, kind, dry_run)
 
+    async def post(self, obj: Any) -> None:
+        """Create an object, for who does not want to know what the server made of it."""
+        kind, meta = self.kinds.of_type(type(obj)), _meta(obj)
+        await self.transport.request("POST", kind.path(meta.namespace), {}, _body(obj, kind))
+
     async def update(self, obj: T, *, subresource: str = "", dry_run: bool = False) -> T:
         """Replace an object (or its status); with its resourceVersion set, only if nobody else has changed it."""
         kind, meta = self.kinds.of_type(type(obj)), _meta(obj)
@@ -229,13 +234,14 @@ class Client:
         return await self.transport.request(method, path, query or {}, body, content_type)
 
     async def _send(self, method: str, path: str, obj: T, kind: Kind, dry_run: bool) -> T:
-        data = encode(obj)
-        if not obj.kind:  # type: ignore[attr-defined]
-            data = kind.type_meta + data[1:]
-        answer: T = decode(
-            type(obj), await self.transport.request(method, path, {"dryRun": "All"} if dry_run else {}, data)
-        )
+        query = {"dryRun": "All"} if dry_run else {}
+        answer: T = decode(type(obj), await self.transport.request(method, path, query, _body(obj, kind)))
         return answer
+
+
+def _body(obj: Any, kind: Kind) -> bytes:
+    data = encode(obj)
+    return data if obj.kind else kind.type_meta + data[1:]
 
 
 def _meta(obj: Any) -> meta_v1.ObjectMeta:

@@ -125,7 +125,7 @@ class EventRecorder:
         self._written[key] = written
         if len(self._written) > _REMEMBERED:
             self._written.popitem(last=False)
-        await self._client.create(event)
+        await self._client.post(event)
 
     async def _count(self, event: core_v1.Event, known: _Written) -> bool:
         """Count a repeated event. Returns False if the earlier one is no longer there."""

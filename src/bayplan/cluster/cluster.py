@@ -24,6 +24,7 @@ from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.kubeconfig import render
+from bayplan.cluster.auditing import open_audit_log
 from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
 from bayplan.cluster.contents import take_in
 from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, KUBELET_CLIENT, obtain
@@ -104,6 +105,8 @@ class Cluster:
     async def start(self) -> None:
         """Open the store, serve the API, start the components. Raises ClusterError, StoreError."""
         self._crashed = asyncio.get_running_loop().create_future()
+        if self.settings.api.audit is not None:
+            self.api.auditor = open_audit_log(self.settings.api.audit, self.api, self.clock, self.randomness)
         await self.api.open()
         try:
             await self._serve()

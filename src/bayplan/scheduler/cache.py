@@ -55,12 +55,19 @@ class Cache:
         self._assumed.pop(key, None)
         known = self.snapshot.pods.get(key)
         if (
-            known is not None
-            and known.node_name == pod.spec.node_name
-            and known.uid == pod.metadata.uid
-            and not is_ended(pod)
-            and self._takes_the_same(known, pod)
+            known is None
+            or known.node_name != pod.spec.node_name
+            or known.uid != pod.metadata.uid
+            or known.live is not (pod.metadata.deletion_timestamp is None)
+            or is_ended(pod)
         ):
+            self.snapshot.put_pod(pod)
+        elif is_same_but_for_labels(known.pod, pod):
+            if known.pod.metadata.labels == pod.metadata.labels:
+                self.snapshot.renew(known, pod)
+            else:
+                self.snapshot.relabel(known, pod)
+        elif self._takes_the_same(known, pod):
             self.snapshot.renew(known, pod)
         else:
             self.snapshot.put_pod(pod)
@@ -74,10 +81,6 @@ class Cache:
             self.snapshot.remove_pod(key)
 
     def _takes_the_same(self, known: PodInfo, pod: Pod) -> bool:
-        if known.live is not (pod.metadata.deletion_timestamp is None):
-            return False
-        if is_same_but_for_status(known.pod, pod):
-            return True
         fresh = self.snapshot.pod_info(pod)
         return (fresh.requests, fresh.priority, fresh.host_ports, fresh.shape.group, fresh.shape.terms) == (
             known.requests,
@@ -88,15 +91,14 @@ class Cache:
         )
 
 
-def is_same_but_for_status(one: Pod, other: Pod) -> bool:
-    """Whether two states of a pod differ, as far as scheduling is concerned, in their status or node at most, and no
-    resources are in the status, where they would count."""
+def is_same_but_for_labels(one: Pod, other: Pod) -> bool:
+    """Whether two states of a pod differ, as far as scheduling is concerned, in their labels, status or node at most, and
+    no resources are in the status, where they would count."""
     spec = one.spec
     if spec.node_name != other.spec.node_name:
         spec = replace(spec, node_name=other.spec.node_name)
     return (
-        one.metadata.labels == other.metadata.labels
-        and spec == other.spec
+        spec == other.spec
         and one.metadata.owner_references == other.metadata.owner_references
         and not is_resized(one.spec, one.status)
         and not is_resized(other.spec, other.status)

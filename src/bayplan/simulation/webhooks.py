@@ -1,7 +1,10 @@
-"""Admission webhooks in virtual time: functions instead of servers.
+"""Webhooks in virtual time, for admission and for conversion: functions instead of servers.
 
 async def add_label(request): return {"patch": [{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]}
 cluster.webhooks["https://hook.default.svc:443/mutate"] = add_label
+
+def convert(request): return {"convertedObjects": [in_version(one, request["desiredAPIVersion"]) for one in request["objects"]]}
+cluster.webhooks["https://hook.default.svc:443/convert"] = convert
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from bayplan.apiserver.webhooks.calling import SendError, Target
 
 Tree = dict[str, Any]
 WebhookFunction = Callable[[Tree], "Tree | Awaitable[Tree]"]
-"""From the `request` of an AdmissionReview to its `response`. Allowed is what is not said to be refused; a patch may be a list of operations."""
+"""From the `request` of an AdmissionReview or a ConversionReview to its `response`. Allowed, or a success, is what is not said to be refused, or failed; a
+patch may be a list of operations."""
 
 
 class FunctionSender:
@@ -40,7 +44,8 @@ class FunctionSender:
                 answer = await found if inspect.isawaitable(found) else found
         except TimeoutError:
             raise SendError("context deadline exceeded") from None
-        response = {"uid": review["request"]["uid"], "allowed": True, **answer}
+        fine = {"result": {"status": "Success"}} if review["kind"] == "ConversionReview" else {"allowed": True}
+        response = {"uid": review["request"]["uid"], **fine, **answer}
         if isinstance(response.get("patch"), list):
             patch = base64.b64encode(msgspec.json.encode(response["patch"])).decode()
             response |= {"patchType": "JSONPatch", "patch": patch}

@@ -1,22 +1,30 @@
-"""Webhooks for tests: functions instead of servers."""
+"""Webhooks for tests: functions instead of servers, and functions behind real ones."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from aiohttp import web
+
+from bayplan.apiserver.certificates import make_authority, sign
 from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.tls import tls_context
 from bayplan.apiserver.webhooks.calling import SendError, Target
 from bayplan.client import Client
+from bayplan.support.clock import SystemClock
 from tests.apiserver.serving import client_of, opened
 
 Tree = dict[str, Any]
 Hook = Callable[[Tree], Tree]
 """From the request of a review to its response, without uid."""
 
+NAME = "hook.default.svc"
+"""The name under which `listening` is known."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
 MAPS = "/api/v1/namespaces/default/configmaps"
 RULE = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
@@ -91,3 +99,20 @@ def config_map(name: str, data: Tree | None = None, **metadata: Any) -> Tree:
 def patch(*operations: Tree) -> Tree:
     """A response with a JSON patch."""
     return {"patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(list(operations)).encode()).decode()}
+
+
+@asynccontextmanager
+async def listening(handler: Handler) -> AsyncIterator[tuple[int, bytes]]:
+    """A webhook's server, known as a service and by its address: its port and its authority."""
+    now = SystemClock().now()
+    authority = make_authority(now)
+    runner = web.ServerRunner(web.Server(handler))  # type: ignore[arg-type]
+    await runner.setup()
+    site = web.TCPSite(
+        runner, "127.0.0.1", 0, ssl_context=tls_context(sign(authority, now, NAME, hosts=(NAME, "127.0.0.1")), None)
+    )
+    await site.start()
+    try:
+        yield runner.addresses[0][1], authority.certificate
+    finally:
+        await runner.cleanup()

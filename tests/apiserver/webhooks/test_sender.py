@@ -5,41 +5,31 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from bayplan.api.errors import ApiError
-from bayplan.apiserver.certificates import make_authority, sign
-from bayplan.apiserver.tls import tls_context
+from bayplan.apiserver.certificates import make_authority
 from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.apiserver.webhooks.calling import SendError, Target
 from bayplan.client import Client
 from bayplan.support.clock import SystemClock
-from tests.apiserver.webhooks.senders import CONFIGURATIONS, MAPS, RULE, Tree, config_map, create, webhooks
+from tests.apiserver.webhooks.senders import (
+    CONFIGURATIONS,
+    MAPS,
+    NAME,
+    RULE,
+    Tree,
+    config_map,
+    create,
+    listening,
+    webhooks,
+)
 
-NAME = "hook.default.svc"
 SERVICES = "/api/v1/namespaces/default/services"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@asynccontextmanager
-async def listening(handler: Handler) -> AsyncIterator[tuple[int, bytes]]:
-    """A webhook's server, known as a service: its port and its authority."""
-    now = SystemClock().now()
-    authority = make_authority(now)
-    runner = web.ServerRunner(web.Server(handler))  # type: ignore[arg-type]
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls_context(sign(authority, now, NAME, hosts=(NAME,)), None))
-    await site.start()
-    try:
-        yield runner.addresses[0][1], authority.certificate
-    finally:
-        await runner.cleanup()
 
 
 async def allow(request: web.Request) -> web.Response:
@@ -142,9 +132,6 @@ def test_what_goes_wrong_is_worded_as_go_words_it() -> None:
         await asyncio.sleep(5)
         return web.Response()
 
-    async def broken(_: web.Request) -> web.Response:
-        return web.Response(status=503)
-
     async def main() -> None:
         async with listening(slow) as (port, authority):
             assert await refused(port, authority, 0.2) == "context deadline exceeded"
@@ -152,10 +139,37 @@ def test_what_goes_wrong_is_worded_as_go_words_it() -> None:
             assert (await refused(port, other)).startswith("tls: failed to verify certificate: ")
             assert (await refused(port, authority, name="wrong.default.svc")).startswith("tls: failed to verify")
         assert await refused(port, authority) == f"dial tcp 127.0.0.1:{port}: connect: connection refused"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "why"),
+    [
+        (503, "", "the server is currently unable to handle the request"),
+        (404, "no page", "the server could not find the requested resource"),
+        (500, 'it "broke"', r'an error on the server ("it \"broke\"") has prevented the request from succeeding'),
+        (502, None, 'an error on the server ("unknown") has prevented the request from succeeding'),
+        (403, "not you", "not you"),
+        (406, None, "the server was unable to respond with a content type that the client supports"),
+        (302, "", "the server responded with the status code 302 but did not return more information"),
+    ],
+)
+def test_error_codes_are_worded_as_clients_of_kubernetes_word_them(status: int, text: str | None, why: str) -> None:
+    async def broken(_: web.Request) -> web.Response:
+        return web.Response(status=status) if text is None else web.Response(status=status, text=text)
+
+    async def main() -> None:
         async with listening(broken) as (port, authority):
-            assert await refused(port, authority) == (
-                "the server responded with the status code 503 but did not return more information: Service Unavailable"
-            )
+            assert await refused(port, authority) == why
+        async with listening(broken) as (port, authority), webhooks() as (api, client, _):
+            api.context.webhook_sender = HttpSender()
+            spec = {"type": "ExternalName", "externalName": "localhost"}
+            await create(client, SERVICES, {"metadata": {"name": "hook"}, "spec": spec})
+            await configure(client, authority, port)
+            with pytest.raises(ApiError) as error:
+                await create(client, MAPS, config_map("one"))
+            assert error.value.message.endswith(f": failed to call webhook: {why}")
 
     asyncio.run(main())
 

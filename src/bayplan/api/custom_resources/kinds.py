@@ -32,8 +32,8 @@ class CustomKind(Kind):
         default_factory=apiextensions_v1.CustomResourceDefinitionVersion
     )
     keeps_unknown_fields: bool = False
-    conversion: str = "None"
-    """The strategy of the definition: `None` (only the version's name differs) or `Webhook`."""
+    webhook: apiextensions_v1.WebhookConversion | None = None
+    """What converts objects between the versions; None if only the version's name differs, or if there is but one."""
 
     indexed: tuple[str, ...] = ()
     """JSON paths by which objects can be selected in any of the versions."""
@@ -128,6 +128,8 @@ def kinds_of(crd: apiextensions_v1.CustomResourceDefinition) -> list[CustomKind]
     stored = next((one.name for one in crd.spec.versions if one.storage), "")
     versions = sorted(crd.spec.versions, key=lambda one: version_priority(one.name))
     best = next((one.name for one in versions if one.served and not one.deprecated), "")
+    conversion = crd.spec.conversion
+    asks = conversion is not None and conversion.strategy == "Webhook" and len(versions) > 1
     indexed = tuple(dict.fromkeys(field.json_path for one in versions for field in one.selectable_fields))
     return [
         CustomKind(
@@ -144,7 +146,8 @@ def kinds_of(crd: apiextensions_v1.CustomResourceDefinition) -> list[CustomKind]
             names=names,
             definition=one,
             keeps_unknown_fields=crd.spec.preserve_unknown_fields,
-            conversion="None" if crd.spec.conversion is None else crd.spec.conversion.strategy,
+            asks_webhook=asks,
+            webhook=conversion.webhook if conversion is not None and asks else None,
             indexed=indexed,
             replacement=best if best and version_priority(best) < version_priority(one.name) else "",
             is_terminating=crd.metadata.deletion_timestamp is not None,

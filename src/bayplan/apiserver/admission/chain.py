@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bayplan.api.conversion import WebhookNeeded
 from bayplan.api.kinds import Kind
 
 if TYPE_CHECKING:
@@ -63,6 +65,13 @@ class AdmissionPlugin:
     keeps_defaults = False
     """Whether what `admit` adds is complete, so that an object that was defaulted before need not be defaulted again."""
 
+    decided_by: tuple[tuple[str, str], ...] | None = None
+    """The kinds (apiVersion and kind) whose objects decide, along with the object, what `admit` does to a new pod that is on no node; None if more does,
+    such as its name or who asks (other than a node)."""
+
+    idle_without: tuple[tuple[str, str], ...] = ()
+    """The kinds without whose objects `admit` does nothing; with them, more than `decided_by` says may decide."""
+
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         """Whether the plugin wants to see such requests at all; asked once per combination."""
         return False
@@ -91,6 +100,8 @@ class Plan:
     validating: tuple[Step, ...] = ()
     keeps_defaults: bool = True
     """Whether the mutating steps leave nothing to default."""
+    changing: tuple[AdmissionPlugin, ...] = ()
+    """Whose the mutating steps are."""
 
     async def admit(self, request: AdmissionRequest) -> None:
         """Run the mutating steps in order."""
@@ -108,9 +119,22 @@ class Plan:
 
 async def _run(steps: Sequence[Step], request: AdmissionRequest) -> None:
     for step in steps:
-        waiting = step(request)
+        try:
+            waiting = step(request)
+        except WebhookNeeded:
+            waiting = await _with_conversions(step, request)
         if waiting is not None:
             await waiting
+
+
+async def _with_conversions(step: Step, request: AdmissionRequest) -> Awaitable[None] | None:
+    """What comes of a step that wants to see objects in versions that only a webhook knows. Raises ApiError."""
+    from bayplan.apiserver.custom_resources.conversion import resolved  # which imports the context of requests
+
+    call = request.call
+    waiting = await resolved(call, partial(step, request))
+    call.warnings[:] = dict.fromkeys(call.warnings)
+    return waiting
 
 
 class Row(NamedTuple):
@@ -199,6 +223,7 @@ class AdmissionChain:
                 tuple(plugin.admit for plugin in mutating),
                 tuple(plugin.validate for plugin in chosen if type(plugin).validate is not AdmissionPlugin.validate),
                 all(plugin.keeps_defaults for plugin in mutating),
+                tuple(mutating),
             )
             if not kind.is_custom:  # those come and go
                 self._plans[key] = plan

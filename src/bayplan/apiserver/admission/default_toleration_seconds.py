@@ -23,6 +23,7 @@ class DefaultTolerationSeconds(AdmissionPlugin):
 
     name = "DefaultTolerationSeconds"
     keeps_defaults = True
+    decided_by = ()
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return kind.kind == "Pod" and not kind.group and operation in (CREATE, UPDATE) and not subresource

@@ -22,6 +22,7 @@ class LimitRanger(AdmissionPlugin):
 
     name = "LimitRanger"
     keeps_defaults = True
+    decided_by = (("v1", "LimitRange"),)
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         if kind.group or operation not in (CREATE, UPDATE):

@@ -6,10 +6,13 @@ again, once. Source: Kubernetes' `apiserver/pkg/admission/plugin/policy/mutating
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bayplan.api.codec import DecodeError, decode_reporting, encode
+from bayplan.api.conversion import WebhookNeeded
+from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.errors import ApiError, forbidden_error, internal_error
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
@@ -37,6 +40,8 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
 
     name = "MutatingAdmissionPolicy"
     keeps_defaults = True
+    decided_by = ()
+    idle_without = (("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy"),)
 
     def __init__(self) -> None:
         self._policies = ActivePolicies("MutatingAdmissionPolicy", CompiledMutations)
@@ -48,8 +53,18 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
     def admit(self, request: AdmissionRequest) -> None:
         """Follow all policies. Raises ApiError for failures that matter."""
         policies = self._policies.current(request.call.context)
-        if not policies or request.obj is None or not isinstance(request.obj, request.kind.type):
+        obj = request.obj
+        if not policies or obj is None or not isinstance(obj, request.kind.type):
             return
+        before = (obj.metadata, obj.content) if isinstance(obj, CustomObject) else None
+        try:
+            self._follow_all(policies, request)
+        except WebhookNeeded:
+            if before is not None:
+                obj.metadata, obj.content = before
+            raise  # and this is done again
+
+    def _follow_all(self, policies: Sequence[Policy[CompiledMutations]], request: AdmissionRequest) -> None:
         calls = [(policy, one) for policy in policies for one in invocations(policy, request)]
         failures: list[_Failure] = []
         again: list[tuple[Policy[CompiledMutations], Invocation]] = []

@@ -15,6 +15,7 @@ class NamespaceLifecycle(AdmissionPlugin):
 
     name = "NamespaceLifecycle"
     keeps_defaults = True
+    decided_by = (("v1", "Namespace"),)
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return (operation == CREATE and kind.namespaced) or (

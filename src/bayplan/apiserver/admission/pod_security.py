@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bayplan.api.errors import forbidden_error, invalid_object
+from bayplan.api.errors import FieldError, forbidden_error, invalid_object
 from bayplan.api.kinds import Kind
 from bayplan.api.pod_security.evaluation import violations
 from bayplan.api.pod_security.policy import PREFIX, PRIVILEGED, Policies, Policy, policies_of, stricter
 from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionRequest
+from bayplan.apiserver.authorization.rbac import aggregate
 
 _WORKLOADS = frozenset(
     (
@@ -50,38 +51,69 @@ class PodSecurity(AdmissionPlugin):
         if request.kind.kind == "Namespace":
             _check_namespace(request)
             return
-        policies = _policies(request)
+        (policies, errors), is_pod = _policies(request), request.kind.kind == "Pod"
         if policies is None:
+            if is_pod:
+                _note(request, "enforce-policy", str(Policy()))
             return
-        if request.kind.kind == "Pod":
-            _check_pod(request, policies)
+        if is_pod:
+            _check_pod(request, policies, errors)
             return
         template = _template(request.obj)
         if template is not None:
+            _note_errors(request, errors)
+            _note_violations(request, policies.audit, template)
             _warn(request, policies.warn, template)
 
 
-def _policies(request: AdmissionRequest) -> Policies | None:
-    """What the labels of the request's namespace ask for; None if they say nothing."""
+def _policies(request: AdmissionRequest) -> tuple[Policies | None, list[FieldError]]:
+    """What the labels of the request's namespace ask for (None if they say nothing), and what is wrong with them."""
     context: Any = request.call.context
     kind = context.kinds.of_kind("v1", "Namespace")
     entry = context.objects.cache(kind).get("", request.namespace) if kind is not None else None
     labels: Mapping[str, str] = entry.labels if entry is not None else {}
     for key in labels:
         if key.startswith(PREFIX):
-            return policies_of(labels)[0]
-    return None
+            return policies_of(labels)
+    return None, []
 
 
-def _check_pod(request: AdmissionRequest, policies: Policies) -> None:
+def _check_pod(request: AdmissionRequest, policies: Policies, errors: list[FieldError]) -> None:
     pod, old = request.obj, request.old
+    if not errors and all(one.level == PRIVILEGED for one in policies):
+        _note(request, "enforce-policy", str(Policy()))
+        return
     if old is not None and not _matters(pod, old):
         return
+    _note_errors(request, errors)
+    _note(request, "enforce-policy", str(policies.enforce))
+    _note_violations(request, policies.audit, pod)
     found = violations(policies.enforce, pod.metadata, pod.spec)
     if found:
         detail = f'violates PodSecurity "{policies.enforce}": {", ".join(map(str, found))}'
         raise forbidden_error(request.call.kind.plural, "", request.name, detail)
     _warn(request, policies.warn, pod)
+
+
+def _note(request: AdmissionRequest, name: str, value: str) -> None:
+    """Put something into the audit log."""
+    record = request.call.request.audit
+    if record is not None:
+        record.annotate(PREFIX + name, value)
+
+
+def _note_errors(request: AdmissionRequest, errors: list[FieldError]) -> None:
+    """Put into the audit log what is wrong with the labels of the namespace."""
+    if errors:
+        _note(request, "error", f"Failed to parse policy: {aggregate(errors)}")
+
+
+def _note_violations(request: AdmissionRequest, policy: Policy, pod: Any) -> None:
+    """Put into the audit log what speaks against a pod or a template of pods."""
+    if request.call.request.audit is None:
+        return
+    if found := violations(policy, pod.metadata, pod.spec):
+        _note(request, "audit-violations", f'would violate PodSecurity "{policy}": {", ".join(map(str, found))}')
 
 
 def _warn(request: AdmissionRequest, policy: Policy, pod: Any) -> None:

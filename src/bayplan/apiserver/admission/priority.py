@@ -14,6 +14,7 @@ class Priority(AdmissionPlugin):
 
     name = "Priority"
     keeps_defaults = True
+    decided_by = (("scheduling.k8s.io/v1", "PriorityClass"),)
 
     def __init__(self) -> None:
         self._default: tuple[int, Any] = (-1, None)

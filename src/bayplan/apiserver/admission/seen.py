@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from bayplan.api.codec import to_tree
-from bayplan.api.conversion import convert
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies import strategy_for
-from bayplan.api.strategies.base import clone
 from bayplan.apiserver.admission.chain import AdmissionRequest
 from bayplan.apiserver.webhooks.reviews import Resource, Tree
 
@@ -35,7 +33,7 @@ def in_version(request: AdmissionRequest, obj: Any, kind: Kind) -> Tree | None:
         return None
     if not is_whole(request):
         return dict(to_tree(obj))
-    served = obj if kind is request.kind else convert(clone(obj), request.kind, kind)
+    served = obj if kind is request.kind else request.call.convert(obj, request.kind, kind)
     return {"kind": kind.kind, "apiVersion": kind.api_version, **to_tree(served)}
 
 
@@ -45,7 +43,7 @@ def take_over(request: AdmissionRequest, new: Any, kind: Kind) -> None:
     if is_whole(request):
         if kind is not request.kind:
             strategy_for(kind).default(new)
-            new = convert(new, kind, request.kind)
+            new = request.call.convert(new, kind, request.kind)
         request.call.strategy.default(new)
     new.kind, new.api_version = obj.kind, obj.api_version
     names = ("metadata", "content") if isinstance(obj, CustomObject) else obj.__struct_fields__

@@ -13,6 +13,8 @@ from bayplan.api.validation import formats
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionRequest
 from bayplan.apiserver.admission.mountable_secrets import is_enforced, names_secrets, unlisted_secret
 
+TOKEN_VOLUME = "kube-api-access-"
+"""How the names of volumes with tokens begin."""
 MIRROR = "kubernetes.io/config.mirror"
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3607
@@ -46,6 +48,7 @@ class ServiceAccount(AdmissionPlugin):
 
     name = "ServiceAccount"
     keeps_defaults = True
+    decided_by = (("v1", "ServiceAccount"),)
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         if kind.kind != "Pod" or kind.group:
@@ -135,20 +138,18 @@ def _fill_in(request: AdmissionRequest, account: core_v1.ServiceAccount) -> None
 
 
 def _mount_token(request: AdmissionRequest, spec: core_v1.PodSpec) -> None:
-    name = ""
-    for volume in spec.volumes:
-        if volume.name.startswith("kube-api-access-"):
-            name = volume.name
-            break
-    added = not name
-    if added:
-        name = "kube-api-access-" + request.call.context.randomness.suffix(5)
-    mount = core_v1.VolumeMount(name=name, read_only=True, mount_path=MOUNT_PATH)
-    needed = False
-    for container in spec.init_containers + spec.containers:
-        mounts = container.volume_mounts
-        if not mounts or all(one.mount_path != MOUNT_PATH for one in mounts):
-            container.volume_mounts = (*mounts, mount)
-            needed = True
-    if needed and added:
+    without = [one for one in spec.init_containers + spec.containers if not _has_mount(one)]
+    if not without:
+        return
+    name = next((volume.name for volume in spec.volumes if volume.name.startswith(TOKEN_VOLUME)), "")
+    if not name:
+        name = TOKEN_VOLUME + request.call.context.randomness.suffix(5)
         spec.volumes = (*spec.volumes, core_v1.Volume(name=name, projected=_PROJECTED))
+    mount = core_v1.VolumeMount(name=name, read_only=True, mount_path=MOUNT_PATH)
+    for container in without:
+        container.volume_mounts = (*container.volume_mounts, mount)
+
+
+def _has_mount(container: core_v1.Container) -> bool:
+    mounts = container.volume_mounts
+    return bool(mounts) and any(one.mount_path == MOUNT_PATH for one in mounts)

@@ -1,17 +1,20 @@
-"""ValidatingAdmissionPolicy: policies in the Common Expression Language that refuse requests, or warn.
+"""ValidatingAdmissionPolicy: policies in the Common Expression Language that refuse requests, warn, or have it noted in the audit log.
 
-There is no audit log that failures could be noted in (action `Audit`). Source: Kubernetes' `apiserver/pkg/admission/plugin/policy/validating/dispatcher.go`.
+Source: Kubernetes' `apiserver/pkg/admission/plugin/policy/validating/dispatcher.go`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import msgspec
 
 from bayplan.api.errors import ApiError, forbidden_error
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import AdmissionPlugin, AdmissionRequest
+from bayplan.apiserver.audit.record import AuditRecord
 from bayplan.apiserver.policies.active import ActivePolicies, Binding, Policy, as_seen, invocations
 from bayplan.apiserver.policies.inputs import bindings_of
 from bayplan.apiserver.policies.matching import is_exempt
@@ -19,6 +22,10 @@ from bayplan.apiserver.policies.verdicts import CompiledPolicy, Denial
 
 _CODES = {"Forbidden": 403, "RequestEntityTooLarge": 413}
 _INVALID = "Invalid"
+_FAILURE = "validation.policy.admission.k8s.io/validation_failure"
+_MOST_FAILURES = 50
+_LONGEST_ANNOTATION = 10 * 1024
+"""Bytes."""
 _UNPROCESSABLE = 422
 
 
@@ -40,12 +47,50 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         if not policies:
             return
         seen = as_seen(request)
-        denials = [denial for policy in policies for denial in _denials(policy, seen)]
+        notes = _Notes()
+        denials = [denial for policy in policies for denial in _denials(policy, seen, notes)]
+        if request.call.request.audit is not None:
+            notes.publish(request.call.request.audit)
         if denials:
             raise _refusal(request, *denials[0])
 
 
-def _denials(policy: Policy[CompiledPolicy], request: AdmissionRequest) -> Iterator[tuple[str, Denial]]:
+class _Notes:
+    """What policies want noted in the audit log."""
+
+    def __init__(self) -> None:
+        self._failures: list[dict[str, Any]] = []
+        self._annotations: dict[str, list[str]] = {}
+
+    def failed(self, policy: str, binding: Binding, denial: Denial) -> None:
+        """A binding wants a failure noted."""
+        self._failures.append(
+            {
+                "message": denial.message,
+                "policy": policy,
+                "binding": binding.name,
+                "expressionIndex": denial.index,
+                "validationActions": list(binding.spec.validation_actions),
+            }
+        )
+
+    def annotate(self, policy: str, annotations: Mapping[str, str]) -> None:
+        """What a policy says itself: several bindings may have several values."""
+        for key, value in annotations.items():
+            values = self._annotations.setdefault(f"{policy}/{key}", [])
+            shortened = value.encode()[:_LONGEST_ANNOTATION].decode(errors="ignore")
+            if shortened not in values:
+                values.append(shortened)
+
+    def publish(self, record: AuditRecord) -> None:
+        """Write it down."""
+        for key, values in self._annotations.items():
+            record.annotate_admission(key, ", ".join(values))
+        if self._failures:
+            record.annotate(_FAILURE, msgspec.json.encode(self._failures[:_MOST_FAILURES]).decode())
+
+
+def _denials(policy: Policy[CompiledPolicy], request: AdmissionRequest, notes: _Notes) -> Iterator[tuple[str, Denial]]:
     """What a policy has against a request, with whose name it is told; warnings are given on the way."""
     given: dict[str, Any] | None = None
     for one in invocations(policy, request):
@@ -56,8 +101,12 @@ def _denials(policy: Policy[CompiledPolicy], request: AdmissionRequest) -> Itera
             yield shown, Denial(one.problem)
         elif one.binding is not None and one.kind is not None:
             given = given or bindings_of(request, one.kind)
-            for denial in policy.compiled.judge({**given, "params": one.param}):
+            annotations: dict[str, str] = {}
+            for denial in policy.compiled.judge({**given, "params": one.param}, annotations):
+                if "Audit" in one.binding.spec.validation_actions and not denial.always_denies:
+                    notes.failed(policy.name, one.binding, denial)
                 yield from _acted_on(one.binding, shown, denial, request)
+            notes.annotate(policy.name, annotations)
 
 
 def _acted_on(binding: Binding, shown: str, denial: Denial, request: AdmissionRequest) -> Iterator[tuple[str, Denial]]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from bayplan.api.codec import DecodeError, decode_reporting, encode, to_tree
@@ -16,6 +17,8 @@ from bayplan.api.kinds import Kind
 from bayplan.api.patches import PatchError, apply_json_patch
 from bayplan.apiserver.admission.chain import CREATE, DELETE, UPDATE, AdmissionPlugin, AdmissionRequest
 from bayplan.apiserver.admission.seen import in_version, is_whole, resource_of, take_over
+from bayplan.apiserver.admission.webhook_notes import HookNotes
+from bayplan.apiserver.custom_resources.conversion import resolved
 from bayplan.apiserver.webhooks.calling import WebhookFailure, ask
 from bayplan.apiserver.webhooks.matching import Hook, Hooks, is_exempt, version_asked
 from bayplan.apiserver.webhooks.reviews import Answer, Question, Tree, refusal
@@ -31,6 +34,8 @@ class MutatingAdmissionWebhook(AdmissionPlugin):
 
     name = "MutatingAdmissionWebhook"
     keeps_defaults = True
+    decided_by = ()
+    idle_without = (("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),)
 
     def __init__(self) -> None:
         self._hooks = Hooks("MutatingWebhookConfiguration")
@@ -67,25 +72,35 @@ async def _mutate(request: AdmissionRequest, hooks: Sequence[Hook]) -> None:
     """Two rounds at most: if a webhook changes something, those before it that want to see that are asked again."""
     again: list[Hook] = []
     asked: list[Hook] = []
-    for hook in hooks:
-        called, changed = await _mutate_by(request, hook)
+    for index, hook in enumerate(hooks):
+        called, changed = await _mutate_by(request, hook, HookNotes(request, hook, index))
         if changed:
             again += [one for one in asked if one not in again]
         if called and getattr(hook.webhook, "reinvocation_policy", None) == "IfNeeded":
             asked.append(hook)
     for hook in again:
-        await _mutate_by(request, hook)
+        await _mutate_by(request, hook, HookNotes(request, hook, hooks.index(hook), again=1))
 
 
-async def _mutate_by(request: AdmissionRequest, hook: Hook) -> tuple[bool, bool]:
+async def _mutate_by(request: AdmissionRequest, hook: Hook, notes: HookNotes) -> tuple[bool, bool]:
     """Whether a webhook was asked, and whether it changed the object. Raises ApiError."""
-    kind = _version_asked(hook, request)
+    kind = await _version_asked(hook, request)
     if kind is None:
         return False, False
-    obj = in_version(request, request.obj, kind)
-    answer = await _answer(request, hook, kind, obj, mutating=True)
+    changed = False
+    try:
+        changed = await _ask_to_mutate(request, hook, kind, notes)
+    finally:
+        notes.mutated(changed=changed)
+    return True, changed
+
+
+async def _ask_to_mutate(request: AdmissionRequest, hook: Hook, kind: Kind, notes: HookNotes) -> bool:
+    """Whether a webhook changes the object. Raises ApiError."""
+    obj = await _in_version(request, request.obj, kind)
+    answer = await _answer(request, hook, kind, obj, notes, mutating=True)
     if answer is None or not answer.patch:
-        return True, False
+        return False
     if obj is None:
         detail = "attempted to modify the object, which is not supported for this operation"
         raise internal_error(f'admission webhook "{hook.name}" {detail}')
@@ -94,25 +109,32 @@ async def _mutate_by(request: AdmissionRequest, hook: Hook) -> tuple[bool, bool]
         new, _ = decode_reporting(_class_of(request, kind), encode(patched))
     except (PatchError, DecodeError) as error:
         raise internal_error(str(error)) from error
-    changed = to_tree(new) != to_tree(_decoded(request, kind, obj))
+    notes.patched(answer.patch)
+    changed: bool = to_tree(new) != to_tree(_decoded(request, kind, obj))
     if changed:
-        take_over(request, new, kind)
-    return True, changed
+        await resolved(request.call, partial(take_over, request, new, kind))
+    return changed
 
 
 async def _validate(request: AdmissionRequest, hooks: Sequence[Hook]) -> None:
-    calls = []
+    calls: list[Callable[[], Awaitable[Answer | None]]] = []
     for hook in hooks:
-        kind = _version_asked(hook, request)
+        kind = await _version_asked(hook, request)
         if kind is not None:
-            calls.append(_answer(request, hook, kind, in_version(request, request.obj, kind), mutating=False))
-    found = await asyncio.gather(*calls, return_exceptions=True)
+            obj, notes = await _in_version(request, request.obj, kind), HookNotes(request, hook, len(calls))
+            calls.append(partial(_answer, request, hook, kind, obj, notes, mutating=False))
+    found = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
     for one in found:
         if isinstance(one, BaseException):
             raise one
 
 
-def _version_asked(hook: Hook, request: AdmissionRequest) -> Kind | None:
+async def _in_version(request: AdmissionRequest, obj: Any, kind: Kind) -> Tree | None:
+    """An object in the version that a webhook wants to see; None for none. Raises ApiError."""
+    return await resolved(request.call, partial(in_version, request, obj, kind))
+
+
+async def _version_asked(hook: Hook, request: AdmissionRequest) -> Kind | None:
     """The version that a webhook wants to see; None if it is not to be asked, for its conditions among other things.
 
     Raises ApiError (403) if a condition cannot be evaluated, unless failures do not matter.
@@ -122,7 +144,7 @@ def _version_asked(hook: Hook, request: AdmissionRequest) -> Kind | None:
         return kind
     from bayplan.apiserver.policies.inputs import bindings_of  # few webhooks have conditions
 
-    applies, problem = hook.conditions.applies(bindings_of(request, kind))
+    applies, problem = hook.conditions.applies(await resolved(request.call, partial(bindings_of, request, kind)))
     if problem and not hook.ignores_failures:
         called = request.call.kind
         raise forbidden_error(called.plural, called.group, request.name, problem)
@@ -130,19 +152,25 @@ def _version_asked(hook: Hook, request: AdmissionRequest) -> Kind | None:
 
 
 async def _answer(
-    request: AdmissionRequest, hook: Hook, kind: Kind, obj: Tree | None, *, mutating: bool
+    request: AdmissionRequest, hook: Hook, kind: Kind, obj: Tree | None, notes: HookNotes, *, mutating: bool
 ) -> Answer | None:
     """What a webhook says; None if it could not be asked and that does not matter. Raises ApiError if it refuses."""
     call = request.call
-    old = in_version(request, request.old, kind)
+    old = await _in_version(request, request.old, kind)
     seen = resource_of(request, kind)
+    clock = call.context.clock
+    asked_at = clock.monotonic()
     try:
         answer = await ask(call.context, hook, _question(request), seen, obj, old, mutating=mutating)
     except WebhookFailure as failure:
         if not hook.ignores_failures:
             raise failure.as_error from failure
         logger.warning("%s; its failure policy is to go on", failure)
+        notes.failed_open(mutating=mutating)
         return None
+    finally:
+        notes.took(clock.monotonic() - asked_at, mutating=mutating)
+    notes.said(answer.audit_annotations)
     call.warnings.extend(answer.warnings)
     if not answer.allowed:
         raise refusal(hook.name, answer.status)

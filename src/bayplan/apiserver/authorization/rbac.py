@@ -210,7 +210,7 @@ _LIMIT = 10_000
 """Users times namespaces (and roles) that are kept prepared; more make it start over."""
 
 
-def aggregate(errors: Sequence[Exception]) -> str:
+def aggregate(errors: Sequence[object]) -> str:
     """Errors as Kubernetes joins them: one as it is, several (each once) in brackets."""
     texts = list(dict.fromkeys(str(error) for error in errors))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from bayplan.api.custom_resources.kinds import kinds_of
-from bayplan.api.errors import ApiError
+from bayplan.api.errors import ApiError, failure
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.bootstrap.publishing import own_call
@@ -26,13 +26,14 @@ from bayplan.apiserver.custom_resources.definitions import (
     is_true,
     with_conditions,
 )
+from bayplan.apiserver.custom_resources.mixed_cache import mixed
 from bayplan.apiserver.field_managers import SERVER
 from bayplan.apiserver.verbs.delete import delete_entry
 from bayplan.apiserver.verbs.update import modify
 from bayplan.apiserver.watching import Selection
 from bayplan.support.timestamps import rfc3339
 
-_REASON = "InstanceDeletionInProgress"
+_REASON, _FAILED = "InstanceDeletionInProgress", "InstanceDeletionFailed"
 
 
 class CustomResourceFinalizer(DefinitionRule):
@@ -62,14 +63,22 @@ class CustomResourceFinalizer(DefinitionRule):
         return None
 
     async def settle(self) -> None:
-        """Delete what is left; let go of definitions without objects. Raises ApiError."""
+        """Delete what is left; let go of definitions without objects. Raises ApiError if that failed for one of them: the others go nevertheless."""
+        failed: ApiError | None = None
         for definition in self._ending():
             kind = self._stored(definition)
             found = condition(definition, TERMINATING)
-            if found is None or found.reason != _REASON:
+            if found is None or found.reason not in (_REASON, _FAILED):
                 message = "CustomResource deletion is in progress"
                 await self._write(definition, _terminating(self._now(), "True", _REASON, message))
-            if kind is not None and await self._objects_left(kind):
+            try:
+                left = kind is not None and await self._objects_left(kind)
+            except ApiError as error:
+                failed = error
+                if found is None or found.message != error.message:
+                    await self._write(definition, _terminating(self._now(), "True", _FAILED, error.message))
+                continue
+            if left:
                 continue
             reason, message = "InstanceDeletionCompleted", "removed all instances"
             if self.is_overlapping(definition):
@@ -78,6 +87,8 @@ class CustomResourceFinalizer(DefinitionRule):
                 reason, message = "NeverEstablished", "resource was never established"
             done = _terminating(self._now(), "False", reason, message)
             await self._write(definition, done, let_go=True)
+        if failed is not None:
+            raise failed
 
     def _now(self) -> str:
         return rfc3339(self.context.clock.now())
@@ -85,9 +96,13 @@ class CustomResourceFinalizer(DefinitionRule):
     async def _objects_left(self, kind: Kind) -> bool:
         """Delete all objects; whether some wait for their finalizers. Raises ApiError."""
         cache = self.context.objects.cache(kind)
-        for entry in list(cache.all()):
-            if b'"deletionTimestamp"' in entry.body:
-                continue
+        entries = [entry for entry in cache.all() if b'"deletionTimestamp"' not in entry.body]
+        if kind.asks_webhook:
+            try:
+                entries = await mixed(cache).in_version(kind, entries)
+            except ApiError as error:
+                raise failure(500, "", f"could not list instances: {error.message}", details=False) from error
+        for entry in entries:
             call = own_call(self.context, kind, entry.namespace, entry.name)
             try:
                 await delete_entry(call, entry, meta_v1.DeleteOptions())

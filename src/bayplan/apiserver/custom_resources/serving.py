@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from bayplan.api.custom_resources.kinds import CustomKind, kinds_of
 from bayplan.apiserver.bootstrap.publishing import own_call
 from bayplan.apiserver.context import Context
+from bayplan.apiserver.custom_resources.conversion import WebhookConverter
 from bayplan.apiserver.custom_resources.definitions import (
     ACCEPTED,
     ESTABLISHED,
@@ -22,6 +23,7 @@ from bayplan.apiserver.custom_resources.definitions import (
     is_true,
     with_conditions,
 )
+from bayplan.apiserver.custom_resources.mixed_cache import MixedCache
 from bayplan.apiserver.verbs.update import modify
 from bayplan.support.timestamps import rfc3339
 
@@ -74,7 +76,10 @@ class CustomResourceServing(DefinitionRule):
     async def _serve(self, name: str, definition: Definition, before: _Served | None) -> None:
         kinds = kinds_of(definition)
         stored = next(kind for kind in kinds if not kind.storage_version)
-        if before is None or _is_other(before.stored, stored):
+        if stored.asks_webhook:
+            converter = WebhookConverter(self.context, definition)
+            await self.context.objects.serve(stored, MixedCache(stored, kinds, converter))
+        elif before is None or _is_other(before.stored, stored):
             await self.context.objects.serve(stored)
         else:
             self.context.objects.cache(stored).become(stored)
@@ -103,10 +108,7 @@ def _differs(old: Definition, new: Definition) -> bool:
 
 def _is_other(old: CustomKind, new: CustomKind) -> bool:
     """Whether objects have to be looked at anew: their version or schema is another."""
-    return (old.storage_prefix, old.version, old.kind, old.definition, old.keeps_unknown_fields) != (
-        new.storage_prefix,
-        new.version,
-        new.kind,
-        new.definition,
-        new.keeps_unknown_fields,
+    return old.asks_webhook or (
+        (old.storage_prefix, old.version, old.kind, old.definition, old.keeps_unknown_fields)
+        != (new.storage_prefix, new.version, new.kind, new.definition, new.keeps_unknown_fields)
     )

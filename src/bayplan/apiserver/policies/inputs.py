@@ -10,9 +10,7 @@ from typing import Any
 from bayplan.api.cel.functions.authorization import AuthorizerValue, Decision, Question, ResourceCheck
 from bayplan.api.cel.values import from_json
 from bayplan.api.codec import to_tree
-from bayplan.api.conversion import convert
 from bayplan.api.kinds import Kind
-from bayplan.api.strategies.base import clone
 from bayplan.apiserver.admission.chain import AdmissionRequest
 from bayplan.apiserver.admission.seen import in_version, resource_of
 from bayplan.apiserver.authorization.attributes import Attributes
@@ -46,8 +44,8 @@ def bindings_of(request: AdmissionRequest, kind: Kind) -> dict[str, Any]:
 
 def parameter_of(call: Call, obj: Any, kind: Kind) -> Any:
     """An object of parameters as `params`, in the version that the policy names."""
-    stored = call.context.kinds.storage_kind(kind)
-    served = obj if kind is stored else convert(clone(obj), stored, kind)
+    stored = type(obj).row if kind.asks_webhook else call.context.kinds.storage_kind(kind)
+    served = obj if kind is stored else call.convert(obj, stored, kind)
     return from_json({"kind": kind.kind, "apiVersion": kind.api_version, **to_tree(served)})
 
 

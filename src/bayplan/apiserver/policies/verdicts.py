@@ -26,6 +26,8 @@ class Denial:
     """For the status; empty if the policy could not be evaluated."""
     always_denies: bool = False
     """Whether this refuses the request whatever the binding's actions are."""
+    index: int = 0
+    """Of the expression."""
 
 
 class CompiledPolicy(PolicyExpressions):
@@ -43,8 +45,11 @@ class CompiledPolicy(PolicyExpressions):
             compiled(self.compiler, one.value_expression, has_authorizer=False) for one in spec.audit_annotations
         ]
 
-    def judge(self, bindings: Mapping[str, Any]) -> list[Denial]:
-        """What the policy has against a request; bindings: `object`, `request` and the others that expressions may look at."""
+    def judge(self, bindings: Mapping[str, Any], notes: dict[str, str] | None = None) -> list[Denial]:
+        """What the policy has against a request; bindings: `object`, `request` and the others that expressions may look at.
+
+        notes: takes the policy's annotations for the audit log.
+        """
         applies, problem = self.applies(bindings)
         if problem:
             return [] if self.ignores_failures else [Denial(problem)]
@@ -52,7 +57,7 @@ class CompiledPolicy(PolicyExpressions):
             return []
         try:
             found = self._violations(bindings)
-            return found + self._failed_annotations(bindings)
+            return found + self._annotate(bindings, {} if notes is None else notes)
         except OutOfBudget:
             return [] if self.ignores_failures else [Denial(OVER_BUDGET)]
 
@@ -61,14 +66,15 @@ class CompiledPolicy(PolicyExpressions):
         results = [steps.evaluate(one) for one in self._validations]
         messages, over = self._made_messages(bindings, steps.budget)
         found: list[Denial] = []
-        for validation, message, (value, problem) in zip(self._spec.validations, messages, results, strict=True):
+        given = zip(self._spec.validations, messages, results, strict=True)
+        for index, (validation, message, (value, problem)) in enumerate(given):
             failure = problem or (f"failed messageExpression: {over}" if over else "")
             if failure:
                 if not self.ignores_failures:
-                    found.append(Denial(failure))
+                    found.append(Denial(failure, index=index))
             elif value is not True:
                 text = message or validation.message.strip() or f"failed expression: {validation.expression.strip()}"
-                found.append(Denial(text, validation.reason or "Invalid"))
+                found.append(Denial(text, validation.reason or "Invalid", index=index))
         return found
 
     def _made_messages(self, bindings: Mapping[str, Any], budget: int) -> tuple[list[str], str]:
@@ -81,11 +87,17 @@ class CompiledPolicy(PolicyExpressions):
         texts = [value.strip() if isinstance(value, str) else "" for value in values]
         return ["" if "\n" in text or len(text.encode()) > _LONGEST_MESSAGE else text for text in texts], ""
 
-    def _failed_annotations(self, bindings: Mapping[str, Any]) -> list[Denial]:
-        """Annotations for the audit log that cannot be made; the others are not kept."""
+    def _annotate(self, bindings: Mapping[str, Any], notes: dict[str, str]) -> list[Denial]:
+        """Make the annotations for the audit log; those that cannot be made are denials."""
         steps = Round(self, _without_authorizer(bindings), OBJECT_BUDGET)
-        problems = [steps.evaluate(one)[1] for one in self._annotations]
-        return [Denial(one, always_denies=True) for one in problems if one and not self.ignores_failures]
+        problems: list[str] = []
+        for annotation, expression in zip(self._spec.audit_annotations, self._annotations, strict=True):
+            value, problem = steps.evaluate(expression)
+            if problem:
+                problems.append(problem)
+            elif isinstance(value, str) and value.strip():
+                notes[annotation.key] = value.strip()
+        return [] if self.ignores_failures else [Denial(one, always_denies=True) for one in problems]
 
 
 def _without_authorizer(bindings: Mapping[str, Any]) -> dict[str, Any]:

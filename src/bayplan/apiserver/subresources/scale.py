@@ -34,7 +34,7 @@ async def handle(call: Call) -> Response:
     if entry is None:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     if call.request.method == "GET":
-        return _answer(call, entry)
+        return _answer(call, await call.in_served_version(entry) if call.kind.asks_webhook else entry)
     if call.request.method == "PUT":
         return await _update(call)
     return await _patch(call)

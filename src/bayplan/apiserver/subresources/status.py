@@ -12,7 +12,7 @@ from bayplan.apiserver.verbs import patch, read, update
 async def handle(call: Call) -> Response:
     """get, update and patch."""
     if call.request.method == "GET":
-        return read.get(call)
+        return await read.get_converted(call) if call.kind.asks_webhook else read.get(call)
     if call.request.method == "PUT":
         return await update.update(call)
     return await patch.patch(call)

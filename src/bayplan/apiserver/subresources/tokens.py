@@ -68,6 +68,8 @@ async def handle(call: Call) -> Response:
         node=named if isinstance(bound, core_v1.Node) else node,
         warn_after=warn_after,
     )
+    if call.request.audit is not None:
+        call.request.audit.annotate("authentication.kubernetes.io/issued-credential-id", f"JTI={grant.token_id}")
     shown = request.spec.expiration_seconds or 0
     request.status = authentication_v1.TokenRequestStatus(
         token=issuer.issue(grant, now), expiration_timestamp=rfc3339(now + shown)

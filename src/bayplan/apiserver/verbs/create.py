@@ -8,11 +8,14 @@ from typing import Any
 from bayplan.api.codec import DecodeError, encode
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.errors import ApiError, already_exists, bad_request, failure, forbidden_error
-from bayplan.api.types import meta_v1
+from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.cache import stored_value
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.crowds import Template
+from bayplan.apiserver.custom_resources.conversion import rehearsed
 from bayplan.apiserver.field_managers import track_create
+from bayplan.apiserver.generated_names import generated_name
 from bayplan.apiserver.owners import deduplicate_owners
 from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.rules import allocate, check
@@ -22,15 +25,41 @@ from bayplan.support.timestamps import rfc3339
 
 OTHER_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
 _NAME_TRIES = 8
-_GENERATED_SUFFIX = 5
-_GENERATED_BASE = 63 - _GENERATED_SUFFIX
 
 
 async def create(call: Call) -> Response:
     """A new object from the body."""
+    crowds, body = call.context.crowds, call.request.body
+    place = crowds.place(call) if call.stored.type is core_v1.Pod else None
+    basis = crowds.basis(call) if place is not None else None
+    if place is None or basis is None:
+        obj = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
+        return call.answer(201, await create_object(call, obj))
+    found = crowds.find(place, body, basis)
+    if found is not None:
+        return call.answer(201, await _create_member(call, *found))
     obj = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
+    named = bool(obj.metadata.name)
     entry = await create_object(call, obj)
+    if not call.warnings and crowds.basis(call) == basis:
+        crowds.note(call.stored, place, body, basis, obj, named=named)
     return call.answer(201, entry)
+
+
+async def _create_member(call: Call, template: Template, name: str) -> Entry:
+    """One more pod of a crowd, with this name or, if it has none, a generated one. Raises ApiError."""
+    objects = call.context.objects
+    pod, value = template.member(call.context, name)
+    await call.context.admission.plan(call.stored, CREATE, "").validate(AdmissionRequest(call, CREATE, pod, None))
+    for _ in range(1 if name else _NAME_TRIES):
+        try:
+            return await objects.insert(call.stored, pod, value=value)
+        except Conflict as race:
+            await objects.settle(race)
+            taken = pod.metadata.name
+            if not name:
+                pod, value = template.member(call.context, name)
+    raise _already_exists(call, taken)
 
 
 async def create_object(
@@ -80,7 +109,7 @@ async def create_object(
             await admission.validate(request)
         if call.dry_run:
             _check_is_new(call, metadata.name)
-            entry = unsaved(call, obj)
+            entry = await rehearsed(call, unsaved(call, obj))
         else:
             _check_has_no_revision(metadata.resource_version)
             entry = await _insert(call, obj, generated)
@@ -111,7 +140,7 @@ def _fill_system_fields(call: Call, metadata: Any) -> bool:
     """Give a new object what only the server sets, and a name if it has none. Returns whether that was made of its `generateName`."""
     generated = bool(metadata.generate_name and not metadata.name)
     if generated:
-        metadata.name = _generate_name(call, metadata.generate_name)
+        metadata.name = generated_name(call.context.randomness, metadata.generate_name)
     metadata.uid = call.context.randomness.uuid4()
     metadata.creation_timestamp = rfc3339(call.context.clock.now())
     if call.strategy.counts_generation:
@@ -129,10 +158,6 @@ def _fill_requester(call: Call, obj: Any) -> None:
         spec.extra = {key: tuple(values) for key, values in user.extra.items()}
 
 
-def _generate_name(call: Call, base: str) -> str:
-    return base[:_GENERATED_BASE] + call.context.randomness.suffix(_GENERATED_SUFFIX)
-
-
 async def _insert(call: Call, obj: Any, generated: bool) -> Entry:
     objects, name = call.context.objects, obj.metadata.name
     for _ in range(_NAME_TRIES if generated else 1):
@@ -142,7 +167,7 @@ async def _insert(call: Call, obj: Any, generated: bool) -> Entry:
             await objects.settle(race)
             name = obj.metadata.name
             if generated:
-                obj.metadata.name = _generate_name(call, obj.metadata.generate_name)
+                obj.metadata.name = generated_name(call.context.randomness, obj.metadata.generate_name)
     raise _already_exists(call, name)
 
 

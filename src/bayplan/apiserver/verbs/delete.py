@@ -165,6 +165,8 @@ async def delete_entry(call: Call, entry: Entry, options: meta_v1.DeleteOptions)
 
 async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions) -> tuple[Entry, bool]:
     """One try of a deletion. Raises store.Conflict if the object changed meanwhile."""
+    if call.kind.asks_webhook:
+        entry = await call.in_served_version(entry)
     old = call.context.objects.cache(call.stored).shared(entry)
     obj = with_metadata(
         old, msgspec.structs.replace(old.metadata)

@@ -12,24 +12,23 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bayplan.api.errors import (
-    bad_request,
-    failure,
-    gone,
-    not_found_error,
-)
+from bayplan.api.errors import bad_request, failure, gone, not_found_error
 from bayplan.api.field_selectors import FieldSelector, parse_fields
 from bayplan.api.json_syntax import syntax_problem
 from bayplan.api.selectors import SelectorError, parse_labels
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.cache import ResourceCache
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.custom_resources.converting_watcher import ConvertingWatcher
+from bayplan.apiserver.custom_resources.mixed_cache import mixed
 from bayplan.apiserver.list_options import check_list_options
 from bayplan.apiserver.negotiation import PROTOBUF, negotiate_stream
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, revision_problem
 from bayplan.apiserver.watching import ADDED, BOOKMARK, Entry, Watcher
 from bayplan.store.errors import Compacted, FutureRevision
 
+_CONVERTED_AT_ONCE = 500
+"""Objects about which a webhook is asked at once to find those that a selector chooses."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the "
@@ -53,6 +52,16 @@ class _Continue(msgspec.Struct):
 
 def get(call: Call) -> Response:
     """One object."""
+    return call.answer(200, _found(call))
+
+
+async def get_converted(call: Call) -> Response:
+    """One object of a kind that asks a webhook."""
+    return call.answer(200, await call.in_served_version(_found(call)))
+
+
+def _found(call: Call) -> Entry:
+    """The object of a request. Raises ApiError (404, 500, 504)."""
     revision = call.request.query.get("resourceVersion")
     if revision and (problem := revision_problem(revision)):
         raise failure(500, "", f'resourceVersion: Invalid value: "{revision}": {problem}', details=False)
@@ -61,7 +70,7 @@ def get(call: Call) -> Response:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     if revision:
         check_not_future(call, int(revision))
-    return call.answer(200, entry)
+    return entry
 
 
 def selection(call: Call) -> tuple[Callable[[Entry], bool] | None, FieldSelector]:
@@ -188,7 +197,10 @@ async def chosen(call: Call) -> tuple[list[Entry], meta_v1.ListMeta]:
     """
     select, _ = selection(call)
     limit, at, after = _page(call)
-    entries = await entries_at(call, at, after, select, limit)
+    converts = call.kind.asks_webhook
+    entries = await (
+        matching(call, at, after, select, limit) if converts else entries_at(call, at, after, select, limit)
+    )
     meta = meta_v1.ListMeta(resource_version=str(at))
     if 0 < limit < len(entries):
         kept = entries[:limit]
@@ -197,7 +209,26 @@ async def chosen(call: Call) -> tuple[list[Entry], meta_v1.ListMeta]:
         if select is None:
             meta.remaining_item_count = len(entries) - limit
         entries = kept
+    if converts:
+        entries = await mixed(call.context.objects.cache(call.kind)).in_version(call.kind, entries)
     return entries, meta
+
+
+async def matching(
+    call: Call, at: int, after: tuple[str, str], select: Callable[[Entry], bool] | None, limit: int
+) -> list[Entry]:
+    """`entries_at` for kinds that ask a webhook: what is selected by has to be seen in the version of the request first."""
+    entries = await entries_at(call, at, after, None, 0)
+    if select is None:
+        return entries
+    cache = mixed(call.context.objects.cache(call.kind))
+    found: list[Entry] = []
+    for start in range(0, len(entries), _CONVERTED_AT_ONCE):
+        converted = await cache.in_version(call.kind, entries[start : start + _CONVERTED_AT_ONCE])
+        found += filter(select, converted)
+        if 0 < limit < len(found):
+            break
+    return found[: limit + 1] if limit > 0 else found
 
 
 async def list_objects(call: Call) -> Response:
@@ -307,13 +338,14 @@ def watch(call: Call) -> Response:
     negotiate_stream(call.request.accept)
     shape = call.shape(is_list=True)
     check_list_options(call.request.query, watch=True)
-    select, _ = selection(call)
+    select, fields = selection(call)
     query = call.request.query
     text = query.get("resourceVersion", "")
     if problem := revision_problem(text or "0"):
         raise failure(500, "", f'resourceVersion: Invalid value: "{text}": {problem}', details=False)
     timeout = int_parameter(query, "timeoutSeconds")
     cache = call.context.objects.cache(call.stored)
+    chooses = select
     if call.path.namespace:
         inner, namespace = select, call.path.namespace
         if inner is None:
@@ -322,7 +354,12 @@ def watch(call: Call) -> Response:
             select = lambda entry: entry.namespace == namespace and inner(entry)  # noqa: E731
     revision = int(text or 0)
     initial = bool_parameter(query, "sendInitialEvents")
+    if not initial and 0 < revision < cache.history_start:
+        raise gone(f"too old resource version: {revision} ({cache.history_start})")
     watcher = Watcher(call.kind, select, revision)
+    if call.kind.asks_webhook:
+        name = fields.exact_match("metadata.name")
+        watcher = ConvertingWatcher(call.kind, mixed(cache), (call.path.namespace, name), chooses, revision)
     watcher.bookmarks = bool_parameter(query, "allowWatchBookmarks")
     settings = call.context.settings
     watcher.timeout = (
@@ -334,8 +371,6 @@ def watch(call: Call) -> Response:
     if initial or revision == 0:
         _send_initial(call, watcher, cache, bookmark=initial and watcher.bookmarks)
     else:
-        if revision < cache.history_start:
-            raise gone(f"too old resource version: {revision} ({cache.history_start})")
         for event in cache.events_after(revision):
             watcher.offer(event)
     cache.watch(watcher)

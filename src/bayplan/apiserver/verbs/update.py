@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from bayplan.api.codec import decode_reporting
+from bayplan.api.conversion import WebhookNeeded
 from bayplan.api.errors import (
+    ApiError,
     bad_request,
     conflict,
     failure,
@@ -16,6 +19,8 @@ from bayplan.api.errors import (
 )
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.custom_resources.conversion import rehearsed, resolved
+from bayplan.apiserver.custom_resources.mixed_cache import is_outdated
 from bayplan.apiserver.field_managers import track_update
 from bayplan.apiserver.owners import deduplicate_owners
 from bayplan.apiserver.renewals import keep_times
@@ -24,6 +29,8 @@ from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object, unsav
 from bayplan.apiserver.verbs.rules import apply_rules
 from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict
+
+logger = logging.getLogger(__name__)
 
 _RACE_TRIES = 1000
 
@@ -55,14 +62,22 @@ async def modify(
         entry = call.entry(namespace, name)
         if entry is None:
             raise not_found_error(call.kind.plural, call.kind.group, name)
+        if call.kind.asks_webhook:
+            entry = await call.in_served_version(entry)
         old = objects.cache(call.stored).shared(entry)
-        obj = transform(call.decode_stored(entry) if fresh else old)
+        try:
+            obj = transform(call.decode_stored(entry) if fresh else old)
+        except WebhookNeeded:
+            obj = await _transformed(call, transform, entry, old, fresh=fresh)
         given = obj.metadata.managed_fields
         _check_identity(call, obj, old, entry)
         if not track:
             obj.metadata.managed_fields = given
         elif not plain:
-            track_update(call, obj, old, subresource, given, reset=call.resets_managers)
+            try:
+                track_update(call, obj, old, subresource, given, reset=call.resets_managers)
+            except WebhookNeeded:
+                await _track_update(call, obj, old, subresource, given)
         elif manager:
             track_update(call, obj, old, "status", old.metadata.managed_fields, manager=manager)
         if obj.metadata.deletion_timestamp != old.metadata.deletion_timestamp or old.metadata.deletion_timestamp:
@@ -83,6 +98,22 @@ async def modify(
             await allocation.commit()
         return written
     raise conflict(call.kind.plural, call.kind.group, name)
+
+
+async def _transformed(call: Call, transform: Transform, entry: Entry, old: Any, *, fresh: bool) -> Any:
+    """The outcome of a transform that wants to see objects in versions that only a webhook knows. Raises ApiError."""
+    return await resolved(call, lambda: transform(call.decode_stored(entry) if fresh else old))
+
+
+async def _track_update(
+    call: Call, obj: Any, old: Any, subresource: str, given: tuple[meta_v1.ManagedFieldsEntry, ...]
+) -> None:
+    """Record who changes an object that others manage in versions that only a webhook knows; if it fails, nobody does, as in Kubernetes."""
+    try:
+        await resolved(call, lambda: track_update(call, obj, old, subresource, given, reset=call.resets_managers))
+    except ApiError as error:
+        logger.warning("forgetting the managers of %s %s: %s", call.kind.kind, call.path.name, error)
+        obj.metadata.managed_fields = ()
 
 
 def _check_identity(call: Call, obj: Any, old: Any, entry: Entry) -> None:
@@ -138,7 +169,7 @@ async def _commit(call: Call, obj: Any, old: Any, entry: Entry) -> Entry:
     metadata.resource_version = old.metadata.resource_version
     obj.kind = obj.api_version = ""
     if call.dry_run:
-        return unsaved(call, obj)
+        return await rehearsed(call, unsaved(call, obj))
     if _ends_here(call, obj):
         revision = await objects.remove(call.stored, entry)
         if call.context.allocators.serves(call.stored):
@@ -146,7 +177,7 @@ async def _commit(call: Call, obj: Any, old: Any, entry: Entry) -> Entry:
         metadata.resource_version = str(revision)
         return unsaved(call, obj)
     keep_times(obj, old)
-    if obj == old:
+    if obj == old and not is_outdated(entry, objects.cache(call.stored)):
         return entry
     return await objects.replace(call.stored, obj, entry.revision, ttl=call.ttl)
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from bayplan.api.errors import ApiError, bad_request, internal_error
 from bayplan.api.types import admissionregistration_v1 as types
-from bayplan.api.types import core_v1
+from bayplan.api.types import apiextensions_v1, core_v1
 from bayplan.apiserver.context import Context
 from bayplan.apiserver.webhooks.matching import Hook
 from bayplan.apiserver.webhooks.reviews import (
@@ -25,6 +25,7 @@ from bayplan.apiserver.webhooks.reviews import (
     version_for,
 )
 
+ClientConfig = types.WebhookClientConfig | apiextensions_v1.WebhookClientConfig
 _HTTPS = 443
 _DEFAULT_TIMEOUT = 10
 _WITHOUT_EFFECTS = ("None", "NoneOnDryRun")
@@ -32,6 +33,18 @@ _WITHOUT_EFFECTS = ("None", "NoneOnDryRun")
 
 class SendError(Exception):
     """A webhook was not reached, or gave no answer. The message is as Go words it."""
+
+    def told(self, url: str) -> str:
+        """The message with what was tried."""
+        return f'Post "{url}": {self}'
+
+
+class AnswerError(SendError):
+    """A webhook was reached, and answered with an error code."""
+
+    def told(self, url: str) -> str:
+        """See SendError; what was tried is not said here."""
+        return str(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +93,21 @@ async def ask(
         raise WebhookFailure(hook, "failed to call webhook: this server calls none")
     uid = context.randomness.uuid4()
     seconds = webhook.timeout_seconds or _DEFAULT_TIMEOUT
-    url = _url(webhook.client_config)
+    url = url_of(webhook.client_config)
     try:
         version = version_for(webhook.admission_review_versions)
         body = question(version, uid, asked, seen, obj, old)
         try:
-            data = await sender.post(_target(context, webhook.client_config, url), body, seconds)
+            data = await sender.post(target_of(context, webhook.client_config), body, seconds)
         except SendError as error:
-            raise ReviewError(f'failed to call webhook: Post "{url}?timeout={seconds}s": {error}') from error
+            raise ReviewError(f"failed to call webhook: {error.told(f'{url}?timeout={seconds}s')}") from error
         return read_answer(version, uid, data, mutating=mutating)
     except ReviewError as error:
         raise WebhookFailure(hook, str(error)) from error
 
 
-def _url(config: types.WebhookClientConfig) -> str:
+def url_of(config: ClientConfig) -> str:
+    """Where a webhook is, as messages show it."""
     service = config.service
     if service is None:
         return config.url or ""
@@ -101,12 +115,12 @@ def _url(config: types.WebhookClientConfig) -> str:
     return f"https://{service.name}.{service.namespace}.svc:{service.port or _HTTPS}/{path}"
 
 
-def _target(context: Context, config: types.WebhookClientConfig, url: str) -> Target:
-    """Where a webhook is. Raises SendError."""
-    authority = base64.b64decode(config.ca_bundle) if config.ca_bundle else b""
+def target_of(context: Context, config: ClientConfig) -> Target:
+    """Where a webhook is, and how it is reached. Raises SendError."""
+    authority = base64.b64decode(config.ca_bundle).strip() if config.ca_bundle else b""
     service = config.service
     address = None if service is None else _address(context, service.namespace, service.name, service.port or _HTTPS)
-    return Target(url, address, authority)
+    return Target(url_of(config), address, authority)
 
 
 def _address(context: Context, namespace: str, name: str, port: int) -> tuple[str, int]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -74,6 +74,8 @@ class Answer:
     warnings: Sequence[str] = ()
     status: meta_v1.Status | None = None
     """Why it refuses."""
+    audit_annotations: Mapping[str, str] = field(default_factory=dict)
+    """What it wants noted in the audit log."""
 
 
 def version_for(accepted: Sequence[str]) -> str:
@@ -125,6 +127,7 @@ class _Response(msgspec.Struct, rename="camel"):
     patch: str | None = None
     patch_type: str | None = None
     warnings: tuple[str, ...] | None = None
+    audit_annotations: dict[str, str] | None = None
 
 
 class _Review(msgspec.Struct, rename="camel"):
@@ -151,7 +154,7 @@ def read_answer(version: str, uid: str, data: bytes, *, mutating: bool) -> Answe
         except msgspec.ValidationError as error:
             raise _invalid(f"status: {error}") from error
     operations = _operations(response) if mutating and response.patch else ()
-    return Answer(response.allowed, operations, response.warnings or (), status)
+    return Answer(response.allowed, operations, response.warnings or (), status, response.audit_annotations or {})
 
 
 def _check(review: _Review, response: _Response, uid: str, *, mutating: bool) -> None:

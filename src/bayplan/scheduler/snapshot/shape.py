@@ -71,7 +71,7 @@ def claim_references(pod: Pod) -> tuple[ClaimReference, ...]:
 
 
 class PodShape:
-    """The scheduling-relevant part of a pod. Immutable but for `cache`, where plugins keep what they compile from it.
+    """The scheduling-relevant part of a pod. Immutable but for `cache`, where plugins keep what they compile from it, and `relabelled`.
 
     `requests` and the two non-zero figures are what such a pod takes on a node, resized pods aside.
     """
@@ -91,6 +91,7 @@ class PodShape:
         "owner",
         "preferred_affinity",
         "preferred_anti",
+        "relabelled",
         "requests",
         "required_affinity",
         "required_anti",
@@ -118,6 +119,8 @@ class PodShape:
         self.group: LabelGroup = counts.group(self.namespace, self.labels)
         self._compile_affinity(counts)
         self.cache: dict[Hashable, object] = {}
+        self.relabelled: dict[Hashable, PodShape] = {}
+        """The shapes of such pods with other labels, by these."""
 
     def _compile_affinity(self, counts: PodCounts) -> None:
         affinity = self.spec.affinity
@@ -214,6 +217,7 @@ def _container_facts(containers: tuple[Container, ...]) -> list[object]:
     return [(c.name, c.image, c.resources, c.ports, c.restart_policy, c.restart_policy_rules) for c in containers]
 
 
+_RELABELLED: Final = 64
 _encode = msgspec.json.Encoder().encode
 
 
@@ -263,6 +267,16 @@ class ShapeTable:
                 del self._by_spec[next(iter(self._by_spec))]
             self._by_spec[exact] = shape
         return shape
+
+    def relabelled(self, shape: PodShape, pod: Pod) -> PodShape:
+        """The shape of a pod that had this one before its labels were changed."""
+        labels = tuple(pod.metadata.labels.items())
+        found = shape.relabelled.get(labels)
+        if found is None:
+            if len(shape.relabelled) >= _RELABELLED:
+                shape.relabelled.clear()
+            found = shape.relabelled[labels] = self.shape(pod)
+        return found
 
     def _by_relevance(self, place: Hashable, pod: Pod, *, pending: bool) -> PodShape:
         spec = pod.spec

@@ -7,7 +7,7 @@ after which caches start over. What nodes say of themselves is in `columns`; her
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
@@ -32,6 +32,7 @@ _FIRST_CAPACITY: Final = 64
 _FEW: Final = 8
 """Catch up row by row while at most one in `_FEW` rows changed."""
 _MAX_LOG: Final = 1 << 20
+_TOPOLOGY: Final = "topology.kubernetes.io/"
 
 
 class SupposedPods:
@@ -182,6 +183,21 @@ class Snapshot(NodeColumns):
             info.start_time = pod.status.start_time
             if info.row >= 0:
                 self._record(info.row)
+
+    def relabel(self, info: PodInfo, pod: Pod) -> None:
+        """Take over a new state of a pod that has other labels and is the same otherwise.
+
+        That a pod got its node's topology labels when it was bound is no news of the node, unless somebody counts them.
+        """
+        old, new = info.shape, self.shapes.relabelled(info.shape, pod)
+        row = info.row
+        if row >= 0:
+            self.counts.add(new.group, new.terms, row, 1, live=info.live)
+            self.counts.add(old.group, old.terms, row, -1, live=info.live)
+            if old.group.tallies != new.group.tallies or not _is_placed(old.labels, new.labels):
+                self._record(row)
+        info.shape = new
+        self.renew(info, pod)
 
     def remove_pod(self, key: str) -> PodInfo | None:
         """Count a pod no more; None if it was not counted."""
@@ -357,6 +373,13 @@ class Snapshot(NodeColumns):
         addresses.pop(port.ip, None)
         if not addresses:
             del rows[row]
+
+
+def _is_placed(old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    """Whether all that differs are labels that tell where a pod runs."""
+    return all(new.get(key) == value for key, value in old.items()) and all(
+        key in old or key.startswith(_TOPOLOGY) for key in new
+    )
 
 
 def _count_claims(info: PodInfo, users: dict[str, int], delta: int) -> None:

@@ -1,0 +1,242 @@
+"""Pods that one template made, as those of a ReplicaSet or a load test: what was done for two of them need not be done for the next.
+
+Their bodies are the same byte for byte, but for the name. So all that follows from the body alone does too: defaults, owners of fields, what admission adds,
+that no rule is broken. What follows from other objects as well does so until one of these changes:
+
+    body = prefix + name + suffix, basis as it was -> a copy with name, uid, times and token volume of its own -> validating admission -> the store
+
+Only what is certain is done this way. A body is learnt when the second one like it comes, if the first one's way led to no warning.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from bayplan.api.codec import encode
+from bayplan.api.kinds import Kind
+from bayplan.api.trusted import is_trusted
+from bayplan.api.types import core_v1
+from bayplan.api.validation import formats
+from bayplan.api.validation.pod_warnings import pod_name_warnings
+from bayplan.apiserver.admission.chain import CREATE
+from bayplan.apiserver.admission.service_account import TOKEN_VOLUME
+from bayplan.apiserver.authorization.node import NODES
+from bayplan.apiserver.cache import ResourceCache, stored_value
+from bayplan.apiserver.generated_names import generated_name
+from bayplan.support.timestamps import rfc3339
+
+if TYPE_CHECKING:
+    from bayplan.apiserver.context import Call, Context
+
+_replace = msgspec.structs.replace
+_NAME: Final = re.compile(rb"[a-z0-9][a-z0-9.-]*")
+_QUERY: Final = frozenset(("fieldManager", "fieldValidation"))
+_LONGEST_BODY: Final = 8192
+_MOST_SEEN: Final = 1024
+_MOST_NAMED: Final = 8
+"""Templates of one client whose pods have names already: each has to be tried."""
+_MARKS: Final = tuple(f"~~bayplan-{slot}~~" for slot in ("name", "uid", "time", "volume"))
+"""What stands in a template for what differs."""
+_MARK: Final = re.compile("|".join(_MARKS).encode())
+
+
+Caches = tuple[ResourceCache, ...]
+
+
+class Place(NamedTuple):
+    """What decides, besides a body, what becomes of it."""
+
+    namespace: str
+    user_agent: str
+    manager: str
+    validation: str
+
+
+class Member(NamedTuple):
+    """A pod of a crowd, as an object and as the bytes that are kept."""
+
+    pod: core_v1.Pod
+    value: bytes
+
+
+class Template:
+    """What the pods of a crowd have in common."""
+
+    def __init__(self, kind: Kind, pod: core_v1.Pod, basis: int, prefix: bytes, suffix: bytes, base: str) -> None:
+        self.basis = basis
+        self.prefix, self.suffix = prefix, suffix
+        self.base = base
+        """Of which names are generated; "" if pods bring their names."""
+        self._volume = token_volume(pod.spec)
+        name, uid, time, volume = _MARKS
+        metadata = _replace(pod.metadata, resource_version="")
+        self._pod = _replace(pod, metadata=metadata)
+        data = stored_value(kind, self._of(name, uid, time, volume))
+        self._slots = tuple(_MARKS.index(mark.decode()) for mark in _MARK.findall(data))
+        self._form = _MARK.sub(b"%b", data.replace(b"%", b"%%"))
+
+    def _of(self, name: str, uid: str, time: str, volume: str) -> core_v1.Pod:
+        pod = self._pod
+        metadata = _replace(
+            pod.metadata,
+            name=name,
+            uid=uid,
+            creation_timestamp=time,
+            managed_fields=tuple([_replace(one, time=time) for one in pod.metadata.managed_fields]),
+        )
+        spec = _with_volume(pod.spec, self._volume, volume) if self._volume else _replace(pod.spec)
+        return _replace(pod, metadata=metadata, spec=spec)
+
+    def member(self, context: Context, name: str) -> Member:
+        """One more of the crowd; it gets a name if it brings none."""
+        randomness = context.randomness
+        volume = TOKEN_VOLUME + randomness.suffix(5) if self._volume else ""
+        name = name or generated_name(randomness, self.base)
+        own = (name, randomness.uuid4(), rfc3339(context.clock.now()), volume)
+        encoded = [text.encode() for text in own]
+        return Member(self._of(*own), self._form % tuple([encoded[slot] for slot in self._slots]))
+
+
+class Crowds:
+    """The templates that are known."""
+
+    def __init__(self) -> None:
+        self._generated: dict[tuple[Place, bytes], Template] = {}
+        """Those whose pods get their names: by body."""
+        self._named: dict[Place, list[Template]] = {}
+        self._seen: dict[tuple[Place, bytes, bytes], None] = {}
+        """Bodies that came once: place, prefix, suffix."""
+        self._caches: tuple[Caches, Caches] | None = None
+        """Those of the kinds whose objects decide what admission does (none if more decides), and of those of which there must be no object for that."""
+
+    def place(self, call: Call) -> Place | None:
+        """Where a request is asked, if what it makes may be one of a crowd."""
+        request = call.request
+        if (
+            len(request.body) > _LONGEST_BODY
+            or request.content_type.partition(";")[0] != "application/json"
+            or not _QUERY.issuperset(request.query)
+            or NODES in request.user.groups
+        ):
+            return None
+        return Place(
+            call.path.namespace,
+            request.user_agent,
+            request.query.get("fieldManager", ""),
+            request.query.get("fieldValidation", ""),
+        )
+
+    def basis(self, call: Call) -> int | None:
+        """A number that changes with the objects that decide what becomes of a body; None if these do not decide alone."""
+        if self._caches is None:
+            self._caches = _caches(call)
+        deciding, absent = self._caches
+        if not deciding or any(cache.count for cache in absent):
+            return None
+        return sum([cache.revision for cache in deciding])
+
+    def find(self, place: Place, body: bytes, basis: int) -> tuple[Template, str] | None:
+        """The template of a body, and the name that the pod brings ("" if it gets one); None if there is none, or what it says does not hold any more."""
+        template = self._generated.get((place, body))
+        if template is not None:
+            return (template, "") if template.basis == basis else None
+        for template in self._named.get(place, ()):
+            if template.basis == basis and body.startswith(template.prefix) and body.endswith(template.suffix):
+                name = body[len(template.prefix) : len(body) - len(template.suffix)]
+                if _NAME.fullmatch(name) and is_usual_name(name.decode()):
+                    return template, name.decode()
+        return None
+
+    def note(self, kind: Kind, place: Place, body: bytes, basis: int, pod: core_v1.Pod, *, named: bool) -> None:
+        """Learn from a pod that was made of a body without any warning, when it is the second one like it."""
+        name = b'"%b"' % pod.metadata.name.encode()
+        if not named:
+            prefix, suffix = body, b""
+        elif body.count(name) == 1 and b"\\" not in body:
+            before, _, after = body.partition(name)
+            prefix, suffix = before + b'"', b'"' + after
+        else:
+            return  # what is the name, and what another text that is the same?
+        seen = (place, prefix, suffix)
+        if seen not in self._seen:
+            if len(self._seen) >= _MOST_SEEN:
+                self._seen.clear()
+            self._seen[seen] = None
+        elif is_one_of_many(pod):
+            self._learn(place, Template(kind, pod, basis, prefix, suffix, "" if named else pod.metadata.generate_name))
+
+    def _learn(self, place: Place, template: Template) -> None:
+        if template.base:
+            if len(self._generated) >= _MOST_SEEN:
+                self._generated.clear()
+            self._generated[place, template.prefix] = template
+            return
+        if len(self._named) >= _MOST_SEEN:
+            self._named.clear()
+        others = [
+            one
+            for one in self._named.get(place, ())
+            if one.basis == template.basis and (one.prefix, one.suffix) != (template.prefix, template.suffix)
+        ]
+        self._named[place] = [template, *others[: _MOST_NAMED - 1]]
+
+
+def _caches(call: Call) -> tuple[Caches, Caches]:
+    context = call.context
+    changing = context.admission.plan(call.stored, CREATE, "").changing
+
+    def caches(kinds: set[tuple[str, str]]) -> Caches:
+        found = [context.kinds.of_kind(*one) for one in sorted(kinds)]
+        return tuple(context.objects.cache(kind) for kind in found if kind is not None)
+
+    if any(plugin.decided_by is None for plugin in changing):
+        return (), ()
+    deciding = {one for plugin in changing for one in plugin.decided_by or ()}
+    return caches(deciding), caches({one for plugin in changing for one in plugin.idle_without})
+
+
+def is_one_of_many(pod: core_v1.Pod) -> bool:
+    """Whether nothing in a pod but what a template leaves open depends on its name or the time."""
+    spec, metadata = pod.spec, pod.metadata
+    return not (
+        spec.node_name
+        or spec.scheduling_gates
+        or any(volume.ephemeral is not None for volume in spec.volumes)
+        or len(metadata.managed_fields) > 1
+        or any(mark.encode() in encode(pod) for mark in _MARKS)
+    )
+
+
+def is_usual_name(name: str) -> bool:
+    """Whether a name is one that pods may have, and gives no warning."""
+    return not formats.dns_subdomain(name) and not pod_name_warnings(name)
+
+
+def token_volume(spec: core_v1.PodSpec) -> str:
+    """The name of the volume with the service account's token that the server added to a pod; "" if it added none."""
+    volumes = spec.volumes
+    return volumes[-1].name if volumes and is_trusted(volumes[-1].projected) else ""
+
+
+def _with_volume(spec: core_v1.PodSpec, old: str, new: str) -> core_v1.PodSpec:
+    """The same with another name of the volume that was added last."""
+
+    def renamed(containers: tuple[core_v1.Container, ...]) -> tuple[core_v1.Container, ...]:
+        return tuple(
+            [
+                _replace(one, volume_mounts=(*one.volume_mounts[:-1], _replace(one.volume_mounts[-1], name=new)))
+                if one.volume_mounts and one.volume_mounts[-1].name == old
+                else one
+                for one in containers
+            ]
+        )
+
+    return _replace(
+        spec,
+        volumes=(*spec.volumes[:-1], _replace(spec.volumes[-1], name=new)),
+        containers=renamed(spec.containers),
+        init_containers=renamed(spec.init_containers),
+    )

@@ -1,0 +1,282 @@
+"""Pods of one template: whatever the short way makes of a body is what the long way would have made of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bayplan.apiserver.context import Call
+from bayplan.apiserver.crowds import Crowds, Template
+from bayplan.apiserver.requests import Request, User
+from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.store.url import open_store
+from bayplan.support.randomness import SeededRandomness
+from bayplan.testing.clock import ManualClock
+
+ADMIN = User("admin", ("system:masters",))
+CORE = "/api/v1/namespaces/default"
+PODS = f"{CORE}/pods"
+GOLDEN = Path(__file__).parent.parent / "golden" / "api"
+
+
+class Server:
+    """An API server whose clock stands still and whose randomness is seeded: two of them make the same objects."""
+
+    def __init__(self, settings: ApiServerSettings | None = None) -> None:
+        clock = ManualClock()
+        self.api = ApiServer(
+            open_store("memory:", clock=clock), clock=clock, randomness=SeededRandomness(7), settings=settings
+        )
+
+    async def __aenter__(self) -> Server:
+        await self.api.open()
+        await self.send("POST", f"{CORE}/serviceaccounts", {"metadata": {"name": "default"}})
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.api.close()
+
+    async def send(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
+        data = msgspec.json.encode(body) if body is not None else b""
+        request = Request(method, path, query, ADMIN, data, "application/json", user_agent="tester/1.0 (linux)")
+        response = await self.api.handle(request)
+        return response.code, msgspec.json.decode(response.whole_body())
+
+
+@pytest.fixture
+def members(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the pods that went the short way ("" where one was generated)."""
+    made: list[str] = []
+    member = Template.member
+
+    def noted(self: Template, context: Any, name: str) -> Any:
+        made.append(name)
+        return member(self, context, name)
+
+    monkeypatch.setattr(Template, "member", noted)
+    return made
+
+
+def no_place(self: Crowds, call: Call) -> None:
+    """The short way is closed."""
+
+
+def pod(name: str = "", spec: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
+    named = {"name": name} if name else {}
+    containers = [{"name": "c", "image": "registry.example/i:1", "resources": {"requests": {"cpu": "0.10"}}}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**named, **metadata},
+        "spec": {"containers": containers, **(spec or {})},
+    }
+
+
+def recorded() -> Iterator[dict[str, Any]]:
+    """The different pods that the transcripts create."""
+    found: dict[str, dict[str, Any]] = {}
+    for file in sorted(GOLDEN.glob("*.json")):
+        steps = [step for one in json.loads(file.read_text())["scenarios"] for step in one["steps"]]
+        for request in [step["request"] for step in steps if "request" in step]:
+            body = request.get("body")
+            is_create = request.get("method") == "POST" and request["path"].partition("?")[0].endswith("/pods")
+            if is_create and isinstance(body, dict) and isinstance(body.get("metadata"), dict):
+                if (body.get("spec") or {}).get("serviceAccountName", "default") != "default":
+                    continue  # the server would wait for the account
+                found[json.dumps([body.get("spec"), body["metadata"].get("annotations")])] = body
+    yield from found.values()
+
+
+SPECS: list[dict[str, Any]] = [
+    {},
+    {"automountServiceAccountToken": False},
+    {"initContainers": [{"name": "i", "image": "x"}], "volumes": [{"name": "v", "emptyDir": {}}]},
+    {"containers": [{"name": "a", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}, {"name": "b", "image": "y"}],
+     "volumes": [{"name": "v", "emptyDir": {}}]},
+    {"containers": [{"name": "a", "image": "x", "volumeMounts": [{"name": "v", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]}],
+     "volumes": [{"name": "v", "emptyDir": {}}]},
+    {"hostname": "100%b-of-%s".replace("%", "x"), "restartPolicy": "Never", "terminationGracePeriodSeconds": -3},
+    {"containers": [{"name": "a", "image": "x", "args": ["100 %b %%", "\u00e9\u2028\\\""]}]},
+    {"schedulingGates": [{"name": "example.com/gate"}]},
+    {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+                                    "labelSelector": {"matchLabels": {"a": "b"}}, "matchLabelKeys": ["a"]}]},
+    {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {
+        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}}}]},
+    {"nodeName": "n1"},
+    {"priorityClassName": "system-cluster-critical"},
+    {"containers": [{"name": "BAD", "image": "x"}]},
+]  # fmt: skip
+METADATA: list[dict[str, Any]] = [
+    {},
+    {"labels": {"a": "b"}, "annotations": {"x": "100 %b"}},
+    {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u-1", "controller": True}]},
+    {"finalizers": ["example.com/f"]},
+    {"resourceVersion": "x", "uid": "mine", "creationTimestamp": "2020-01-01T00:00:00Z"},
+    {"managedFields": [{"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {}}]},
+]  # fmt: skip
+
+
+async def crowd_of(bodies: list[dict[str, Any]]) -> list[Any]:
+    """What a server answers to each, and what is there in the end."""
+    async with Server() as server:
+        answers: list[Any] = [await server.send("POST", PODS, body, fieldManager="m") for body in bodies]
+        return [*answers, await server.send("GET", PODS)]
+
+
+def crowds() -> list[list[dict[str, Any]]]:
+    names = ["one", "two", "three", "two", "BAD", "with.dot", "x" * 70, "four"]
+    found = [[pod(name, spec) for name in names] for spec in SPECS]
+    found += [[pod(name, **metadata) for name in names] for metadata in METADATA]
+    found += [[pod("", {}, generateName=base) for _ in range(4)] for base in ("g-", "with.dot-", "Bad-", "y" * 80)]
+    found += [[pod(name, {"hostname": "one"}, generateName="one") for name in ("one", "", "two", "", "")]]
+    for body in recorded():
+        found.append(
+            [{**body, "metadata": {**body["metadata"], "name": name, "namespace": "default"}} for name in names]
+        )
+    return found
+
+
+@pytest.mark.parametrize("bodies", crowds())
+def test_members_of_a_crowd_are_what_they_would_be_alone(
+    bodies: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = asyncio.run(crowd_of(bodies))
+    monkeypatch.setattr(Crowds, "place", no_place)
+    assert short == asyncio.run(crowd_of(bodies))
+
+
+def test_the_third_of_a_crowd_takes_the_short_way(members: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            for name in ("one", "two", "three", "BAD", "x" * 70, "four"):
+                await server.send("POST", PODS, pod(name))
+            assert members == ["three", "four"]
+            for _ in range(3):
+                assert (await server.send("POST", PODS, pod(generateName="g-")))[0] == 201
+            assert members == ["three", "four", ""]
+            assert (await server.send("POST", PODS, pod("three")))[1]["reason"] == "AlreadyExists"
+            assert (await server.send("POST", PODS, pod("five"), dryRun="All"))[0] == 201
+            assert (await server.send("GET", f"{PODS}/five"))[0] == 404
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "changed"),
+    [
+        ("/apis/scheduling.k8s.io/v1/priorityclasses", {"value": 9, "globalDefault": True}, {"priority": 9}),
+        (f"{CORE}/limitranges", {"spec": {"limits": [{"type": "Container", "default": {"memory": "1Gi"}}]}}, {}),
+    ],
+)
+def test_what_other_objects_decide_holds_until_they_change(
+    path: str, body: dict[str, Any], changed: dict[str, Any], members: list[str]
+) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            for name in "abc":
+                await server.send("POST", PODS, pod(name))
+            assert members == ["c"]
+            assert (await server.send("POST", path, {"metadata": {"name": "new"}, **body}))[0] == 201
+            specs = [(await server.send("POST", PODS, pod(name)))[1]["spec"] for name in "de"]
+            assert members == ["c", "e"]
+            for spec in specs:
+                assert {key: spec[key] for key in changed} == changed
+                assert "limits" in spec["containers"][0]["resources"] or changed
+
+    asyncio.run(run())
+
+
+def test_a_name_that_is_written_otherwise_is_not_taken_for_another_text(members: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            for container in ("one", "one", "two"):
+                data = b'{"metadata":{"name":"\\u006fne"},"spec":{"containers":[{"name":"%b","image":"i"}]}}'
+                request = Request("POST", PODS, {}, ADMIN, data % container.encode(), "application/json")
+                made = json.loads((await server.api.handle(request)).body)
+                assert made["metadata"]["name"] == "one"
+                assert made["spec"]["containers"][0]["name"] == container
+                await server.send("DELETE", f"{PODS}/one", {"gracePeriodSeconds": 0})
+            assert members == []
+
+    asyncio.run(run())
+
+
+def test_a_quota_counts_the_members(members: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            await server.send(
+                "POST", f"{CORE}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "4"}}}
+            )
+            quota = f"{CORE}/resourcequotas/q"
+            found = (await server.send("GET", quota))[1]
+            status = {"hard": {"pods": "4"}, "used": {"pods": "0"}}
+            assert (await server.send("PUT", f"{quota}/status", {**found, "status": status}))[0] == 200
+            codes = [(await server.send("POST", PODS, pod(name)))[0] for name in "abcdef"]
+            assert codes == [201] * 4 + [403] * 2
+            assert members == ["c", "d", "e", "f"]
+
+    asyncio.run(run())
+
+
+def test_nothing_is_created_in_a_namespace_that_went(members: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            await server.send("POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})
+            await server.send("POST", "/api/v1/namespaces/n/serviceaccounts", {"metadata": {"name": "default"}})
+            for name in "abc":
+                assert (await server.send("POST", "/api/v1/namespaces/n/pods", pod(name)))[0] == 201
+            assert members == ["c"]
+            await server.send("DELETE", "/api/v1/namespaces/n")
+            code, refusal = await server.send("POST", "/api/v1/namespaces/n/pods", pod("d"))
+            assert (code, refusal["reason"]) == (403, "Forbidden")
+            assert members == ["c"]
+
+    asyncio.run(run())
+
+
+def test_webhooks_that_change_pods_close_the_short_way(members: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            hook = {
+                "name": "a.example.com",
+                "clientConfig": {"url": "https://127.0.0.1:1/"},
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+                "rules": [
+                    {
+                        "operations": ["CREATE"],
+                        "apiGroups": ["apps"],
+                        "apiVersions": ["v1"],
+                        "resources": ["deployments"],
+                    }
+                ],
+            }
+            path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+            assert (await server.send("POST", path, {"metadata": {"name": "w"}, "webhooks": [hook]}))[0] == 201
+            for name in "abcd":
+                assert (await server.send("POST", PODS, pod(name)))[0] == 201
+            assert members == []
+            await server.send("DELETE", f"{path}/w")
+            for name in "efg":
+                assert (await server.send("POST", PODS, pod(name)))[0] == 201
+            assert members == ["g"]
+
+    asyncio.run(run())
+
+
+def test_writers_have_crowds_of_their_own(members: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            for name, manager in (("p", "x"), ("q", "y"), ("r", "x"), ("s", "y"), ("t", "x"), ("u", "y")):
+                made = (await server.send("POST", PODS, pod(name), fieldManager=manager))[1]
+                assert made["metadata"]["managedFields"][0]["manager"] == manager
+            assert members == ["t", "u"]
+
+    asyncio.run(run())
