@@ -19,71 +19,76 @@ from typing import Any
 from benchmarks import load
 from benchmarks.figures import Figure
 from benchmarks.processes import running
-from benchmarks.workloads import node, pod, sized
+from benchmarks.workloads import WORKLOADS, Workload, node, sized
 
 _PODS = "/api/v1/namespaces/default/pods"
-_PEER = {("SchedulingBasic", 5_000): "298-330", ("SchedulingNodeAffinity", 5_000): "280"}
+_NODES = 5_000
+_IN_SPLIT = ("SchedulingBasic", "SchedulingNodeAffinity", "SchedulingPodAffinity")
 
 
 def run_up(quick: bool) -> Iterator[Figure]:
     """`up` mode."""
-    for nodes, count in ((500, 2_000), (5_000, 2_000 if quick else 10_000)):
-        for name, affinity in (("SchedulingBasic", False), ("SchedulingNodeAffinity", True)):
-            with tempfile.TemporaryDirectory() as directory:
-                kubeconfig = Path(directory, "kubeconfig")
-                with running(
-                    "up", "--data-dir", directory, "--port", "0", "--nodes", "0", "--kubeconfig", str(kubeconfig)
-                ):
-                    rate = asyncio.run(_rate(load.Target(kubeconfig), nodes, count, affinity))
-            yield Figure("up", f"{name}, {nodes} nodes, {count} pods", rate, "pods/s", _PEER.get((name, nodes), ""))
+    share = 10 if quick else 1
+    for one in WORKLOADS:
+        with _up() as target:
+            yield _figure("up", one, share, asyncio.run(_rate(target, one, share)))
     nodes = 100 if quick else 500
-    with tempfile.TemporaryDirectory() as directory:
-        kubeconfig = Path(directory, "kubeconfig")
-        with running("up", "--data-dir", directory, "--port", "0", "--nodes", "0", "--kubeconfig", str(kubeconfig)):
-            rate = asyncio.run(_preemption_rate(load.Target(kubeconfig), nodes))
+    with _up() as target:
+        rate = asyncio.run(_preemption_rate(target, nodes))
     yield Figure("up", f"PreemptionAsync, {nodes} nodes, {4 * nodes} victims to choose from", rate, "pods/s")
 
 
 def run_split(quick: bool) -> Iterator[Figure]:
     """Split mode."""
-    for nodes, count in ((500, 2_000), (5_000, 2_000 if quick else 10_000)):
-        for name, affinity in (("SchedulingBasic", False), ("SchedulingNodeAffinity", True)):
-            with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
-                kubeconfig = Path(directory, "kubeconfig")
-                stack.enter_context(
-                    running(
-                        "apiserver", "--store", f"sqlite:{directory}/store.db", "--cert-dir", f"{directory}/pki", "--secure-port", "0",
-                        "--kubeconfig", str(kubeconfig), "--disable-admission-plugins", "TaintNodesByCondition",
-                    )
-                )  # fmt: skip
-                stack.enter_context(
-                    running(
-                        "scheduler",
-                        "--kubeconfig",
-                        str(kubeconfig),
-                        "--leader-elect=false",
-                        "--secure-port",
-                        "0",
-                        until="started",
-                    )
-                )
-                target = load.Target(kubeconfig)
-                account = json.dumps(
-                    {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-                ).encode()
-                asyncio.run(
-                    load.run(
-                        target, iter([target.request("POST", "/api/v1/namespaces/default/serviceaccounts", account)]), 1
-                    )
-                )
-                rate = asyncio.run(_rate(target, nodes, count, affinity))
-            yield Figure("split", f"{name}, {nodes} nodes, {count} pods", rate, "pods/s", _PEER.get((name, nodes), ""))
+    share = 10 if quick else 1
+    for one in WORKLOADS:
+        if one.name in _IN_SPLIT:
+            with _split() as target:
+                yield _figure("split", one, share, asyncio.run(_rate(target, one, share)))
 
 
-async def _rate(target: load.Target, nodes: int, count: int, affinity: bool) -> float:
-    """Pods bound per second, from the first create to the last binding."""
-    await _nodes(target, nodes)
-    return await _bound_rate(target, [pod(index, affinity=affinity) for index in range(count)])
+def _figure(mode: str, workload: Workload, share: int, rate: float) -> Figure:
+    nodes, existing, measured = (_NODES // share, workload.existing // share, workload.end_to_end // share)
+    name = f"{workload.name}, {nodes} nodes, {measured} pods after {existing}"
+    return Figure(mode, name, rate, "pods/s", workload.peer if share == 1 else "")
+
+
+@contextlib.contextmanager
+def _up() -> Iterator[load.Target]:
+    with tempfile.TemporaryDirectory() as directory:
+        kubeconfig = Path(directory, "kubeconfig")
+        with running("up", "--data-dir", directory, "--port", "0", "--nodes", "0", "--kubeconfig", str(kubeconfig)):
+            yield load.Target(kubeconfig)
+
+
+@contextlib.contextmanager
+def _split() -> Iterator[load.Target]:
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
+        kubeconfig = Path(directory, "kubeconfig")
+        stack.enter_context(
+            running(
+                "apiserver", "--store", f"sqlite:{directory}/store.db", "--cert-dir", f"{directory}/pki", "--secure-port", "0",
+                "--kubeconfig", str(kubeconfig), "--disable-admission-plugins", "TaintNodesByCondition",
+            )
+        )  # fmt: skip
+        stack.enter_context(
+            running(
+                "scheduler", "--kubeconfig", str(kubeconfig), "--leader-elect=false", "--secure-port", "0", until="started",
+            )
+        )  # fmt: skip
+        target = load.Target(kubeconfig)
+        account = json.dumps({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}).encode()
+        path = "/api/v1/namespaces/default/serviceaccounts"
+        asyncio.run(load.run(target, iter([target.request("POST", path, account)]), 1))
+        yield target
+
+
+async def _rate(target: load.Target, workload: Workload, share: int) -> float:
+    """Pods of a workload bound per second, from the first create to the last binding."""
+    await _nodes(target, _NODES // share, workload.zones)
+    existing, measured = workload.existing // share, workload.end_to_end // share
+    await _bound_rate(target, [workload.pod(index) for index in range(existing)])
+    return await _bound_rate(target, [workload.pod(existing + index) for index in range(measured)])
 
 
 async def _preemption_rate(target: load.Target, nodes: int) -> float:
@@ -115,9 +120,9 @@ async def _preemption_rate(target: load.Target, nodes: int) -> float:
     return await _bound_rate(target, high)
 
 
-async def _nodes(target: load.Target, count: int) -> None:
+async def _nodes(target: load.Target, count: int, zones: int = 1) -> None:
     """Create nodes with their capacity, and wait until the controllers have done with them."""
-    made = [node(index) for index in range(count)]
+    made = [node(index, zones=zones) for index in range(count)]
     await load.run(
         target, iter([target.request("POST", "/api/v1/nodes", json.dumps(one).encode()) for one in made]), 32
     )

@@ -9,71 +9,17 @@ import gc
 import multiprocessing
 import resource
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1
 from bayplan.scheduler import Planner
 from benchmarks import workloads
 from benchmarks.figures import Figure
+from benchmarks.workloads import WORKLOADS, Workload
 
 NODES: Final = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """Pods of one kind: `existing` are placed first, then `measured` ones are timed."""
-
-    name: str
-    pod: Callable[[int], dict[str, Any]]
-    existing: int
-    measured: int
-    zones: int = 1
-    peer: str = ""
-
-
-WORKLOADS: Final = (
-    Workload("SchedulingBasic", workloads.pod, 1_000, 40_000, peer="298-330"),
-    Workload("SchedulingNodeAffinity", lambda i: workloads.pod(i, affinity=True), 1_000, 20_000, peer="280"),
-    Workload(
-        "SchedulingPodAffinity",
-        lambda i: workloads.with_affinity(i, "blue", "podAffinity", workloads.ZONE),
-        5_000,
-        10_000,
-        peer="43",
-    ),
-    Workload(
-        "SchedulingPodAntiAffinity",
-        lambda i: workloads.with_affinity(i, "green", "podAntiAffinity", workloads.HOSTNAME),
-        1_000,
-        3_000,
-        peer="129",
-    ),
-    Workload(
-        "SchedulingPreferredPodAffinity",
-        lambda i: workloads.with_affinity(i, "red", "podAffinity", workloads.HOSTNAME, preferred=True),
-        1_000,
-        5_000,
-        peer="105",
-    ),
-    Workload(
-        "SchedulingPreferredPodAntiAffinity",
-        lambda i: workloads.with_affinity(i, "yellow", "podAntiAffinity", workloads.HOSTNAME, preferred=True),
-        1_000,
-        5_000,
-    ),
-    Workload("TopologySpreading", lambda i: workloads.spread(i, "DoNotSchedule"), 5_000, 10_000, zones=3, peer="134"),
-    Workload(
-        "PreferredTopologySpreading",
-        lambda i: workloads.spread(i, "ScheduleAnyway"),
-        5_000,
-        10_000,
-        zones=3,
-        peer="138",
-    ),
-)
 
 
 def run(quick: bool) -> Iterator[Figure]:

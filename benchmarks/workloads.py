@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
 
 CAPACITY = {"cpu": "4", "memory": "32Gi", "pods": "110"}
 
@@ -94,3 +96,64 @@ def sized(index: int, prefix: str, cpu: str, *, priority: int = 0, node_name: st
     if node_name:
         one["spec"]["nodeName"] = node_name
     return one
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Pods of one kind: `existing` are there first, then `measured` ones are timed (so many fewer `end_to_end`)."""
+
+    name: str
+    pod: Callable[[int], dict[str, Any]]
+    existing: int
+    measured: int
+    end_to_end: int
+    zones: int = 1
+    peer: str = ""
+
+
+WORKLOADS: Final = (
+    Workload("SchedulingBasic", pod, 1_000, 40_000, 10_000, peer="298-330"),
+    Workload("SchedulingNodeAffinity", lambda i: pod(i, affinity=True), 1_000, 20_000, 10_000, peer="280"),
+    Workload(
+        "SchedulingPodAffinity",
+        lambda i: with_affinity(i, "blue", "podAffinity", ZONE),
+        5_000,
+        10_000,
+        5_000,
+        peer="43",
+    ),
+    Workload(
+        "SchedulingPodAntiAffinity",
+        lambda i: with_affinity(i, "green", "podAntiAffinity", HOSTNAME),
+        1_000,
+        3_000,
+        2_000,
+        peer="129",
+    ),
+    Workload(
+        "SchedulingPreferredPodAffinity",
+        lambda i: with_affinity(i, "red", "podAffinity", HOSTNAME, preferred=True),
+        1_000,
+        5_000,
+        4_000,
+        peer="105",
+    ),
+    Workload(
+        "SchedulingPreferredPodAntiAffinity",
+        lambda i: with_affinity(i, "yellow", "podAntiAffinity", HOSTNAME, preferred=True),
+        1_000,
+        5_000,
+        4_000,
+    ),
+    Workload("TopologySpreading", lambda i: spread(i, "DoNotSchedule"), 5_000, 10_000, 5_000, zones=3, peer="134"),
+    Workload(
+        "PreferredTopologySpreading",
+        lambda i: spread(i, "ScheduleAnyway"),
+        5_000,
+        10_000,
+        5_000,
+        zones=3,
+        peer="138",
+    ),
+)
+"""scheduler_perf's, with more measured pods."""
