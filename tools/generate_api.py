@@ -73,6 +73,8 @@ NULL_LISTS = {
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinitionStatus": ("conditions",),
 }
 """Always written lists that may be empty, which Kubernetes writes as null then; `codec.with_null_lists` knows them as well."""
+KEPT_EMPTY_BYTES = {"io.k8s.api.admissionregistration.v1.WebhookClientConfig": ("caBundle",)}
+"""Bytes of which Kubernetes' strategies tell empty from missing ones, although it shows neither."""
 MODULE_OF_OTHERS = {"io.k8s.apimachinery.pkg.version.Info": ("meta_v1", "VersionInfo")}
 BUILT_IN = {"bool", "int", "str", "float", "dict", "tuple"}
 ZERO = {"str": '""', "Int64": "0", "Int32": "0", "float": "0.0", "bool": "False"}
@@ -145,7 +147,10 @@ class Generator:
             default = "None" if "p" in flags or "z" in flags else "always_null"
         elif annotation == "Raw":
             default = zero or ""
-        elif "p" in flags or (schema.get("format") == "byte" and "o" not in flags):  # bytes may be nil
+        elif "p" in flags or (
+            schema.get("format") == "byte"  # bytes may be nil
+            and ("o" not in flags or name in KEPT_EMPTY_BYTES.get(definition, ()))
+        ):
             annotation, default = f"{annotation} | None", "None" if "o" in flags else "always_null"
         elif zero is None:
             default = annotation

@@ -138,6 +138,9 @@ class ResourceCache:
         body = with_revision(value[len(self.kind.type_meta) :], revision)
         namespace, _, name = key[len(self.kind.storage_prefix) :].rpartition("/")
         decoded = decoder(self.kind.type)(b"{" + body) if obj is None else obj
+        shown = self.strategy.shown(decoded)
+        if shown is not decoded:
+            body = with_revision(stored_value(self.kind, shown)[len(self.kind.type_meta) :], revision)
         entry = Entry(
             namespace,
             name,
@@ -151,7 +154,10 @@ class ResourceCache:
         if obj is not None:
             obj.metadata.resource_version = str(revision)
             entry.decoded = obj
-            self._remember(entry)
+            if shown is obj:
+                self._remember(entry)
+        elif shown is not decoded:
+            entry.decoded = decoded  # for good, since the body does not say it all
         return entry
 
     def become(self, kind: Kind) -> None:

@@ -94,7 +94,7 @@ def track_create(call: Call, obj: Any, api_version: str = "", subresource: str =
     given = metadata.managed_fields
     served = obj if call.kind is call.stored else convert(clone(obj), call.stored, call.kind)
     try:
-        below, fields = fields_of(served)
+        below, fields = fields_of(call.strategy.shown(served))
     except TypedError:
         metadata.managed_fields = ()
         return  # a list item without its keys: validation will say so, or ownership cannot be told
@@ -211,7 +211,7 @@ def _all_changes(call: Call, old: Any, obj: Any, kind: Kind) -> Comparison:
     """What a write changes, in a version of the kind."""
     if kind is not call.stored:
         old, obj = call.convert(old, call.stored, kind), call.convert(obj, call.stored, kind)
-    return compare_objects(old, obj)
+    return compare_objects(call.strategy.shown(old), call.strategy.shown(obj))
 
 
 def _changes(call: Call, old: Any, obj: Any, subresource: str, kind: Kind) -> Comparison:
@@ -290,7 +290,7 @@ class Applier:
         return live if self.kind is stored else convert(clone(live), stored, self.kind)
 
     def _tree(self, obj: Any) -> dict[str, Any]:
-        data = encode(obj)
+        data = encode(self.call.strategy.shown(obj))
         tree: dict[str, Any] = msgspec.json.decode(data)
         for path in paths(emptied(self.kind, data)):
             container = tree if len(path) == 1 else tree[path[0].removeprefix("f:")]

@@ -87,6 +87,10 @@ class Strategy:
             if field not in ("kind", "api_version", "metadata", "status")
         )
 
+    def shown(self, obj: Any) -> Any:
+        """What clients see of an object: the object, or a copy without what is kept but not shown."""
+        return obj
+
     def validate(self, obj: Any) -> list[FieldError]:
         """What is wrong with the object itself (metadata is checked by the server, for all kinds alike)."""
         return []

@@ -113,7 +113,7 @@ class WebhookClientConfig(Object):
 
     url: str | None = None
     service: ServiceReference | None = None
-    ca_bundle: str = ""
+    ca_bundle: str | None = None
 
 
 class MutatingWebhook(Object):
