@@ -17,7 +17,7 @@ import msgspec
 
 from bayplan.api.codec import encode
 from bayplan.api.kinds import Kind
-from bayplan.api.trusted import is_trusted
+from bayplan.api.strategies.pod_forms import token_volume
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.pod_warnings import pod_name_warnings
@@ -107,8 +107,8 @@ class Crowds:
         self._generated: dict[tuple[Place, bytes], Template] = {}
         """Those whose pods get their names: by body."""
         self._named: dict[Place, list[Template]] = {}
-        self._seen: dict[tuple[Place, bytes, bytes], None] = {}
-        """Bodies that came once: place, prefix, suffix."""
+        self._seen: set[int] = set()
+        """Bodies that came once: hashes of place, prefix and suffix."""
         self._caches: tuple[Caches, Caches] | None = None
         """Those of the kinds whose objects decide what admission does (none if more decides), and of those of which there must be no object for that."""
 
@@ -160,11 +160,11 @@ class Crowds:
             prefix, suffix = before + b'"', b'"' + after
         else:
             return  # what is the name, and what another text that is the same?
-        seen = (place, prefix, suffix)
+        seen = hash((place, prefix, suffix))
         if seen not in self._seen:
             if len(self._seen) >= _MOST_SEEN:
                 self._seen.clear()
-            self._seen[seen] = None
+            self._seen.add(seen)
         elif is_one_of_many(pod):
             self._learn(place, Template(kind, pod, basis, prefix, suffix, "" if named else pod.metadata.generate_name))
 
@@ -206,19 +206,13 @@ def is_one_of_many(pod: core_v1.Pod) -> bool:
         or spec.scheduling_gates
         or any(volume.ephemeral is not None for volume in spec.volumes)
         or len(metadata.managed_fields) > 1
-        or any(mark.encode() in encode(pod) for mark in _MARKS)
+        or _MARK.search(encode(pod))
     )
 
 
 def is_usual_name(name: str) -> bool:
     """Whether a name is one that pods may have, and gives no warning."""
     return not formats.dns_subdomain(name) and not pod_name_warnings(name)
-
-
-def token_volume(spec: core_v1.PodSpec) -> str:
-    """The name of the volume with the service account's token that the server added to a pod; "" if it added none."""
-    volumes = spec.volumes
-    return volumes[-1].name if volumes and is_trusted(volumes[-1].projected) else ""
 
 
 def _with_volume(spec: core_v1.PodSpec, old: str, new: str) -> core_v1.PodSpec:

@@ -185,10 +185,11 @@ class Connection(RequestHandler):
             self._task = None
         transport = self.transport
         if transport is not None and not transport.is_closing():
-            usual = usual_bytes(request, response, transport, self._desk.now())
+            now = self._desk.now()
+            usual = usual_bytes(request, response, transport, now)
             if usual is not None:
                 transport.write(usual)
-                self._rest()
+                self._rest(now)
             else:
                 self._answered = request, response
                 self._look(data)
@@ -203,10 +204,10 @@ class Connection(RequestHandler):
                 self.transport.resume_reading()
                 self.data_received(held)
 
-    def _rest(self) -> None:
-        """The request is answered."""
+    def _rest(self, now: float) -> None:
+        """The request is answered. now: Unix seconds."""
         self._at_rest = True
-        self.rests_since = self._desk.now()
+        self.rests_since = now
 
     def learn(self, head: Head) -> None:
         """Remember the headers of the request in aiohttp's hands, which has come whole and says this."""
@@ -225,7 +226,7 @@ class Connection(RequestHandler):
         result = await super().finish_response(*arguments, **options)
         self._block = b""
         if self._ahead == 0 and result[0].keep_alive:
-            self._rest()
+            self._rest(self._desk.now())
         else:
             self._ahead = None
             self.rests_since = self._desk.now()

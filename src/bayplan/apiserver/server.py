@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,7 +13,6 @@ from bayplan.api.errors import ApiError, bad_request, internal_error, method_not
 from bayplan.api.kinds import DEFAULT_KINDS, KindTable, optional_kinds
 from bayplan.apiserver.admission.chain import build_chain
 from bayplan.apiserver.allocation import Allocators
-from bayplan.apiserver.audit.auditor import Auditor
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from bayplan.apiserver.authorization.chain import build_authorizer
@@ -48,6 +48,9 @@ from bayplan.store.interface import Store
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
+
+if TYPE_CHECKING:
+    from bayplan.apiserver.audit.auditor import Auditor
 
 logger = logging.getLogger(__name__)
 

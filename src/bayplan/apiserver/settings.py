@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bayplan.apiserver.audit.settings import AuditSettings
+if TYPE_CHECKING:
+    from bayplan.apiserver.audit.settings import AuditSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,6 @@ from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.kubeconfig import render
-from bayplan.cluster.auditing import open_audit_log
 from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
 from bayplan.cluster.contents import take_in
 from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, KUBELET_CLIENT, obtain
@@ -106,6 +105,8 @@ class Cluster:
         """Open the store, serve the API, start the components. Raises ClusterError, StoreError."""
         self._crashed = asyncio.get_running_loop().create_future()
         if self.settings.api.audit is not None:
+            from bayplan.cluster.auditing import open_audit_log  # few clusters have one
+
             self.api.auditor = open_audit_log(self.settings.api.audit, self.api, self.clock, self.randomness)
         await self.api.open()
         try:

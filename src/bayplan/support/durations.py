@@ -15,3 +15,17 @@ def go_seconds(text: str) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError(f"{text!r} is no duration such as 1.5s or 1m30s")
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def go_duration(seconds: float) -> str:
+    """A duration that is not negative, in hours to milliseconds."""
+    if 0 < seconds < 1:
+        return f"{_trimmed(seconds * 1000)}ms"
+    minutes, rest = divmod(seconds, 60)
+    hours, left = divmod(int(minutes), 60)
+    shown = f"{hours}h{left}m" if hours else f"{left}m" if left else ""
+    return f"{shown}{_trimmed(rest)}s"
+
+
+def _trimmed(number: float) -> str:
+    return f"{number:.6f}".rstrip("0").rstrip(".")

@@ -17,7 +17,6 @@ from bayplan.apiserver.audit.backend import Blocking, Failures
 from bayplan.apiserver.audit.batching import Batching
 from bayplan.apiserver.audit.events import Event, ObjectReference, Status, UserInfo, legacy_line, line
 from bayplan.apiserver.audit.log_backend import LogSink
-from bayplan.apiserver.audit.record import go_duration
 from bayplan.apiserver.audit.rotation import RotatingFile
 from bayplan.apiserver.audit.settings import BatchSettings, LogSettings
 from bayplan.apiserver.audit.truncation import Truncating, truncated
@@ -76,13 +75,6 @@ def test_an_event_in_one_line_of_text() -> None:
     )
     assert 'as="<self>" asgroups="<lookup>"' in legacy_line(event()).decode()
     assert 'response="<deferred>"' in legacy_line(event()).decode()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"), [(0.6125, "612.5ms"), (1.5, "1.5s"), (90.25, "1m30.25s"), (3661.0, "1h1m1s")]
-)
-def test_durations_are_shown_as_go_shows_them(seconds: float, shown: str) -> None:
-    assert go_duration(seconds) == shown
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,11 @@ class SoundForms:
 
 def form_of(spec: core_v1.PodSpec) -> bytes:
     """What all pods of one template have in common."""
-    form = encode(spec)
+    form, volume = encode(spec), token_volume(spec)
+    return form.replace(b'"%b"' % volume.encode(), b"0") if volume else form
+
+
+def token_volume(spec: core_v1.PodSpec) -> str:
+    """The name of the volume with the service account's token that the server added to a pod; "" if it added none."""
     volumes = spec.volumes
-    if volumes and is_trusted(volumes[-1].projected):
-        return form.replace(b'"%b"' % volumes[-1].name.encode(), b"0")
-    return form
+    return volumes[-1].name if volumes and is_trusted(volumes[-1].projected) else ""

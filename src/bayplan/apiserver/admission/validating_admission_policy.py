@@ -6,7 +6,7 @@ Source: Kubernetes' `apiserver/pkg/admission/plugin/policy/validating/dispatcher
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,11 +14,13 @@ from bayplan.api.errors import ApiError, forbidden_error
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import AdmissionPlugin, AdmissionRequest
-from bayplan.apiserver.audit.record import AuditRecord
 from bayplan.apiserver.policies.active import ActivePolicies, Binding, Policy, as_seen, invocations
 from bayplan.apiserver.policies.inputs import bindings_of
 from bayplan.apiserver.policies.matching import is_exempt
 from bayplan.apiserver.policies.verdicts import CompiledPolicy, Denial
+
+if TYPE_CHECKING:
+    from bayplan.apiserver.audit.record import AuditRecord
 
 _CODES = {"Forbidden": 403, "RequestEntityTooLarge": 413}
 _INVALID = "Invalid"

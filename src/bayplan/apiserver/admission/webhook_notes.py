@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from bayplan.apiserver.admission.chain import AdmissionRequest
-from bayplan.apiserver.audit.policy import Level
 from bayplan.apiserver.webhooks.matching import Hook
 
 _MUTATING, _VALIDATING = "mutation.webhook.admission.k8s.io/", "validating.webhook.admission.k8s.io/"
@@ -48,7 +47,7 @@ class HookNotes:
 
     def patched(self, operations: Sequence[Any]) -> None:
         """Its patch has been applied."""
-        if self._record is not None and self._record.level >= Level.REQUEST:
+        if self._record is not None and self._record.has_objects:
             self._record.annotate(_PATCH + self._place, self._value(patch=list(operations), patchType="JSONPatch"))
 
     def took(self, seconds: float, *, mutating: bool) -> None:

@@ -150,7 +150,7 @@ class Auditor:
             return  # there is no such resource
         if path is None:
             return
-        whole = record.level >= Level.REQUEST
+        whole = record.has_objects
         sent = sent_object(self._context, request, path, whole=whole)
         if sent is None:
             return

@@ -14,7 +14,6 @@ from bayplan.api.errors import quoted
 from bayplan.api.go_json import escaped
 from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.requests import User
-from bayplan.support.timestamps import rfc3339_micro
 
 _EVENT = b'{"kind":"Event","apiVersion":"audit.k8s.io/v1",'
 _LIST = b'{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":['
@@ -123,11 +122,6 @@ class Event(msgspec.Struct, omit_defaults=True, rename="camel", gc=False):
 
 
 _encode = msgspec.json.Encoder().encode
-
-
-def micro(seconds: float) -> str:
-    """A moment as events have it."""
-    return rfc3339_micro(seconds)
 
 
 def cut(user_agent: str) -> str:

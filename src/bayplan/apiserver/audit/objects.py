@@ -16,7 +16,7 @@ from bayplan.api.protobuf.wire import fields
 from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for
 from bayplan.api.types import meta_v1
-from bayplan.apiserver.context import Call, Context
+from bayplan.apiserver.context import Call, Context, yaml_to_json
 from bayplan.apiserver.requests import CONNECTIONS, JSON, YAML, Request, ResourcePath, Response
 
 logger = logging.getLogger(__name__)
@@ -79,9 +79,9 @@ def _patch(request: Request) -> Sent | None:
     body = request.body
     try:
         if request.content_type.partition(";")[0].strip() == _APPLY:
-            body = _from_yaml(body)
+            body = yaml_to_json(body, "")
         return Sent(_compact(body))
-    except (ValueError, msgspec.DecodeError):
+    except (ApiError, msgspec.DecodeError):
         return None  # what cannot be read has been refused
 
 
@@ -119,10 +119,10 @@ def answered_object(response: Response, kinds: KindTable) -> bytes | None:
         if media_type == protobuf.MEDIA_TYPE:
             return _from_protobuf(body, kinds)
         if media_type == YAML:
-            return _from_yaml(body)
+            return yaml_to_json(body, "")
         if media_type == JSON and body.startswith(_OBJECT):
             return _compact(body) if response.is_final else body
-    except (protobuf.ProtobufError, KeyError, ValueError) as error:
+    except (protobuf.ProtobufError, KeyError, ValueError, ApiError) as error:
         logger.warning("the object of an answer cannot be put into the audit log: %s", error)
     return None
 
@@ -166,18 +166,6 @@ def _forget_managers(tree: Any) -> None:
 def _compact(body: bytes) -> bytes:
     """The same JSON without blanks. Raises msgspec.DecodeError."""
     return msgspec.json.format(body, indent=-1)
-
-
-def _from_yaml(body: bytes) -> bytes:
-    """Raises ValueError."""
-    import yaml  # slow to import, and seldom needed
-
-    from bayplan.apiserver.yaml import to_json
-
-    try:
-        return to_json(body)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
 
 
 def _from_protobuf(body: bytes, kinds: KindTable) -> bytes:

@@ -8,10 +8,12 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from bayplan.apiserver.audit.events import Event, ObjectReference, Status, UserInfo, cut, micro, printable
+from bayplan.apiserver.audit.events import Event, ObjectReference, Status, UserInfo, cut, printable
 from bayplan.apiserver.audit.policy import REQUEST_RECEIVED, RESPONSE_COMPLETE, RESPONSE_STARTED, Decision, Level
 from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.requests import Request, Response, User
+from bayplan.support.durations import go_duration
+from bayplan.support.timestamps import rfc3339_micro
 
 CLOSED_EARLY = Status(status="Success", message="Connection closed early", code=200)
 """The status of a request whose client has gone before there was an answer."""
@@ -51,13 +53,18 @@ class AuditRecord:
             source_ips=origin.source_ips if origin is not None else _OWN_ADDRESS,
             user_agent=cut(printable(request.user_agent)),
             object_ref=ObjectReference.of(asked) if asked.is_resource else None,
-            request_received_timestamp=micro(received),
+            request_received_timestamp=rfc3339_micro(received),
         )
 
     @property
     def level(self) -> Level:
         """How much is recorded."""
         return self.decision.level
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether what was sent is recorded, too."""
+        return self.decision.level >= Level.REQUEST
 
     @property
     def is_allowed(self) -> bool:
@@ -129,7 +136,7 @@ class AuditRecord:
         return msgspec.structs.replace(
             self._event,
             stage=stage,
-            stage_timestamp=micro(now),
+            stage_timestamp=rfc3339_micro(now),
             response_status=self.status,
             annotations={key: self._annotations[key] for key in sorted(self._annotations)},
         )
@@ -179,20 +186,6 @@ class Trail:
             if self._is_long_running:
                 self._emit(self._record, RESPONSE_STARTED)
         self._emit(self._record, RESPONSE_COMPLETE)
-
-
-def go_duration(seconds: float) -> str:
-    """A duration as Go shows it: `1m30.5s`, `612.5ms`."""
-    if seconds < 1:
-        return f"{_trimmed(seconds * 1000)}ms"
-    minutes, rest = divmod(seconds, 60)
-    hours, left = divmod(int(minutes), 60)
-    shown = f"{hours}h{left}m" if hours else f"{left}m" if left else ""
-    return f"{shown}{_trimmed(rest)}s"
-
-
-def _trimmed(number: float) -> str:
-    return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
 def _uri(request: Request) -> str:

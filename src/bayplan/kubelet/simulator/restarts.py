@@ -8,6 +8,7 @@ import msgspec
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.simulator.statuses import statuses_of, waiting
+from bayplan.support.durations import go_duration
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 CRASH_LOOP = "CrashLoopBackOff"
@@ -46,12 +47,6 @@ def back_off(restarts: int, ran: float) -> float:
     return min(_FIRST_BACK_OFF * 2.0 ** min(restarts - 1, 10), _LONGEST_BACK_OFF)
 
 
-def _duration(seconds: float) -> str:
-    """As Go writes it."""
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
-
-
 def back_at(status: core_v1.ContainerStatus) -> float:
     """Unix time when a container that waits in back-off starts again."""
     ended = status.last_state.terminated
@@ -78,5 +73,5 @@ def restart(pod: core_v1.Pod, status: core_v1.ContainerStatus, last: core_v1.Con
     if not pause:
         return Moved(run_again(status, now))
     name = f"{pod.metadata.name}_{pod.metadata.namespace}({pod.metadata.uid})"
-    text = f"back-off {_duration(pause)} restarting failed container={status.name} pod={name}"
+    text = f"back-off {go_duration(pause)} restarting failed container={status.name} pod={name}"
     return Moved(msgspec.structs.replace(status, state=waiting(CRASH_LOOP, text), ready=False, started=False), pause)
