@@ -9,9 +9,10 @@ from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.relays import not_over_http
-from bayplan.apiserver.requests import Request, User
+from bayplan.apiserver.requests import Request, Response, User
 from bayplan.apiserver.server import ApiServer, error_response
 from bayplan.apiserver.watching import BOOKMARK, ERROR, Entry, Event, Watcher
+from bayplan.support.clock import Timer
 
 
 class InProcessDoor:
@@ -45,25 +46,33 @@ class InProcessDoor:
                 trail.refused(response)
         return response.code, response.whole_body()
 
+    async def open(self, path: str, query: Mapping[str, str]) -> Response:
+        """Open a watch, for who reads its events as they are."""
+        return await self._server.handle(Request("GET", path, query, self._user, user_agent=self._user_agent))
+
+    def time_out(self, watcher: Watcher) -> Timer | None:
+        """End a watch when its time is over, if that is limited."""
+        return self._server.context.clock.call_later(watcher.timeout, watcher.close) if watcher.timeout else None
+
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str]) -> tuple[int, bytes, _SharedWatch | None]:
         """Open a watch whose objects are decoded once for everybody in this process."""
-        response = await self._server.handle(Request("GET", path, query, self._user, user_agent=self._user_agent))
+        response = await self.open(path, query)
         watcher = response.watcher
         if watcher is None:
             return response.code, response.body, None
-        return response.code, b"", _SharedWatch(self._server, kind, watcher)
+        return response.code, b"", _SharedWatch(self._server, kind, watcher, self.time_out(watcher))
 
 
 class _SharedWatch:
     """A watcher as pairs of event type and object."""
 
-    def __init__(self, server: ApiServer, kind: Kind, watcher: Watcher) -> None:
+    def __init__(self, server: ApiServer, kind: Kind, watcher: Watcher, timer: Timer | None) -> None:
         context = server.context
         self._kind = kind
         self._stored = kind if kind.asks_webhook else context.kinds.storage_kind(kind)
         self._cache = context.objects.cache(self._stored)
         self._watcher = watcher
-        self._timer = context.clock.call_later(watcher.timeout, watcher.close) if watcher.timeout else None
+        self._timer = timer
 
     async def next_batch(self) -> Sequence[tuple[str, Any]]:
         """See RawWatch."""

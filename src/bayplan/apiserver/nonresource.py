@@ -16,6 +16,7 @@ from bayplan.apiserver.negotiation import JSON, negotiate
 from bayplan.apiserver.openapi import OpenApi
 from bayplan.apiserver.representation import in_form
 from bayplan.apiserver.requests import Request, Response
+from bayplan.support.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from bayplan.apiserver.server import ApiServer
@@ -39,7 +40,7 @@ class NonResource:
         self.discovery = Discovery(server.context.kinds)
         self.openapi = OpenApi(server.context.kinds)
 
-    def handle(self, request: Request) -> Response:
+    async def handle(self, request: Request) -> Response:
         """The answer. Raises ApiError."""
         path = request.path.rstrip("/") or "/"
         if path == "/index.html":
@@ -50,7 +51,7 @@ class NonResource:
         if path == "/version":
             return Response(200, msgspec.json.format(msgspec.json.encode(version_info()), indent=2), is_final=True)
         if path == "/metrics":
-            return Response(200, self.server.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
+            return await self._metrics()
         if head in (".well-known", "openid"):
             issuer = self.server.context.service_accounts.issuer
             return openid.handle(request, path, issuer, self.server.address) or page_not_found()
@@ -59,6 +60,11 @@ class NonResource:
         if path == "/" or head in ("api", "apis"):
             return self._discover(request, path)
         return page_not_found()
+
+    async def _metrics(self) -> Response:
+        further = self.server.further_metrics
+        text = self.server.metrics.render() + (await further() if further is not None else b"")
+        return Response(200, text, CONTENT_TYPE)
 
     def _discover(self, request: Request, path: str) -> Response:
         found = self.discovery.find(path, request.accept)

@@ -116,6 +116,8 @@ class ApiServer:
         """Host and port under which clients find this server."""
         self.interceptor: Callable[[Call], Awaitable[None]] | None = None
         """Sees every request on a resource first; it may take its time, and refuse with ApiError. For faults in tests."""
+        self.further_metrics: Callable[[], Awaitable[bytes]] | None = None
+        """What `/metrics` shows besides `metrics`, in the same form: families of other names."""
         self.auditor: Auditor | None = None
         """Records requests; None if there is no audit log. The server closes it."""
         self._impersonations: dict[str, str] = {}
@@ -168,7 +170,7 @@ class ApiServer:
             if request.query:
                 check_timeout(request.query, path)
             if path is None:
-                response = self._nonresource.handle(request)
+                response = await self._nonresource.handle(request)
             else:
                 response = await self._answer(Call.of(self.context, request, path))
         except ApiError as error:

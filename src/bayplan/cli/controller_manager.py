@@ -86,4 +86,9 @@ def _token_signer(key_file: Path | None) -> Any:
     from bayplan.apiserver.service_account_tokens.keys import TokenKeys
 
     key = key_file.read_bytes()
-    return TokenKeys(lambda: key).sign
+    keys = TokenKeys(lambda: key)
+
+    async def sign(claims: dict[str, Any]) -> str:
+        return keys.sign(claims)
+
+    return sign

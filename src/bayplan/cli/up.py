@@ -1,4 +1,4 @@
-"""`bayplan up`: a whole cluster in one process."""
+"""`bayplan up`: a whole cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bayplan.cli.output import FILE, Failure, scheduler_config_option
-from bayplan.support.garbage import collect_seldom
+from bayplan.support.loop import run_loop
 
 if TYPE_CHECKING:
     from bayplan.api.kinds import Kind
+    from bayplan.cluster.companion import Companion
     from bayplan.cluster.settings import ClusterSettings
     from bayplan.kubelet.simulator.groups import NodeGroupSettings
 
@@ -121,6 +122,12 @@ def default_data_directory() -> Path:
     show_default=True,
     help="The cloud that gives LoadBalancer services their addresses.",
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 2),
+    default=None,
+    help="1: all in one process; 2: the API server has one, all else the other.  [default: 2 on Linux with two CPUs]",
+)
 @click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes.")
 @click.pass_context
 def command(ctx: click.Context, /, **_: object) -> None:
@@ -186,6 +193,7 @@ class UpOptions:
     apiserver_flag: tuple[str, ...]
     controller_manager_flag: tuple[str, ...]
     cloud_provider: str
+    processes: int | None
     v: int
 
     def settings(self) -> ClusterSettings:
@@ -307,7 +315,15 @@ def run_cluster(options: UpOptions) -> None:
     nodes = settings.nodes.nodes + sum(kind.kind == "Node" for kind, _ in contents)
     what = f"with {nodes} node{'s' * (nodes != 1)}"
     path = options.kubeconfig_path
-    run_until_stopped(settings, path, manifests, what, contents, elsewhere="--data-dir or --store")
+    run_until_stopped(
+        settings,
+        path,
+        manifests,
+        what,
+        contents,
+        elsewhere="--data-dir or --store",
+        processes=options.processes,
+    )
 
 
 def run_until_stopped(
@@ -318,37 +334,54 @@ def run_until_stopped(
     contents: Contents = (),
     *,
     elsewhere: str = "--store",
+    processes: int | None = 1,
 ) -> None:
     """Run a cluster, which begins with `contents`, until SIGINT or SIGTERM. `elsewhere`: the options that name another place for
-    the store. Raises Failure."""
+    the store. `processes`: how many; None for as many as there are CPUs for. Raises Failure."""
     from bayplan.cluster.errors import ClusterError
     from bayplan.store.errors import StoreError, StoreLocked
 
     try:
-        run_loop(_serve(settings, kubeconfig.absolute(), manifests, what, contents))
+        with _company(settings, processes) as companion:
+            run_loop(_serve(settings, kubeconfig.absolute(), manifests, what, contents, companion))
     except StoreLocked as error:
         raise Failure(f"{error} with {elsewhere}") from error
     except (ClusterError, StoreError, ValueError) as error:
         raise Failure(str(error)) from error
 
 
-def run_loop(coroutine: Any) -> None:
-    """Run a coroutine on the fastest event loop there is, with a garbage collector that fits a long-lived process full of acyclic data."""
-    collect_seldom()
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(coroutine)
-    else:
-        uvloop.run(coroutine)
+@contextlib.contextmanager
+def _company(settings: ClusterSettings, processes: int | None) -> Iterator[Companion | None]:
+    """The process in which the components run; None for this one. Raises Failure if there is to be one and cannot."""
+    if processes == 1:
+        yield None
+        return
+    # Loaded before the fork, so that both processes have it.
+    import bayplan.cluster.cluster  # noqa: F401
+    from bayplan.cluster.companion import can_have_one, companion
+
+    if not can_have_one():
+        if processes is not None:
+            raise Failure("--processes=2 needs Linux and two CPUs")
+        yield None
+        return
+    with companion(settings) as other:
+        yield other
 
 
-async def _serve(settings: ClusterSettings, kubeconfig: Path, manifests: Any, what: str, contents: Contents) -> None:
+async def _serve(
+    settings: ClusterSettings,
+    kubeconfig: Path,
+    manifests: Any,
+    what: str,
+    contents: Contents,
+    companion: Companion | None,
+) -> None:
     from bayplan.cluster.apply import apply_manifests
     from bayplan.cluster.cluster import Cluster
 
     stop = stop_event()
-    cluster = Cluster(settings, contents=contents)
+    cluster = Cluster(settings, contents=contents, companion=companion)
     await cluster.start()
     try:
         write_kubeconfig(kubeconfig, cluster.kubeconfig())

@@ -10,27 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
-import msgspec
 from yarl import URL
 
 from bayplan import __version__
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.client.errors import TransportError
-from bayplan.client.transport import Decode, RawWatch, status_of
+from bayplan.client.transport import Decode, RawWatch, decode_event, status_of
 
 _CHUNK = 1 << 20
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
-
-
-class _RawEvent(msgspec.Struct):
-    """One line of a watch stream."""
-
-    type: str
-    object: msgspec.Raw
-
-
-_decode_event = msgspec.json.Decoder(_RawEvent).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,16 +127,16 @@ class _HttpWatch:
                 break
             *lines, self._rest = (self._rest + chunk).split(b"\n")
             if lines:
-                return [self._event(line) for line in lines if line]
+                return self._events(lines)
         self.close()
         return ()
 
-    def _event(self, line: bytes) -> tuple[str, Any]:
-        event = _decode_event(line)
-        if event.type == "ERROR":
+    def _events(self, lines: list[bytes]) -> list[tuple[str, Any]]:
+        try:
+            return [decode_event(line, self._decode) for line in lines if line]
+        except ApiError:
             self.close()
-            raise ApiError(status_of(500, bytes(event.object)))
-        return event.type, self._decode(bytes(event.object))
+            raise
 
     def close(self) -> None:
         """See RawWatch."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
 
@@ -42,6 +43,24 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Release connections."""
+
+
+class _RawEvent(msgspec.Struct):
+    """One line of a watch stream."""
+
+    type: str
+    object: msgspec.Raw
+
+
+_decode_event = msgspec.json.Decoder(_RawEvent).decode
+
+
+def decode_event(line: bytes, decode: Decode) -> tuple[str, Any]:
+    """(event type, object) of a line of a watch stream. Raises ApiError for an error event."""
+    event = _decode_event(line)
+    if event.type == "ERROR":
+        raise ApiError(status_of(500, bytes(event.object)))
+    return event.type, decode(bytes(event.object))
 
 
 def status_of(code: int, data: bytes) -> meta_v1.Status:

@@ -1,4 +1,4 @@
-"""A whole cluster in one process."""
+"""A whole cluster, in one process or in two."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.bootstrap.authentication import publish_authentication
@@ -36,6 +36,9 @@ from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness, SystemRandomness
 from bayplan.support.tasks import Supervisor
 
+if TYPE_CHECKING:
+    from bayplan.cluster.companion import Companion
+
 logger = logging.getLogger(__name__)
 
 
@@ -49,9 +52,12 @@ class Cluster:
         clock: Clock | None = None,
         randomness: Randomness | None = None,
         contents: Iterable[tuple[Kind, Any]] = (),
+        companion: Companion | None = None,
     ) -> None:
-        """`contents`: objects to begin with, taken in as they are; those that the store has already win."""
+        """`contents`: objects to begin with, taken in as they are; those that the store has already win.
+        `companion`: the process in which the components are to run; None for this one."""
         self.settings = settings
+        self._companion = companion
         self._contents = contents
         self.clock = clock or SystemClock()
         self.randomness = randomness or SystemRandomness()
@@ -98,8 +104,10 @@ class Cluster:
 
     def client(self, user: str = ADMIN_USER, groups: tuple[str, ...] = (ADMIN_GROUP,)) -> Client:
         """A client in this process, as one user."""
-        door = InProcessDoor(self.api, User(user, (*groups, "system:authenticated")))
-        return Client(InProcessTransport(door), self.api.context.kinds.built_in())
+        return Client(InProcessTransport(self._door(user, groups)), self.api.context.kinds.built_in())
+
+    def _door(self, user: str, groups: tuple[str, ...] = (ADMIN_GROUP,)) -> InProcessDoor:
+        return InProcessDoor(self.api, User(user, (*groups, "system:authenticated")))
 
     async def start(self) -> None:
         """Open the store, serve the API, start the components. Raises ClusterError, StoreError."""
@@ -120,6 +128,15 @@ class Cluster:
 
     async def _start_components(self) -> None:
         settings = self.settings
+        plays_nodes = settings.nodes.plays_nodes
+        runs = {CONTROLLERS: settings.run_controllers, SCHEDULER: settings.run_scheduler, NODES: plays_nodes}
+        names = [name for name, is_wanted in runs.items() if is_wanted]
+        if settings.run_controllers and plays_nodes:
+            await publish_storage_class(self.client())
+        if self._companion is not None:
+            await self._companion.start(names, self._trust(), self._door, self._on_crash)
+            self.api.further_metrics = self._companion.metrics
+            return
         self._components = components = Components(
             settings,
             self.client,
@@ -129,14 +146,8 @@ class Cluster:
             metrics=self.metrics,
             on_crash=self._on_crash,
         )
-        if settings.run_controllers:
-            components.start(CONTROLLERS)
-            if settings.nodes.plays_nodes:
-                await publish_storage_class(self.client())
-        if settings.run_scheduler:
-            components.start(SCHEDULER)
-        if settings.nodes.plays_nodes:
-            components.start(NODES)
+        for name in names:
+            components.start(name)
 
     async def _serve(self) -> None:
         settings = self.settings
@@ -197,9 +208,12 @@ class Cluster:
         authority = self.credentials.authority
         return Trust(
             root_ca=authority.certificate.decode(),
-            token_signer=self.api.context.service_accounts.issuer.keys.sign,
+            token_signer=self._sign,
             authority=Authority(authority.certificate, authority.key),
         )
+
+    async def _sign(self, claims: dict[str, Any]) -> str:
+        return self.api.context.service_accounts.issuer.keys.sign(claims)
 
     def _on_crash(self, name: str, error: BaseException) -> None:
         if self._crashed is not None and not self._crashed.done():
@@ -212,6 +226,8 @@ class Cluster:
 
     async def stop(self) -> None:
         """End components, then the API, then the store. What was acknowledged is kept."""
+        if self._companion is not None:
+            await self._companion.close()
         if self._components is not None:
             await self._components.close()
         await self._tasks.close()

@@ -6,7 +6,7 @@ Such tokens have no end; new clients ask for tokens that have one. Source: Kuber
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from bayplan.informers.cache import key_of
 TYPE = "kubernetes.io/service-account-token"
 ACCOUNT_NAME, ACCOUNT_UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
 _CLAIM = "kubernetes.io/serviceaccount/"
-TokenSigner = Callable[[dict[str, Any]], str]
+TokenSigner = Callable[[dict[str, Any]], Awaitable[str]]
 """From claims to a signed token."""
 
 
@@ -59,7 +59,8 @@ class ServiceAccountTokensController(Controller):
             if account is None or metadata.annotations.get(ACCOUNT_UID, account.metadata.uid) != account.metadata.uid:
                 await self.client.delete(core_v1.Secret, metadata.name, metadata.namespace, uid=metadata.uid)
                 return
-            wanted = filled(secret, account, self.root_ca, self.sign)
+            token = "" if secret.data.get("token") else await self.sign(claims_of(secret, account))
+            wanted = filled(secret, account, self.root_ca, token)
             if wanted != secret:
                 await self.client.update(wanted)
         except ApiError as error:
@@ -76,22 +77,26 @@ class ServiceAccountTokensController(Controller):
             return None
 
 
-def filled(secret: core_v1.Secret, account: core_v1.ServiceAccount, root_ca: str, sign: TokenSigner) -> core_v1.Secret:
-    """The secret with what it lacks: authority, namespace, token and the account's uid. The same secret if it lacks nothing."""
+def claims_of(secret: core_v1.Secret, account: core_v1.ServiceAccount) -> dict[str, Any]:
+    """What the token of a secret says."""
+    namespace, name = secret.metadata.namespace, account.metadata.name
+    return {
+        "iss": "kubernetes/serviceaccount",
+        f"{_CLAIM}namespace": namespace,
+        f"{_CLAIM}secret.name": secret.metadata.name,
+        f"{_CLAIM}service-account.name": name,
+        f"{_CLAIM}service-account.uid": account.metadata.uid,
+        "sub": f"system:serviceaccount:{namespace}:{name}",
+    }
+
+
+def filled(secret: core_v1.Secret, account: core_v1.ServiceAccount, root_ca: str, token: str) -> core_v1.Secret:
+    """The secret with what it lacks: authority, namespace, token (if it has none) and the account's uid. The same secret if it lacks nothing."""
     metadata, data = secret.metadata, dict(secret.data)
     data["ca.crt"] = _encoded(root_ca)
     data.setdefault("namespace", _encoded(metadata.namespace))
     if not data.get("token"):
-        name = account.metadata.name
-        claims = {
-            "iss": "kubernetes/serviceaccount",
-            f"{_CLAIM}namespace": metadata.namespace,
-            f"{_CLAIM}secret.name": metadata.name,
-            f"{_CLAIM}service-account.name": name,
-            f"{_CLAIM}service-account.uid": account.metadata.uid,
-            "sub": f"system:serviceaccount:{metadata.namespace}:{name}",
-        }
-        data["token"] = _encoded(sign(claims))
+        data["token"] = _encoded(token)
     annotations = {**metadata.annotations, ACCOUNT_UID: account.metadata.uid}
     if data == secret.data and annotations == metadata.annotations:
         return secret

@@ -1,0 +1,182 @@
+"""Questions and news between two processes, over a socket that both have.
+
+    ask(topic, ...)     -> what the other side's answerer of the topic returns
+    tell(topic, ...)    -> no answer
+
+All that is said in one turn of the event loop is one frame: eight bytes of length, then MessagePack. What is asked is taken up in
+the order in which it was asked, and answered in any order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, cast
+
+import msgspec
+
+log = logging.getLogger(__name__)
+
+_HEAD: Final = 8
+"""Bytes before a frame that say how long it is."""
+_FULL: Final = 1 << 22
+"""Bytes that may wait to be sent before `drained` waits."""
+
+_ASK, _ANSWER, _FAILURE, _TELL = range(4)
+"""What a message is: (ask, number, topic, arguments), (answer, number, result), (failure, number, text), (tell, topic, arguments)."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decode = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
+
+Answerer = Callable[..., Awaitable[Any]]
+Hearer = Callable[..., None]
+
+
+class PipeError(Exception):
+    """There is no answer: the other side has gone, or what answers there raised something."""
+
+
+class Pipe(asyncio.Protocol):
+    """One end. What is said must be made of what MessagePack knows: numbers, strings, bytes, sequences, mappings."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._outgoing: list[tuple[Any, ...]] = []
+        self._incoming = bytearray()
+        """The begin of a frame whose end has not come."""
+        self._missing_until = 0
+        """How long that must be before it is worth a look."""
+        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._last = 0
+        self._answering: dict[int, asyncio.Task[None]] = {}
+        self._room = asyncio.Event()
+        self._room.set()
+        self.is_lost = False
+        """Whether the other side has gone, or this one has closed."""
+        self.answerers: dict[str, Answerer] = {}
+        """What answers here, by topic."""
+        self.hearers: dict[str, Hearer] = {}
+        """What hears here, by topic."""
+        self.when_lost: Callable[[], None] | None = None
+        """Called once when the other side has gone."""
+
+    def ask(self, topic: str, *arguments: Any) -> asyncio.Future[Any]:
+        """The answer to come. Raises PipeError when it is awaited."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self.is_lost:
+            future.set_exception(PipeError("the other process has gone"))
+            return future
+        self._last = number = self._last + 1
+        self._asked[number] = future
+        self._send((_ASK, number, topic, arguments))
+        return future
+
+    def tell(self, topic: str, *arguments: Any) -> None:
+        """Say something to who may be there to hear it."""
+        if not self.is_lost:
+            self._send((_TELL, topic, arguments))
+
+    async def drained(self) -> None:
+        """Wait until the other side has read most of what it was sent."""
+        await self._room.wait()
+
+    def close(self) -> None:
+        """Send what is to be sent, and end."""
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    def _send(self, message: tuple[Any, ...]) -> None:
+        self._outgoing.append(message)
+        if len(self._outgoing) == 1:
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        if self._outgoing and self._transport is not None and not self.is_lost:
+            frame = bytearray(_HEAD)
+            _encoder.encode_into(self._outgoing, frame, _HEAD)
+            frame[:_HEAD] = (len(frame) - _HEAD).to_bytes(_HEAD, "big")
+            self._transport.write(frame)
+        self._outgoing.clear()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(_FULL)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self.is_lost = True
+        self._room.set()
+        asked, self._asked = self._asked, {}
+        for future in asked.values():
+            if not future.done():
+                future.set_exception(PipeError("the other process has gone"))
+        for task in self._answering.values():
+            task.cancel()
+        if self.when_lost is not None:
+            self.when_lost()
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._room.set()
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        if self._incoming:
+            self._incoming += data
+            if len(self._incoming) < self._missing_until:
+                return
+            data, self._incoming = bytes(self._incoming), bytearray()
+        begin, size = 0, len(data)
+        while size > begin:
+            end = begin + _HEAD
+            if size >= end:
+                end += int.from_bytes(data[begin:end], "big")
+            if size < end or end == begin + _HEAD:
+                self._incoming += data[begin:]
+                self._missing_until = end - begin
+                return
+            for message in _decode(memoryview(data)[begin + _HEAD : end]):
+                self._take(message)
+            begin = end
+
+    def _take(self, message: tuple[Any, ...]) -> None:
+        what = message[0]
+        if what == _ASK:
+            _, number, topic, arguments = message
+            self._answering[number] = self._loop.create_task(self._answer(number, topic, arguments))
+        elif what == _TELL:
+            self.hearers[message[1]](*message[2])
+        else:
+            future = self._asked.pop(message[1])
+            if future.done():
+                return  # who asked has gone
+            if what == _ANSWER:
+                future.set_result(message[2])
+            else:
+                future.set_exception(PipeError(message[2]))
+
+    async def _answer(self, number: int, topic: str, arguments: tuple[Any, ...]) -> None:
+        try:
+            message = (_ANSWER, number, await self.answerers[topic](*arguments))
+        except Exception as error:
+            log.exception("answering %s", topic)
+            message = (_FAILURE, number, f"{type(error).__name__}: {error}")
+        finally:
+            del self._answering[number]
+        if not self.is_lost:
+            self._send(message)
+
+
+async def open_pipe(end: socket.socket) -> Pipe:
+    """One end over a connected stream socket, which it takes. Raises OSError."""
+    _, pipe = await asyncio.get_running_loop().create_unix_connection(Pipe, sock=end)
+    return pipe
