@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.watching import Watcher
 from bayplan.support.pipe import Pipe
+
+
+_AT_ONCE: Final = 50
+"""Events in one message."""
 
 
 class PipedRequests:
@@ -47,7 +52,10 @@ class PipedRequests:
         timer = door.time_out(watcher)
         try:
             while batch := await watcher.next_batch():
-                self._pipe.tell("lines", number, [watcher.line(*one) for one in batch])
+                for begin in range(0, len(batch), _AT_ONCE):
+                    if begin:
+                        self._pipe.flush()
+                    self._pipe.tell("lines", number, [watcher.line(*one) for one in batch[begin : begin + _AT_ONCE]])
                 await self._pipe.drained()
             self._pipe.tell("ended", number)
         finally:

@@ -25,8 +25,8 @@ _APPLICATION, _TOO_BIG = "shop.yaml", "too-big.yaml"
 @click.command()
 def command() -> None:
     """Show scheduling live on a throw-away cluster: zones, a tainted pool, a pending pod and its reason, scaling, a drain."""
-    from bayplan.support.loop import run_loop
     from bayplan.support.logging import set_up_logging
+    from bayplan.support.loop import run_loop
 
     set_up_logging(verbosity=0)
     try:

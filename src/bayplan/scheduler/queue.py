@@ -275,6 +275,7 @@ class SchedulingQueue:
         self._hopeless.discard(queued.pod.shape)
         if queued.held:
             queued.helped = queued.helped or event
+            self.waiting.discard(queued)  # no further event says more
             return False
         self._leave(queued)
         self._requeue(queued, now, early=early)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from bayplan.informers import InformerFactory
 from bayplan.scheduler import settings as scheduler_settings
 from bayplan.scheduler.binding import POD_BINDING, Changes, ClientActions, carry_out
 from bayplan.scheduler.core import Outcome, SchedulerCore
+from bayplan.scheduler.evictions import Evictions
 from bayplan.scheduler.extender_http import HttpDoor
 from bayplan.scheduler.extender_talk import ExtenderTalk
 from bayplan.scheduler.extenders import Door
@@ -43,8 +45,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
-_SEEN_WITHIN_SECONDS = 5.0
-"""How long the news that a victim goes may take."""
 _TURN = 32
 """Decisions before the event loop gets its turn."""
 
@@ -70,6 +70,7 @@ class SchedulerService:
         self.informers = InformerFactory(client, clock, randomness)
         self.recorders = {name: EventRecorder(client, name, clock, randomness) for name in self.core.cycles}
         self.reporter = Reporter(client, clock, self.recorders, self._seen)
+        self.evictions = Evictions(self.reporter, clock, self._seen, self.core.waiting)
         self.changes = Changes(clock)
         self.actions = ClientActions(client, self.changes, clock)
         snapshot = self.core.snapshot
@@ -153,11 +154,16 @@ class SchedulerService:
 
         added, changed, deleted = f"{kind}Add", f"{kind}Update", f"{kind}Delete"
 
+        def take(old: Any, new: Any) -> None:
+            self.core.handle(kind, old, new)
+            if kind == "Pod":
+                self.evictions.handle(old, new)
+
         def handle(old: Any, new: Any) -> None:
-            if self._extenders.keep(lambda: self.core.handle(kind, old, new)):
+            if self._extenders.keep(lambda: take(old, new)):
                 return
             started = self.clock.monotonic()
-            self.core.handle(kind, old, new)
+            take(old, new)
             event = added if old is None else changed if new is not None else deleted
             self.metrics.handled(event, self.clock.monotonic() - started)
             self._changed()
@@ -309,8 +315,7 @@ class SchedulerService:
             return
         gone = False
         try:
-            evicted = self._evict_all(decision.victims, pod.pod, decision.nominated_node)
-            gone, _ = await asyncio.gather(evicted, self._tell(outcome))
+            gone, _ = await asyncio.gather(self._evict(decision.victims, pod.pod, decision.nominated_node), self._tell(outcome))
         finally:
             self.core.queue.release(pod.key, again=not gone)
             self._work.set()
@@ -335,37 +340,13 @@ class SchedulerService:
         except ActionError as error:
             logger.info("deallocating claim %s/%s: %s", claim.metadata.namespace, claim.metadata.name, error)
 
-    async def _evict_all(self, keys: tuple[str, ...], pod: core_v1.Pod, node: str) -> bool:
+    async def _evict(self, victims: Sequence[str], pod: core_v1.Pod, node: str) -> bool:
         """Make room; False if the server would not have all of it."""
         started = self.clock.monotonic()
-        gone = await asyncio.gather(*(self._evict(key, pod, node) for key in keys))
-        self.metrics.evicted("success" if all(gone) else "error", self.clock.monotonic() - started)
-        if not all(gone):
-            return False
-        # Until the victims are seen to go, the pod would find that it has to make room once more.
-        await self.changes.wait_until(lambda: not any(map(self._stays, keys)), _SEEN_WITHIN_SECONDS)
-        return True
+        gone = await self.evictions.make_room(victims, pod, node)
+        self.metrics.evicted("success" if gone else "error", self.clock.monotonic() - started)
+        return gone
 
     def _seen(self, key: str) -> core_v1.Pod | None:
         """A pod as the API shows it."""
         return self.informers.informer(core_v1.Pod).cache.by_key(key)
-
-    def _stays(self, key: str) -> bool:
-        victim = self._seen(key)
-        return victim is not None and bool(victim.spec.node_name) and victim.metadata.deletion_timestamp is None
-
-    async def _evict(self, key: str, pod: core_v1.Pod, node: str) -> bool:
-        """Make room; False if the server would not.
-
-        A victim that still waits to be bound is not deleted, but refused its node.
-        """
-        victim = self._seen(key)
-        if victim is None:
-            return True
-        waiting = self.core.waiting.get(victim.metadata.uid)
-        if waiting is not None:
-            waiting.reject("DefaultPreemption", "preempted")
-        elif not await self.reporter.evict(victim, pod):
-            return False
-        self.reporter.preempted(victim, pod, node)
-        return True

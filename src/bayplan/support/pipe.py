@@ -85,16 +85,17 @@ class Pipe(asyncio.Protocol):
 
     def close(self) -> None:
         """Send what is to be sent, and end."""
-        self._flush()
+        self.flush()
         if self._transport is not None:
             self._transport.close()
 
     def _send(self, message: tuple[Any, ...]) -> None:
         self._outgoing.append(message)
         if len(self._outgoing) == 1:
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what there is now, instead of at the end of this turn: many small frames are read more smoothly than a large one."""
         if self._outgoing and self._transport is not None and not self.is_lost:
             frame = bytearray(_HEAD)
             _encoder.encode_into(self._outgoing, frame, _HEAD)

@@ -1,0 +1,98 @@
+"""Making room: victims are told why, deleted, and waited for until they are seen to go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from bayplan.api.types import core_v1
+from bayplan.scheduler.framework.waiting import WaitingPods
+from bayplan.scheduler.reporting import Reporter
+from bayplan.scheduler.snapshot.pods import pod_key
+from bayplan.support.clock import Clock
+
+_SEEN_WITHIN_SECONDS: Final = 5.0
+"""How long the news that a victim goes may take."""
+
+
+class Evictions:
+    """Those of one scheduler. `seen`: a pod (`namespace/name`) as the API shows it; `handle` is told what it shows."""
+
+    def __init__(
+        self, reporter: Reporter, clock: Clock, seen: Callable[[str], core_v1.Pod | None], waiting: WaitingPods
+    ) -> None:
+        self._reporter = reporter
+        self._clock = clock
+        self._seen = seen
+        self._waiting = waiting
+        self._expected: dict[str, list[_Departure]] = {}
+        """Victim -> who waits until it goes."""
+
+    async def make_room(self, victims: Sequence[str], pod: core_v1.Pod, node: str) -> bool:
+        """Evict pods (`namespace/name`) for another; False if the server would not have all of it.
+
+        Returns once they are seen to go: before, the pod would find that it has to make room once more.
+        """
+        if not all(await asyncio.gather(*(self._evict(victim, pod, node) for victim in victims))):
+            return False
+        staying = {victim for victim in victims if self._stays(victim)}
+        if staying:
+            await self._departed(_Departure(staying))
+        return True
+
+    async def _evict(self, key: str, pod: core_v1.Pod, node: str) -> bool:
+        """False if the server would not. A victim that still waits to be bound is not deleted, but refused its node."""
+        victim = self._seen(key)
+        if victim is None:
+            return True
+        waiting = self._waiting.get(victim.metadata.uid)
+        if waiting is not None:
+            waiting.reject("DefaultPreemption", "preempted")
+        elif not await self._reporter.evict(victim, pod):
+            return False
+        self._reporter.preempted(victim, pod, node)
+        return True
+
+    async def _departed(self, departure: _Departure) -> None:
+        victims = tuple(departure.staying)
+        for victim in victims:
+            self._expected.setdefault(victim, []).append(departure)
+        timer = self._clock.call_later(_SEEN_WITHIN_SECONDS, departure.over.set)
+        try:
+            await departure.over.wait()
+        finally:
+            timer.cancel()
+            for victim in victims:
+                waits = self._expected[victim]
+                waits.remove(departure)
+                if not waits:
+                    del self._expected[victim]
+
+    def handle(self, old: core_v1.Pod | None, new: core_v1.Pod | None) -> None:
+        """A pod was added (`old` None), changed or deleted (`new` None)."""
+        pod = new if new is not None else old
+        if not self._expected or pod is None:
+            return
+        key = pod_key(pod)
+        if key in self._expected and not self._stays(key):
+            for departure in self._expected[key]:
+                departure.gone(key)
+
+    def _stays(self, key: str) -> bool:
+        victim = self._seen(key)
+        return victim is not None and bool(victim.spec.node_name) and victim.metadata.deletion_timestamp is None
+
+
+class _Departure:
+    """The victims of one pod that are not seen to go yet."""
+
+    def __init__(self, staying: set[str]) -> None:
+        self.staying = staying
+        self.over = asyncio.Event()
+
+    def gone(self, victim: str) -> None:
+        """One of them goes."""
+        self.staying.discard(victim)
+        if not self.staying:
+            self.over.set()
