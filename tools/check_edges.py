@@ -60,6 +60,7 @@ EDGES = {
     "scheduler/extender_blocking.py": {"sockets"},
     "scheduler/extender_http.py": {"sockets"},
     "cluster/cluster.py": {"sockets"},
+    "cluster/companion.py": {"sockets", "threads", "time"},
     "cluster/credentials.py": {"chance"},
     "cluster/standalone.py": {"sockets"},
     "cli/": {"time", "threads", "sockets"},

@@ -1,4 +1,4 @@
-"""The client does the same over HTTPS and in-process."""
+"""The client does the same over HTTPS, in-process and through a pipe."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bayplan.api.types import core_v1, meta_v1, policy_v1
 from bayplan.client import Client
 from bayplan.client.client import JSON_PATCH, STRATEGIC_PATCH
 from bayplan.client.errors import TransportError
-from tests.client.doors import HTTP, IN_PROCESS, Door, door
+from tests.client.doors import HTTP, TRANSPORTS, Door, door
 
 Case = Callable[[Door], Awaitable[None]]
 
 
-@pytest.fixture(params=[HTTP, IN_PROCESS])
+@pytest.fixture(params=TRANSPORTS)
 def over(request: pytest.FixtureRequest) -> Callable[[Case], None]:
     """Runs a case over one transport."""
 

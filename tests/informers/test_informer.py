@@ -12,12 +12,12 @@ from bayplan.client import Client
 from bayplan.informers import InformerFactory
 from bayplan.support.clock import SystemClock
 from bayplan.support.randomness import SeededRandomness
-from tests.client.doors import HTTP, IN_PROCESS, Door, door
+from tests.client.doors import IN_PROCESS, TRANSPORTS, Door, door
 
 Case = Callable[[Door], Awaitable[None]]
 
 
-@pytest.fixture(params=[HTTP, IN_PROCESS])
+@pytest.fixture(params=TRANSPORTS)
 def over(request: pytest.FixtureRequest) -> Callable[[Case], None]:
     """Runs a case over one transport."""
 

@@ -10,7 +10,6 @@ from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.watching import Watcher
 from bayplan.support.pipe import Pipe
 
-
 _AT_ONCE: Final = 50
 """Events in one message."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from bayplan.api.errors import ApiError
@@ -27,8 +27,6 @@ class PipedServer:
         pipe.hearers["lines"] = self._lines
         pipe.hearers["ended"] = self._ended
         pipe.when_lost = self._lost
-        self.when_lost: Callable[[], None] | None = None
-        """Called once when the other side has gone."""
 
     def transport(self, user: str) -> PipedTransport:
         """The way of one user."""
@@ -69,8 +67,6 @@ class PipedServer:
     def _lost(self) -> None:
         for number in tuple(self._watches):
             self._ended(number)
-        if self.when_lost is not None:
-            self.when_lost()
 
 
 class PipedTransport:

@@ -175,12 +175,9 @@ class _Host:
         self._server = PipedServer(pipe)
         self._kinds = KindTable((*DEFAULT_KINDS, *optional_kinds(self._settings.api.runtime_config)))
         pipe.answerers |= {"start": self._start, "metrics": self._rendered, "stop": self._stop}
-        gone = asyncio.Event()
-        self._server.when_lost = gone.set
         for module in _MODULES.values():
             importlib.import_module(module)
-        if not pipe.is_lost:
-            await gone.wait()
+        await pipe.ended()
         await self._stop()
 
     async def _start(self, names: Sequence[str], vouches: Mapping[str, Any]) -> str:

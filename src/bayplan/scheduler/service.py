@@ -315,7 +315,9 @@ class SchedulerService:
             return
         gone = False
         try:
-            gone, _ = await asyncio.gather(self._evict(decision.victims, pod.pod, decision.nominated_node), self._tell(outcome))
+            gone, _ = await asyncio.gather(
+                self._evict(decision.victims, pod.pod, decision.nominated_node), self._tell(outcome)
+            )
         finally:
             self.core.queue.release(pod.key, again=not gone)
             self._work.set()

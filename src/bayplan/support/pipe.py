@@ -54,8 +54,7 @@ class Pipe(asyncio.Protocol):
         self._answering: dict[int, asyncio.Task[None]] = {}
         self._room = asyncio.Event()
         self._room.set()
-        self.is_lost = False
-        """Whether the other side has gone, or this one has closed."""
+        self._end = asyncio.Event()
         self.answerers: dict[str, Answerer] = {}
         """What answers here, by topic."""
         self.hearers: dict[str, Hearer] = {}
@@ -78,6 +77,15 @@ class Pipe(asyncio.Protocol):
         """Say something to who may be there to hear it."""
         if not self.is_lost:
             self._send((_TELL, topic, arguments))
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the other side has gone, or this one has closed."""
+        return self._end.is_set()
+
+    async def ended(self) -> None:
+        """Wait for the end of the pipe, from whichever side it comes."""
+        await self._end.wait()
 
     async def drained(self) -> None:
         """Wait until the other side has read most of what it was sent."""
@@ -110,7 +118,7 @@ class Pipe(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
-        self.is_lost = True
+        self._end.set()
         self._room.set()
         asked, self._asked = self._asked, {}
         for future in asked.values():

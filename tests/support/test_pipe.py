@@ -1,0 +1,185 @@
+"""Questions and news between the two ends of a pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bayplan.support.pipe import Pipe, PipeError, open_pipe
+
+
+@contextlib.asynccontextmanager
+async def two_ends() -> AsyncIterator[tuple[Pipe, Pipe]]:
+    ours, theirs = [await open_pipe(end) for end in socket.socketpair()]
+    try:
+        yield ours, theirs
+    finally:
+        for end in (ours, theirs):
+            end.close()
+            await end.ended()
+
+
+async def double(number: int) -> int:
+    return 2 * number
+
+
+def test_questions_are_answered_in_any_order_and_both_ways() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(10), two_ends() as (ours, theirs):
+            gate = asyncio.Event()
+
+            async def late(text: str) -> list[str]:
+                await gate.wait()
+                return [text]
+
+            theirs.answerers |= {"double": double, "late": late}
+            ours.answerers["double"] = double
+            waiting = ours.ask("late", "x")
+            assert await asyncio.gather(*(ours.ask("double", number) for number in range(100))) == [
+                2 * number for number in range(100)
+            ]
+            assert not waiting.done()
+            gate.set()
+            assert await waiting == ["x"]
+            assert await theirs.ask("double", 21) == 42
+
+    asyncio.run(run())
+
+
+def test_news_are_heard_in_order_before_later_answers() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(10), two_ends() as (ours, theirs):
+            heard: list[int] = []
+            theirs.hearers["news"] = heard.append
+            theirs.answerers["double"] = double
+            for number in range(500):
+                ours.tell("news", number)
+                if number % 100 == 50:
+                    ours.flush()
+            await ours.ask("double", 1)
+            assert heard == list(range(500))
+
+    asyncio.run(run())
+
+
+def test_what_is_large_comes_whole() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(30), two_ends() as (ours, theirs):
+
+            async def echo(data: bytes) -> bytes:
+                return data
+
+            theirs.answerers["echo"] = echo
+            data = bytes(range(256)) * 50_000
+            assert await asyncio.gather(*(ours.ask("echo", data[:size]) for size in (0, 1, 70_000, len(data)))) == [
+                data[:size] for size in (0, 1, 70_000, len(data))
+            ]
+
+    asyncio.run(run())
+
+
+class Spout(asyncio.Transport):
+    """Keeps what is written to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """There are none."""
+
+
+@given(st.lists(st.lists(st.binary(max_size=40), max_size=4), max_size=6), st.data())
+def test_frames_may_be_cut_anywhere(turns: list[list[bytes]], data: st.DataObject) -> None:
+    async def run() -> None:
+        spout, heard = Spout(), list[bytes]()
+        sender, receiver = Pipe(), Pipe()
+        sender.connection_made(spout)
+        receiver.hearers["news"] = heard.append
+        for turn in turns:
+            for one in turn:
+                sender.tell("news", one)
+            sender.flush()
+        stream = spout.written
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+        for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+            if begin < end:
+                receiver.data_received(stream[begin:end])
+        assert heard == [one for turn in turns for one in turn]
+
+    asyncio.run(run())
+
+
+def test_what_an_answerer_raises_is_an_error_for_who_asked(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(10), two_ends() as (ours, theirs):
+
+            async def broken() -> None:
+                raise ValueError("no")
+
+            theirs.answerers["broken"] = broken
+            with pytest.raises(PipeError, match="ValueError: no"):
+                await ours.ask("broken")
+            with pytest.raises(PipeError, match="KeyError"):
+                await ours.ask("unknown")
+
+    with caplog.at_level(logging.CRITICAL):
+        asyncio.run(run())
+
+
+def test_the_end_of_one_side_is_an_error_for_who_waits_and_ends_what_answers_there() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(10), two_ends() as (ours, theirs):
+            started, ended, lost = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+            async def forever() -> None:
+                started.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    ended.set()
+
+            theirs.answerers["forever"] = forever
+            theirs.when_lost = lost.set
+            waiting = ours.ask("forever")
+            await started.wait()
+            ours.close()
+            await ended.wait()
+            await lost.wait()
+            with pytest.raises(PipeError, match="has gone"):
+                await waiting
+            with pytest.raises(PipeError, match="has gone"):
+                await theirs.ask("forever")
+            theirs.tell("nobody hears this")
+
+    asyncio.run(run())
+
+
+def test_who_sends_too_much_can_wait_until_it_is_read() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(30), two_ends() as (ours, theirs):
+            heard: list[bytes] = []
+            theirs.hearers["news"] = heard.append
+            theirs.answerers["double"] = double
+            block = b"x" * (1 << 20)
+            for _ in range(16):
+                ours.tell("news", block)
+                ours.flush()
+            draining = asyncio.create_task(ours.drained())
+            await asyncio.sleep(0)
+            assert not draining.done()
+            await draining
+            await ours.ask("double", 1)
+            assert len(heard) == 16
+
+    asyncio.run(run())
