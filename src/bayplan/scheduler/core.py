@@ -180,6 +180,8 @@ class SchedulerCore:
         changes = pod_changes(old, new)
         if changes or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp:
             self.queue.update(info, changes)
+        else:
+            self.queue.refresh(info)
 
     def _pod_gone(self, pod: Pod) -> None:
         key = pod_key(pod)

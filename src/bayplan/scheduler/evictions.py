@@ -80,8 +80,11 @@ class Evictions:
                 departure.gone(key)
 
     def _stays(self, key: str) -> bool:
+        """Whether the news that a victim goes are still to come. One without time to end is about to be gone for good."""
         victim = self._seen(key)
-        return victim is not None and bool(victim.spec.node_name) and victim.metadata.deletion_timestamp is None
+        if victim is None or not victim.spec.node_name:
+            return False
+        return victim.metadata.deletion_timestamp is None or not victim.metadata.deletion_grace_period_seconds
 
 
 class _Departure:

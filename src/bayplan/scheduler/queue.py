@@ -144,6 +144,12 @@ class SchedulingQueue:
         ):
             self._help(queued, now, changes[0].label if changes else "PodUpdate")
 
+    def refresh(self, pod: PodInfo) -> None:
+        """Take over a pod's new state, of which nothing that matters for its place in the queue is new: a status, say."""
+        queued = self._pods.get(pod.key)
+        if queued is not None:
+            queued.pod = pod
+
     def remove(self, key: str) -> None:
         """Forget a pod: it was deleted or is bound."""
         queued = self._pods.pop(key, None)
