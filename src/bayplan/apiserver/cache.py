@@ -184,7 +184,7 @@ class ResourceCache:
                 return
             self.buckets[namespace].remove(name)
             self.count -= 1
-            change = Event(None, self._as_deleted(last, event.revision), event.revision)
+            change = Event(None, self.as_deleted(last, event.revision), event.revision)
         if len(self._history) == HISTORY_LIMIT:
             self.history_start = self._history[0].revision
         self._history.append(change)
@@ -199,7 +199,7 @@ class ResourceCache:
             self.count += 1
         bucket.put(entry)
 
-    def _as_deleted(self, last: Entry, revision: int) -> Entry:
+    def as_deleted(self, last: Entry, revision: int) -> Entry:
         """The last state of a deleted object, with the revision of the deletion as resourceVersion."""
         body = last.body.replace(b'"resourceVersion":"%d"' % last.revision, b'"resourceVersion":"%d"' % revision, 1)
         deleted = Entry(

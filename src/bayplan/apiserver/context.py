@@ -44,6 +44,7 @@ from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
 
 if TYPE_CHECKING:
+    from bayplan.apiserver.known_status_patches import Outcome
     from bayplan.apiserver.webhooks.calling import Sender
 
 BODY_TYPES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
@@ -93,6 +94,8 @@ class Call:
     warnings: list[str] = field(default_factory=list)
     resets_managers: bool = False
     """The writer sent an empty list of managed fields: nobody manages anything any more."""
+    known_outcome: Outcome | None = None
+    """What the patch of a pod's status, and of nothing else, comes to."""
     deletes_for_show: bool | None = None
     """Whether the options of a deletion, which may be in its body, ask for a dry run; None if it is none."""
     _converted: dict[tuple[Kind, Kind, bytes], bytes] | None = None

@@ -199,11 +199,16 @@ class Decision:
     def histogram(self) -> dict[str, int]:
         """Reason -> number of nodes that it refuses; a node can have several."""
         counts: Counter[str] = Counter()
-        numbers, amounts = np.unique(self.codes[self.codes > 0], return_counts=True)
-        for number, amount in zip(numbers, amounts, strict=True):
-            for reason in self.reasons[int(number)].reasons:
-                counts[reason] += int(amount)
+        for code, amount in self._amounts():
+            for reason in self.reasons[code].reasons:
+                counts[reason] += amount
         return dict(counts)
+
+    def _amounts(self) -> list[tuple[int, int]]:
+        """(code, number of nodes that it refuses), in ascending order."""
+        counts = np.bincount(self.codes[self.codes > 0])
+        found = np.flatnonzero(counts)
+        return list(zip(found.tolist(), counts[found].tolist(), strict=True))
 
     def verdict(self, node: str) -> Reason | None:
         """Why a node was refused; None if it was not. KeyError for an unknown node."""
@@ -215,7 +220,7 @@ class Decision:
         return self.reasons[code] if code > 0 else None
 
     def _distinct(self) -> list[Reason]:
-        return [self.reasons[int(code)] for code in np.unique(self.codes) if code > 0]
+        return [self.reasons[code] for code, _ in self._amounts()]
 
     # Rendering
 

@@ -92,7 +92,7 @@ class MixedCache(ResourceCache):
         value = stored_value(kind, kind.renewed(kind.type.read(value)))
         self._put(self.make_entry(key, value, revision, create_revision))
 
-    def _as_deleted(self, last: Entry, revision: int) -> MixedEntry:
+    def as_deleted(self, last: Entry, revision: int) -> MixedEntry:
         assert isinstance(last, MixedEntry)
         body = last.body.replace(b'"resourceVersion":"%d"' % last.revision, b'"resourceVersion":"%d"' % revision, 1)
         place, revisions = (last.namespace, last.name), (revision, last.create_revision)

@@ -189,12 +189,17 @@ async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions)
     if changed and _is_graceful(call):
         entry = await _written(call, obj, entry, options)
         obj = call.context.objects.cache(call.stored).shared(entry)
+        changed = False
     revision = entry.revision
     if not options.dry_run:
         revision = await call.context.objects.remove(call.stored, entry)
         if call.context.allocators.serves(call.stored):
             await call.context.allocators.forget(obj)
-    return (_shown(call, obj, entry, revision) if call.strategy.returns_object_on_delete else entry), True
+    if not call.strategy.returns_object_on_delete:
+        return entry, True
+    if changed or call.stored.is_custom:
+        return _shown(call, obj, entry, revision), True
+    return call.context.objects.cache(call.stored).as_deleted(entry, revision), True
 
 
 async def _written(call: Call, obj: Any, entry: Entry, options: meta_v1.DeleteOptions) -> Entry:

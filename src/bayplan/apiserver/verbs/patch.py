@@ -32,10 +32,12 @@ from bayplan.api.patches import PatchError, apply_json_patch, apply_merge_patch
 from bayplan.api.schema import definition_of
 from bayplan.api.strategic_patch import apply_strategic_patch
 from bayplan.api.strategies.base import clone
+from bayplan.api.types import core_v1
 from bayplan.api.unstructured_problems import first_unstructured_problem
 from bayplan.apiserver.body_problems import head_problem, version_problem
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.field_managers import Applier
+from bayplan.apiserver.known_status_patches import outcome_of
 from bayplan.apiserver.owners import deduplicate_owners
 from bayplan.apiserver.patch_problems import JSON, MERGE, STRATEGIC, read_patch, spoiled_by
 from bayplan.apiserver.requests import Response, revision_problem
@@ -181,9 +183,7 @@ class Patch:
         """Raises ApiError (400, 413, 422, 500)."""
         cls = type(obj)
         if self.is_partial:
-            status = msgspec.json.decode(encode(obj.status))
-            tree = self._applied({"metadata": {"uid": obj.metadata.uid}, "status": status}, cls)
-            patched = _with_status(obj, tree)
+            patched = self._with_known_status(obj) if cls is core_v1.Pod else self._with_status(obj)
             if patched is not None:
                 return patched
         data = encode(obj)
@@ -191,6 +191,33 @@ class Patch:
             data = with_null_lists(self.kind.kind, data)
         self.tree = self._applied(msgspec.json.decode(data), cls)
         return self._decoded(cls)
+
+    def _with_known_status(self, pod: core_v1.Pod) -> core_v1.Pod | None:
+        """`_with_status` for pods."""
+        call, uid = self.call, self.body.get("metadata", {}).get("uid", pod.metadata.uid)
+        call.known_outcome = None
+        if uid != pod.metadata.uid:
+            return self._with_status(pod)  # which will be refused
+        known = outcome_of(self.patch_type, pod.status, self.body.get("status"))
+        status = known.status if known is not None else None
+        if status is not None:
+            patched = _with_parts(pod, status, uid)
+        else:
+            patched = self._with_status(pod)
+            if known is not None and patched is not None:
+                known.keep(patched.status)
+        call.known_outcome = known
+        return patched
+
+    def _with_status(self, obj: Any) -> Any | None:
+        """The object with another status and metadata of its own; None if there is something to say about the status."""
+        status = msgspec.json.decode(encode(obj.status))
+        tree = self._applied({"metadata": {"uid": obj.metadata.uid}, "status": status}, type(obj))
+        try:
+            new, problems = decode_reporting(type(obj), encode(tree))
+        except DecodeError:
+            return None
+        return None if problems else _with_parts(obj, new.status, new.metadata.uid)
 
     def _applied(self, tree: dict[str, Any], cls: type[Any]) -> Any:
         tree |= {"kind": self.kind.kind, "apiVersion": self.kind.api_version}
@@ -268,19 +295,10 @@ def _is_of_status(call: Call, patch_type: str, body: Any) -> bool:
     return body.keys() <= {"metadata", "status"} and isinstance(metadata, dict) and metadata.keys() <= {"uid"}
 
 
-def _with_status(obj: Any, tree: Any) -> Any | None:
-    """The object with another status and metadata of its own, in which nobody manages fields yet; the rest is shared.
-
-    None if there is something to say about the status.
-    """
-    try:
-        new, problems = decode_reporting(type(obj), encode(tree))
-    except DecodeError:
-        return None
-    if problems:
-        return None
-    metadata = msgspec.structs.replace(obj.metadata, uid=new.metadata.uid, managed_fields=())
-    return msgspec.structs.replace(obj, status=new.status, metadata=metadata)
+def _with_parts(obj: Any, status: Any, uid: str) -> Any:
+    """The object with another status and metadata of its own, in which nobody manages fields yet; the rest is shared."""
+    metadata = msgspec.structs.replace(obj.metadata, uid=uid, managed_fields=())
+    return msgspec.structs.replace(obj, status=status, metadata=metadata)
 
 
 def _problems_of_patch(call: Call, patch_type: str, body: Any, mode: str) -> list[str]:
