@@ -12,6 +12,7 @@ import pytest
 from bayplan.api.codec import to_tree
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
+from bayplan.apiserver import known_status_patches
 from bayplan.client import Client
 from bayplan.client.client import MERGE_PATCH, STRATEGIC_PATCH
 from tests.apiserver.serving import client_of, opened
@@ -70,6 +71,32 @@ def test_a_status_alone_is_patched_as_with_the_rest(content_type: str, body: dic
             await patch(client, "whole", content_type, {"metadata": {"labels": {"app": "web"}}, **body})
             alone, whole = [await client.get(core_v1.Pod, name, "default") for name in ("alone", "whole")]
             assert tree_without_identity(alone) == tree_without_identity(whole)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("content_type", "body"), PATCHES)
+def test_equal_patches_of_equal_pods_come_to_the_same(content_type: str, body: dict[str, Any]) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            await ready_pod(client, "first")
+            await new_pod(client, "second")
+            await new_pod(client, "changed")
+            for name in ("first", "second", "changed"):
+                await patch(client, name, content_type, body)
+            await patch(client, "changed", STRATEGIC_PATCH, {"status": {"reason": "Other", "conditions": [TARGET]}})
+            first, second, changed = [
+                await client.get(core_v1.Pod, name, "default") for name in ("first", "second", "changed")
+            ]
+            assert tree_without_identity(first) == tree_without_identity(second)
+            assert changed.status.reason == "Other"
+            assert second.status.reason == ""
+            known_status_patches._kept.clear()
+            await new_pod(client, "anew")
+            await patch(client, "anew", content_type, body)
+            anew = await client.get(core_v1.Pod, "anew", "default")
+            assert tree_without_identity(anew) == tree_without_identity(second)
 
     asyncio.run(run())
 

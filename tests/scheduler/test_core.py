@@ -129,6 +129,36 @@ def test_preemption_nominates_and_names_victims() -> None:
     assert (outcome.decision.pod, outcome.decision.node) == ("default/urgent", "a")
 
 
+def test_a_pod_waits_for_its_victims_instead_of_making_room_again() -> None:
+    setup = Setup()
+    for name in ("a", "b"):
+        setup.see("Node", node(name, cpu="1"))
+        setup.see("Pod", pod(f"on-{name}", cpu="800m", on=name))
+    pending = setup.see("Pod", pod("urgent", cpu="800m", priority=10))
+    outcome = setup.core.schedule_one()
+    assert outcome is not None
+    chosen = outcome.decision.nominated_node
+    nominated = msgspec.structs.replace(pending.status, nominated_node_name=chosen)
+    setup.core.handle("Pod", pending, msgspec.structs.replace(pending, status=nominated))
+    tree = pod(f"on-{chosen}", cpu="800m", on=chosen)
+    victim = typed("Pod", tree)
+    tree["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z"
+    tree["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
+    going = typed("Pod", tree)
+    setup.core.handle("Pod", victim, going)
+    setup.core.queue.release("default/urgent", again=True)
+    setup.clock.seconds += 1
+    again = setup.core.schedule_one()
+    assert again is not None
+    assert again.decision.victims == ()
+    assert "not eligible due to a terminating pod on the nominated node" in again.decision.message
+    setup.gone("Pod", going)
+    setup.clock.seconds += 10
+    last = setup.core.schedule_one()
+    assert last is not None
+    assert last.decision.node == chosen
+
+
 def test_pods_of_other_schedulers_are_left_alone() -> None:
     setup = Setup()
     setup.see("Node", node("a"))

@@ -280,6 +280,33 @@ def test_a_held_pod_is_not_tried_before_room_is_made_though_events_helped_while_
     assert setup.popped() == ["urgent"]
 
 
+def test_a_held_pod_that_was_helped_is_not_asked_about_again() -> None:
+    setup = Setup()
+    setup.add("urgent")
+    setup.rejected("urgent", "Picky", held=True)
+    asked = []
+    setup.queue.waiting.hinted = lambda *args: asked.append(args)
+    for _ in range(10):
+        setup.queue.move(NODE_ADDED, None, "helpful")
+    assert len(asked) == 1
+    setup.queue.release("default/urgent")
+    assert setup.popped() == ["urgent"]
+
+
+def test_a_new_status_of_a_waiting_pod_is_known_and_moves_nothing() -> None:
+    setup = Setup()
+    setup.add("p")
+    setup.rejected("p", "Fit")
+    refreshed = setup.pod("p")
+    setup.queue.refresh(refreshed)
+    queued = setup.queue.get("default/p")
+    assert queued is not None
+    assert queued.pod is refreshed
+    assert setup.queue.pop() is None
+    setup.queue.refresh(setup.pod("unknown"))
+    assert len(setup.queue) == 1
+
+
 def test_a_pod_for_which_not_all_room_could_be_made_is_tried_again_after_its_back_off() -> None:
     setup = Setup()
     setup.add("urgent")

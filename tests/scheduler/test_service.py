@@ -140,6 +140,29 @@ def test_victims_are_told_why_and_the_preemptor_takes_their_place() -> None:
     play(story)
 
 
+def test_no_more_pods_are_evicted_than_have_to_go() -> None:
+    count = 8
+
+    async def story(world: World) -> None:
+        await world.client.create(from_tree(PriorityClass, {"metadata": {"name": "high"}, "value": 1000}))
+        await world.create(*(node(f"n{number}", cpu="4") for number in range(count)))
+        low = [
+            pod(f"low-{number}", cpu="900m", on=f"n{number // 4}", terminationGracePeriodSeconds=0)
+            for number in range(4 * count)
+        ]
+        await world.create(*low)
+        high = [pod(f"high-{number}", cpu="3", priorityClassName="high") for number in range(count)]
+        for tree in high:
+            del tree["spec"]["priority"]
+        await asyncio.gather(*(world.create(tree) for tree in high))
+        nodes = [await world.bound(tree["metadata"]["name"]) for tree in high]
+        assert sorted(nodes) == [f"n{number}" for number in range(count)]
+        left = [one for one in (await world.client.list(Pod, "default")).items if one.spec.priority == 0]
+        assert len(left) == count
+
+    play(story)
+
+
 def test_a_pod_that_became_gated_in_the_queue_waits_silently() -> None:
     async def story(world: World) -> None:
         tree = pod("p", resourceClaims=[{"name": "r", "resourceClaimName": "later"}])
