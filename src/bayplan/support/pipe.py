@@ -116,7 +116,7 @@ class Pipe(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(_FULL)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, _: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._end.set()
         self._room.set()

@@ -199,14 +199,11 @@ class Patch:
         if uid != pod.metadata.uid:
             return self._with_status(pod)  # which will be refused
         known = outcome_of(self.patch_type, pod.status, self.body.get("status"))
-        status = known.status if known is not None else None
-        if status is not None:
-            patched = _with_parts(pod, status, uid)
-        else:
-            patched = self._with_status(pod)
-            if known is not None and patched is not None:
-                known.keep(patched.status)
         call.known_outcome = known
+        status = known.status if known is not None else None
+        patched: core_v1.Pod | None = self._with_status(pod) if status is None else _with_parts(pod, status, uid)
+        if known is not None and status is None and patched is not None:
+            known.keep(patched.status)
         return patched
 
     def _with_status(self, obj: Any) -> Any | None:
