@@ -12,7 +12,7 @@ from bayplan.api.types import core_v1, meta_v1, policy_v1
 from bayplan.client import Client
 from bayplan.client.client import JSON_PATCH, STRATEGIC_PATCH
 from bayplan.client.errors import TransportError
-from tests.client.doors import HTTP, TRANSPORTS, Door, door
+from tests.client.doors import HTTP, PIPED, TRANSPORTS, Door, door
 
 Case = Callable[[Door], Awaitable[None]]
 
@@ -140,6 +140,23 @@ def test_a_watch_can_begin_with_what_is_there(over: Callable[[Case], None]) -> N
         stream.close()
 
     over(case)
+
+
+def test_a_watch_that_is_given_up_before_it_is_open_leaves_nothing_behind() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(10), door(PIPED) as opened:
+            client = opened.client
+            cache = opened.api.context.objects.cache(client.kinds.of_type(core_v1.ConfigMap))
+            opening = asyncio.create_task(client.watch(core_v1.ConfigMap, "default"))
+            await asyncio.sleep(0)
+            opening.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await opening
+            await client.create(config_map("a"))  # by now the server has seen the watch
+            while cache.watchers:  # noqa: ASYNC110  (nothing tells)
+                await asyncio.sleep(0.01)
+
+    asyncio.run(run())
 
 
 def test_a_watch_ends_when_its_time_is_over(over: Callable[[Case], None]) -> None:

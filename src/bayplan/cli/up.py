@@ -311,19 +311,14 @@ def run_cluster(options: UpOptions) -> None:
     except ClusterError as error:
         raise Failure(str(error)) from error
     settings = options.settings()
-    contents = options.contents()
-    nodes = settings.nodes.nodes + sum(kind.kind == "Node" for kind, _ in contents)
-    what = f"with {nodes} node{'s' * (nodes != 1)}"
-    path = options.kubeconfig_path
-    run_until_stopped(
-        settings,
-        path,
-        manifests,
-        what,
-        contents,
-        elsewhere="--data-dir or --store",
-        processes=options.processes,
-    )
+    with _company(settings, options.processes) as companion:
+        contents = options.contents()  # of which the other process needs no copy
+        nodes = settings.nodes.nodes + sum(kind.kind == "Node" for kind, _ in contents)
+        what = f"with {nodes} node{'s' * (nodes != 1)}"
+        path = options.kubeconfig_path
+        run_until_stopped(
+            settings, path, manifests, what, contents, elsewhere="--data-dir or --store", companion=companion
+        )
 
 
 def run_until_stopped(
@@ -334,16 +329,15 @@ def run_until_stopped(
     contents: Contents = (),
     *,
     elsewhere: str = "--store",
-    processes: int | None = 1,
+    companion: Companion | None = None,
 ) -> None:
     """Run a cluster, which begins with `contents`, until SIGINT or SIGTERM. `elsewhere`: the options that name another place for
-    the store. `processes`: how many; None for as many as there are CPUs for. Raises Failure."""
+    the store. `companion`: the process in which the components run, if that is another one. Raises Failure."""
     from bayplan.cluster.errors import ClusterError
     from bayplan.store.errors import StoreError, StoreLocked
 
     try:
-        with _company(settings, processes) as companion:
-            run_loop(_serve(settings, kubeconfig.absolute(), manifests, what, contents, companion))
+        run_loop(_serve(settings, kubeconfig.absolute(), manifests, what, contents, companion))
     except StoreLocked as error:
         raise Failure(f"{error} with {elsewhere}") from error
     except (ClusterError, StoreError, ValueError) as error:

@@ -98,13 +98,14 @@ class PipedTransport:
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
         """See Transport."""
         watch = _PipedWatch(self._server, kind, decode)
+        asked = self._ask("watch", watch.number, self._user, path, query)
         try:
-            code, data = await self._ask("watch", watch.number, self._user, path, query)
+            code, data = await asyncio.shield(asked)
         except PipeError as error:
             watch.close()
             raise TransportError(f"watch {path}: {error}") from error
         except asyncio.CancelledError:
-            watch.close()
+            asked.add_done_callback(watch.give_up)  # before it is open there is nothing to close
             raise
         if code >= 300:
             watch.close()
@@ -150,6 +151,12 @@ class _PipedWatch:
         except ApiError:
             self.close()
             raise
+
+    def give_up(self, asked: asyncio.Future[Any]) -> None:
+        """Close a watch that was asked for, and is wanted no more."""
+        if not asked.cancelled():
+            asked.exception()  # which concerns nobody now
+        self.close()
 
     def close(self) -> None:
         """See RawWatch."""

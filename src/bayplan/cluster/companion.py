@@ -149,7 +149,8 @@ def _work(end: socket.socket, settings: ClusterSettings) -> NoReturn:
     """What the second process does, all its life."""
     code = 1
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for both; the first process tells this one
+        for number in (signal.SIGINT, signal.SIGTERM):  # which both may get; the first process tells this one to stop
+            signal.signal(number, signal.SIG_IGN)
         run_loop(_Host(settings).run(end))
         code = 0
     except BaseException:
