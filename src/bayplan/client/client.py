@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from bayplan.api.codec import decode, encode
 from bayplan.api.kinds import DEFAULT_KINDS, Kind, KindTable
 from bayplan.api.types import core_v1, meta_v1, policy_v1
+from bayplan.client.pods import PodDecoder
 from bayplan.client.transport import RawWatch, Transport
 
 T = TypeVar("T")
@@ -73,6 +75,7 @@ class Client:
         """kinds: those that the client knows; None for a table of its own with the built-in ones, to which custom resources may come."""
         self.transport = transport
         self.kinds = KindTable(DEFAULT_KINDS) if kinds is None else kinds
+        self._read_pod = PodDecoder()
 
     async def close(self) -> None:
         """Release the transport."""
@@ -131,9 +134,8 @@ class Client:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         if timeout_seconds:
             query["timeoutSeconds"] = str(timeout_seconds)
-        return WatchStream(
-            await self.transport.watch(kind, kind.path(namespace), query, lambda data: decode(cls, data))
-        )
+        read = self._read_pod if cls is core_v1.Pod else partial(decode, cls)
+        return WatchStream(await self.transport.watch(kind, kind.path(namespace), query, read))
 
     async def create(self, obj: T, namespace: str = "", *, dry_run: bool = False) -> T:
         """Create an object; the answer is what the server made of it."""
