@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.watching import Watcher
 from bayplan.support.pipe import Pipe
+
+logger = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 50
 """Events in one message."""
@@ -56,9 +59,11 @@ class PipedRequests:
                         self._pipe.flush()
                     self._pipe.tell("lines", number, [watcher.line(*one) for one in batch[begin : begin + _AT_ONCE]])
                 await self._pipe.drained()
-            self._pipe.tell("ended", number)
+        except Exception:
+            logger.exception("a watch ends")
         finally:
             del self._watches[number]
+            self._pipe.tell("ended", number)
             watcher.close()
             if timer is not None:
                 timer.cancel()

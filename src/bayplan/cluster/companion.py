@@ -192,7 +192,7 @@ class _Host:
         )
         self._components = Components(
             self._settings,
-            lambda user: Client(self._server.transport(user), self._kinds),
+            lambda user: Client(self._server.transport(user), KindTable(self._kinds)),
             trust,
             clock=SystemClock(),
             randomness=SystemRandomness(),
