@@ -1,7 +1,7 @@
 """Scheduling throughput end to end: pods created over HTTPS by this process, everything durable, events on.
 
-up: one `bayplan up` process as users start it.
-split: API server and scheduler in processes of their own. Nobody takes the not-ready taint off the nodes there, so it is
+up: `bayplan up` as users start it, which takes two processes where there are two CPUs.
+split: `bayplan apiserver` and `bayplan scheduler`, which talk over HTTPS. Nobody takes the not-ready taint off the nodes there, so it is
 not put on, as in scheduler_perf.
 """
 
