@@ -13,9 +13,10 @@ from bayplan.client import pods
 from bayplan.client.pods import PodDecoder
 
 
-def pod(name: str, image: str = "app:1", **status: Any) -> bytes:
+def pod(name: str, image: str = "app:1", node_name: str = "a", **status: Any) -> bytes:
     """The JSON of a pod, as a watch has it."""
-    spec = core_v1.PodSpec(containers=(core_v1.Container(name="app", image=image),), node_name="a")
+    containers = (core_v1.Container(name="app", image=image),)
+    spec = core_v1.PodSpec(containers=containers, node_name=node_name, restart_policy="Always")
     metadata = meta_v1.ObjectMeta(name=name, namespace="default", labels={"app": name})
     made = core_v1.Pod(kind="Pod", api_version="v1", metadata=metadata, spec=spec, status=core_v1.PodStatus(**status))
     return encode(made)
@@ -29,6 +30,17 @@ def test_news_of_a_pod_that_leave_its_spec_alone_share_it() -> None:
     other = read(pod("a", image="app:2"))
     assert other.spec is not before.spec
     assert other.spec.containers[0].image == "app:2"
+
+
+def test_a_pod_that_gets_its_node_keeps_the_rest_of_its_spec() -> None:
+    read = PodDecoder()
+    before, after = read(pod("a", node_name="")), read(pod("a", node_name="n1"))
+    assert after.spec.containers is before.spec.containers
+    assert (before.spec.node_name, after.spec.node_name) == ("", "n1")
+    assert after == decode(core_v1.Pod, pod("a", node_name="n1"))
+    assert read(pod("a", node_name="n1", phase="Running")).spec is after.spec
+    texts = pod("b", image='a"nodeName":"n2",', node_name="")
+    assert read(texts) == decode(core_v1.Pod, texts)
 
 
 @pytest.mark.parametrize(
