@@ -16,7 +16,7 @@ from bayplan.client.pods import PodDecoder
 def pod(name: str, image: str = "app:1", node_name: str = "a", **status: Any) -> bytes:
     """The JSON of a pod, as a watch has it."""
     containers = (core_v1.Container(name="app", image=image),)
-    spec = core_v1.PodSpec(containers=containers, node_name=node_name, restart_policy="Always")
+    spec = core_v1.PodSpec(containers=containers, node_name=node_name, scheduler_name="default-scheduler")
     metadata = meta_v1.ObjectMeta(name=name, namespace="default", labels={"app": name})
     made = core_v1.Pod(kind="Pod", api_version="v1", metadata=metadata, spec=spec, status=core_v1.PodStatus(**status))
     return encode(made)
