@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,19 +12,8 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks import api_server, controllers, end_to_end, library, overload, simulation, startup
 from benchmarks.figures import Figure
-
-BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
-    "start-up": startup.run,
-    "library": library.run,
-    "api-server": api_server.run,
-    "overload": overload.run,
-    "controllers": controllers.run,
-    "simulation": simulation.run,
-    "up": end_to_end.run_up,
-    "split": end_to_end.run_split,
-}
+from benchmarks.measuring import BENCHMARKS, measured
 
 
 def main() -> int:
@@ -48,7 +36,7 @@ def main() -> int:
     ) as progress:
         for name in options.names or BENCHMARKS:
             task = progress.add_task(name, total=None)
-            for figure in BENCHMARKS[name](options.quick):
+            for figure in measured(name, quick=options.quick):
                 figures.append(figure)
                 progress.update(task, description=f"{name}: {figure.name}")
             progress.remove_task(task)

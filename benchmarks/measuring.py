@@ -1,0 +1,42 @@
+"""The benchmarks, each measured in a process of its own: what the ones before have left in memory would slow down the load that it makes."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+
+from benchmarks import api_server, controllers, end_to_end, library, overload, simulation, startup
+from benchmarks.figures import Figure
+
+BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
+    "start-up": startup.run,
+    "library": library.run,
+    "api-server": api_server.run,
+    "overload": overload.run,
+    "controllers": controllers.run,
+    "simulation": simulation.run,
+    "up": end_to_end.run_up,
+    "split": end_to_end.run_split,
+}
+
+
+def measured(name: str, *, quick: bool) -> Iterator[Figure]:
+    """The figures of a benchmark, each as soon as it is there. Raises RuntimeError if it fails."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_measure, args=(name, quick, sender))
+    process.start()
+    sender.close()
+    with contextlib.suppress(EOFError):
+        while True:
+            yield receiver.recv()
+    process.join()
+    if process.exitcode:
+        raise RuntimeError(f"the benchmark {name} has failed")
+
+
+def _measure(name: str, quick: bool, sender: Connection) -> None:
+    for figure in BENCHMARKS[name](quick):
+        sender.send(figure)
