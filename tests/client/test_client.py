@@ -10,7 +10,7 @@ import pytest
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1, policy_v1
 from bayplan.client import Client
-from bayplan.client.client import JSON_PATCH, STRATEGIC_PATCH
+from bayplan.client.client import JSON_PATCH, STRATEGIC_PATCH, WatchStream
 from bayplan.client.errors import TransportError
 from tests.client.doors import HTTP, PIPED, TRANSPORTS, Door, door
 
@@ -155,6 +155,63 @@ def test_a_watch_that_is_given_up_before_it_is_open_leaves_nothing_behind() -> N
             await client.create(config_map("a"))  # by now the server has seen the watch
             while cache.watchers:  # noqa: ASYNC110  (nothing tells)
                 await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
+def test_a_watch_that_cannot_be_told_of_ends_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(10), door(PIPED) as opened:
+            client = opened.client
+            broken, sound = [await client.watch(core_v1.ConfigMap, "default") for _ in range(2)]
+            cache = opened.api.context.objects.cache(client.kinds.of_type(core_v1.ConfigMap))
+            while not all(one.is_idle for one in cache.watchers) or len(cache.watchers) < 2:  # noqa: ASYNC110  (nothing tells)
+                await asyncio.sleep(0.01)
+
+            def fail(*_: object) -> bytes:
+                raise ValueError("no line")
+
+            next(iter(cache.watchers)).render = fail
+            for number in range(120):
+                await client.create(config_map(f"c-{number}"))
+            seen: list[str] = []
+            while len(seen) < 120:
+                seen += [one.metadata.name for _, one in await sound.next_batch()]
+            assert seen == [f"c-{number}" for number in range(120)]
+            assert await broken.next_batch() == ()
+
+    with caplog.at_level("CRITICAL"):
+        asyncio.run(run())
+
+
+def test_watches_of_the_same_get_the_same_objects_in_order() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(20), door(PIPED) as opened:
+            client = opened.client
+            first = await client.watch(core_v1.ConfigMap, "default")
+            second = await client.watch(core_v1.ConfigMap, "default", label_selector="half=yes")
+            every = await client.watch(core_v1.ConfigMap, "default")
+            made = []
+            for number in range(130):
+                one = config_map(f"c-{number}")
+                one.metadata.labels = {"half": "yes" if number % 2 else "no"}
+                made.append(client.create(one))
+            await asyncio.gather(*made)
+
+            async def taken(stream: WatchStream[core_v1.ConfigMap], count: int) -> list[core_v1.ConfigMap]:
+                found: list[core_v1.ConfigMap] = []
+                while len(found) < count:
+                    found += [one for _, one in await stream.next_batch()]
+                return found
+
+            all_of_them, half, again = await taken(first, 130), await taken(second, 65), await taken(every, 130)
+            revisions = [int(one.metadata.resource_version) for one in all_of_them]
+            assert revisions == sorted(revisions)
+            assert [one.metadata.name for one in half] == [
+                one.metadata.name for one in all_of_them if one.metadata.labels["half"] == "yes"
+            ]
+            assert [one.metadata.resource_version for one in again] == [str(one) for one in revisions]
+            assert all(one is other for one, other in zip(all_of_them, again, strict=True))
 
     asyncio.run(run())
 

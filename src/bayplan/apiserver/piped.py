@@ -1,10 +1,15 @@
-"""The way in from the process at the other end of a pipe (see `bayplan.client.piped`): requests, and watches as lines of JSON."""
+"""The way in from the process at the other end of a pipe (see `bayplan.client.piped`): requests, and watches as lines of JSON.
+
+    event -> Watcher.put -> idle_sink: the watcher is ready -> one callback of the loop tells of what all ready watchers have
+
+So what several watches have in common, such as the pods of scheduler and controllers, goes through the pipe once.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from bayplan.apiserver.in_process import InProcessDoor
@@ -14,7 +19,7 @@ from bayplan.support.pipe import Pipe
 logger = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 50
-"""Events in one message."""
+"""Events of one watch in one message: many small frames are read more smoothly than a large one."""
 
 
 class PipedRequests:
@@ -26,6 +31,9 @@ class PipedRequests:
         self._make_door = door
         self._doors: dict[str, InProcessDoor] = {}
         self._watches: dict[int, asyncio.Task[None]] = {}
+        self._numbers: dict[Watcher, int] = {}
+        self._ready: list[Watcher] = []
+        """Watchers with idle readers that have events."""
         pipe.answerers["request"] = self._request
         pipe.answerers["watch"] = self._watch
         pipe.hearers["close"] = self._close
@@ -51,22 +59,64 @@ class PipedRequests:
         return response.code, b""
 
     async def _stream(self, number: int, watcher: Watcher, door: InProcessDoor) -> None:
+        """A watch from its begin to its end. It sleeps here while its events are told, and is woken if that has to wait."""
         timer = door.time_out(watcher)
+        self._numbers[watcher] = number
+        watcher.idle_sink = self._is_ready
         try:
-            while batch := await watcher.next_batch():
-                for begin in range(0, len(batch), _AT_ONCE):
-                    if begin:
-                        self._pipe.flush()
-                    self._pipe.tell("lines", number, [watcher.line(*one) for one in batch[begin : begin + _AT_ONCE]])
+            while await watcher.wait():
                 await self._pipe.drained()
+                self._tell([watcher])
         except Exception:
             logger.exception("a watch ends")
         finally:
-            del self._watches[number]
+            del self._watches[number], self._numbers[watcher]
             self._pipe.tell("ended", number)
             watcher.close()
             if timer is not None:
                 timer.cancel()
+
+    def _is_ready(self, watcher: Watcher) -> None:
+        self._ready.append(watcher)
+        if len(self._ready) == 1:
+            asyncio.get_running_loop().call_soon(self._tell_of_ready)
+
+    def _tell_of_ready(self) -> None:
+        ready, self._ready = [one for one in self._ready if one.is_idle], []
+        if self._pipe.is_full:
+            for watcher in ready:
+                watcher.wake()
+        else:
+            self._tell(ready)
+
+    def _tell(self, watchers: Sequence[Watcher]) -> None:
+        """Tell of the events that watchers have, some of each in turn: those of one kind have the same ones."""
+        while watchers:
+            lines: list[bytes] = []
+            known: dict[int, int] = {}
+            watches: list[tuple[int, list[int]]] = []
+            for watcher in watchers:
+                try:
+                    watches.append((self._numbers[watcher], self._told(watcher, lines, known)))
+                except Exception as error:
+                    if not watcher.is_idle:
+                        raise
+                    watcher.wake(error)  # raised in the task of the watch: it concerns nobody else
+            self._pipe.tell("lines", lines, watches)
+            watchers = [watcher for watcher in watchers if watcher.has_events and watcher.is_idle]
+            if watchers:
+                self._pipe.flush()
+
+    def _told(self, watcher: Watcher, lines: list[bytes], known: dict[int, int]) -> list[int]:
+        """The next events of a watcher, as numbers of lines; new lines are added. `known`: by identity, since an event makes its line once for all watchers."""
+        told = []
+        for one in watcher.take(_AT_ONCE):
+            line = watcher.line(*one)
+            at = known.setdefault(id(line), len(lines))
+            if at == len(lines):
+                lines.append(line)
+            told.append(at)
+        return told
 
     def _close(self, number: int) -> None:
         stream = self._watches.get(number)

@@ -180,10 +180,10 @@ class Watcher:
             await self._waiter
         return True
 
-    def take(self) -> list[Item]:
-        """The events that are there, at most a thousand."""
+    def take(self, limit: int = _BATCH) -> list[Item]:
+        """The first of the events that are there."""
         queue = self._queue
-        count = min(_BATCH, len(queue))
+        count = min(limit, len(queue))
         if self.sent is not None:
             self.sent.value += count
         return [queue.popleft() for _ in range(count)]

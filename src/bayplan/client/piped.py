@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.client.errors import TransportError
 from bayplan.client.transport import Decode, RawWatch, decode_event, status_of
 from bayplan.support.pipe import Pipe, PipeError
-
-_REMEMBERED: Final = 2_000
-"""Events of a kind that are remembered, decoded, for the other watches that bring them."""
 
 
 class PipedServer:
@@ -23,7 +20,6 @@ class PipedServer:
         self.pipe = pipe
         self._watches: dict[int, _PipedWatch] = {}
         self._last = 0
-        self._recent: dict[Kind, dict[bytes, tuple[str, Any]]] = {}
         pipe.hearers["lines"] = self._lines
         pipe.hearers["ended"] = self._ended
         pipe.when_lost = self._lost
@@ -43,21 +39,13 @@ class PipedServer:
         if self._watches.pop(number, None) is not None:
             self.pipe.tell("close", number)
 
-    def event(self, kind: Kind, line: bytes, decode: Decode) -> tuple[str, Any]:
-        """(event type, object) of a line; the object is shared with the other watches that bring it. Raises ApiError."""
-        recent = self._recent.setdefault(kind, {})
-        event = recent.get(line)
-        if event is None:
-            event = decode_event(line, decode)
-            if len(recent) >= _REMEMBERED:
-                del recent[next(iter(recent))]
-            recent[line] = event
-        return event
-
-    def _lines(self, number: int, lines: Sequence[bytes]) -> None:
-        watch = self._watches.get(number)
-        if watch is not None:
-            watch.feed(lines)
+    def _lines(self, lines: Sequence[bytes], watches: Sequence[tuple[int, Sequence[int]]]) -> None:
+        """Events: the lines, and for each watch those that it gets."""
+        news = _News(lines)
+        for number, told in watches:
+            watch = self._watches.get(number)
+            if watch is not None:
+                watch.feed(news, told)
 
     def _ended(self, number: int) -> None:
         watch = self._watches.pop(number, None)
@@ -97,7 +85,7 @@ class PipedTransport:
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
         """See Transport."""
-        watch = _PipedWatch(self._server, kind, decode)
+        watch = _PipedWatch(self._server, decode)
         asked = self._ask("watch", watch.number, self._user, path, query)
         try:
             code, data = await asyncio.shield(asked)
@@ -116,38 +104,52 @@ class PipedTransport:
         """Nothing to release: the pipe is everybody's."""
 
 
+class _News:
+    """Lines that came together. Each is decoded once, for all watches that get it."""
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self._lines = lines
+        self._events: list[tuple[str, Any] | None] = [None] * len(lines)
+
+    def event(self, number: int, decode: Decode) -> tuple[str, Any]:
+        """(event type, object) of a line; the object is shared. Raises ApiError."""
+        event = self._events[number]
+        if event is None:
+            event = self._events[number] = decode_event(self._lines[number], decode)
+        return event
+
+
 class _PipedWatch:
     """The events that come under a number."""
 
-    def __init__(self, server: PipedServer, kind: Kind, decode: Decode) -> None:
+    def __init__(self, server: PipedServer, decode: Decode) -> None:
         self._server = server
-        self._kind = kind
         self._decode = decode
-        self._came: list[bytes] = []
+        self._came: list[tuple[_News, int]] = []
         self._has_ended = False
-        self._news = asyncio.Event()
+        self._woken = asyncio.Event()
         self.number = server.add(self)
 
-    def feed(self, lines: Sequence[bytes]) -> None:
+    def feed(self, news: _News, told: Sequence[int]) -> None:
         """Events have come."""
-        self._came.extend(lines)
-        self._news.set()
+        self._came += [(news, number) for number in told]
+        self._woken.set()
 
     def end(self) -> None:
         """No more will come."""
         self._has_ended = True
-        self._news.set()
+        self._woken.set()
 
     async def next_batch(self) -> Sequence[tuple[str, Any]]:
         """See RawWatch."""
         while not self._came:
             if self._has_ended:
                 return ()
-            self._news.clear()
-            await self._news.wait()
+            self._woken.clear()
+            await self._woken.wait()
         came, self._came = self._came, []
         try:
-            return [self._server.event(self._kind, line, self._decode) for line in came]
+            return [news.event(number, self._decode) for news, number in came]
         except ApiError:
             self.close()
             raise

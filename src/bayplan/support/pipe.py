@@ -87,6 +87,11 @@ class Pipe(asyncio.Protocol):
         """Wait for the end of the pipe, from whichever side it comes."""
         await self._end.wait()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether `drained` would wait."""
+        return not self._room.is_set()
+
     async def drained(self) -> None:
         """Wait until the other side has read most of what it was sent."""
         await self._room.wait()
@@ -103,7 +108,7 @@ class Pipe(asyncio.Protocol):
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Send what there is now, instead of at the end of this turn: many small frames are read more smoothly than a large one."""
+        """Send what there is now, instead of at the end of this turn."""
         if self._outgoing and self._transport is not None and not self.is_lost:
             frame = bytearray(_HEAD)
             _encoder.encode_into(self._outgoing, frame, _HEAD)
