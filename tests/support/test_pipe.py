@@ -95,6 +95,9 @@ class Spout(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written += bytes(data)
 
+    def is_closing(self) -> bool:
+        return False
+
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """There are none."""
 
@@ -161,6 +164,20 @@ def test_the_end_of_one_side_is_an_error_for_who_waits_and_ends_what_answers_the
             with pytest.raises(PipeError, match="has gone"):
                 await theirs.ask("forever")
             theirs.tell("nobody hears this")
+
+    asyncio.run(run())
+
+
+def test_what_is_said_after_the_end_goes_nowhere() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(10), two_ends() as (ours, theirs):
+            heard: list[int] = []
+            theirs.hearers["news"] = heard.append
+            ours.tell("news", 1)
+            ours.close()
+            ours.tell("news", 2)
+            await theirs.ended()
+            assert heard == [1]
 
     asyncio.run(run())
 

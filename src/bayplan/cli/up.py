@@ -347,20 +347,18 @@ def run_until_stopped(
 @contextlib.contextmanager
 def _company(settings: ClusterSettings, processes: int | None) -> Iterator[Companion | None]:
     """The process in which the components run; None for this one. Raises Failure if there is to be one and cannot."""
-    if processes == 1:
-        yield None
-        return
-    # Loaded before the fork, so that both processes have it.
-    import bayplan.cluster.cluster  # noqa: F401
-    from bayplan.cluster.companion import can_have_one, companion
+    if processes != 1:
+        # Loaded before the fork, so that both processes have it.
+        import bayplan.cluster.cluster  # noqa: F401
+        from bayplan.cluster.companion import can_have_one, companion
 
-    if not can_have_one():
+        if can_have_one():
+            with companion(settings) as other:
+                yield other
+            return
         if processes is not None:
             raise Failure("--processes=2 needs Linux and two CPUs")
-        yield None
-        return
-    with companion(settings) as other:
-        yield other
+    yield None
 
 
 async def _serve(

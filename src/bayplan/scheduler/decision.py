@@ -318,8 +318,7 @@ class Decision:
         return "\n".join(lines)
 
     def _groups(self) -> list[Group]:
-        numbers = np.unique(self.codes[self.codes > 0])
-        return groups_of((self.reasons[int(code)], np.flatnonzero(self.codes == code)) for code in numbers)
+        return groups_of((self.reasons[code], np.flatnonzero(self.codes == code)) for code, _ in self._amounts())
 
     def _headline(self, groups: list[Group]) -> str:
         if self.skipped:

@@ -29,17 +29,15 @@ class Evictions:
         self._expected: dict[str, list[_Departure]] = {}
         """Victim -> who waits until it goes."""
 
-    async def make_room(self, victims: Sequence[str], pod: core_v1.Pod, node: str) -> bool:
-        """Evict pods (`namespace/name`) for another; False if the server would not have all of it.
+    async def evict(self, victims: Sequence[str], pod: core_v1.Pod, node: str) -> bool:
+        """Evict pods (`namespace/name`) for another; False if the server would not have all of it."""
+        return all(await asyncio.gather(*(self._evict(victim, pod, node) for victim in victims)))
 
-        Returns once they are seen to go: before, the pod would find that it has to make room once more.
-        """
-        if not all(await asyncio.gather(*(self._evict(victim, pod, node) for victim in victims))):
-            return False
+    async def seen_to_go(self, victims: Sequence[str]) -> None:
+        """Wait until evicted pods are seen to go: before, the pod would find that it has to make room once more."""
         staying = {victim for victim in victims if self._stays(victim)}
         if staying:
             await self._departed(_Departure(staying))
-        return True
 
     async def _evict(self, key: str, pod: core_v1.Pod, node: str) -> bool:
         """False if the server would not. A victim that still waits to be bound is not deleted, but refused its node."""

@@ -345,8 +345,10 @@ class SchedulerService:
     async def _evict(self, victims: Sequence[str], pod: core_v1.Pod, node: str) -> bool:
         """Make room; False if the server would not have all of it."""
         started = self.clock.monotonic()
-        gone = await self.evictions.make_room(victims, pod, node)
+        gone = await self.evictions.evict(victims, pod, node)
         self.metrics.evicted("success" if gone else "error", self.clock.monotonic() - started)
+        if gone:
+            await self.evictions.seen_to_go(victims)
         return gone
 
     def _seen(self, key: str) -> core_v1.Pod | None:

@@ -109,7 +109,7 @@ class Pipe(asyncio.Protocol):
 
     def flush(self) -> None:
         """Send what there is now, instead of at the end of this turn."""
-        if self._outgoing and self._transport is not None and not self.is_lost:
+        if self._outgoing and self._transport is not None and not self._transport.is_closing():
             frame = bytearray(_HEAD)
             _encoder.encode_into(self._outgoing, frame, _HEAD)
             frame[:_HEAD] = (len(frame) - _HEAD).to_bytes(_HEAD, "big")

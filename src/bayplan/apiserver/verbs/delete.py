@@ -197,7 +197,7 @@ async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions)
             await call.context.allocators.forget(obj)
     if not call.strategy.returns_object_on_delete:
         return entry, True
-    if changed or call.stored.is_custom:
+    if changed or call.kind.asks_webhook:
         return _shown(call, obj, entry, revision), True
     return call.context.objects.cache(call.stored).as_deleted(entry, revision), True
 
