@@ -106,6 +106,10 @@ class PipedRequests:
             watchers = [watcher for watcher in watchers if watcher.has_events and watcher.is_idle]
             if watchers:
                 self._pipe.flush()
+                if self._pipe.is_full:
+                    for watcher in watchers:
+                        watcher.wake()
+                    return
 
     def _told(self, watcher: Watcher, lines: list[bytes], known: dict[int, int]) -> list[int]:
         """The next events of a watcher, as numbers of lines; new lines are added. `known`: by identity, since an event makes its line once for all watchers."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.client.errors import TransportError
 from bayplan.client.transport import Decode, RawWatch, decode_event, status_of
 from bayplan.support.pipe import Pipe, PipeError
+
+_AT_ONCE: Final = 50
+"""Events of one watch that are taken before others get their turn."""
 
 
 class PipedServer:
@@ -125,7 +129,7 @@ class _PipedWatch:
     def __init__(self, server: PipedServer, decode: Decode) -> None:
         self._server = server
         self._decode = decode
-        self._came: list[tuple[_News, int]] = []
+        self._came: deque[tuple[_News, int]] = deque()
         self._has_ended = False
         self._woken = asyncio.Event()
         self.number = server.add(self)
@@ -142,12 +146,14 @@ class _PipedWatch:
 
     async def next_batch(self) -> Sequence[tuple[str, Any]]:
         """See RawWatch."""
+        if self._came:
+            await asyncio.sleep(0)
         while not self._came:
             if self._has_ended:
                 return ()
             self._woken.clear()
             await self._woken.wait()
-        came, self._came = self._came, []
+        came = [self._came.popleft() for _ in range(min(_AT_ONCE, len(self._came)))]
         try:
             return [news.event(number, self._decode) for news, number in came]
         except ApiError:

@@ -4,7 +4,7 @@
     tell(topic, ...)    -> no answer
 
 All that is said in one turn of the event loop is one frame: eight bytes of length, then MessagePack. What is asked is taken up in
-the order in which it was asked, and answered in any order.
+the order in which it was asked, some in each turn of the loop, and answered in any order.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
@@ -23,6 +24,10 @@ _HEAD: Final = 8
 """Bytes before a frame that say how long it is."""
 _FULL: Final = 1 << 22
 """Bytes that may wait to be sent before `drained` waits."""
+_KERNEL_BUFFER: Final = 1 << 22
+"""Bytes on their way between the processes, if the system allows as many: each turn of the loop sends no more than fits."""
+_TAKEN_UP: Final = 32
+"""Questions that are taken up in one turn of the loop: its turns stay short when thousands are asked at once, so that both sides work."""
 
 _ASK, _ANSWER, _FAILURE, _TELL = range(4)
 """What a message is: (ask, number, topic, arguments), (answer, number, result), (failure, number, text), (tell, topic, arguments)."""
@@ -52,6 +57,8 @@ class Pipe(asyncio.Protocol):
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._last = 0
         self._answering: dict[int, asyncio.Task[None]] = {}
+        self._questions: deque[tuple[Any, ...]] = deque()
+        """What was asked and is not taken up yet."""
         self._room = asyncio.Event()
         self._room.set()
         self._end = asyncio.Event()
@@ -129,6 +136,7 @@ class Pipe(asyncio.Protocol):
         for future in asked.values():
             if not future.done():
                 future.set_exception(PipeError("the other process has gone"))
+        self._questions.clear()
         for task in self._answering.values():
             task.cancel()
         if self.when_lost is not None:
@@ -165,8 +173,9 @@ class Pipe(asyncio.Protocol):
     def _take(self, message: tuple[Any, ...]) -> None:
         what = message[0]
         if what == _ASK:
-            _, number, topic, arguments = message
-            self._answering[number] = self._loop.create_task(self._answer(number, topic, arguments))
+            self._questions.append(message)
+            if len(self._questions) == 1:
+                self._loop.call_soon(self._take_up)
         elif what == _TELL:
             self.hearers[message[1]](*message[2])
         else:
@@ -177,6 +186,14 @@ class Pipe(asyncio.Protocol):
                 future.set_result(message[2])
             else:
                 future.set_exception(PipeError(message[2]))
+
+    def _take_up(self) -> None:
+        questions = self._questions
+        for _ in range(min(_TAKEN_UP, len(questions))):
+            _, number, topic, arguments = questions.popleft()
+            self._answering[number] = self._loop.create_task(self._answer(number, topic, arguments))
+        if questions:
+            self._loop.call_soon(self._take_up)
 
     async def _answer(self, number: int, topic: str, arguments: tuple[Any, ...]) -> None:
         try:
@@ -192,5 +209,6 @@ class Pipe(asyncio.Protocol):
 
 async def open_pipe(end: socket.socket) -> Pipe:
     """One end over a connected stream socket, which it takes. Raises OSError."""
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER)
     _, pipe = await asyncio.get_running_loop().create_unix_connection(Pipe, sock=end)
     return pipe
