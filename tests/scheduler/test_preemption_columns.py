@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from bayplan.scheduler import Planner
-from bayplan.scheduler.evaluation import Evaluation
+from bayplan.scheduler.evaluation import Evaluation, amounts_in
 from bayplan.scheduler.framework.extension_points import FilterPlugin
 from bayplan.scheduler.framework.post_filter import Candidate
 from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
 from bayplan.scheduler.snapshot.labels import Rows
 from tests.scheduler.installing import install
-from tests.scheduler.objects import affinity_term, node, pod
+from tests.scheduler.objects import affinity_term, node, pod, spread
 
 
 def a_full_cluster(chance: random.Random) -> list[dict[str, Any]]:
@@ -116,3 +116,87 @@ def test_a_plugin_that_fails_while_pods_are_supposed_gone_leaves_all_as_it_was(m
         assert planner.decide(pod("high", cpu="1", priority=10)).error == "where did the other go?"
         assert list(planner.snapshot.pods_on[0]) == ["default/low", "default/lower"]
         assert planner.snapshot.requested.tolist() == before
+
+
+class Fraction:
+    """Chooses the same among equals whoever asks."""
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def index(self, count: int) -> int:
+        return int(self.value * count)
+
+
+FEW_CANDIDATES = {
+    "profiles": [
+        {
+            "schedulerName": "default-scheduler",
+            "pluginConfig": [
+                {
+                    "name": "DefaultPreemption",
+                    "args": {"minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 2},
+                }
+            ],
+        }
+    ]
+}
+
+
+def a_fresh_planner(cluster: list[dict[str, Any]], lasting: Planner, fraction: Fraction) -> Planner:
+    """A planner that comes to know now what another one has seen happen."""
+    others = [item for item in cluster if item.get("kind") != "Pod"]
+    fresh = Planner(others, FEW_CANDIDATES, fraction)
+    for info in lasting.snapshot.pods.values():
+        fresh.snapshot.place(fresh.snapshot.pod_info(info.pod), info.node_name)
+    for name in lasting.nominator.nodes():
+        for info in lasting.nominator.on(name):
+            fresh.nominator.add(fresh.snapshot.pod_info(info.pod, pending=True), name)
+    return fresh
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_found_before_makes_no_difference(seed: int) -> None:
+    chance, fraction = random.Random(seed), Fraction()
+    cluster = a_full_cluster(chance)
+    lasting = Planner(cluster, FEW_CANDIDATES, fraction)
+    waiting: dict[str, Any] = {}
+    preempted = 0
+    for number in range(3):
+        for index, item in enumerate(a_queue(chance)):
+            item["metadata"]["name"] = f"new{number}-{index}"
+            fraction.value = chance.random()
+            fresh = a_fresh_planner(cluster, lasting, fraction)
+            expected = fresh.decide(item).to_dict()
+            decision = lasting.schedule(lasting.pod(item), full=True)
+            assert decision.to_dict() == expected
+            if decision.victims:
+                preempted += 1
+                lasting.nominator.add(lasting.pod(item), decision.nominated_node)
+                item["status"]["nominatedNodeName"] = decision.nominated_node
+                waiting[item["metadata"]["name"]] = item, decision.victims
+            if waiting and chance.random() < 0.6:
+                again, victims = waiting.pop(chance.choice(sorted(waiting)))
+                for victim in victims[: chance.randint(0, len(victims))]:
+                    lasting.remove(victim)
+                fresh = a_fresh_planner(cluster, lasting, fraction)
+                expected = fresh.decide(again).to_dict()
+                assert lasting.schedule(lasting.pod(again), full=True).to_dict() == expected
+    assert preempted
+
+
+@pytest.mark.parametrize("spec", [{}, {"topologySpreadConstraints": [spread("zone", {"app": "web"})]}], ids=str)
+@pytest.mark.parametrize("seed", range(3))
+def test_refusals_are_counted_as_they_come_and_go(seed: int, spec: dict[str, Any]) -> None:
+    chance = random.Random(seed)
+    planner = Planner([node(f"n{index}", labels={"zone": f"z{index % 2}"}, cpu="1", pods="3") for index in range(80)])
+    info = planner.pod(pod("new", cpu="600m", labels={"app": "web"}, **spec))
+    evaluation = planner.cycle_for(info).evaluation(info.shape)
+    for index in range(100):
+        if index > 15 and chance.random() < 0.5:
+            planner.remove(chance.choice(sorted(planner.snapshot.pods)))
+        else:
+            cpu, name = chance.choice(("100m", "500m")), f"n{chance.randrange(3)}"
+            planner.add("Pod", pod(f"old{index}", cpu=cpu, on=name, labels={"app": "web"}))
+        evaluation.refresh()
+        assert evaluation.amounts() == amounts_in(evaluation.codes)

@@ -12,6 +12,7 @@ from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.framework.arguments import ShapePoint
 from bayplan.scheduler.library import typed
 from bayplan.scheduler.plugins.node_resources_fit import utilization_curve
+from bayplan.scheduler.snapshot.counters import PodCounts
 from bayplan.scheduler.snapshot.labels import EncodedColumn
 from bayplan.scheduler.snapshot.resources import ResourceTable, accounted, pod_requests
 from bayplan.scheduler.snapshot.shape import PodShape, ShapeTable
@@ -53,13 +54,13 @@ def test_pods_of_one_workload_share_a_shape() -> None:
 
 def test_pods_of_one_spec_are_compiled_once_wherever_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
-    compile_ = ShapeTable._by_relevance
+    compile_ = PodShape._compile_affinity
 
-    def counted(table: ShapeTable, place: Any, pod: Pod, *, pending: bool) -> PodShape:
-        compiled.append(pod.metadata.name)
-        return compile_(table, place, pod, pending=pending)
+    def counted(shape: PodShape, counts: PodCounts) -> None:
+        compiled.append(shape.name)
+        compile_(shape, counts)
 
-    monkeypatch.setattr(ShapeTable, "_by_relevance", counted)
+    monkeypatch.setattr(PodShape, "_compile_affinity", counted)
     snapshot = Snapshot()
     infos = [snapshot.pod_info(made_pod(name, nodeName=f"on-{name}")) for name in "ab"]
     infos.append(snapshot.pod_info(made_pod("c"), pending=True))

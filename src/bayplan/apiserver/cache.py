@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -40,6 +40,14 @@ def with_revision(body: bytes, revision: int) -> bytes:
         return b'"metadata":{"resourceVersion":"%d"%b%b' % (revision, b"" if body[12:13] == b"}" else b",", body[12:])
     end = body.index(b'"', at + 7) + 1
     return b'%b,"resourceVersion":"%d"%b' % (body[:end], revision, body[end:])
+
+
+class Prepared(NamedTuple):
+    """What an entry needs besides its bytes, from who wrote them without an object."""
+
+    labels: dict[str, str]
+    fields: dict[str, str]
+    uid: str
 
 
 class Bucket:
@@ -132,11 +140,13 @@ class ResourceCache:
             self._decoded.popleft().decoded = None
 
     def make_entry(self, key: str, value: bytes, revision: int, create_revision: int, obj: Any = None) -> Entry:
-        """An entry from stored bytes; `obj` saves decoding them if the writer still has the object."""
+        """An entry from stored bytes; `obj` saves decoding them: the object, if the writer still has it, or what is `Prepared`."""
         if isinstance(self.kind, CustomKind) and not value.startswith(self.kind.type_meta):
             value, obj = in_version(self.kind, value), None
         body = with_revision(value[len(self.kind.type_meta) :], revision)
         namespace, _, name = key[len(self.kind.storage_prefix) :].rpartition("/")
+        if type(obj) is Prepared:
+            return Entry(namespace, name, revision, create_revision, body, *obj)
         decoded = decoder(self.kind.type)(b"{" + body) if obj is None else obj
         shown = self.strategy.shown(decoded)
         if shown is not decoded:

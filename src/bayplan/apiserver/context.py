@@ -34,6 +34,7 @@ from bayplan.apiserver.crowds import Crowds
 from bayplan.apiserver.custom_resources.mixed_cache import mixed
 from bayplan.apiserver.negotiation import PLAIN, Form, negotiate, negotiate_custom
 from bayplan.apiserver.objects import ObjectStore
+from bayplan.apiserver.repeated_changes import RepeatedChanges
 from bayplan.apiserver.representation import Shape
 from bayplan.apiserver.requests import Request, ResourcePath, Response
 from bayplan.apiserver.service_account_tokens.verification import ServiceAccountTokens
@@ -44,7 +45,6 @@ from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
 
 if TYPE_CHECKING:
-    from bayplan.apiserver.known_status_patches import Outcome
     from bayplan.apiserver.webhooks.calling import Sender
 
 BODY_TYPES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
@@ -67,6 +67,7 @@ class Context:
     webhook_sender: Sender | None = None
     """What reaches webhooks; None if this server calls none."""
     crowds: Crowds = field(default_factory=Crowds)
+    repeated_changes: RepeatedChanges = field(default_factory=RepeatedChanges)
     metrics: Registry = field(default_factory=Registry)
     """Where the server measures itself."""
 
@@ -94,8 +95,8 @@ class Call:
     warnings: list[str] = field(default_factory=list)
     resets_managers: bool = False
     """The writer sent an empty list of managed fields: nobody manages anything any more."""
-    known_outcome: Outcome | None = None
-    """What the patch of a pod's status, and of nothing else, comes to."""
+    changed: Entry | None = None
+    """What was changed: the object as it was just before it was written."""
     deletes_for_show: bool | None = None
     """Whether the options of a deletion, which may be in its body, ask for a dry run; None if it is none."""
     _converted: dict[tuple[Kind, Kind, bytes], bytes] | None = None

@@ -165,7 +165,7 @@ def track_update(
             metadata.managed_fields = renewal
             return
     try:
-        changes = with_emptied(_written_changes(call, old, obj), call.kind, call.request.body)
+        changes = with_emptied(_all_changes(call, old, obj, call.kind), call.kind, call.request.body)
     except TypedError:
         metadata.managed_fields = ()
         return  # as for a new object
@@ -205,16 +205,6 @@ def _updated(
     except TypedError:
         return ()  # the object does not fit a version in which others manage it
     return write_entries(found)
-
-
-def _written_changes(call: Call, old: Any, obj: Any) -> Comparison:
-    """What a write changes, in the version in which it is made."""
-    outcome = call.known_outcome
-    if outcome is None:
-        return _all_changes(call, old, obj, call.kind)
-    if outcome.changes is None:
-        outcome.changes = _all_changes(call, old, obj, call.kind)
-    return outcome.changes
 
 
 def _all_changes(call: Call, old: Any, obj: Any, kind: Kind) -> Comparison:

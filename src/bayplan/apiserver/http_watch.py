@@ -24,6 +24,8 @@ _BUFFER = 1 << 16
 """Bytes that may wait on a watch's connection before the watch waits for the client."""
 _SLICE = 100
 """Watchers that are written to before the loop looks for other work: a millisecond or so."""
+_AT_ONCE = 32
+"""Events of one watch that are written as one piece: of what is larger, the memory goes back to the system each time, and comes anew."""
 
 
 class WatchStreams:
@@ -59,7 +61,7 @@ class WatchStreams:
                     await writer.drain()
                     if transport.is_closing():
                         break
-                self._write(stream, watcher, watcher.take())
+                self._write(stream, watcher, watcher.take(_AT_ONCE))
             if watcher.overrun:
                 status = gone("the watch was too slow and has been ended").status
                 await answer.write(error_event(watcher.media_type, status))
@@ -114,7 +116,7 @@ class WatchStreams:
             watcher.wake()
             return
         try:
-            self._write(stream, watcher, watcher.take())
+            self._write(stream, watcher, watcher.take(_AT_ONCE))
         except Exception as error:  # raised in the task of the watch: it concerns nobody else
             watcher.wake(error)
         else:

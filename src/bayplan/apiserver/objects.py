@@ -12,7 +12,7 @@ from typing import Any
 from bayplan.api.errors import failure, service_unavailable
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.protobuf import message_of
-from bayplan.apiserver.cache import ResourceCache, stored_value
+from bayplan.apiserver.cache import Prepared, ResourceCache, stored_value
 from bayplan.apiserver.custom_resources.mixed_cache import mixed
 from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict, StoreClosed, StoreUnavailable
@@ -177,6 +177,11 @@ class ObjectStore:
         namespace, name = _names(kind, obj)
         key = kind.storage_key(namespace, name)
         return await self._put(kind, key, namespace, name, obj, stored_value(kind, obj), guard, ttl)
+
+    async def replace_prepared(self, kind: Kind, entry: Entry, value: bytes, prepared: Prepared) -> Entry:
+        """Write bytes over an entry, of an object that nobody has decoded. Raises store.Conflict."""
+        key = kind.storage_key(entry.namespace, entry.name)
+        return await self._put(kind, key, entry.namespace, entry.name, prepared, value, entry.revision, None)
 
     async def _put_converted(self, kind: Kind, obj: Any, guard: int) -> Entry:
         """Write an object in the version in which it is to be kept. Returns it as it is read again in its own."""

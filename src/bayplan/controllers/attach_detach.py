@@ -11,8 +11,8 @@ from bayplan.api.types import core_v1, storage_v1
 from bayplan.controllers import attach_detach_rules as rules
 from bayplan.controllers.attach_detach_rules import Wanted
 from bayplan.controllers.base import Controller
-from bayplan.controllers.pods import claims_of
-from bayplan.informers.cache import key_of
+from bayplan.controllers.pods import claims_of, index_by_node
+from bayplan.informers.cache import SPEC, key_of
 
 _BLOCKED_SECONDS = 15.0
 """Between two looks at a volume that another node has; and at what may be mounted still."""
@@ -50,8 +50,8 @@ class AttachDetachController(Controller):
         self.pods = self.informer(core_v1.Pod)
         self.attachments.add_index("node", lambda one: (one.spec.node_name,))
         self.attachments.add_index("volume", lambda one: (one.spec.source.persistent_volume_name or "",))
-        self.pods.add_index("node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
-        self.pods.add_index("claim", claims_of)
+        index_by_node(self.pods)
+        self.pods.add_index("claim", claims_of, SPEC)
         self.pods.on_change(add=self._pod_touched, update=self._pod_changed, delete=self._pod_touched)
         self.claims.on_change(update=self._claim_changed)
         self.drivers.on_change(add=lambda new: self._touch_all(), update=lambda old, new: self._touch_all())

@@ -13,7 +13,7 @@ from bayplan.client.events import EventRecorder
 from bayplan.controllers.queue_names import queue_name
 from bayplan.controllers.settings import ControllerSettings
 from bayplan.informers import Informer, InformerFactory
-from bayplan.informers.cache import key_of
+from bayplan.informers.cache import NOTHING, OWNERS, key_of
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
@@ -108,9 +108,14 @@ def controller_of(obj: Any) -> meta_v1.OwnerReference | None:
 def index_by_controller(informer: Informer[Any]) -> None:
     """Let an informer find objects by their controller, for `held_or_free`."""
     informer.add_index(
-        "controller", lambda obj: tuple(one.uid for one in obj.metadata.owner_references if one.controller)
+        "controller", lambda obj: tuple(one.uid for one in obj.metadata.owner_references if one.controller), OWNERS
     )
-    informer.add_index("orphan", lambda obj: () if controller_of(obj) else (obj.metadata.namespace,))
+    informer.add_index("orphan", lambda obj: () if controller_of(obj) else (obj.metadata.namespace,), OWNERS)
+
+
+def index_by_namespace(informer: Informer[Any]) -> None:
+    """Let an informer find objects by their namespace."""
+    informer.add_index("namespace", lambda obj: (obj.metadata.namespace,), NOTHING)
 
 
 def held_or_free(informer: Informer[T], owner: Any) -> list[T]:

@@ -16,7 +16,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.selectors import compile_selector
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import apps_v1, core_v1, meta_v1, policy_v1
-from bayplan.controllers.base import Controller, condition_of, controller_of, with_condition
+from bayplan.controllers.base import Controller, condition_of, controller_of, index_by_namespace, with_condition
 from bayplan.controllers.pods import is_ready
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
@@ -123,8 +123,8 @@ class DisruptionController(Controller):
     def setup(self) -> None:
         self.budgets = self.informer(policy_v1.PodDisruptionBudget)
         self.pods = self.informer(core_v1.Pod)
-        self.budgets.add_index("namespace", lambda budget: (budget.metadata.namespace,))
-        self.pods.add_index("namespace", lambda pod: (pod.metadata.namespace,))
+        index_by_namespace(self.budgets)
+        index_by_namespace(self.pods)
         self.deployments = self.informer(apps_v1.Deployment)
         self.scaled: dict[str, Any] = {
             "ReplicaSet": self.informer(apps_v1.ReplicaSet),

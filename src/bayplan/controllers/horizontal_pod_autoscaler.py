@@ -17,7 +17,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.selectors import LabelSelector, SelectorError, compile_selector, parse_labels
 from bayplan.api.types import autoscaling_v1, autoscaling_v2, core_v1, meta_v1
 from bayplan.client.errors import ClientError
-from bayplan.controllers.base import Controller
+from bayplan.controllers.base import Controller, index_by_namespace
 from bayplan.controllers.hpa_behavior import History, Sample
 from bayplan.controllers.hpa_metrics import MetricsError, MetricsReader
 from bayplan.controllers.hpa_replicas import Patience, Target
@@ -79,9 +79,9 @@ class HorizontalPodAutoscalerController(Controller):
         settings = self.context.settings
         self.workers = settings.hpa_concurrent_syncs
         self.autoscalers = self.informer(Autoscaler)
-        self.autoscalers.add_index("namespace", lambda one: (one.metadata.namespace,))
+        index_by_namespace(self.autoscalers)
         self.pods = self.informer(core_v1.Pod)
-        self.pods.add_index("namespace", lambda pod: (pod.metadata.namespace,))
+        index_by_namespace(self.pods)
         self.metrics = MetricsReader(self.client)
         self._patience = Patience(settings.hpa_cpu_initialization_period, settings.hpa_initial_readiness_delay)
         self._histories: dict[str, History] = {}

@@ -10,7 +10,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1
-from bayplan.controllers.base import Controller
+from bayplan.controllers.base import Controller, index_by_namespace
 from bayplan.controllers.namespace_rules import Content, conditions
 from bayplan.support.timestamps import rfc3339
 
@@ -46,7 +46,7 @@ class NamespaceController(Controller):
         self.custom_kinds = self.context.informers.custom_kinds
         """They keep the client's table: custom resources go with their namespace, too."""
         self.pods = self.informer(core_v1.Pod)
-        self.pods.add_index("namespace", lambda pod: (pod.metadata.namespace,))
+        index_by_namespace(self.pods)
         self._emptying: dict[str, int] = {}
         """Namespace that waits for what remains -> looks so far."""
         self._told: dict[str, float] = {}

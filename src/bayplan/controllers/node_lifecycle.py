@@ -17,7 +17,7 @@ from bayplan.api.types import coordination_v1, core_v1
 from bayplan.controllers.base import Controller, condition_of, with_condition
 from bayplan.controllers.node_zones import FULL, Limiter, rate_of, states_of, zone_of
 from bayplan.controllers.nodes import is_ready_node
-from bayplan.controllers.pods import is_ready
+from bayplan.controllers.pods import index_by_node, is_ready
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 logger = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class NodeLifecycleController(Controller):
         self.nodes = self.informer(core_v1.Node)
         self.pods = self.informer(core_v1.Pod)
         self.leases = self.informer(coordination_v1.Lease)
-        self.pods.add_index("node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
+        index_by_node(self.pods)
         self._sights: dict[str, _Sight] = {}
         """What was last seen of each node."""
         self._waiting: dict[str, dict[str, None]] = {}

@@ -73,8 +73,12 @@ class PodGarbageCollector(Controller):
 
     def _note_update(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
         """Of a pod only its end, its deletion and its node matter."""
-        before, after = ((pod.status.phase, pod.metadata.deletion_timestamp, pod.spec.node_name) for pod in (old, new))
-        self._changed = self._changed or before != after
+        if not self._changed:
+            self._changed = (
+                old.status.phase != new.status.phase
+                or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+                or old.spec.node_name != new.spec.node_name
+            )
 
     async def run_background(self) -> None:
         """Look at all pods now and then."""

@@ -29,6 +29,7 @@ from bayplan.controllers.base import (
     controller_of,
     held_or_free,
     index_by_controller,
+    index_by_namespace,
     is_still_there,
     owner_reference,
     release,
@@ -99,7 +100,7 @@ class PodOwner(Controller):
         self.owners = self.informer(self.owner_type)
         self.pods = self.informer(core_v1.Pod)
         index_by_controller(self.pods)
-        self.owners.add_index("namespace", lambda one: (one.metadata.namespace,))
+        index_by_namespace(self.owners)
         self.expectations = Expectations(self.clock)
         self._sizes: dict[str, int] = {}
         """How many pods there were at the last look at an owner, of those that have many."""
@@ -159,7 +160,9 @@ class PodOwner(Controller):
             self.queue.add_after(key, min(max(rest, _LEAST_REST), _LONGEST_REST))
 
     def _pod_added(self, pod: core_v1.Pod) -> None:
-        if key := self.owner_key(pod):
+        if not pod.metadata.owner_references:
+            self._touch_matching(pod)
+        elif key := self.owner_key(pod):
             waited = not self.expectations.satisfied(key)
             if pod.metadata.deletion_timestamp:
                 self.expectations.deletion_observed(key, pod.metadata.uid)
@@ -175,6 +178,10 @@ class PodOwner(Controller):
                 self.queue.add(key_of(one))
 
     def _pod_changed(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
+        if not old.metadata.owner_references and not new.metadata.owner_references:
+            if old.metadata.labels != new.metadata.labels:
+                self._touch_matching(new)
+            return
         before, after = self.owner_key(old), self.owner_key(new)
         if new.metadata.deletion_timestamp and after and not self.expectations.satisfied(after):
             self.expectations.deletion_observed(after, new.metadata.uid)

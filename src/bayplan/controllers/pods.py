@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bayplan.api.types import core_v1
+from bayplan.informers import Informer
+from bayplan.informers.cache import SPEC
 from bayplan.support.timestamps import parse_rfc3339
 
 POD_LABEL = "controller-revision-hash"
@@ -47,14 +49,18 @@ def claims_of(pod: core_v1.Pod) -> tuple[str, ...]:
     """Keys of the claims that a pod uses, those of its ephemeral volumes included."""
     if not pod.spec.volumes:
         return ()
-    namespace = pod.metadata.namespace
-    named = (
-        volume.persistent_volume_claim.claim_name
-        for volume in pod.spec.volumes
-        if volume.persistent_volume_claim is not None
-    )
-    made = (f"{pod.metadata.name}-{volume.name}" for volume in pod.spec.volumes if volume.ephemeral is not None)
-    return tuple(f"{namespace}/{name}" for name in (*named, *made))
+    named, made = [], []
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            named.append(f"{pod.metadata.namespace}/{volume.persistent_volume_claim.claim_name}")
+        if volume.ephemeral is not None:
+            made.append(f"{pod.metadata.namespace}/{pod.metadata.name}-{volume.name}")
+    return (*named, *made) if named or made else ()
+
+
+def index_by_node(pods: Informer[core_v1.Pod]) -> None:
+    """Let an informer find pods by their node."""
+    pods.add_index("node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else (), SPEC)
 
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}

@@ -15,7 +15,7 @@ from bayplan.api.quota.amounts import to_wire
 from bayplan.api.quota.evaluators import evaluator_for
 from bayplan.api.quota.usage import usage
 from bayplan.api.types import core_v1
-from bayplan.controllers.base import Controller
+from bayplan.controllers.base import Controller, index_by_namespace
 from bayplan.informers import Informer
 from bayplan.informers.cache import key_of
 
@@ -32,7 +32,7 @@ class ResourceQuotaController(Controller):
 
     def setup(self) -> None:
         self.quotas = self.informer(core_v1.ResourceQuota)
-        self.quotas.add_index("namespace", lambda quota: (quota.metadata.namespace,))
+        index_by_namespace(self.quotas)
         self.evaluators = {
             kind: evaluator_for(kind)
             for kind in self.client.kinds
@@ -75,7 +75,7 @@ class ResourceQuotaController(Controller):
         found = self._followed.get(kind)
         if found is None:
             found = self._followed[kind] = self.informer(kind.type)
-            found.add_index("namespace", lambda obj: (obj.metadata.namespace,))
+            index_by_namespace(found)
             evaluator = self.evaluators[kind]
 
             def changed(old: Any, new: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1
-from bayplan.controllers.base import Controller
+from bayplan.controllers.base import Controller, index_by_namespace
 from bayplan.controllers.pods import is_ready
 from bayplan.informers.cache import key_of
 
@@ -26,8 +26,8 @@ class ServiceController(Controller):
     def setup(self) -> None:
         self.services = self.informer(core_v1.Service)
         self.pods = self.informer(core_v1.Pod)
-        self.services.add_index("namespace", lambda service: (service.metadata.namespace,))
-        self.pods.add_index("namespace", lambda pod: (pod.metadata.namespace,))
+        index_by_namespace(self.services)
+        index_by_namespace(self.pods)
         self.watch_keys(self.services)
         self.pods.on_change(add=self._pod_touched, update=self._pod_changed, delete=self._pod_touched)
 
@@ -38,7 +38,7 @@ class ServiceController(Controller):
                 self.queue.add(key_of(service))
 
     def _pod_changed(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
-        if _shown(old) != _shown(new):
+        if _shows_otherwise(old, new):
             self._pod_touched(new)
             if old.metadata.labels != new.metadata.labels:
                 self._pod_touched(old)
@@ -56,16 +56,17 @@ class ServiceController(Controller):
         return sorted(pods, key=lambda pod: pod.metadata.name)
 
 
-def _shown(pod: core_v1.Pod) -> tuple[Any, ...]:
-    """What endpoints show of a pod."""
+def _shows_otherwise(old: core_v1.Pod, new: core_v1.Pod) -> bool:
+    """Whether what endpoints show of a pod has changed."""
+    before, after = old.status, new.status
     return (
-        pod.metadata.labels,
-        pod.status.pod_ip,
-        pod.status.pod_ips,
-        pod.spec.node_name,
-        is_ready(pod),
-        pod.metadata.deletion_timestamp,
-        pod.status.phase,
+        old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+        or before.phase != after.phase
+        or before.pod_ip != after.pod_ip
+        or before.pod_ips != after.pod_ips
+        or (before.conditions != after.conditions and is_ready(old) != is_ready(new))
+        or (old.spec is not new.spec and old.spec.node_name != new.spec.node_name)
+        or old.metadata.labels != new.metadata.labels
     )
 
 

@@ -9,6 +9,7 @@ from bayplan.api.tolerations import tolerates
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import Controller, condition_of
 from bayplan.controllers.eviction import evict
+from bayplan.controllers.pods import index_by_node
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import parse_rfc3339
 
@@ -45,7 +46,7 @@ class TaintEvictionController(Controller):
     def setup(self) -> None:
         self.nodes = self.informer(core_v1.Node)
         self.pods = self.informer(core_v1.Pod)
-        self.pods.add_index("node", lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
+        index_by_node(self.pods)
         self._since: dict[str, float] = {}
         """Uid of a pod that will have to leave -> unix time when it was first seen on a tainted node."""
         self.nodes.on_change(add=self._node_added, update=self._node_changed)

@@ -16,7 +16,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.selectors import LabelSelector, compile_selector
 from bayplan.api.types import apps_v1, core_v1
 from bayplan.client.client import STRATEGIC_PATCH
-from bayplan.controllers.base import Controller, condition_of
+from bayplan.controllers.base import Controller, condition_of, index_by_namespace
 from bayplan.controllers.hpa_metrics import MetricsError, MetricsReader
 from bayplan.controllers.pods import is_active, is_ready
 from bayplan.controllers.vpa_annotations import (
@@ -93,7 +93,7 @@ class VerticalAutoscalerController(Controller):
             informer = self._workloads[cls.__name__] = self.informer(cls)
             self._follow(cls.__name__, informer)
         self.pods = self.informer(core_v1.Pod)
-        self.pods.add_index("namespace", lambda pod: (pod.metadata.namespace,))
+        index_by_namespace(self.pods)
         self.pods.on_change(add=self._pod_added)
         self.metrics = MetricsReader(self.client)
         self._watched: dict[str, _Watched] = {}

@@ -11,6 +11,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, storage_v1
 from bayplan.controllers.base import Controller
 from bayplan.controllers.pods import claims_of
+from bayplan.informers.cache import SPEC
 
 CLAIM, VOLUME, ATTRIBUTES = (
     "kubernetes.io/pvc-protection",
@@ -74,7 +75,7 @@ class ClaimProtectionController(_Protection):
     def setup(self) -> None:
         super().setup()
         self.pods = self.informer(core_v1.Pod)
-        self.pods.add_index("claim", claims_of)
+        self.pods.add_index("claim", claims_of, SPEC)
         self.pods.on_change(update=lambda old, new: self._released(new), delete=self._released)
 
     def _released(self, pod: core_v1.Pod) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from bayplan.api.errors import ApiError
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
-from bayplan.informers.cache import IndexFunction, ObjectCache, key_of
+from bayplan.informers.cache import IndexFunction, ObjectCache, Part, key_of
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 
@@ -41,30 +41,6 @@ class Handler(Generic[T]):
         """An object is gone; its last known state."""
 
 
-class FunctionHandler(Handler[T]):
-    """A handler from functions."""
-
-    def __init__(
-        self,
-        add: Callable[[T], None] | None = None,
-        update: Callable[[T, T], None] | None = None,
-        delete: Callable[[T], None] | None = None,
-    ) -> None:
-        self._add, self._update, self._delete = add, update, delete
-
-    def on_add(self, obj: T) -> None:
-        if self._add is not None:
-            self._add(obj)
-
-    def on_update(self, old: T, new: T) -> None:
-        if self._update is not None:
-            self._update(old, new)
-
-    def on_delete(self, obj: T) -> None:
-        if self._delete is not None:
-            self._delete(obj)
-
-
 class Informer(Generic[T]):
     """One kind (in one namespace, with selectors), listed once and followed. Start it through its factory."""
 
@@ -87,7 +63,9 @@ class Informer(Generic[T]):
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
-        self._handlers: list[Handler[T]] = []
+        self._when_added: list[Callable[[T], None]] = []
+        self._when_changed: list[Callable[[T, T], None]] = []
+        self._when_deleted: list[Callable[[T], None]] = []
         self._synced = asyncio.Event()
         self.resource_version = ""
         """Revision up to which the cache is current."""
@@ -103,9 +81,7 @@ class Informer(Generic[T]):
 
     def add_handler(self, handler: Handler[T]) -> None:
         """Tell a handler of everything there is, and of every change from now on."""
-        for obj in self.cache:
-            handler.on_add(obj)
-        self._handlers.append(handler)
+        self.on_change(handler.on_add, handler.on_update, handler.on_delete)
 
     def on_change(
         self,
@@ -114,11 +90,18 @@ class Informer(Generic[T]):
         delete: Callable[[T], None] | None = None,
     ) -> None:
         """Add a handler made of functions."""
-        self.add_handler(FunctionHandler(add, update, delete))
+        if add is not None:
+            for obj in self.cache:
+                add(obj)
+            self._when_added.append(add)
+        if update is not None:
+            self._when_changed.append(update)
+        if delete is not None:
+            self._when_deleted.append(delete)
 
-    def add_index(self, name: str, function: IndexFunction) -> None:
+    def add_index(self, name: str, function: IndexFunction, part: Part | None = None) -> None:
         """Index the cache, see ObjectCache."""
-        self.cache.add_index(name, function)
+        self.cache.add_index(name, function, part)
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -195,22 +178,23 @@ class Informer(Generic[T]):
 
     def _put(self, obj: T) -> None:
         old = self.cache.put(obj)
-        if old is not None and old.metadata.uid != obj.metadata.uid:  # type: ignore[attr-defined]
-            for handler in self._handlers:
-                handler.on_delete(old)
-            old = None
-        for handler in self._handlers:
-            if old is None:
-                handler.on_add(obj)
-            elif old is not obj:
-                handler.on_update(old, obj)
+        if old is None:
+            for added in self._when_added:
+                added(obj)
+        elif old.metadata.uid != obj.metadata.uid:  # type: ignore[attr-defined]
+            for deleted in self._when_deleted:
+                deleted(old)
+            for added in self._when_added:
+                added(obj)
+        elif old is not obj:
+            for changed in self._when_changed:
+                changed(old, obj)
 
     def _remove(self, key: str, last: T | None = None) -> None:
         old = self.cache.remove(key)
-        if old is None:
-            return
-        for handler in self._handlers:
-            handler.on_delete(last if last is not None else old)
+        if old is not None:
+            for deleted in self._when_deleted:
+                deleted(last if last is not None else old)
 
 
 class InformerFactory:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended, pod_key
 from bayplan.scheduler.snapshot.resources import is_resized
+from bayplan.scheduler.snapshot.shape import keeps_shape
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -54,23 +55,20 @@ class Cache:
         key = pod_key(pod)
         self._assumed.pop(key, None)
         known = self.snapshot.pods.get(key)
-        if (
-            known is None
-            or known.node_name != pod.spec.node_name
-            or known.uid != pod.metadata.uid
-            or known.live is not (pod.metadata.deletion_timestamp is None)
-            or is_ended(pod)
-        ):
+        if known is None or known.node_name != pod.spec.node_name or known.uid != pod.metadata.uid or is_ended(pod):
             self.snapshot.put_pod(pod)
+        elif known.live is not (pod.metadata.deletion_timestamp is None):
+            if known.live and keeps_shape(known.shape, known.pod, pod) and takes_its_shape(known.pod, pod):
+                self.snapshot.terminate(known, pod)
+            else:
+                self.snapshot.put_pod(pod)
         elif is_same_but_for_labels(known.pod, pod):
             if known.pod.metadata.labels == pod.metadata.labels:
                 self.snapshot.renew(known, pod)
             else:
                 self.snapshot.relabel(known, pod)
-        elif self._takes_the_same(known, pod):
-            self.snapshot.renew(known, pod)
         else:
-            self.snapshot.put_pod(pod)
+            self._put_changed(known, pod)
 
     def remove_pod(self, pod: Pod) -> None:
         """A pod is gone. A newer pod of the same name stays."""
@@ -80,15 +78,19 @@ class Cache:
             self._assumed.pop(key, None)
             self.snapshot.remove_pod(key)
 
-    def _takes_the_same(self, known: PodInfo, pod: Pod) -> bool:
+    def _put_changed(self, known: PodInfo, pod: Pod) -> None:
         fresh = self.snapshot.pod_info(pod)
-        return (fresh.requests, fresh.priority, fresh.host_ports, fresh.shape.group, fresh.shape.terms) == (
-            known.requests,
-            known.priority,
-            known.host_ports,
-            known.shape.group,
-            known.shape.terms,
-        )
+        before, after = known.shape, fresh.shape
+        if (
+            fresh.requests == known.requests
+            and fresh.priority == known.priority
+            and fresh.host_ports == known.host_ports
+            and (after.group, after.terms, after.volumes) == (before.group, before.terms, before.volumes)
+        ):
+            known.shape = after
+            self.snapshot.renew(known, pod)
+        else:
+            self.snapshot.put_pod(pod)
 
 
 def is_same_but_for_labels(one: Pod, other: Pod) -> bool:
@@ -100,6 +102,10 @@ def is_same_but_for_labels(one: Pod, other: Pod) -> bool:
     return (
         spec == other.spec
         and one.metadata.owner_references == other.metadata.owner_references
-        and not is_resized(one.spec, one.status)
-        and not is_resized(other.spec, other.status)
+        and takes_its_shape(one, other)
     )
+
+
+def takes_its_shape(*states: Pod) -> bool:
+    """Whether states of a pod take on a node what its shape says: no resources in the status count besides."""
+    return not any(is_resized(pod.spec, pod.status) for pod in states)

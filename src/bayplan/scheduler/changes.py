@@ -36,24 +36,25 @@ def _conditions(node: Node) -> dict[str, str]:
 def pod_changes(old: Pod, new: Pod) -> list[ClusterEvent]:
     """What changed of a pod."""
     actions = []
+    has_same_spec = old.spec == new.spec
     if old.metadata.labels != new.metadata.labels:
         actions.append(Action.POD_LABEL)
-    if len(new.spec.scheduling_gates) < len(old.spec.scheduling_gates):
+    if not has_same_spec and len(new.spec.scheduling_gates) < len(old.spec.scheduling_gates):
         actions.append(Action.POD_GATES)
-    if old.spec.tolerations != new.spec.tolerations:
+    if not has_same_spec and old.spec.tolerations != new.spec.tolerations:
         actions.append(Action.POD_TOLERATIONS)
     if old.status.resource_claim_statuses != new.status.resource_claim_statuses:
         actions.append(Action.POD_CLAIMS)
-    if _scaled_down(old, new):
+    if not (has_same_spec and old.status.container_statuses == new.status.container_statuses) and _scaled_down(
+        old, new
+    ):
         actions.append(Action.POD_SCALE_DOWN)
-    if not actions and old.spec != new.spec:
+    if not actions and not has_same_spec:
         actions.append(Action.UPDATE)
     return [ClusterEvent("Pod", action) for action in actions]
 
 
 def _scaled_down(old: Pod, new: Pod) -> bool:
-    if old.spec == new.spec and old.status.container_statuses == new.status.container_statuses:
-        return False
     table = ResourceTable()
     before = dict(table.vector(pod_requests(old.spec, old.status)))
     after = dict(table.vector(pod_requests(new.spec, new.status)))

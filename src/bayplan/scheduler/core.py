@@ -167,12 +167,13 @@ class SchedulerCore:
             if old is not None and key in self.queue:
                 self.queue.update(self.snapshot.pod_info(new, pending=True), pod_changes(old, new))
             return
-        info = self.snapshot.pod_info(new, pending=True)
+        queued = self.queue.get(key)
+        info = self.snapshot.pod_info(new, pending=True, before=queued.pod if queued is not None else None)
         if self._cycle(info) is None:
             return
         if new.status.nominated_node_name and self._gated_by(info) is None:
             self.nominator.add(info, new.status.nominated_node_name)
-        if old is None or key not in self.queue:
+        if old is None or queued is None:
             self.queue.add(info)
             if new.spec.scheduling_group is not None:
                 self.queue.move(ClusterEvent("UnscheduledPod", Action.ADD), None, new)

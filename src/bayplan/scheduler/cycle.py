@@ -14,7 +14,8 @@ import numpy as np
 from bayplan.scheduler.decision import NOMINATED_NODE, ONLY_FEASIBLE_NODE, Decision
 from bayplan.scheduler.evaluation import Evaluation
 from bayplan.scheduler.failed_cycle import FailedCycle
-from bayplan.scheduler.framework.meter import SUCCESS, timed_plugin, timed_point
+from bayplan.scheduler.framework.extension_points import PostFilterPlugin
+from bayplan.scheduler.framework.meter import SUCCESS
 from bayplan.scheduler.framework.post_filter import PostFilterOutcome
 from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
@@ -185,7 +186,10 @@ class Cycle:
         own = codes is evaluation.codes
         feasible = evaluation.feasible_count if own else int(np.count_nonzero(codes == 0))
         if feasible == 0:
-            decision.codes = codes
+            if own:
+                decision.take(codes, evaluation.amounts())
+            else:
+                decision.codes = codes
             evaluation.share()
             self.post_filter(pod, evaluation, codes, decision)
             return
@@ -259,9 +263,11 @@ class Cycle:
         row = self.snapshot.row_of.get(node_name) if node_name else None
         if row is None:
             return None, codes
+        if evaluation.narrowed is None:
+            return (row if codes.item(row) == 0 else None), codes
         with evaluation.everywhere():
             code = self._verdict(pod, evaluation, row)
-        if code and evaluation.narrowed is not None and self.profile.reasons[code].status is not Status.ERROR:
+        if code and self.profile.reasons[code].status is not Status.ERROR:
             codes = evaluation.refused_first(codes, row, code)
         return (row if code == 0 else None), codes
 
@@ -300,20 +306,22 @@ class Cycle:
 
     def post_filter(self, pod: PodInfo, evaluation: Evaluation, codes: Codes, decision: Decision) -> None:
         """Ask the PostFilter plugins in order; the first that helps ends it."""
-        with timed_point(self.profile.meter, "PostFilter", self.profile.name) as timing:
+        meter = self.profile.meter
+        started = meter.now() if meter is not None else 0.0
+        status = "Error"
+        try:
             self._ask_post_filter(pod, evaluation, codes, decision)
-            outcome = decision.post_filter
-            if outcome is not None and outcome.status is not None:
-                timing.status = outcome.status.value
+            status = _status_of(decision.post_filter)
+        finally:
+            if meter is not None:
+                meter.point("PostFilter", status, self.profile.name, meter.now() - started)
 
     def _ask_post_filter(self, pod: PodInfo, evaluation: Evaluation, codes: Codes, decision: Decision) -> None:
         reasons: list[str] = []
         deallocates: list[ResourceClaim] = []
         withdraws = False
         for plugin in self.profile.post_filter:
-            with timed_plugin(self.profile.meter, plugin.name, "PostFilter") as timing:
-                outcome = plugin.post_filter(FailedCycle(self, pod, evaluation, codes))
-                timing.status = outcome.status.value if outcome.status is not None else SUCCESS
+            outcome = self._asked(plugin, FailedCycle(self, pod, evaluation, codes))
             if outcome.status in (None, Status.UNRESOLVABLE, Status.ERROR):
                 decision.post_filter = outcome
                 return
@@ -324,3 +332,21 @@ class Cycle:
             decision.post_filter = PostFilterOutcome(
                 Status.UNSCHEDULABLE, tuple(reasons), deallocates=tuple(deallocates), withdraws=withdraws
             )
+
+    def _asked(self, plugin: PostFilterPlugin, context: FailedCycle) -> PostFilterOutcome:
+        """What one plugin says, timed."""
+        meter = self.profile.meter
+        if meter is None:
+            return plugin.post_filter(context)
+        started, status = meter.now(), "Error"
+        try:
+            outcome = plugin.post_filter(context)
+            status = _status_of(outcome)
+        finally:
+            meter.plugin(plugin.name, "PostFilter", status, meter.now() - started)
+        return outcome
+
+
+def _status_of(outcome: PostFilterOutcome | None) -> str:
+    """An outcome's status as it is measured."""
+    return SUCCESS if outcome is None or outcome.status is None else outcome.status.value

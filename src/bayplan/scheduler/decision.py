@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bayplan.scheduler.evaluation import Amounts, amounts_in
 from bayplan.scheduler.explanation import Facts, Group, groups_of, refusal_lines, some
 from bayplan.scheduler.extenders import EXTENDER_NAME
 from bayplan.scheduler.framework.post_filter import Candidate, PostFilterOutcome
@@ -68,6 +69,8 @@ class Decision:
     """The pod as it was judged, for `summary`."""
     snapshot: Snapshot | None = None
     """What the nodes were judged by; it lives on, so figures taken from it are those of the moment they are asked for."""
+    _counted: tuple[Codes, Amounts] | None = field(default=None, init=False, compare=False)
+    """Verdicts, and how many nodes each reason refuses by them: by `codes`, unless other ones have come since."""
 
     def __repr__(self) -> str:
         return self.summary()
@@ -204,11 +207,16 @@ class Decision:
                 counts[reason] += amount
         return dict(counts)
 
-    def _amounts(self) -> list[tuple[int, int]]:
-        """(code, number of nodes that it refuses), in ascending order."""
-        counts = np.bincount(self.codes[self.codes > 0])
-        found = np.flatnonzero(counts)
-        return list(zip(found.tolist(), counts[found].tolist(), strict=True))
+    def take(self, codes: Codes, amounts: Amounts) -> None:
+        """Take verdicts with what is known of them already. They must not change any more."""
+        self.codes = codes
+        self._counted = (codes, amounts)
+
+    def _amounts(self) -> Amounts:
+        counted = self._counted
+        if counted is None or counted[0] is not self.codes:
+            counted = self._counted = (self.codes, amounts_in(self.codes))
+        return counted[1]
 
     def verdict(self, node: str) -> Reason | None:
         """Why a node was refused; None if it was not. KeyError for an unknown node."""

@@ -38,6 +38,17 @@ from bayplan.support.metrics import Counter
 NOT_ASKED: Final = -2
 """In the answers of a sparse plugin: an earlier plugin refuses the row, so this one was not asked."""
 
+Amounts = tuple[tuple[int, int], ...]
+"""(code, number of nodes that it refuses), by code."""
+
+
+def amounts_in(codes: Codes) -> Amounts:
+    """How many nodes are refused by each of the verdicts."""
+    counts = np.bincount(codes + 1)[1:]  # Without rows that are no nodes, -1.
+    counts[:1] = 0
+    found = counts.nonzero()[0]
+    return tuple(zip(found.tolist(), counts[found].tolist(), strict=True))
+
 
 @dataclass(slots=True)
 class Filtering:
@@ -68,6 +79,8 @@ class Evaluation:
         self.narrowed_by: tuple[str, ...] = ()
         self.codes: Codes = np.zeros(0, dtype=np.int32)
         self.feasible_count = 0
+        self._amounts: dict[int, int] | None = None
+        """Of `amounts`, if somebody has asked for them since many verdicts changed."""
         self.totals = Totals(profile, shape)
         self._filterings: list[Filtering] = []
         self._telling: list[Filtering] = []
@@ -153,6 +166,12 @@ class Evaluation:
         """The rows that can run the pod."""
         return np.flatnonzero(self.codes == 0)
 
+    def amounts(self) -> Amounts:
+        """How many nodes are refused by each of the verdicts."""
+        if self._amounts is None:
+            self._amounts = dict(amounts_in(self.codes))
+        return tuple(sorted(item for item in self._amounts.items() if item[0] and item[1]))
+
     # Filtering
 
     def _first_pass(self) -> None:
@@ -174,6 +193,7 @@ class Evaluation:
             if self.rejection is not None:
                 timing.status = self.rejection[1].status.value
         self.codes = np.zeros(snapshot.size, dtype=np.int32)
+        self._amounts = None
         self._filterings, self._telling, self._wide_filters = [], [], []
         self.feasible_count = 0
         if self.rejection is not None:
@@ -268,6 +288,7 @@ class Evaluation:
         is_sparse = any(item.plugin is not None and item.plugin.sparse for item in self._filterings)
         before = self.codes == 0
         self.codes = self._combine(None if is_sparse else list(self._behind))
+        self._amounts = None
         self._behind.clear()
         self._keep_promises()
         now = self.codes == 0
@@ -288,6 +309,9 @@ class Evaluation:
         if code != before:
             self.codes[row] = code
             self.feasible_count += (code == 0) - (before == 0)
+            if self._amounts is not None:
+                self._amounts[before] = self._amounts.get(before, 0) - 1
+                self._amounts[code] = self._amounts.get(code, 0) + 1
         self._touched[row] = None
 
     def ask(self, row: int) -> int:
@@ -364,6 +388,8 @@ class Evaluation:
             if part is None:
                 return None
             item.asked.value += 1.0
+            if len(self._telling) == 1:
+                return part
             parts.append(part)
         return JointTrial(parts) if NOT_ASKED not in parts else None
 

@@ -29,9 +29,10 @@ class Evictions:
         self._expected: dict[str, list[_Departure]] = {}
         """Victim -> who waits until it goes."""
 
-    async def evict(self, victims: Sequence[str], pod: core_v1.Pod, node: str) -> bool:
-        """Evict pods (`namespace/name`) for another; False if the server would not have all of it."""
-        return all(await asyncio.gather(*(self._evict(victim, pod, node) for victim in victims)))
+    def begin(self, victims: Sequence[str], pod: core_v1.Pod, node: str) -> Eviction:
+        """Evict pods (`namespace/name`) for another."""
+        tasks = [asyncio.create_task(self._evict(victim, pod, node)) for victim in victims]
+        return Eviction(tasks, self._clock)
 
     async def seen_to_go(self, victims: Sequence[str]) -> None:
         """Wait until evicted pods are seen to go: before, the pod would find that it has to make room once more."""
@@ -83,6 +84,29 @@ class Evictions:
         if victim is None or not victim.spec.node_name:
             return False
         return victim.metadata.deletion_timestamp is None or not victim.metadata.deletion_grace_period_seconds
+
+
+class Eviction:
+    """The victims of one pod are being evicted, all at the same time."""
+
+    def __init__(self, tasks: Sequence[asyncio.Task[bool]], clock: Clock) -> None:
+        self._tasks = tasks
+        self._clock = clock
+        self._begun = clock.monotonic()
+        self.seconds = 0.0
+        """How long it took; known when it is done."""
+        self._running = len(tasks)
+        for task in tasks:
+            task.add_done_callback(self._one_done)
+
+    def _one_done(self, _: asyncio.Task[bool]) -> None:
+        self._running -= 1
+        if not self._running:
+            self.seconds = self._clock.monotonic() - self._begun
+
+    async def done(self) -> bool:
+        """Wait for the end; False if the server would not have all of it. Raises what an eviction raised."""
+        return all([await task for task in self._tasks])
 
 
 class _Departure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from bayplan.scheduler.evaluation import Evaluation
@@ -30,16 +30,19 @@ class FailedCycle(PostFilterContext):
         self.rejected_early = evaluation.rejection is not None
         self.state = evaluation.state
 
-    @contextmanager
-    def trial(self, row: int, removed: Sequence[PodInfo]) -> Iterator[Trial]:
-        snapshot = self.cycle.snapshot
+    def trial(self, row: int, removed: Sequence[PodInfo]) -> AbstractContextManager[Trial]:
         rivals = self.cycle.rivals(self.pod, row)
         aside = self.evaluation.trial(row)
-        if aside is not None:
-            for pod in removed:
-                aside.take_away(pod)
-            yield _TrialAside(aside, rivals) if rivals else aside
-            return
+        if aside is None:
+            return self._trial_within(row, removed, rivals)
+        for pod in removed:
+            aside.take_away(pod)
+        return nullcontext(_TrialAside(aside, rivals) if rivals else aside)
+
+    @contextmanager
+    def _trial_within(self, row: int, removed: Sequence[PodInfo], rivals: list[PodInfo]) -> Iterator[Trial]:
+        """A trial on the snapshot itself."""
+        snapshot = self.cycle.snapshot
         trial = _Trial(self.evaluation, row, rivals)
         try:
             with snapshot.supposing((), removed, row):

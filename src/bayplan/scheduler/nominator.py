@@ -63,7 +63,8 @@ class Nominator:
 
     def on(self, node_name: str) -> list[PodInfo]:
         """The pods nominated to a node."""
-        return list(self._by_node.get(node_name, {}).values())
+        pods = self._by_node.get(node_name)
+        return list(pods.values()) if pods is not None else []
 
     def nodes(self) -> list[str]:
         """The nodes with nominated pods."""
@@ -95,8 +96,8 @@ class Promises:
         return self._rows(self._nominator.nodes())
 
     def _rows(self, names: list[str]) -> list[int]:
-        rows = (self._snapshot.row_of.get(name) for name in dict.fromkeys(names))
-        return [row for row in rows if row is not None]
+        row_of = self._snapshot.row_of
+        return [row_of[name] for name in dict.fromkeys(names) if name in row_of]
 
     def on(self, row: int) -> list[PodInfo]:
         """The pods that a row is promised to."""

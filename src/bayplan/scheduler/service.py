@@ -22,7 +22,7 @@ from bayplan.informers import InformerFactory
 from bayplan.scheduler import settings as scheduler_settings
 from bayplan.scheduler.binding import POD_BINDING, Changes, ClientActions, carry_out
 from bayplan.scheduler.core import Outcome, SchedulerCore
-from bayplan.scheduler.evictions import Evictions
+from bayplan.scheduler.evictions import Eviction, Evictions
 from bayplan.scheduler.extender_http import HttpDoor
 from bayplan.scheduler.extender_talk import ExtenderTalk
 from bayplan.scheduler.extenders import Door
@@ -314,10 +314,10 @@ class SchedulerService:
             await self._tell(outcome)
             return
         gone = False
+        evicting = self.evictions.begin(decision.victims, pod.pod, decision.nominated_node)
         try:
-            gone, _ = await asyncio.gather(
-                self._evict(decision.victims, pod.pod, decision.nominated_node), self._tell(outcome)
-            )
+            await self._tell(outcome)
+            gone = await self._made_room(decision.victims, evicting)
         finally:
             self.core.queue.release(pod.key, again=not gone)
             self._work.set()
@@ -325,7 +325,8 @@ class SchedulerService:
     async def _tell(self, outcome: Outcome) -> None:
         """Clear nominations and claims, and tell the pod's status and events why it is not placed."""
         decision, pod = outcome.decision, outcome.queued.pod.pod
-        await asyncio.gather(*(self.reporter.nominate(other.pod, "") for other in outcome.cleared))
+        if outcome.cleared:
+            await asyncio.gather(*(self.reporter.nominate(other.pod, "") for other in outcome.cleared))
         for claim in decision.post_filter.deallocates if decision.post_filter is not None else ():
             await self._deallocate(claim)
         await self.reporter.not_scheduled(pod, decision.reason, decision.message, decision.nomination)
@@ -342,11 +343,10 @@ class SchedulerService:
         except ActionError as error:
             logger.info("deallocating claim %s/%s: %s", claim.metadata.namespace, claim.metadata.name, error)
 
-    async def _evict(self, victims: Sequence[str], pod: core_v1.Pod, node: str) -> bool:
-        """Make room; False if the server would not have all of it."""
-        started = self.clock.monotonic()
-        gone = await self.evictions.evict(victims, pod, node)
-        self.metrics.evicted("success" if gone else "error", self.clock.monotonic() - started)
+    async def _made_room(self, victims: Sequence[str], evicting: Eviction) -> bool:
+        """Wait until victims are gone; False if the server would not have all of it."""
+        gone = await evicting.done()
+        self.metrics.evicted("success" if gone else "error", evicting.seconds)
         if gone:
             await self.evictions.seen_to_go(victims)
         return gone

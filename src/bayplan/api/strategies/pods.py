@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from bayplan.api.defaults.pod_spec import default_pod_spec
@@ -26,6 +28,10 @@ from bayplan.api.validation.profiles import check_annotation_changes, check_pod_
 _replace = msgspec.structs.replace
 
 
+NODE_FIELD: Final = "spec.nodeName"
+NOMINATION_FIELD: Final = "status.nominatedNodeName"
+
+
 class PodStrategy(Strategy):
     """Rules of pods."""
 
@@ -36,7 +42,7 @@ class PodStrategy(Strategy):
     returns_object_on_delete = True
     selectable_field_names = frozenset(
         (
-            "spec.nodeName",
+            NODE_FIELD,
             "spec.restartPolicy",
             "spec.schedulerName",
             "spec.serviceAccountName",
@@ -44,7 +50,7 @@ class PodStrategy(Strategy):
             "status.phase",
             "status.podIP",
             "status.podIPs",
-            "status.nominatedNodeName",
+            NOMINATION_FIELD,
         )
     )
 
@@ -172,7 +178,7 @@ class PodStrategy(Strategy):
     def selectable_fields(self, obj: core_v1.Pod) -> dict[str, str]:
         spec, status = obj.spec, obj.status
         return {
-            "spec.nodeName": spec.node_name,
+            NODE_FIELD: spec.node_name,
             "spec.restartPolicy": spec.restart_policy,
             "spec.schedulerName": spec.scheduler_name,
             "spec.serviceAccountName": spec.service_account_name,
@@ -180,7 +186,7 @@ class PodStrategy(Strategy):
             "status.phase": status.phase,
             "status.podIP": status.pod_ips[0].ip if status.pod_ips else status.pod_ip,
             "status.podIPs": status.pod_ips[0].ip if status.pod_ips else status.pod_ip,
-            "status.nominatedNodeName": status.nominated_node_name,
+            NOMINATION_FIELD: status.nominated_node_name,
         }
 
 

@@ -70,7 +70,7 @@ class AdmissionPlugin:
     such as its name or who asks (other than a node)."""
 
     idle_without: tuple[tuple[str, str], ...] = ()
-    """The kinds without whose objects `admit` does nothing; with them, more than `decided_by` says may decide."""
+    """The kinds without whose objects the plugin does nothing; with them, more than `decided_by` says may decide."""
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         """Whether the plugin wants to see such requests at all; asked once per combination."""
@@ -102,6 +102,8 @@ class Plan:
     """Whether the mutating steps leave nothing to default."""
     changing: tuple[AdmissionPlugin, ...] = ()
     """Whose the mutating steps are."""
+    plugins: tuple[AdmissionPlugin, ...] = ()
+    """Whose the steps are."""
 
     async def admit(self, request: AdmissionRequest) -> None:
         """Run the mutating steps in order."""
@@ -224,6 +226,7 @@ class AdmissionChain:
                 tuple(plugin.validate for plugin in chosen if type(plugin).validate is not AdmissionPlugin.validate),
                 all(plugin.keeps_defaults for plugin in mutating),
                 tuple(mutating),
+                tuple(chosen),
             )
             if not kind.is_custom:  # those come and go
                 self._plans[key] = plan

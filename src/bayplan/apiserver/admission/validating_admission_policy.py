@@ -35,6 +35,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
     """See the module."""
 
     name = "ValidatingAdmissionPolicy"
+    idle_without = (("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),)
 
     def __init__(self) -> None:
         self._policies = ActivePolicies("ValidatingAdmissionPolicy", CompiledPolicy)

@@ -54,6 +54,7 @@ class ValidatingAdmissionWebhook(AdmissionPlugin):
     """Asks all at the same time; any may refuse."""
 
     name = "ValidatingAdmissionWebhook"
+    idle_without = (("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),)
 
     def __init__(self) -> None:
         self._hooks = Hooks("ValidatingWebhookConfiguration")

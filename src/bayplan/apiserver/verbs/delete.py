@@ -48,7 +48,12 @@ async def delete(call: Call) -> Response:
     if entry is None:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     _warn(call, options)
-    left, gone = await delete_entry(call, entry, options)
+    change = call.context.repeated_changes.change(call, DELETE, entry)
+    if change is not None and change.is_known and (marked := await change.write()) is not None:
+        return call.answer(200, await _removed(call, marked, options))
+    left, gone = await delete_entry(call, call.entry(entry.namespace, entry.name) or entry, options)
+    if change is not None and gone and not options.dry_run:
+        change.learn(left)
     if gone and not call.strategy.returns_object_on_delete:
         details = meta_v1.StatusDetails(name=left.name, group=call.kind.group, kind=call.kind.plural, uid=left.uid)
         status = meta_v1.Status(kind="Status", api_version="v1", status="Success", details=details)
@@ -165,6 +170,7 @@ async def delete_entry(call: Call, entry: Entry, options: meta_v1.DeleteOptions)
 
 async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions) -> tuple[Entry, bool]:
     """One try of a deletion. Raises store.Conflict if the object changed meanwhile."""
+    call.changed = entry
     if call.kind.asks_webhook:
         entry = await call.in_served_version(entry)
     old = call.context.objects.cache(call.stored).shared(entry)
@@ -200,6 +206,16 @@ async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions)
     if changed or call.kind.asks_webhook:
         return _shown(call, obj, entry, revision), True
     return call.context.objects.cache(call.stored).as_deleted(entry, revision), True
+
+
+async def _removed(call: Call, marked: Entry, options: meta_v1.DeleteOptions) -> Entry:
+    """Let go of a pod that has been marked as deleted. Its last state."""
+    objects = call.context.objects
+    try:
+        return objects.cache(call.stored).as_deleted(marked, await objects.remove(call.stored, marked))
+    except Conflict as race:  # somebody has changed it in between, which delays it
+        await objects.settle(race)
+        return (await delete_entry(call, marked, options))[0]
 
 
 async def _written(call: Call, obj: Any, entry: Entry, options: meta_v1.DeleteOptions) -> Entry:

@@ -32,14 +32,13 @@ from bayplan.api.patches import PatchError, apply_json_patch, apply_merge_patch
 from bayplan.api.schema import definition_of
 from bayplan.api.strategic_patch import apply_strategic_patch
 from bayplan.api.strategies.base import clone
-from bayplan.api.types import core_v1
 from bayplan.api.unstructured_problems import first_unstructured_problem
 from bayplan.apiserver.body_problems import head_problem, version_problem
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.field_managers import Applier
-from bayplan.apiserver.known_status_patches import outcome_of
 from bayplan.apiserver.owners import deduplicate_owners
 from bayplan.apiserver.patch_problems import JSON, MERGE, STRATEGIC, read_patch, spoiled_by
+from bayplan.apiserver.repeated_changes import Change
 from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object
 from bayplan.apiserver.verbs.update import check_name, modify
@@ -62,15 +61,26 @@ async def patch(call: Call) -> Response:
     """Change an object by a JSON, merge or strategic merge patch, or by server-side apply."""
     if is_apply(call):
         return await _apply(call)
-    apply = Patch(call)
     name = call.path.subresource.name if call.path.subresource else ""
+    change = _repeated(call) if name == "status" else None
+    if change is not None and change.is_known and (written := await change.write()) is not None:
+        return call.answer(200, written)
+    apply = Patch(call)
 
     def patched(old: Any) -> Any:
         served = old if call.kind is call.stored else convert(clone(old), call.stored, call.kind)
         obj = apply(served)
         return call.to_stored(obj, lambda error: apply.spoiled(type(obj), str(error)))
 
-    return call.answer(200, await modify(call, patched, subresource=name, fresh=False))
+    written = await modify(call, patched, subresource=name, fresh=False)
+    if change is not None and apply.is_partial and not call.warnings:
+        change.learn(written)
+    return call.answer(200, written)
+
+
+def _repeated(call: Call) -> Change | None:
+    entry = call.entry(call.path.namespace, call.path.name)
+    return call.context.repeated_changes.change(call, "UPDATE/status", entry) if entry is not None else None
 
 
 def is_apply(call: Call) -> bool:
@@ -183,7 +193,7 @@ class Patch:
         """Raises ApiError (400, 413, 422, 500)."""
         cls = type(obj)
         if self.is_partial:
-            patched = self._with_known_status(obj) if cls is core_v1.Pod else self._with_status(obj)
+            patched = self._with_status(obj)
             if patched is not None:
                 return patched
         data = encode(obj)
@@ -191,20 +201,6 @@ class Patch:
             data = with_null_lists(self.kind.kind, data)
         self.tree = self._applied(msgspec.json.decode(data), cls)
         return self._decoded(cls)
-
-    def _with_known_status(self, pod: core_v1.Pod) -> core_v1.Pod | None:
-        """`_with_status` for pods."""
-        call, uid = self.call, self.body.get("metadata", {}).get("uid", pod.metadata.uid)
-        call.known_outcome = None
-        if uid != pod.metadata.uid:
-            return self._with_status(pod)  # which will be refused
-        known = outcome_of(self.patch_type, pod.status, self.body.get("status"))
-        call.known_outcome = known
-        status = known.status if known is not None else None
-        patched: core_v1.Pod | None = self._with_status(pod) if status is None else _with_parts(pod, status, uid)
-        if known is not None and status is None and patched is not None:
-            known.keep(patched.status)
-        return patched
 
     def _with_status(self, obj: Any) -> Any | None:
         """The object with another status and metadata of its own; None if there is something to say about the status."""

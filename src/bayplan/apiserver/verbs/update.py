@@ -64,6 +64,7 @@ async def modify(
             raise not_found_error(call.kind.plural, call.kind.group, name)
         if call.kind.asks_webhook:
             entry = await call.in_served_version(entry)
+        call.changed = entry
         old = objects.cache(call.stored).shared(entry)
         try:
             obj = transform(call.decode_stored(entry) if fresh else old)

@@ -9,7 +9,6 @@ the most important victim.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -35,9 +34,15 @@ def by_importance(pods: list[PodInfo]) -> list[PodInfo]:
     A pod that has not started counts as started now, which is ever later as pods are compared one after the other; so,
     in kube-scheduler, the last of several is the most important.
     """
+    if len(pods) < 2:
+        return pods
     started = [pod for pod in pods if pod.start_time]
     waiting = [pod for pod in reversed(pods) if not pod.start_time]
-    return sorted(started + waiting, key=lambda pod: (-pod.priority, start_of(pod)))
+    return sorted(started + waiting, key=_importance)
+
+
+def _importance(pod: PodInfo) -> tuple[int, str]:
+    return -pod.priority, start_of(pod)
 
 
 class DefaultPreemption(PostFilterPlugin):
@@ -65,14 +70,13 @@ class DefaultPreemption(PostFilterPlugin):
             findings.forget(unlike)
 
     def _outcome(self, context: PostFilterContext, findings: Findings) -> PostFilterOutcome:
-        rows = self._curable(context)
-        found = self._candidates(context, findings, rows)
-        failures = findings.failures(rows) if not len(found) else []
+        found = self._candidates(context, findings)
+        failures = findings.failures() if not len(found) else []
         if failures:
             text = failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]"
             return PostFilterOutcome(Status.ERROR, (f"preemption: {text}",))
         if not len(found):
-            reason = f"preemption: {self._message(findings.refusals(rows), len(rows))}"
+            reason = f"preemption: {self._message(findings.refusals(), len(findings.rows))}"
             return PostFilterOutcome(Status.UNSCHEDULABLE, (reason,), withdraws=True)
         return self._choose(context, findings, found)
 
@@ -84,13 +88,13 @@ class DefaultPreemption(PostFilterPlugin):
         tied = findings.cheapest(rows)
         chosen = 0
         if len(tied) > 1:
-            chosen = int(np.argsort(context.ranks()[tied])[context.pick(len(tied))])
+            place = context.pick(len(tied))
+            chosen = int(np.argpartition(context.ranks()[tied], place)[place])
         row = int(tied[chosen])
-        candidates = findings.candidates(tied)
+        candidates = findings.candidates(rows)
+        best = candidates if len(tied) == len(rows) else findings.candidates(tied)
         clears = tuple(pod for pod in context.nominated_to(row) if pod.priority < context.pod.priority)
-        return PostFilterOutcome(
-            None, (), candidates[chosen], candidates, findings.candidates(rows), clears, choose=self.choose
-        )
+        return PostFilterOutcome(None, (), best[chosen], best, candidates, clears, choose=self.choose)
 
     def _ineligible(self, context: PostFilterContext) -> str:
         """Why the pod may not preempt; empty if it may."""
@@ -108,56 +112,32 @@ class DefaultPreemption(PostFilterPlugin):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
-    def _candidates(self, context: PostFilterContext, findings: Findings, rows: IntRows) -> IntRows:
-        """The rows of the first candidates among the rows, from a random one on: as many as the settings want, with one that
-        violates no budget among them if there is one."""
+    def _candidates(self, context: PostFilterContext, findings: Findings) -> IntRows:
+        """The rows of the first candidates, from a random one of the rows in question on: as many as the settings want,
+        with one that violates no budget among them if there is one."""
+        findings.ask_about(np.zeros_like(context.codes) if context.rejected_early else context.codes, self._curable())
+        rows = findings.rows
         wanted = max(
             len(rows) * self.args.min_candidate_nodes_percentage // 100, self.args.min_candidate_nodes_absolute
         )
-        if len(rows) > wanted:
-            offset = context.pick(len(rows))
-            rows = np.concatenate((rows[offset:], rows[:offset])) if offset else rows
-        lowest = self._lowest.now()
-        unknown = rows[~findings.known[rows]]
-        findings.refuse(unknown[lowest[unknown] >= context.pod.priority], (NO_VICTIMS,))
-        self._look_at(context, findings, rows, wanted)
-        found = rows[findings.is_candidate[rows]]
-        return found[: self._enough(findings, found, wanted)]
+        first = rows.item(context.pick(len(rows))) if len(rows) > wanted else 0
+        unknown = findings.unknown()
+        if len(unknown):
+            is_vain = self._lowest.now()[unknown] >= context.pod.priority
+            if is_vain.any():
+                findings.refuse(unknown[is_vain], (NO_VICTIMS,))
+                unknown = unknown[~is_vain]
+            for row in findings.to_look_at(unknown, first, wanted):
+                self._look_at(context, row, findings)
+        return findings.found(first, wanted)
 
-    def _enough(self, findings: Findings, found: IntRows, wanted: int) -> int:
-        """How many of the candidates are taken."""
-        kept = findings.keeps_budgets(found)
-        return max(wanted, int(kept.argmax()) + 1) if kept.any() else len(found)
-
-    def _look_at(self, context: PostFilterContext, findings: Findings, rows: IntRows, wanted: int) -> None:
-        """Find out about unknown rows, in order, until enough candidates are known before the next of them."""
-        positions = np.flatnonzero(~findings.known[rows])
-        if not len(positions):
-            return
-        candidates = np.flatnonzero(findings.is_candidate[rows])
-        before = np.searchsorted(candidates, positions)
-        kept = candidates[findings.keeps_budgets(rows[candidates])]
-        kept_before = np.searchsorted(kept, positions)
-        most = int(np.searchsorted((before >= wanted) & (kept_before > 0), True))
-        found = budget_kept = 0
-        for index, row in enumerate(rows[positions[:most]].tolist()):
-            if found and before.item(index) + found >= wanted and kept_before.item(index) + budget_kept:
-                break
-            candidate = self._victims_on(context, row, findings)
-            if candidate is not None:
-                findings.offer(candidate)
-                found += 1
-                budget_kept += not candidate.violations
-
-    def _curable(self, context: PostFilterContext) -> IntRows:
-        """Rows refused for a reason that evictions can cure."""
-        if context.rejected_early:
-            return np.zeros(0, dtype=np.intp)
+    def _curable(self) -> Bools:
+        """Which verdicts are refusals that evictions can cure."""
         if len(self._curable_codes) <= len(self.reasons):
             curable = [self.reasons[code].status is Status.UNSCHEDULABLE for code in range(len(self.reasons))]
             # Code 0 is no refusal; the last entry is that of rows which are not nodes, -1.
             self._curable_codes = np.array([False, *curable[1:], False], dtype=np.bool_)
-        return np.flatnonzero(self._curable_codes[context.codes])
+        return self._curable_codes
 
     def _findings(self, context: PostFilterContext) -> Findings:
         """What was found for equal pods before, as long as nodes and budgets stay the same."""
@@ -173,8 +153,8 @@ class DefaultPreemption(PostFilterPlugin):
         self._memories[key] = findings
         return findings
 
-    def _victims_on(self, context: PostFilterContext, row: int, findings: Findings) -> Candidate | None:
-        """The victims on a node, if evicting them makes room; otherwise the reasons go into the findings."""
+    def _look_at(self, context: PostFilterContext, row: int, findings: Findings) -> None:
+        """Find out what evictions on a node would achieve."""
         priority = context.pod.priority
         potential = [pod for pod in self.snapshot.pods_on[row].values() if pod.priority < priority]
         victims: list[PodInfo] = []
@@ -187,7 +167,7 @@ class DefaultPreemption(PostFilterPlugin):
                     findings.fail(row, reason.reasons[0])
                 else:
                     findings.refuse(row, reason.reasons)
-                return None
+                return
             violating, others = self._by_budget(by_importance(potential))
             for pod in (*violating, *others):
                 trial.put_back(pod)
@@ -197,13 +177,15 @@ class DefaultPreemption(PostFilterPlugin):
                     violations += pod in violating
         if not victims:
             findings.fail(row, f'expected at least one victim pod on node "{self.snapshot.name(row)}"')
-            return None
+            return
         if violating and others:
             victims = by_importance(victims)
-        return Candidate(row, tuple(victims), violations)
+        findings.offer(Candidate(row, tuple(victims), violations))
 
-    def _by_budget(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
+    def _by_budget(self, pods: list[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
         """Pods whose eviction would violate a disruption budget, and the rest; budgets are used up in order."""
+        if not self.snapshot.catalog.disruption_budgets:
+            return [], pods
         budgets = [
             (budget, compiled_or_nothing(budget.spec.selector), [budget.status.disruptions_allowed])
             for budget in self.snapshot.catalog.disruption_budgets.values()

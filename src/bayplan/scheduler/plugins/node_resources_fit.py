@@ -58,15 +58,20 @@ class _Scored:
 class _RowTrial(Trial):
     """The room on one node while pods come and go. `free`: per requested resource, negative if over-committed."""
 
+    __slots__ = ("capacity", "free", "places", "plugin", "state", "vector")
+
     def __init__(self, plugin: NodeResourcesFit, state: CycleState, row: int) -> None:
         snapshot = plugin.snapshot
+        allocatable, requested = snapshot.allocatable, snapshot.requested
         self.plugin = plugin
+        self.state = state
         self.vector: Vector = state.data[plugin.name]
-        self.capacity = [snapshot.allocatable.item(column, row) for column, _ in self.vector]
-        self.free = {column: -snapshot.requested.item(column, row) for column, _ in self.vector}
-        for (column, _), capacity in zip(self.vector, self.capacity, strict=True):
-            self.free[column] += capacity
-        self.devices = plugin.devices(state)
+        self.capacity: list[int] = []
+        self.free: dict[int, int] = {}
+        for column, _ in self.vector:
+            capacity = allocatable.item(column, row)
+            self.capacity.append(capacity)
+            self.free[column] = capacity - requested.item(column, row)
         self.places = snapshot.pod_limit.item(row) - snapshot.pod_count.item(row)
 
     def put_back(self, pod: PodInfo) -> None:
@@ -84,8 +89,10 @@ class _RowTrial(Trial):
     def verdict(self) -> int:
         bits = TOO_MANY_PODS if self.places <= 0 else 0
         for position, (column, amount) in enumerate(self.vector):
+            if amount <= self.free[column]:
+                continue
             capacity = self.capacity[position]
-            if amount > self.free[column] and (capacity or column not in self.devices):
+            if capacity or column not in self.plugin.devices(self.state):
                 bits |= (3 if amount > capacity else 1) << (2 * position + 1)
         return self.plugin.code(self.vector, bits) if bits else 0
 

@@ -334,6 +334,13 @@ class PodCounts:
         by_key = self._terms.get(kind)
         return [group for group in by_key.values() if group.pods] if by_key is not None else []
 
+    def terminate(self, group: LabelGroup, row: int) -> None:
+        """A pod that is counted, and was live, terminates now."""
+        _bump(group.live_rows, row, -1)
+        for tally in group.tallies:
+            if tally.live_only:
+                tally.add(row, -1)
+
     def add(self, group: LabelGroup, terms: tuple[TermGroup, ...], row: int, delta: int, *, live: bool) -> None:
         """Count a pod in (`delta` 1) or out (-1). `live`: it counts for counters that leave terminating pods out."""
         _bump(group.rows, row, delta)

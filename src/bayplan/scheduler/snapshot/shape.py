@@ -217,55 +217,57 @@ def _container_facts(containers: tuple[Container, ...]) -> list[object]:
     return [(c.name, c.image, c.resources, c.ports, c.restart_policy, c.restart_policy_rules) for c in containers]
 
 
+def keeps_shape(shape: PodShape, old: Pod, new: Pod, *, pending: bool = False) -> bool:
+    """Whether a pod that had a shape has it still, as far as that can be told without looking it up."""
+    spec = new.spec
+    before, after = old.metadata, new.metadata
+    return (
+        old.spec == spec
+        and before.labels == after.labels
+        and before.owner_references == after.owner_references
+        and before.uid == after.uid
+        and not spec.resource_claims
+        and shape.spec.node_name == (spec.node_name if pending else "")
+    )
+
+
 _RELABELLED: Final = 64
 _encode = msgspec.json.Encoder().encode
 
 
 class ShapeTable:
-    """Finds the shape of a pod: first by the exact spec (one encoding, one look-up), then by what matters of it.
+    """Finds the shape of a pod by what matters of its spec: one encoding, one look-up.
 
-    A shape lives as long as a pod, a cached evaluation or a remembered spec refers to it.
+    A shape lives as long as a pod or a cached evaluation refers to it, or it is remembered here.
     """
 
-    __slots__ = ("_by_facts", "_by_spec", "_counts", "_resources")
+    __slots__ = ("_counts", "_recent", "_resources", "_shapes")
 
     LIMIT: Final = 8192
-    """Exact specs remembered; the oldest goes first."""
+    """Shapes remembered; the oldest goes first."""
 
     def __init__(self, resources: ResourceTable, counts: PodCounts) -> None:
         self._resources = resources
         self._counts = counts
-        self._by_spec: dict[Hashable, PodShape] = {}
-        self._by_facts: WeakValueDictionary[Hashable, PodShape] = WeakValueDictionary()
+        self._recent: dict[Hashable, PodShape] = {}
+        self._shapes: WeakValueDictionary[Hashable, PodShape] = WeakValueDictionary()
 
     def shape(self, pod: Pod, *, pending: bool = False) -> PodShape:
         """The shape of a pod, compiled if it is the first of its kind.
 
         The node that a pod runs on is no part of its shape, but the node that a pending pod asks for is.
         """
-        metadata = pod.metadata
-        spec = pod.spec
-        owner = controller_of(pod)
-        unique: Hashable = ()
-        if spec.resource_claims:
-            unique = (metadata.name, metadata.uid, claim_references(pod))
-        elif spec.volumes and any(item.ephemeral is not None for item in spec.volumes):
-            unique = (metadata.name, metadata.uid)
-        place = (
-            metadata.namespace,
-            tuple(metadata.labels.items()),
-            (owner.api_version, owner.kind, owner.name) if owner is not None else None,
-            unique,
-            spec.node_name if pending else "",
-        )
-        nowhere = msgspec.structs.replace(spec, node_name="") if spec.node_name else spec
-        exact = (place, _encode(nowhere))
-        shape = self._by_spec.get(exact)
+        key = (_place(pod, pending=pending), _encode(_facts(pod.spec)))
+        shape = self._recent.get(key)
         if shape is None:
-            shape = self._by_relevance(place, pod, pending=pending)
-            if len(self._by_spec) >= self.LIMIT:
-                del self._by_spec[next(iter(self._by_spec))]
-            self._by_spec[exact] = shape
+            shape = self._shapes.get(key)
+            if shape is None:
+                if not pending:
+                    pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
+                shape = self._shapes[key] = PodShape(key, pod, self._resources, self._counts)
+            if len(self._recent) >= self.LIMIT:
+                del self._recent[next(iter(self._recent))]
+            self._recent[key] = shape
         return shape
 
     def relabelled(self, shape: PodShape, pod: Pod) -> PodShape:
@@ -278,17 +280,33 @@ class ShapeTable:
             found = shape.relabelled[labels] = self.shape(pod)
         return found
 
-    def _by_relevance(self, place: Hashable, pod: Pod, *, pending: bool) -> PodShape:
-        spec = pod.spec
-        volumes = tuple(volume for volume in spec.volumes if is_relevant_volume(volume))
-        reduced = msgspec.structs.replace(
-            spec, volumes=volumes, containers=(), init_containers=(), node_name="", **_IRRELEVANT
-        )
-        facts = (reduced, _container_facts(spec.containers), _container_facts(spec.init_containers))
-        key = (place, _encode(facts))
-        shape = self._by_facts.get(key)
-        if shape is None:
-            if not pending:
-                pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(spec, node_name=""))
-            shape = self._by_facts[key] = PodShape(key, pod, self._resources, self._counts)
-        return shape
+
+def _place(pod: Pod, *, pending: bool) -> Hashable:
+    """What matters of a pod besides its spec, and the node that it asks for."""
+    metadata, spec = pod.metadata, pod.spec
+    owner = controller_of(pod)
+    unique: Hashable = ()
+    if spec.resource_claims:
+        unique = (metadata.name, metadata.uid, claim_references(pod))
+    elif spec.volumes and any(item.ephemeral is not None for item in spec.volumes):
+        unique = (metadata.name, metadata.uid)
+    return (
+        metadata.namespace,
+        tuple(metadata.labels.items()),
+        (owner.api_version, owner.kind, owner.name) if owner is not None else None,
+        unique,
+        spec.node_name if pending else "",
+    )
+
+
+def _facts(spec: PodSpec) -> object:
+    """What matters of a spec, its node aside."""
+    reduced = msgspec.structs.replace(
+        spec,
+        volumes=tuple([volume for volume in spec.volumes if is_relevant_volume(volume)]) if spec.volumes else (),
+        containers=(),
+        init_containers=(),
+        node_name="",
+        **_IRRELEVANT,
+    )
+    return reduced, _container_facts(spec.containers), _container_facts(spec.init_containers)

@@ -22,7 +22,7 @@ from bayplan.scheduler.snapshot.labels import Ints, grow
 from bayplan.scheduler.snapshot.nodes import node_facts
 from bayplan.scheduler.snapshot.pending_allocations import PendingAllocation
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended
-from bayplan.scheduler.snapshot.shape import HostPort, ShapeTable
+from bayplan.scheduler.snapshot.shape import HostPort, ShapeTable, keeps_shape
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Node, Pod
@@ -149,9 +149,13 @@ class Snapshot(NodeColumns):
 
     # Pods
 
-    def pod_info(self, pod: Pod, *, pending: bool = False) -> PodInfo:
-        """A pod with its shape; it is not counted anywhere yet."""
-        info = PodInfo(pod, self.shapes.shape(pod, pending=pending), self.resources)
+    def pod_info(self, pod: Pod, *, pending: bool = False, before: PodInfo | None = None) -> PodInfo:
+        """A pod with its shape; it is not counted anywhere yet. `before`: what it was, as which it mostly has the same shape."""
+        if before is not None and keeps_shape(before.shape, before.pod, pod, pending=pending):
+            shape = before.shape
+        else:
+            shape = self.shapes.shape(pod, pending=pending)
+        info = PodInfo(pod, shape, self.resources)
         self._grow_resources()
         return info
 
@@ -160,7 +164,7 @@ class Snapshot(NodeColumns):
         if not pod.spec.node_name or is_ended(pod):
             self.remove_pod(f"{pod.metadata.namespace}/{pod.metadata.name}")
             return None
-        info = self.pod_info(pod)
+        info = self.pod_info(pod, before=self.pods.get(f"{pod.metadata.namespace}/{pod.metadata.name}"))
         self.place(info, pod.spec.node_name)
         return info
 
@@ -183,6 +187,23 @@ class Snapshot(NodeColumns):
             info.start_time = pod.status.start_time
             if info.row >= 0:
                 self._record(info.row)
+
+    def terminate(self, info: PodInfo, pod: Pod) -> None:
+        """Take over a new state of a pod that is being deleted now and takes on its node what its shape says, as before.
+
+        It comes behind the other pods, as if it had been taken out and put in again.
+        """
+        row, key = info.row, info.key
+        fresh = PodInfo(pod, info.shape, self.resources)
+        if row < 0:
+            self.place(fresh, info.node_name)
+            return
+        pods = self.pods_on[row]
+        del pods[key], self.pods[key]
+        pods[key] = self.pods[key] = fresh
+        info.row, fresh.row = -1, row
+        self.counts.terminate(info.shape.group, row)
+        self._record(row)
 
     def relabel(self, info: PodInfo, pod: Pod) -> None:
         """Take over a new state of a pod that has other labels and is the same otherwise.

@@ -1,0 +1,404 @@
+"""Changes of one pod after the other: whatever the short way makes of a pod is what the long way would have made of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayplan.api.types import core_v1
+from bayplan.apiserver.objects import ObjectStore
+from bayplan.apiserver.repeated_changes import Change, RepeatedChanges
+from bayplan.apiserver.requests import Request, User
+from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.apiserver.watching import Entry
+from bayplan.store.url import open_store
+from bayplan.support.randomness import SeededRandomness
+from bayplan.testing.clock import ManualClock
+
+ADMIN = User("admin", ("system:masters",))
+CORE = "/api/v1/namespaces/default"
+PODS = f"{CORE}/pods"
+STRATEGIC, MERGE, JSON_PATCH = (f"application/{one}-patch+json" for one in ("strategic-merge", "merge", "json"))
+JSON = "application/json"
+TIME = "2026-01-02T03:04:05Z"
+
+Step = tuple[str, str, str, str]
+"""(method, content type, subresource, body); in the body %n, %u and %h stand for a pod's name, uid and node."""
+
+
+class Server:
+    """An API server whose clock stands still and whose randomness is seeded: two of them make the same objects."""
+
+    def __init__(self, settings: ApiServerSettings | None = None) -> None:
+        self.clock = ManualClock()
+        self.api = ApiServer(
+            open_store("memory:", clock=self.clock), clock=self.clock, randomness=SeededRandomness(7), settings=settings
+        )
+
+    async def __aenter__(self) -> Server:
+        await self.api.open()
+        await self.send("POST", f"{CORE}/serviceaccounts", {"metadata": {"name": "default"}})
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.api.close()
+
+    async def send(
+        self, method: str, path: str, body: Any = None, content_type: str = JSON, **query: str
+    ) -> tuple[int, Any]:
+        data = body if isinstance(body, bytes) else msgspec.json.encode(body) if body is not None else b""
+        request = Request(method, path, query, ADMIN, data, content_type, user_agent="tester/1.0 (linux)")
+        response = await self.api.handle(request)
+        return response.code, msgspec.json.decode(response.whole_body())
+
+    async def take(self, step: Step, name: str, uid: str, node: str, **query: str) -> tuple[int, Any]:
+        method, content_type, subresource, body = step
+        for mark, text in (("%n", name), ("%u", uid), ("%h", node)):
+            body = body.replace(mark, text)
+        path = f"{PODS}/{name}/{subresource}" if subresource else f"{PODS}/{name}"
+        return await self.send(method, path, body.encode(), content_type, **query)
+
+    def state(self) -> list[Any]:
+        """All pods with what selectors see of them, and all that happened to pods."""
+        kind = self.api.context.kinds.of_kind("v1", "Pod")
+        assert kind is not None
+        cache = self.api.context.objects.cache(kind)
+        for entry in cache.ordered():
+            pod: core_v1.Pod = cache.decode(entry)
+            seen = (pod.metadata.labels, cache.strategy.selectable_fields(pod), pod.metadata.uid)
+            assert (entry.labels, entry.fields, entry.uid) == seen
+        events = [
+            (event.revision, one.body, one.labels, one.fields)
+            for event in cache.events_after(0)
+            for one in (event.entry, event.previous)
+            if one is not None
+        ]
+        return [[(one.name, one.body) for one in cache.ordered()], events]
+
+
+@pytest.fixture
+def repeated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the pods that were changed the short way."""
+    changed: list[str] = []
+    write = Change.write
+
+    async def noted(self: Change) -> Entry | None:
+        changed.append(self._entry.name)
+        return await write(self)
+
+    monkeypatch.setattr(Change, "write", noted)
+    return changed
+
+
+def none(self: RepeatedChanges, call: Any, operation: str, entry: Entry) -> None:
+    """The short way is closed."""
+
+
+def pod(name: str, node: str = "", metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    """A pod that is gone at once when it is deleted."""
+    containers = [{"name": "c", "image": "registry.example/i:1"}]
+    placed = {"nodeName": node} if node else {}
+    spec = {"containers": containers, "terminationGracePeriodSeconds": 0, **placed, **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **(metadata or {})}, "spec": spec}
+
+
+def condition(kind: str, status: str = "True", time: str = TIME) -> str:
+    return f'{{"type":"{kind}","status":"{status}","reason":"R","message":"why %","lastTransitionTime":"{time}"}}'
+
+
+TARGET: Step = (
+    "PATCH",
+    STRATEGIC,
+    "status",
+    f'{{"status":{{"conditions":[{condition("DisruptionTarget")}]}}}}',
+)
+UNSCHEDULABLE: Step = (
+    "PATCH",
+    STRATEGIC,
+    "status",
+    f'{{"metadata":{{"uid":"%u"}},"status":{{"conditions":[{condition("PodScheduled", "False")}],"nominatedNodeName":"%h"}}}}',
+)
+GONE: Step = ("DELETE", JSON, "", '{"preconditions":{"uid":"%u"}}')
+LATER: Step = ("DELETE", JSON, "", '{"gracePeriodSeconds":30}')
+STEPS: list[Step] = [
+    TARGET,
+    UNSCHEDULABLE,
+    GONE,
+    LATER,
+    ("DELETE", JSON, "", ""),
+    ("DELETE", JSON, "", '{"propagationPolicy":"Foreground"}'),
+    ("DELETE", JSON, "", '{"dryRun":["All"]}'),
+    ("DELETE", JSON, "", '{"preconditions":{"resourceVersion":"9"}}'),
+    ("DELETE", JSON, "", '{"preconditions":{"uid":"another"}}'),
+    ("PATCH", STRATEGIC, "status", '{"status":{"nominatedNodeName":null}}'),
+    ("PATCH", STRATEGIC, "status", '{"status":{"nominatedNodeName":"same"}}'),
+    ("PATCH", STRATEGIC, "status", '{"status":{"nominatedNodeName":"-wrong-"}}'),
+    ("PATCH", STRATEGIC, "status", '{"status":{"$patch":"replace","phase":"Failed"}}'),
+    ("PATCH", STRATEGIC, "status", '{"metadata":{"uid":"another"},"status":{"phase":"Failed"}}'),
+    ("PATCH", STRATEGIC, "status", '{"metadata":{"labels":{"own":"%n"}},"status":{"phase":"Running"}}'),
+    ("PATCH", STRATEGIC, "status", '{"metadata":{"resourceVersion":"9"},"status":{"phase":"Running"}}'),
+    ("PATCH", STRATEGIC, "status", '{"status":{"phase":"Running","podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"}]}}'),
+    ("PATCH", STRATEGIC, "status", '{"status":{"unknown":1}}'),
+    ("PATCH", MERGE, "status", '{"status":{"phase":"Succeeded","message":"%n on %h"}}'),
+    ("PATCH", MERGE, "status", '{"status":{"conditions":null}}'),
+    ("PATCH", MERGE, "status", "{}"),
+    ("PATCH", MERGE, "status", '{"status":'),
+    ("PATCH", MERGE, "", '{"metadata":{"labels":{"a":"b"}}}'),
+    ("PATCH", MERGE, "", '{"metadata":{"finalizers":["example.com/f"]}}'),
+    ("PATCH", MERGE, "", '{"metadata":{"finalizers":null}}'),
+    ("PATCH", JSON_PATCH, "status", '[{"op":"test","path":"/metadata/name","value":"p0"},{"op":"add","path":"/status/phase","value":"Failed"}]'),
+    ("PUT", JSON, "status", '{"kind":"Pod","apiVersion":"v1","metadata":{"name":"%n"},"status":{"phase":"Running"}}'),
+    ("POST", JSON, "binding", '{"metadata":{"name":"%n"},"target":{"kind":"Node","name":"%h"}}'),
+]  # fmt: skip
+PODS_OF: list[dict[str, Any]] = [
+    {},
+    {"metadata": {"labels": {"a": "b"}, "annotations": {"nodeName": "n1", "x": '"managedFields":[ %b'}}},
+    {"metadata": {"finalizers": ["example.com/f"]}},
+    {"automountServiceAccountToken": False, "terminationGracePeriodSeconds": 5},
+    {"hostname": "p0", "subdomain": "same"},
+]
+
+
+async def after_all(steps: list[Step], kind: dict[str, Any], seconds: tuple[float, ...], count: int) -> list[Any]:
+    """What a server answers when each step is taken with each pod, and what is left in the end."""
+    async with Server() as server:
+        pods = []
+        for index in range(count):
+            node = f"n{index // 2}"
+            made = (await server.send("POST", PODS, pod(f"p{index}", node if index < count // 2 else "", **kind)))[1]
+            pods.append((f"p{index}", made["metadata"]["uid"], node))
+        answers: list[Any] = []
+        for step, pause in zip(steps, seconds, strict=True):
+            await server.clock.sleep(0)
+            server.clock.advance(pause)
+            answers += [await server.take(step, *one) for one in pods]
+        return [*answers, *server.state()]
+
+
+@pytest.mark.parametrize("kind", PODS_OF)
+@pytest.mark.parametrize("first", STEPS)
+def test_repeated_changes_are_what_each_would_be_alone(
+    first: Step, kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for second in (TARGET, UNSCHEDULABLE, GONE, LATER):
+        steps, seconds = [first, second, GONE], (0.0, 1.0, 0.0)
+        with monkeypatch.context() as closed:
+            short = asyncio.run(after_all(steps, kind, seconds, 8))
+            closed.setattr(RepeatedChanges, "change", none)
+            assert short == asyncio.run(after_all(steps, kind, seconds, 8))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.sampled_from(STEPS), st.sampled_from([0.0, 0.0, 1.0, 40.0])), min_size=1, max_size=8),
+    kind=st.sampled_from(PODS_OF),
+)
+def test_any_sequence_of_changes(steps: list[tuple[Step, float]], kind: dict[str, Any]) -> None:
+    sequence, seconds = [step for step, _ in steps], tuple(pause for _, pause in steps)
+    short = asyncio.run(after_all(sequence, kind, seconds, 8))
+    with pytest.MonkeyPatch.context() as closed:
+        closed.setattr(RepeatedChanges, "change", none)
+        assert short == asyncio.run(after_all(sequence, kind, seconds, 8))
+
+
+async def victims(server: Server, count: int) -> list[tuple[str, str, str]]:
+    """Pods on nodes."""
+    pods = []
+    for index in range(count):
+        made = (await server.send("POST", PODS, pod(f"p{index}", f"n{index}")))[1]
+        pods.append((f"p{index}", made["metadata"]["uid"], f"n{index}"))
+    return pods
+
+
+def test_from_the_fourth_on_pods_go_the_short_way(repeated: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            pods = await victims(server, 6)
+            for one in pods:
+                await server.take(TARGET, *one)
+            assert repeated == ["p3", "p4", "p5"]
+            for one in pods:
+                assert (await server.take(GONE, *one))[0] == 200
+                assert (await server.send("GET", f"{PODS}/{one[0]}"))[0] == 404
+            assert repeated == ["p3", "p4", "p5"] * 2
+
+    asyncio.run(run())
+
+
+def test_nominations_differ(repeated: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            pods = []
+            for index in range(6):
+                made = (await server.send("POST", PODS, pod(f"p{index}")))[1]
+                pods.append((f"p{index}", made["metadata"]["uid"], f"n{index}"))
+            for one in pods:
+                changed = (await server.take(UNSCHEDULABLE, *one))[1]
+                assert changed["status"]["nominatedNodeName"] == one[2]
+            assert repeated == ["p3", "p4", "p5"]
+            found = (await server.send("GET", PODS, fieldSelector="status.nominatedNodeName=n4"))[1]["items"]
+            assert [one["metadata"]["name"] for one in found] == ["p4"]
+
+    asyncio.run(run())
+
+
+def test_who_waits_for_a_revision_that_is_not_there_is_refused(repeated: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            pods = await victims(server, 6)
+            step = ("DELETE", JSON, "", '{"preconditions":{"resourceVersion":"1"}}')
+            assert [(await server.take(step, *one))[0] for one in pods] == [409] * 6
+            assert repeated == []
+
+    asyncio.run(run())
+
+
+def test_a_dry_run_changes_nothing(repeated: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            pods = await victims(server, 6)
+            for one in pods[:4]:
+                await server.take(TARGET, *one)
+            assert repeated == ["p3"]
+            shown = (await server.take(TARGET, *pods[4], dryRun="All"))[1]
+            assert len(shown["status"]["conditions"]) == 1
+            assert "conditions" not in (await server.send("GET", f"{PODS}/p4"))[1]["status"]
+
+    asyncio.run(run())
+
+
+def test_a_nomination_that_stays_is_no_change() -> None:
+    async def run() -> None:
+        async with Server() as server:
+            pods = []
+            for index in range(6):
+                made = (await server.send("POST", PODS, pod(f"p{index}")))[1]
+                pods.append((f"p{index}", made["metadata"]["uid"], f"n{index}"))
+            step = ("PATCH", MERGE, "status", '{"status":{"nominatedNodeName":"%h"}}')
+            for one in pods:
+                await server.take(step, *one)
+            for name, uid, _ in pods[:4]:
+                await server.take(step, name, uid, "another")
+            before = (await server.send("GET", f"{PODS}/p5"))[1]
+            assert (await server.take(step, *pods[5]))[1] == before
+
+    asyncio.run(run())
+
+
+def test_a_uid_that_is_written_otherwise_is_not_overlooked(repeated: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            pods = await victims(server, 2)
+            back = ("PATCH", MERGE, "status", '{"status":{"message":null}}')
+            escaped = f'{{"metadata":{{"\\u0075id":"{pods[0][1]}"}},"status":{{"message":"m"}}}}'
+            for _ in range(4):
+                assert (await server.take(("PATCH", MERGE, "status", escaped), *pods[0]))[0] == 200
+                assert (await server.take(back, *pods[0]))[0] == 200
+            assert (await server.take(("PATCH", MERGE, "status", escaped), *pods[1]))[0] == 422
+            assert set(repeated) == {"p0"}
+
+    asyncio.run(run())
+
+
+def test_nothing_is_learnt_of_a_pod_that_changed_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            pods = await victims(server, 6)
+            replace = ObjectStore.replace
+            late = {"p1", "p2"}
+
+            async def overtaken(self: ObjectStore, kind: Any, obj: Any, guard: int, **more: Any) -> Entry:
+                if obj.metadata.name in late:
+                    late.discard(obj.metadata.name)
+                    annotations = {"metadata": {"annotations": {"a": "b"}}}
+                    await server.send("PATCH", f"{PODS}/{obj.metadata.name}", annotations, MERGE)
+                return await replace(self, kind, obj, guard, **more)
+
+            monkeypatch.setattr(ObjectStore, "replace", overtaken)
+            changed = [(await server.take(TARGET, *one))[1] for one in pods]
+            assert not late
+            assert [one["metadata"].get("annotations") for one in changed] == [None, *[{"a": "b"}] * 2, *[None] * 3]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("mutatingwebhookconfigurations", {}),
+        ("validatingwebhookconfigurations", {}),
+        (
+            "validatingadmissionpolicies",
+            {
+                "spec": {
+                    "validations": [{"expression": "true"}],
+                    "matchConstraints": {
+                        "resourceRules": [
+                            {
+                                "apiGroups": ["apps"],
+                                "apiVersions": ["v1"],
+                                "operations": ["CREATE"],
+                                "resources": ["deployments"],
+                            }
+                        ]
+                    },
+                }
+            },
+        ),
+    ],
+)
+def test_who_is_asked_about_changes_closes_the_short_way(path: str, body: dict[str, Any], repeated: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            collection = f"/apis/admissionregistration.k8s.io/v1/{path}"
+            code, answer = await server.send("POST", collection, {"metadata": {"name": "one"}, **body})
+            assert code == 201, answer
+            pods = await victims(server, 6)
+            for one in pods:
+                assert (await server.take(TARGET, *one))[0] == 200
+            assert repeated == []
+            await server.send("DELETE", f"{collection}/one")
+            for one in pods:
+                assert (await server.take(GONE, *one))[0] == 200
+            assert repeated == ["p3", "p4", "p5"]
+
+    asyncio.run(run())
+
+
+def test_nodes_restricted_to_their_pods_are_looked_at_each_time(repeated: list[str]) -> None:
+    async def run() -> None:
+        async with Server(ApiServerSettings(enable_admission_plugins=("NodeRestriction",))) as server:
+            for one in await victims(server, 5):
+                assert (await server.take(TARGET, *one))[0] == 200
+            assert repeated == []
+
+    asyncio.run(run())
+
+
+def test_a_pod_that_changes_in_between_is_changed_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            pods = await victims(server, 6)
+            for one in pods[:4]:
+                await server.take(TARGET, *one)
+                await server.take(GONE, *one)
+            write = Change.write
+
+            async def late(self: Change) -> Entry | None:
+                await server.send("PATCH", f"{PODS}/{self._entry.name}", {"metadata": {"labels": {"a": "b"}}}, MERGE)
+                return await write(self)
+
+            monkeypatch.setattr(Change, "write", late)
+            changed = (await server.take(TARGET, *pods[4]))[1]
+            assert changed["metadata"]["labels"] == {"a": "b"}
+            assert [one["type"] for one in changed["status"]["conditions"]] == ["DisruptionTarget"]
+            assert (await server.take(GONE, *pods[5]))[0] == 200
+            assert (await server.send("GET", f"{PODS}/p5"))[0] == 404
+
+    asyncio.run(run())
