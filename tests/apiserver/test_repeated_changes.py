@@ -89,14 +89,14 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     write = Change.write
 
     async def noted(self: Change) -> Entry | None:
-        changed.append(self._entry.name)
+        changed.append(self._subject.entry.name)
         return await write(self)
 
     monkeypatch.setattr(Change, "write", noted)
     return changed
 
 
-def none(self: RepeatedChanges, call: Any, operation: str, entry: Entry) -> None:
+def none(self: RepeatedChanges, call: Any, operation: str, entry: Entry, *, admitted: bool = False) -> None:
     """The short way is closed."""
 
 
@@ -125,12 +125,19 @@ UNSCHEDULABLE: Step = (
     f'{{"metadata":{{"uid":"%u"}},"status":{{"conditions":[{condition("PodScheduled", "False")}],"nominatedNodeName":"%h"}}}}',
 )
 GONE: Step = ("DELETE", JSON, "", '{"preconditions":{"uid":"%u"}}')
+BOUND: Step = (
+    "POST",
+    JSON,
+    "binding",
+    '{"kind":"Binding","apiVersion":"v1","metadata":{"name":"%n","uid":"%u"},"target":{"kind":"Node","name":"%h"}}',
+)
 LATER: Step = ("DELETE", JSON, "", '{"gracePeriodSeconds":30}')
 STEPS: list[Step] = [
     TARGET,
     UNSCHEDULABLE,
     GONE,
     LATER,
+    BOUND,
     ("DELETE", JSON, "", ""),
     ("DELETE", JSON, "", '{"propagationPolicy":"Foreground"}'),
     ("DELETE", JSON, "", '{"dryRun":["All"]}'),
@@ -186,7 +193,7 @@ async def after_all(steps: list[Step], kind: dict[str, Any], seconds: tuple[floa
 def test_repeated_changes_are_what_each_would_be_alone(
     first: Step, kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for second in (TARGET, UNSCHEDULABLE, GONE, LATER):
+    for second in (TARGET, UNSCHEDULABLE, GONE, LATER, BOUND):
         steps, seconds = [first, second, GONE], (0.0, 1.0, 0.0)
         with monkeypatch.context() as closed:
             short = asyncio.run(after_all(steps, kind, seconds, 8))
@@ -244,6 +251,24 @@ def test_nominations_differ(repeated: list[str]) -> None:
             assert repeated == ["p3", "p4", "p5"]
             found = (await server.send("GET", PODS, fieldSelector="status.nominatedNodeName=n4"))[1]["items"]
             assert [one["metadata"]["name"] for one in found] == ["p4"]
+
+    asyncio.run(run())
+
+
+def test_pods_are_bound_to_their_nodes(repeated: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            pods = []
+            for index in range(8):
+                made = (await server.send("POST", PODS, pod(f"p{index}")))[1]
+                pods.append((f"p{index}", made["metadata"]["uid"], f"n{index % 6}"))
+            for one in pods[:7]:
+                assert (await server.take(BOUND, *one))[0] == 201
+            assert repeated == ["p3", "p4", "p5", "p6"]
+            found = (await server.send("GET", PODS, fieldSelector="spec.nodeName=n4"))[1]["items"]
+            assert [one["metadata"]["name"] for one in found] == ["p4"]
+            assert (await server.take(BOUND, *pods[6]))[0] == 409
+            assert (await server.take(BOUND, "p7", pods[6][1], "n1"))[0] == 409
 
     asyncio.run(run())
 
@@ -391,7 +416,7 @@ def test_a_pod_that_changes_in_between_is_changed_the_long_way(monkeypatch: pyte
             write = Change.write
 
             async def late(self: Change) -> Entry | None:
-                await server.send("PATCH", f"{PODS}/{self._entry.name}", {"metadata": {"labels": {"a": "b"}}}, MERGE)
+                await server.send("PATCH", f"{PODS}/{self._subject.entry.name}", {"metadata": {"labels": {"a": "b"}}}, MERGE)
                 return await write(self)
 
             monkeypatch.setattr(Change, "write", late)

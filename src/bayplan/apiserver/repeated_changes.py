@@ -10,10 +10,11 @@ twice before it is believed.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bayplan.api.strategies.pods import NODE_FIELD, NOMINATION_FIELD
 from bayplan.api.types import core_v1
+from bayplan.apiserver.admission.chain import CREATE
 from bayplan.apiserver.admission.service_account import TOKEN_VOLUME
 from bayplan.apiserver.cache import Prepared, ResourceCache
 from bayplan.apiserver.crowds import is_usual_name
@@ -24,100 +25,193 @@ from bayplan.support.timestamps import rfc3339
 if TYPE_CHECKING:
     from bayplan.apiserver.context import Call
 
+BINDING: Final = f"{CREATE}/binding"
 _QUERY: Final = frozenset(("fieldManager", "fieldValidation"))
 _LONGEST: Final = 8192
 """Bytes of a request, and of a pod."""
 _MOST: Final = 1024
-_UID, _VOLUME, _NODE, _NOMINATION, _GIVEN, _SOME_TIME = (b"\0%d" % number for number in range(6))
-"""What stands in a form for what is a pod's own. JSON has no such bytes in it."""
-_TIMES: Final = tuple(b"\0t%02d" % number for number in range(16))
-"""The same for times, in their order."""
-_TIME: Final = re.compile(rb'"(20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)"')
-_VOLUME_BEGIN: Final = b'"name":"%b' % TOKEN_VOLUME.encode()
-_VOLUME_LENGTH: Final = len(TOKEN_VOLUME) + 5
+_MOST_TRIED: Final = 8
+"""Forms of the pods of one request: each is compared with the pod."""
+_NAME, _UID, _REVISION, _GIVEN, _NODE, _NOMINATION, _VOLUME, _FIRST_TIME = range(8)
+"""The slots of a form: texts that are a pod's own. The last ones are for times, in their order."""
+_OWN: Final = ((_NAME, b"name"), (_UID, b"uid"), (_NODE, b"nodeName"), (_NOMINATION, b"nominatedNodeName"))
+"""What has the text of a slot for its value, where it comes first."""
+_MARKS: Final = tuple(b"\0%02d" % slot for slot in range(24))
+"""What stands in a form for the text of a slot, between its quotation marks. JSON has no such bytes in it."""
+_ANY_REVISION: Final = b',"resourceVersion":"%b"' % _MARKS[_REVISION]
+_MARK: Final = re.compile(rb"\0([0-9]{2})")
+_SOME_NAME, _SOME_UID, _SOME_NODE, _SOME_TIME = b"\0p", b"\0u", b"\0n", b"\0t"
+"""The same in requests."""
+_SECOND: Final = rb"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
+_TIME: Final = re.compile(rb'"(%b)"' % _SECOND)
+_is_time: Final = re.compile(_SECOND).fullmatch
+_VOLUME_TEXT: Final = re.compile(rb'"name":"(%b[a-z0-9]{5})"' % TOKEN_VOLUME.encode())
 _NOMINATED: Final = re.compile(rb'"nominatedNodeName":"([a-z0-9.-]+)"')
+_TARGET: Final = re.compile(rb'"target":\{(?:"[a-zA-Z]+":"[^"]*",)*"name":"([a-z0-9.-]+)"')
 _ESCAPE: Final = b"\\u"
 """With it, a request may say in another way what is a pod's own."""
 
+_NODES: Final = frozenset((NODE_FIELD, NOMINATION_FIELD))
+"""Selectable fields that are a pod's own."""
+
 _Key = tuple[object, ...]
-_Texts = list[tuple[bytes, bytes]]
-"""Texts of one pod and what stands for them, in the order in which they are looked for."""
+_Texts = list[bytes | None]
+"""By slot; None for those that are not there, or not known yet."""
 
 
-class _Outcome(NamedTuple):
-    """What a change comes to, for all pods of one form."""
+class _Subject(NamedTuple):
+    """A pod, and what is asked for it."""
 
-    form: bytes
+    entry: Entry
+    asked: _Key
+    now: bytes
+    times: list[bytes]
+    """Those in the request."""
+    given: str
+    """The node that the request gives the pod; "" if it gives it none."""
+    field: str
+    """The selectable field that it gives: the pod's node, or its nomination."""
+
+    @property
+    def keeps_node(self) -> bool:
+        """Whether the pod is given what it has."""
+        return self.given == self.entry.fields[self.field]
+
+    @property
+    def given_fields(self) -> dict[str, str]:
+        """The selectable field as the request gives it to the pod, if it does."""
+        return {self.field: self.given} if self.given else {}
+
+    def texts(self) -> _Texts:
+        """What is the pod's own, but for its times and its token volume."""
+        entry = self.entry
+        texts: _Texts = [None] * len(_MARKS)
+        texts[_NAME], texts[_UID], texts[_REVISION] = entry.name.encode(), entry.uid.encode(), b"%d" % entry.revision
+        texts[_NODE] = entry.fields[NODE_FIELD].encode() or None
+        texts[_NOMINATION] = entry.fields[NOMINATION_FIELD].encode() or None
+        texts[_GIVEN] = self.given.encode() or None
+        return texts
+
+
+class _Form:
+    """Bytes with slots in them."""
+
+    def __init__(self, marked: bytes) -> None:
+        *parts, self._end = _MARK.split(marked)
+        self._slots = list(map(int, parts[1::2]))
+        self._pairs = list(zip(parts[::2], self._slots, strict=True))
+        """What stands before a slot, and the slot."""
+        self._pieces = [*parts, self._end]
+
+    def matches(self, body: bytes, texts: _Texts) -> bool:
+        """Whether bytes are of this form, with the texts that are known; finds the others."""
+        at = 0
+        for literal, slot in self._pairs:
+            if not body.startswith(literal, at):
+                return False
+            at += len(literal)
+            end = body.find(b'"', at)
+            text, known = body[at:end], texts[slot]
+            if known is None:
+                texts[slot] = text
+            elif known != text:
+                return False
+            at = end
+        return body[at:] == self._end
+
+    def filled_in(self, texts: _Texts) -> bytes:
+        """The bytes with these texts."""
+        pieces = self._pieces.copy()
+        pieces[1::2] = [texts[slot] or b"" for slot in self._slots]
+        return b"".join(pieces)
+
+
+class _Case(NamedTuple):
+    """What a request comes to for pods of one form."""
+
+    before: _Form
+    now: int
+    """The slot of the time at which it is made."""
+    times: list[int]
+    """The slots of those in the request."""
+    keeps_node: bool
+    after: _Form
     fields: dict[str, str]
-    """Selectable fields that differ from before, but for the nomination."""
+    """Selectable fields that differ from before, but for the one that is given."""
+
+    def texts(self, subject: _Subject) -> _Texts | None:
+        """The texts of a pod; None if this is not its case."""
+        if subject.keeps_node != self.keeps_node:
+            return None
+        texts = subject.texts()
+        for slot, time in zip((self.now, *self.times), (subject.now, *subject.times), strict=True):
+            if texts[slot] not in (None, time):
+                return None
+            texts[slot] = time
+        if not self.before.matches(subject.entry.body, texts) or not _is_volume(texts[_VOLUME]):
+            return None
+        times = [time for time in texts[_FIRST_TIME:] if time is not None]
+        return texts if sorted({*times}) == times and all(map(_is_time, times)) else None
 
 
 class Change:
     """A change of one pod that is about to be made, and may be one that was made to others."""
 
-    def __init__(
-        self, memory: RepeatedChanges, call: Call, entry: Entry, key: _Key, own: _Texts, nomination: dict[str, str]
-    ) -> None:
+    def __init__(self, memory: RepeatedChanges, call: Call, subject: _Subject) -> None:
         self._memory = memory
         self._call = call
-        self._entry = entry
-        self._key = key
-        self._own = own
-        self._nomination = nomination
-        """Its selectable field that the request gives it, if it gives it one."""
-        self._outcome = memory.known.get(key)
+        self._subject = subject
+        self._known = memory.find(subject)
 
     @property
     def is_known(self) -> bool:
         """Whether it is known what it comes to."""
-        return self._outcome is not None
+        return self._known is not None
 
     async def write(self) -> Entry | None:
         """Make the change, whose outcome is known. None if somebody else was faster. Raises ApiError."""
-        assert self._outcome is not None
-        entry, outcome, call = self._entry, self._outcome, self._call
-        body = outcome.form
-        for text, mark in self._own:
-            body = body.replace(mark, text)
-        value = b'%b"metadata":{"name":"%b"%b' % (call.stored.type_meta, entry.name.encode(), body)
-        prepared = Prepared(entry.labels, {**entry.fields, **outcome.fields, **self._nomination}, entry.uid)
-        objects = call.context.objects
+        assert self._known is not None
+        case, texts = self._known
+        entry, call, objects = self._subject.entry, self._call, self._call.context.objects
+        value = call.stored.type_meta + case.after.filled_in(texts)
+        fields = {**entry.fields, **case.fields, **self._subject.given_fields}
         try:
-            return await objects.replace_prepared(call.stored, entry, value, prepared)
+            return await objects.replace_prepared(call.stored, entry, value, Prepared(entry.labels, fields, entry.uid))
         except Conflict as race:
             await objects.settle(race)
             return None
 
     def learn(self, after: Entry) -> None:
         """What it came to, the long way, without any warning."""
-        before = self._entry
-        fields = dict(after.fields.items() - {**before.fields, **self._nomination}.items())
-        form = _form(after, self._own)
+        before = self._subject.entry
+        fields = dict(after.fields.items() - {**before.fields, **self._subject.given_fields}.items())
         if (
-            form is not None
-            and not _TIME.search(form)  # one that was worked out from others
-            and NOMINATION_FIELD not in fields
+            fields.keys().isdisjoint(_NODES)
             and after.labels == before.labels
             and after.revision != before.revision
             and self._call.changed is before
         ):
-            self._memory.note(self._key, _Outcome(form, fields))
+            self._memory.note(self._subject, after, fields)
 
 
 class RepeatedChanges:
     """What is known of changes."""
 
     def __init__(self) -> None:
-        self.known: dict[_Key, _Outcome] = {}
-        self._once: dict[_Key, _Outcome] = {}
-        """What came out once."""
+        self._known: dict[_Key, list[_Case]] = {}
+        """By request."""
+        self._once: dict[_Key, _Key] = {}
+        """What came out once: outcome by case."""
         self._asked: set[_Key] = set()
         """Requests that were seen, whatever they were about."""
         self._askers: dict[str, tuple[ResourceCache, ...] | None] = {}
         """By operation: objects on which it depends whether anybody is asked; None if somebody is anyway."""
 
-    def change(self, call: Call, operation: str, entry: Entry) -> Change | None:
-        """A change of a pod that may be one of many; None if it is none, or the first. operation: the one that admission sees, with the subresource."""
+    def change(self, call: Call, operation: str, entry: Entry, *, admitted: bool = False) -> Change | None:
+        """A change of a pod that may be one of many; None if it is none, or the first.
+
+        operation: the one that admission sees, with the subresource. admitted: those who have to be asked about it were asked.
+        """
         request = call.request
         if (
             call.stored.type is not core_v1.Pod
@@ -126,10 +220,12 @@ class RepeatedChanges:
             or not _QUERY.issuperset(request.query)
         ):
             return None
-        body = request.body.replace(b'"uid":"%b"' % entry.uid.encode(), _UID)
-        given = _NOMINATED.search(body)
+        body = request.body.replace(b'"uid":"%b"' % entry.uid.encode(), _SOME_UID)
+        if operation == BINDING:
+            body = body.replace(b'"name":"%b"' % entry.name.encode(), _SOME_NAME, 1)
+        given = (_TARGET if operation == BINDING else _NOMINATED).search(body)
         if given is not None:
-            body = body.replace(given[0], _GIVEN)
+            body = body.replace(given[1], _SOME_NODE)
         times = _TIME.findall(body)
         for time in times:
             body = body.replace(time, _SOME_TIME)
@@ -141,32 +237,44 @@ class RepeatedChanges:
                 _make_room(self._asked)
                 self._asked.add(asked)
             return None
-        if not self._is_nobody_asked(call, operation):
+        node = given[1].decode() if given is not None else ""
+        if not (admitted or self._is_nobody_asked(call, operation)) or (node and not is_usual_name(node)):
             return None
-        return self._about(call, entry, asked, times, given[1].decode() if given is not None else "")
-
-    def _about(self, call: Call, entry: Entry, asked: _Key, given_times: list[bytes], given: str) -> Change | None:
-        """The change that is asked for, of this pod. given: its nomination from now on, if the request says so."""
         now = rfc3339(call.context.clock.now()).encode()
-        times = sorted({now, *given_times, *_TIME.findall(entry.body)})
-        if len(times) > len(_TIMES) or (given and not is_usual_name(given)):
-            return None
-        own = [*_own(entry), *zip(times, _TIMES, strict=False)]
-        before = _form(entry, own)
-        if before is None or b'"deletionTimestamp"' in before:
-            return None
-        order = (times.index(now), *map(times.index, given_times))
-        if not given:
-            return Change(self, call, entry, (asked, before, order), own, {})
-        own.insert(0, (b'"nominatedNodeName":"%b"' % given.encode(), _GIVEN))
-        stays = given == entry.fields.get(NOMINATION_FIELD)
-        return Change(self, call, entry, (asked, before, order, stays), own, {NOMINATION_FIELD: given})
+        field = NODE_FIELD if operation == BINDING else NOMINATION_FIELD
+        return Change(self, call, _Subject(entry, asked, now, times, node, field))
 
-    def note(self, key: _Key, outcome: _Outcome) -> None:
+    def find(self, subject: _Subject) -> tuple[_Case, _Texts] | None:
+        """The case of a pod, and its texts; None if it is not known."""
+        for case in self._known.get(subject.asked, ()):
+            texts = case.texts(subject)
+            if texts is not None:
+                return case, texts
+        return None
+
+    def note(self, subject: _Subject, after: Entry, fields: dict[str, str]) -> None:
         """What a change came to. It is known when the same came out before."""
-        kept = self.known if self._once.get(key) == outcome else self._once
-        _make_room(kept)
-        kept[key] = outcome
+        times = sorted({subject.now, *subject.times, *_TIME.findall(subject.entry.body)})
+        texts = subject.texts()
+        volume = _VOLUME_TEXT.search(subject.entry.body)
+        texts[_VOLUME] = volume[1] if volume is not None else None
+        texts[_FIRST_TIME:] = times
+        before, later = _marked(subject, subject.entry, texts), _marked(subject, after, texts)
+        if len(texts) > len(_MARKS) or b'"deletionTimestamp"' in before or _TIME.search(later):
+            return  # a time in what it came to was worked out from others
+        slots = [_FIRST_TIME + times.index(time) for time in (subject.now, *subject.times)]
+        key = (subject.asked, before, tuple(slots), subject.keeps_node)
+        outcome = (later, tuple(sorted(fields.items())))
+        if self._once.get(key) != outcome:
+            _make_room(self._once)
+            self._once[key] = outcome
+            return
+        case = _Case(
+            _Form(before), slots[0], slots[1:], subject.keeps_node, _Form(later.replace(_ANY_REVISION, b"", 1)), fields
+        )
+        others = self._known.get(subject.asked, ())
+        _make_room(self._known)
+        self._known[subject.asked] = [case, *others[: _MOST_TRIED - 1]]
 
     def _is_nobody_asked(self, call: Call, operation: str) -> bool:
         """Whether no admission plugin has anything to say about such a change."""
@@ -186,34 +294,23 @@ def _askers(call: Call, operation: str) -> tuple[ResourceCache, ...] | None:
     return tuple(context.objects.cache(kind) for kind in kinds if kind is not None)
 
 
-def _make_room(kept: dict[_Key, _Outcome] | set[_Key]) -> None:
+def _make_room(kept: dict[_Key, Any] | set[_Key]) -> None:
     if len(kept) >= _MOST:
         kept.clear()
 
 
-def _own(entry: Entry) -> _Texts:
-    """Texts that are a pod's own, but for its name and times."""
-    body, fields = entry.body, entry.fields
-    own = [(b'"uid":"%b"' % entry.uid.encode(), _UID)]
-    at = body.find(_VOLUME_BEGIN)
-    if at >= 0:
-        begin = at + len(b'"name":"')
-        own.append((body[begin : begin + _VOLUME_LENGTH], _VOLUME))
-    if node := fields.get(NODE_FIELD):
-        own.append((b'"nodeName":"%b"' % node.encode(), _NODE))
-    if nomination := fields.get(NOMINATION_FIELD):
-        own.append((b'"nominatedNodeName":"%b"' % nomination.encode(), _NOMINATION))
-    return own
+def _is_volume(text: bytes | None) -> bool:
+    return text is None or (len(text) == len(TOKEN_VOLUME) + 5 and text.startswith(TOKEN_VOLUME.encode()))
 
 
-def _form(entry: Entry, own: _Texts) -> bytes | None:
-    """A pod's bytes behind its name, without its revision and what is its own; None if they look unusual."""
-    begin = b'"metadata":{"name":"%b"' % entry.name.encode()
-    revision = b',"resourceVersion":"%d"' % entry.revision
-    form = entry.body
-    if not form.startswith(begin) or revision not in form:
-        return None
-    form = form[len(begin) :].replace(revision, b"", 1)
-    for text, mark in own:
-        form = form.replace(text, mark)
-    return form
+def _marked(subject: _Subject, entry: Entry, texts: _Texts) -> bytes:
+    """A pod's bytes, before or after, with marks in place of texts."""
+    body = entry.body.replace(b',"resourceVersion":"%d"' % entry.revision, _ANY_REVISION, 1)
+    given = (_GIVEN, b"nodeName" if subject.field == NODE_FIELD else b"nominatedNodeName")
+    for slot, member in (given, *_OWN):
+        if (text := texts[slot]) is not None:
+            body = body.replace(b'"%b":"%b"' % (member, text), b'"%b":"%b"' % (member, _MARKS[slot]), 1)
+    for text, mark in zip(texts[_VOLUME:], _MARKS[_VOLUME:], strict=False):
+        if text is not None:
+            body = body.replace(b'"%b"' % text, b'"%b"' % mark)
+    return body
