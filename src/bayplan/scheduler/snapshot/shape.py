@@ -236,7 +236,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ShapeTable:
-    """Finds the shape of a pod by what matters of its spec: one encoding, one look-up.
+    """Finds the shape of a pod by what matters of its spec, or (where nothing in it is made up for each pod) by the whole spec, which is quicker.
 
     A shape lives as long as a pod or a cached evaluation refers to it, or it is remembered here.
     """
@@ -244,7 +244,7 @@ class ShapeTable:
     __slots__ = ("_counts", "_recent", "_resources", "_shapes")
 
     LIMIT: Final = 8192
-    """Shapes remembered; the oldest goes first."""
+    """Specs remembered; the oldest goes first."""
 
     def __init__(self, resources: ResourceTable, counts: PodCounts) -> None:
         self._resources = resources
@@ -257,17 +257,26 @@ class ShapeTable:
 
         The node that a pod runs on is no part of its shape, but the node that a pending pod asks for is.
         """
-        key = (_place(pod, pending=pending), _encode(_facts(pod.spec)))
-        shape = self._recent.get(key)
+        spec, place = pod.spec, _place(pod, pending=pending)
+        if spec.volumes:  # which may have names that were made up for this pod
+            known_as = (place, _encode(_facts(spec)))
+        else:
+            known_as = (place, _encode(msgspec.structs.replace(spec, node_name="") if spec.node_name else spec))
+        shape = self._recent.get(known_as)
         if shape is None:
-            shape = self._shapes.get(key)
-            if shape is None:
-                if not pending:
-                    pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
-                shape = self._shapes[key] = PodShape(key, pod, self._resources, self._counts)
+            shape = self._by_facts(place, pod, pending=pending)
             if len(self._recent) >= self.LIMIT:
                 del self._recent[next(iter(self._recent))]
-            self._recent[key] = shape
+            self._recent[known_as] = shape
+        return shape
+
+    def _by_facts(self, place: Hashable, pod: Pod, *, pending: bool) -> PodShape:
+        key = (place, _encode(_facts(pod.spec)))
+        shape = self._shapes.get(key)
+        if shape is None:
+            if not pending:
+                pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""))
+            shape = self._shapes[key] = PodShape(key, pod, self._resources, self._counts)
         return shape
 
     def relabelled(self, shape: PodShape, pod: Pod) -> PodShape:
