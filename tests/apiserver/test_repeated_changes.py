@@ -96,7 +96,7 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return changed
 
 
-def none(self: RepeatedChanges, call: Any, operation: str, entry: Entry, *, admitted: bool = False) -> None:
+def none(self: RepeatedChanges, call: Any, operation: str, entry: Entry, **_: Any) -> None:
     """The short way is closed."""
 
 
@@ -258,13 +258,18 @@ def test_nominations_differ(repeated: list[str]) -> None:
 def test_pods_are_bound_to_their_nodes(repeated: list[str]) -> None:
     async def run() -> None:
         async with Server() as server:
+            for index in range(6):
+                zone = {"topology.kubernetes.io/zone": f"z{index // 3}"}
+                await server.send("POST", "/api/v1/nodes", {"metadata": {"name": f"n{index}", "labels": zone}})
             pods = []
             for index in range(8):
                 made = (await server.send("POST", PODS, pod(f"p{index}")))[1]
                 pods.append((f"p{index}", made["metadata"]["uid"], f"n{index % 6}"))
             for one in pods[:7]:
                 assert (await server.take(BOUND, *one))[0] == 201
-            assert repeated == ["p3", "p4", "p5", "p6"]
+            assert repeated == ["p6"]  # the fourth in its zone
+            found = (await server.send("GET", PODS, labelSelector="topology.kubernetes.io/zone=z0"))[1]["items"]
+            assert [one["metadata"]["name"] for one in found] == ["p0", "p1", "p2", "p6"]
             found = (await server.send("GET", PODS, fieldSelector="spec.nodeName=n4"))[1]["items"]
             assert [one["metadata"]["name"] for one in found] == ["p4"]
             assert (await server.take(BOUND, *pods[6]))[0] == 409
@@ -416,7 +421,9 @@ def test_a_pod_that_changes_in_between_is_changed_the_long_way(monkeypatch: pyte
             write = Change.write
 
             async def late(self: Change) -> Entry | None:
-                await server.send("PATCH", f"{PODS}/{self._subject.entry.name}", {"metadata": {"labels": {"a": "b"}}}, MERGE)
+                await server.send(
+                    "PATCH", f"{PODS}/{self._subject.entry.name}", {"metadata": {"labels": {"a": "b"}}}, MERGE
+                )
                 return await write(self)
 
             monkeypatch.setattr(Change, "write", late)

@@ -10,6 +10,7 @@ twice before it is believed.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bayplan.api.strategies.pods import NODE_FIELD, NOMINATION_FIELD
@@ -157,10 +158,14 @@ class _Case(NamedTuple):
 class Change:
     """A change of one pod that is about to be made, and may be one that was made to others."""
 
-    def __init__(self, memory: RepeatedChanges, call: Call, subject: _Subject) -> None:
+    def __init__(
+        self, memory: RepeatedChanges, call: Call, subject: _Subject, labels: Mapping[str, str] | None
+    ) -> None:
         self._memory = memory
         self._call = call
         self._subject = subject
+        self._labels = {**subject.entry.labels, **labels} if labels else subject.entry.labels
+        """The pod's from now on."""
         self._known = memory.find(subject)
 
     @property
@@ -176,7 +181,7 @@ class Change:
         value = call.stored.type_meta + case.after.filled_in(texts)
         fields = {**entry.fields, **case.fields, **self._subject.given_fields}
         try:
-            return await objects.replace_prepared(call.stored, entry, value, Prepared(entry.labels, fields, entry.uid))
+            return await objects.replace_prepared(call.stored, entry, value, Prepared(self._labels, fields, entry.uid))
         except Conflict as race:
             await objects.settle(race)
             return None
@@ -187,7 +192,7 @@ class Change:
         fields = dict(after.fields.items() - {**before.fields, **self._subject.given_fields}.items())
         if (
             fields.keys().isdisjoint(_NODES)
-            and after.labels == before.labels
+            and after.labels == self._labels
             and after.revision != before.revision
             and self._call.changed is before
         ):
@@ -207,10 +212,12 @@ class RepeatedChanges:
         self._askers: dict[str, tuple[ResourceCache, ...] | None] = {}
         """By operation: objects on which it depends whether anybody is asked; None if somebody is anyway."""
 
-    def change(self, call: Call, operation: str, entry: Entry, *, admitted: bool = False) -> Change | None:
+    def change(
+        self, call: Call, operation: str, entry: Entry, *, labels: Mapping[str, str] | None = None
+    ) -> Change | None:
         """A change of a pod that may be one of many; None if it is none, or the first.
 
-        operation: the one that admission sees, with the subresource. admitted: those who have to be asked about it were asked.
+        operation: the one that admission sees, with the subresource. labels: those that the pod gets, as admission has it, which has been asked.
         """
         request = call.request
         if (
@@ -231,18 +238,20 @@ class RepeatedChanges:
             body = body.replace(time, _SOME_TIME)
         query = request.query
         writer = (request.user_agent, query.get("fieldManager"), query.get("fieldValidation"), request.reads_warnings)
-        asked = (operation, request.content_type, writer, body)
+        asked = (operation, request.content_type, writer, body, tuple(labels.items()) if labels else ())
         if asked not in self._asked:
             if _ESCAPE not in body:
                 _make_room(self._asked)
                 self._asked.add(asked)
             return None
         node = given[1].decode() if given is not None else ""
-        if not (admitted or self._is_nobody_asked(call, operation)) or (node and not is_usual_name(node)):
+        if not self._is_nobody_asked(call, operation, admitted=labels is not None) or (
+            node and not is_usual_name(node)
+        ):
             return None
         now = rfc3339(call.context.clock.now()).encode()
         field = NODE_FIELD if operation == BINDING else NOMINATION_FIELD
-        return Change(self, call, _Subject(entry, asked, now, times, node, field))
+        return Change(self, call, _Subject(entry, asked, now, times, node, field), labels)
 
     def find(self, subject: _Subject) -> tuple[_Case, _Texts] | None:
         """The case of a pod, and its texts; None if it is not known."""
@@ -276,19 +285,19 @@ class RepeatedChanges:
         _make_room(self._known)
         self._known[subject.asked] = [case, *others[: _MOST_TRIED - 1]]
 
-    def _is_nobody_asked(self, call: Call, operation: str) -> bool:
-        """Whether no admission plugin has anything to say about such a change."""
+    def _is_nobody_asked(self, call: Call, operation: str, *, admitted: bool) -> bool:
+        """Whether users have nobody asked about such a change, nor has any other plugin something to say (or it has said it)."""
         if operation not in self._askers:
-            self._askers[operation] = _askers(call, operation)
+            self._askers[operation] = _askers(call, operation, admitted=admitted)
         askers = self._askers[operation]
         return askers is not None and sum([cache.count for cache in askers]) == 0
 
 
-def _askers(call: Call, operation: str) -> tuple[ResourceCache, ...] | None:
+def _askers(call: Call, operation: str, *, admitted: bool) -> tuple[ResourceCache, ...] | None:
     context = call.context
     verb, _, subresource = operation.partition("/")
     plugins = context.admission.plan(call.stored, verb, subresource).plugins
-    if not all(plugin.idle_without for plugin in plugins) or context.allocators.serves(call.stored):
+    if context.allocators.serves(call.stored) or not (admitted or all(plugin.idle_without for plugin in plugins)):
         return None
     kinds = {context.kinds.of_kind(*one) for plugin in plugins for one in plugin.idle_without}
     return tuple(context.objects.cache(kind) for kind in kinds if kind is not None)

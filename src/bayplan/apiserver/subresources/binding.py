@@ -51,7 +51,7 @@ async def bind(call: Call, binding: core_v1.Binding) -> None:
         raise failure(500, "", _told(errors), details=False)
     admission = call.context.admission.plan(call.stored, CREATE, "binding")
     await admission.run(AdmissionRequest(call, CREATE, binding, None, "binding"))
-    change = _repeated(call)
+    change = _repeated(call, binding)
     if change is not None and change.is_known and await change.write() is not None:
         return
     now = rfc3339(call.context.clock.now())
@@ -64,11 +64,11 @@ async def bind(call: Call, binding: core_v1.Binding) -> None:
         change.learn(written)
 
 
-def _repeated(call: Call) -> Change | None:
+def _repeated(call: Call, binding: core_v1.Binding) -> Change | None:
     entry = call.entry(call.path.namespace, call.path.name)
     if entry is None or call.path.subresource is None:
         return None
-    return call.context.repeated_changes.change(call, BINDING, entry, admitted=True)
+    return call.context.repeated_changes.change(call, BINDING, entry, labels=binding.metadata.labels)
 
 
 def _told(errors: list[FieldError]) -> str:
