@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from bayplan.api.errors import failure, service_unavailable
@@ -178,10 +178,10 @@ class ObjectStore:
         key = kind.storage_key(namespace, name)
         return await self._put(kind, key, namespace, name, obj, stored_value(kind, obj), guard, ttl)
 
-    async def replace_prepared(self, kind: Kind, entry: Entry, value: bytes, prepared: Prepared) -> Entry:
+    def replace_prepared(self, kind: Kind, entry: Entry, value: bytes, prepared: Prepared) -> Awaitable[Entry]:
         """Write bytes over an entry, of an object that nobody has decoded. Raises store.Conflict."""
         key = kind.storage_key(entry.namespace, entry.name)
-        return await self._put(kind, key, entry.namespace, entry.name, prepared, value, entry.revision, None)
+        return self._put(kind, key, entry.namespace, entry.name, prepared, value, entry.revision, None)
 
     async def _put_converted(self, kind: Kind, obj: Any, guard: int) -> Entry:
         """Write an object in the version in which it is to be kept. Returns it as it is read again in its own."""

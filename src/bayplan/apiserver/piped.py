@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from bayplan.apiserver.in_process import InProcessDoor
@@ -44,11 +44,11 @@ class PipedRequests:
             door = self._doors[user] = self._make_door(user)
         return door
 
-    async def _request(
+    def _request(
         self, user: str, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str
-    ) -> tuple[int, bytes]:
+    ) -> Awaitable[tuple[int, bytes]]:
         """HTTP status code and body of the answer."""
-        return await self._door(user).call(method, path, query, body, content_type)
+        return self._door(user).call(method, path, query, body, content_type)
 
     async def _watch(self, number: int, user: str, path: str, query: Mapping[str, str]) -> tuple[int, bytes]:
         """Open a watch: status code, and body of an error. Its events are told as `lines`, and at last `ended`."""

@@ -30,6 +30,11 @@ class ExtenderTalk:
         self.prioritizing = 0
         """Extenders that are being asked for scores."""
 
+    @property
+    def is_keeping(self) -> bool:
+        """Whether the core must not hear of news now."""
+        return self._kept is not None
+
     def keep(self, news: Callable[[], None]) -> bool:
         """Keep news for the core for later if it must not hear of them now; tells whether they were kept."""
         if self._kept is None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,25 +156,31 @@ class SchedulerService:
             return
         cls = next(row.type for row in self.client.kinds if row.kind == kind and row.is_stored)
 
-        added, changed, deleted = f"{kind}Add", f"{kind}Update", f"{kind}Delete"
+        added, changed, deleted = [self._handler(kind, event) for event in ("Add", "Update", "Delete")]
+        self.informers.informer(cls).on_change(
+            add=lambda obj: added(None, obj), update=changed, delete=lambda obj: deleted(obj, None)
+        )
+
+    def _handler(self, kind: str, event: str) -> Callable[[Any, Any], None]:
+        """What takes in news of a kind: the object before and after, None where there is none."""
+        name, handled, now = f"{kind}{event}", self.metrics.handled, self.clock.monotonic
+        is_pod = kind == "Pod"
 
         def take(old: Any, new: Any) -> None:
             self.core.handle(kind, old, new)
-            if kind == "Pod":
+            if is_pod:
                 self.evictions.handle(old, new)
 
         def handle(old: Any, new: Any) -> None:
-            if self._extenders.keep(lambda: take(old, new)):
+            if self._extenders.is_keeping:
+                self._extenders.keep(partial(take, old, new))
                 return
-            started = self.clock.monotonic()
+            started = now()
             take(old, new)
-            event = added if old is None else changed if new is not None else deleted
-            self.metrics.handled(event, self.clock.monotonic() - started)
+            handled(name, now() - started)
             self._changed()
 
-        self.informers.informer(cls).on_change(
-            add=lambda obj: handle(None, obj), update=handle, delete=lambda obj: handle(obj, None)
-        )
+        return handle
 
     async def _schedule(self) -> None:
         turn = 0

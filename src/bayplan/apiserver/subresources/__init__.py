@@ -21,7 +21,7 @@ class SubresourceTable:
     def __init__(self, handlers: dict[str, Handler]) -> None:
         self._handlers = handlers
 
-    async def handle(self, call: Call) -> Response:
+    def handle(self, call: Call) -> Awaitable[Response]:
         """Answer a request on a subresource. Raises ApiError."""
         subresource = call.path.subresource
         assert subresource is not None
@@ -30,7 +30,7 @@ class SubresourceTable:
             raise method_not_allowed()
         handler = self._handlers.get(subresource.name)
         if handler is not None:
-            return await handler(call)
+            return handler(call)
         raise not_served(call, f"{call.kind.plural}/{subresource.name}")
 
     async def handle_virtual(self, call: Call) -> Response:
