@@ -69,6 +69,29 @@ def test_news_are_heard_in_order_before_later_answers() -> None:
     asyncio.run(run())
 
 
+def test_others_have_their_turns_while_much_is_asked() -> None:
+    async def run() -> None:
+        async with asyncio.timeout(10), two_ends() as (ours, theirs):
+            at_once, most = 0, 0
+
+            async def counted(number: int) -> int:
+                nonlocal at_once, most
+                at_once += 1
+                most = max(most, at_once)
+                asyncio.get_running_loop().call_soon(forget)
+                return number
+
+            def forget() -> None:
+                nonlocal at_once
+                at_once = 0
+
+            theirs.answerers["counted"] = counted
+            assert await asyncio.gather(*(ours.ask("counted", number) for number in range(1000))) == list(range(1000))
+            assert 1 < most <= 100
+
+    asyncio.run(run())
+
+
 def test_what_is_large_comes_whole() -> None:
     async def run() -> None:
         async with asyncio.timeout(30), two_ends() as (ours, theirs):
