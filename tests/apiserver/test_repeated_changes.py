@@ -321,6 +321,28 @@ def test_a_nomination_that_stays_is_no_change() -> None:
     asyncio.run(run())
 
 
+def test_names_and_times_in_messages_stay_what_they_are() -> None:
+    async def run() -> None:
+        async with Server() as server:
+            for index in range(8):
+                name = f"p{index}"
+                uid = (await server.send("POST", PODS, pod(name)))[1]["metadata"]["uid"]
+                node, time = f"n{index // 4}", f"2026-01-02T03:04:0{index // 4}Z"
+                body = {
+                    "nominatedNodeName": node,
+                    "startTime": time,
+                    "message": f"{node} since {time}",
+                    "conditions": [{"type": "A", "status": "True", "lastTransitionTime": time, "message": node}],
+                }
+                step = ("PATCH", MERGE, "status", msgspec.json.encode({"status": body}).decode())
+                changed = (await server.take(step, name, uid, node))[1]["status"]
+                assert changed["message"] == f"{node} since {time}"
+                assert (changed["startTime"], changed["nominatedNodeName"]) == (time, node)
+                assert changed["conditions"][0]["message"] == node
+
+    asyncio.run(run())
+
+
 def test_a_uid_that_is_written_otherwise_is_not_overlooked(repeated: list[str]) -> None:
     async def run() -> None:
         async with Server() as server:
