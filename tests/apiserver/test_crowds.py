@@ -8,46 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.crowds import Crowds, Template
-from bayplan.apiserver.requests import Request, User
-from bayplan.apiserver.server import ApiServer
-from bayplan.apiserver.settings import ApiServerSettings
-from bayplan.store.url import open_store
-from bayplan.support.randomness import SeededRandomness
-from bayplan.testing.clock import ManualClock
+from bayplan.apiserver.requests import Request
+from tests.apiserver.standing_still import ADMIN, CORE, PODS, Server
 
-ADMIN = User("admin", ("system:masters",))
-CORE = "/api/v1/namespaces/default"
-PODS = f"{CORE}/pods"
 GOLDEN = Path(__file__).parent.parent / "golden" / "api"
-
-
-class Server:
-    """An API server whose clock stands still and whose randomness is seeded: two of them make the same objects."""
-
-    def __init__(self, settings: ApiServerSettings | None = None) -> None:
-        clock = ManualClock()
-        self.api = ApiServer(
-            open_store("memory:", clock=clock), clock=clock, randomness=SeededRandomness(7), settings=settings
-        )
-
-    async def __aenter__(self) -> Server:
-        await self.api.open()
-        await self.send("POST", f"{CORE}/serviceaccounts", {"metadata": {"name": "default"}})
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.api.close()
-
-    async def send(self, method: str, path: str, body: Any = None, **query: str) -> tuple[int, Any]:
-        data = msgspec.json.encode(body) if body is not None else b""
-        request = Request(method, path, query, ADMIN, data, "application/json", user_agent="tester/1.0 (linux)")
-        response = await self.api.handle(request)
-        return response.code, msgspec.json.decode(response.whole_body())
 
 
 @pytest.fixture

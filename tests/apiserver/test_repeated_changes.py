@@ -13,49 +13,19 @@ from hypothesis import strategies as st
 from bayplan.api.types import core_v1
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.repeated_changes import Change, RepeatedChanges
-from bayplan.apiserver.requests import Request, User
-from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.watching import Entry
-from bayplan.store.url import open_store
-from bayplan.support.randomness import SeededRandomness
-from bayplan.testing.clock import ManualClock
+from tests.apiserver.standing_still import JSON, PODS, Server
 
-ADMIN = User("admin", ("system:masters",))
-CORE = "/api/v1/namespaces/default"
-PODS = f"{CORE}/pods"
 STRATEGIC, MERGE, JSON_PATCH = (f"application/{one}-patch+json" for one in ("strategic-merge", "merge", "json"))
-JSON = "application/json"
 TIME = "2026-01-02T03:04:05Z"
 
 Step = tuple[str, str, str, str]
 """(method, content type, subresource, body); in the body %n, %u and %h stand for a pod's name, uid and node."""
 
 
-class Server:
-    """An API server whose clock stands still and whose randomness is seeded: two of them make the same objects."""
-
-    def __init__(self, settings: ApiServerSettings | None = None) -> None:
-        self.clock = ManualClock()
-        self.api = ApiServer(
-            open_store("memory:", clock=self.clock), clock=self.clock, randomness=SeededRandomness(7), settings=settings
-        )
-
-    async def __aenter__(self) -> Server:
-        await self.api.open()
-        await self.send("POST", f"{CORE}/serviceaccounts", {"metadata": {"name": "default"}})
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.api.close()
-
-    async def send(
-        self, method: str, path: str, body: Any = None, content_type: str = JSON, **query: str
-    ) -> tuple[int, Any]:
-        data = body if isinstance(body, bytes) else msgspec.json.encode(body) if body is not None else b""
-        request = Request(method, path, query, ADMIN, data, content_type, user_agent="tester/1.0 (linux)")
-        response = await self.api.handle(request)
-        return response.code, msgspec.json.decode(response.whole_body())
+class PodServer(Server):
+    """The same with steps to take with pods."""
 
     async def take(self, step: Step, name: str, uid: str, node: str, **query: str) -> tuple[int, Any]:
         method, content_type, subresource, body = step
@@ -89,14 +59,16 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     write = Change.write
 
     async def noted(self: Change) -> Entry | None:
-        changed.append(self._subject.entry.name)
-        return await write(self)
+        written = await write(self)
+        if written is not None:
+            changed.append(written.name)
+        return written
 
     monkeypatch.setattr(Change, "write", noted)
     return changed
 
 
-def none(self: RepeatedChanges, call: Any, operation: str, entry: Entry, **_: Any) -> None:
+def none(self: RepeatedChanges, call: Any, operation: str, **_: Any) -> None:
     """The short way is closed."""
 
 
@@ -174,7 +146,7 @@ PODS_OF: list[dict[str, Any]] = [
 
 async def after_all(steps: list[Step], kind: dict[str, Any], seconds: tuple[float, ...], count: int) -> list[Any]:
     """What a server answers when each step is taken with each pod, and what is left in the end."""
-    async with Server() as server:
+    async with PodServer() as server:
         pods = []
         for index in range(count):
             node = f"n{index // 2}"
@@ -214,18 +186,29 @@ def test_any_sequence_of_changes(steps: list[tuple[Step, float]], kind: dict[str
         assert short == asyncio.run(after_all(sequence, kind, seconds, 8))
 
 
-async def victims(server: Server, count: int) -> list[tuple[str, str, str]]:
-    """Pods on nodes."""
-    pods = []
-    for index in range(count):
-        made = (await server.send("POST", PODS, pod(f"p{index}", f"n{index}")))[1]
-        pods.append((f"p{index}", made["metadata"]["uid"], f"n{index}"))
-    return pods
+async def victims(server: PodServer, count: int) -> list[tuple[str, str, str]]:
+    """Pods on nodes: name, uid and node of each."""
+    return [(name, await created(server, name, f"n{name[1:]}"), f"n{name[1:]}") for name in names(count)]
+
+
+async def waiting(server: PodServer, count: int, nodes: int = 100) -> list[tuple[str, str, str]]:
+    """Pods on no node, and the nodes that they are to get: so many in turn."""
+    return [(name, await created(server, name), f"n{int(name[1:]) % nodes}") for name in names(count)]
+
+
+def names(count: int) -> list[str]:
+    return [f"p{index}" for index in range(count)]
+
+
+async def created(server: PodServer, name: str, node: str = "") -> str:
+    """The uid of a new pod."""
+    uid: str = (await server.send("POST", PODS, pod(name, node)))[1]["metadata"]["uid"]
+    return uid
 
 
 def test_from_the_fourth_on_pods_go_the_short_way(repeated: list[str]) -> None:
     async def run() -> None:
-        async with Server() as server:
+        async with PodServer() as server:
             pods = await victims(server, 6)
             for one in pods:
                 await server.take(TARGET, *one)
@@ -240,11 +223,8 @@ def test_from_the_fourth_on_pods_go_the_short_way(repeated: list[str]) -> None:
 
 def test_nominations_differ(repeated: list[str]) -> None:
     async def run() -> None:
-        async with Server() as server:
-            pods = []
-            for index in range(6):
-                made = (await server.send("POST", PODS, pod(f"p{index}")))[1]
-                pods.append((f"p{index}", made["metadata"]["uid"], f"n{index}"))
+        async with PodServer() as server:
+            pods = await waiting(server, 6)
             for one in pods:
                 changed = (await server.take(UNSCHEDULABLE, *one))[1]
                 assert changed["status"]["nominatedNodeName"] == one[2]
@@ -257,14 +237,11 @@ def test_nominations_differ(repeated: list[str]) -> None:
 
 def test_pods_are_bound_to_their_nodes(repeated: list[str]) -> None:
     async def run() -> None:
-        async with Server() as server:
+        async with PodServer() as server:
             for index in range(6):
                 zone = {"topology.kubernetes.io/zone": f"z{index // 3}"}
                 await server.send("POST", "/api/v1/nodes", {"metadata": {"name": f"n{index}", "labels": zone}})
-            pods = []
-            for index in range(8):
-                made = (await server.send("POST", PODS, pod(f"p{index}")))[1]
-                pods.append((f"p{index}", made["metadata"]["uid"], f"n{index % 6}"))
+            pods = await waiting(server, 8, nodes=6)
             for one in pods[:7]:
                 assert (await server.take(BOUND, *one))[0] == 201
             assert repeated == ["p6"]  # the fourth in its zone
@@ -280,7 +257,7 @@ def test_pods_are_bound_to_their_nodes(repeated: list[str]) -> None:
 
 def test_who_waits_for_a_revision_that_is_not_there_is_refused(repeated: list[str]) -> None:
     async def run() -> None:
-        async with Server() as server:
+        async with PodServer() as server:
             pods = await victims(server, 6)
             step = ("DELETE", JSON, "", '{"preconditions":{"resourceVersion":"1"}}')
             assert [(await server.take(step, *one))[0] for one in pods] == [409] * 6
@@ -291,7 +268,7 @@ def test_who_waits_for_a_revision_that_is_not_there_is_refused(repeated: list[st
 
 def test_a_dry_run_changes_nothing(repeated: list[str]) -> None:
     async def run() -> None:
-        async with Server() as server:
+        async with PodServer() as server:
             pods = await victims(server, 6)
             for one in pods[:4]:
                 await server.take(TARGET, *one)
@@ -305,11 +282,8 @@ def test_a_dry_run_changes_nothing(repeated: list[str]) -> None:
 
 def test_a_nomination_that_stays_is_no_change() -> None:
     async def run() -> None:
-        async with Server() as server:
-            pods = []
-            for index in range(6):
-                made = (await server.send("POST", PODS, pod(f"p{index}")))[1]
-                pods.append((f"p{index}", made["metadata"]["uid"], f"n{index}"))
+        async with PodServer() as server:
+            pods = await waiting(server, 6)
             step = ("PATCH", MERGE, "status", '{"status":{"nominatedNodeName":"%h"}}')
             for one in pods:
                 await server.take(step, *one)
@@ -323,10 +297,8 @@ def test_a_nomination_that_stays_is_no_change() -> None:
 
 def test_names_and_times_in_messages_stay_what_they_are() -> None:
     async def run() -> None:
-        async with Server() as server:
-            for index in range(8):
-                name = f"p{index}"
-                uid = (await server.send("POST", PODS, pod(name)))[1]["metadata"]["uid"]
+        async with PodServer() as server:
+            for index, (name, uid, _) in enumerate(await waiting(server, 8)):
                 node, time = f"n{index // 4}", f"2026-01-02T03:04:0{index // 4}Z"
                 body = {
                     "nominatedNodeName": node,
@@ -345,7 +317,7 @@ def test_names_and_times_in_messages_stay_what_they_are() -> None:
 
 def test_a_uid_that_is_written_otherwise_is_not_overlooked(repeated: list[str]) -> None:
     async def run() -> None:
-        async with Server() as server:
+        async with PodServer() as server:
             pods = await victims(server, 2)
             back = ("PATCH", MERGE, "status", '{"status":{"message":null}}')
             escaped = f'{{"metadata":{{"\\u0075id":"{pods[0][1]}"}},"status":{{"message":"m"}}}}'
@@ -360,7 +332,7 @@ def test_a_uid_that_is_written_otherwise_is_not_overlooked(repeated: list[str]) 
 
 def test_nothing_is_learnt_of_a_pod_that_changed_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        async with Server() as server:
+        async with PodServer() as server:
             pods = await victims(server, 6)
             replace = ObjectStore.replace
             late = {"p1", "p2"}
@@ -407,7 +379,7 @@ def test_nothing_is_learnt_of_a_pod_that_changed_in_between(monkeypatch: pytest.
 )
 def test_who_is_asked_about_changes_closes_the_short_way(path: str, body: dict[str, Any], repeated: list[str]) -> None:
     async def run() -> None:
-        async with Server() as server:
+        async with PodServer() as server:
             collection = f"/apis/admissionregistration.k8s.io/v1/{path}"
             code, answer = await server.send("POST", collection, {"metadata": {"name": "one"}, **body})
             assert code == 201, answer
@@ -425,7 +397,7 @@ def test_who_is_asked_about_changes_closes_the_short_way(path: str, body: dict[s
 
 def test_nodes_restricted_to_their_pods_are_looked_at_each_time(repeated: list[str]) -> None:
     async def run() -> None:
-        async with Server(ApiServerSettings(enable_admission_plugins=("NodeRestriction",))) as server:
+        async with PodServer(ApiServerSettings(enable_admission_plugins=("NodeRestriction",))) as server:
             for one in await victims(server, 5):
                 assert (await server.take(TARGET, *one))[0] == 200
             assert repeated == []
@@ -435,7 +407,7 @@ def test_nodes_restricted_to_their_pods_are_looked_at_each_time(repeated: list[s
 
 def test_a_pod_that_changes_in_between_is_changed_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
-        async with Server() as server:
+        async with PodServer() as server:
             pods = await victims(server, 6)
             for one in pods[:4]:
                 await server.take(TARGET, *one)

@@ -25,7 +25,7 @@ _BUFFER = 1 << 16
 _SLICE = 100
 """Watchers that are written to before the loop looks for other work: a millisecond or so."""
 _AT_ONCE = 32
-"""Events of one watch that are written as one piece: of what is larger, the memory goes back to the system each time, and comes anew."""
+"""Events of one watch that are written as one piece: less than a hundred kilobytes, in which others have their turn."""
 
 
 class WatchStreams:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bayplan.api.strategies.pods import NODE_FIELD, NOMINATION_FIELD
 from bayplan.api.types import core_v1
-from bayplan.apiserver.admission.chain import CREATE
+from bayplan.apiserver.admission.chain import CREATE, UPDATE
 from bayplan.apiserver.admission.service_account import TOKEN_VOLUME
 from bayplan.apiserver.cache import Prepared, ResourceCache
 from bayplan.apiserver.crowds import is_usual_name
@@ -26,6 +26,7 @@ from bayplan.support.timestamps import rfc3339
 if TYPE_CHECKING:
     from bayplan.apiserver.context import Call
 
+STATUS: Final = f"{UPDATE}/status"
 BINDING: Final = f"{CREATE}/binding"
 _QUERY: Final = frozenset(("fieldManager", "fieldValidation"))
 _LONGEST: Final = 8192
@@ -168,14 +169,10 @@ class Change:
         """The pod's from now on."""
         self._known = memory.find(subject)
 
-    @property
-    def is_known(self) -> bool:
-        """Whether it is known what it comes to."""
-        return self._known is not None
-
     async def write(self) -> Entry | None:
-        """Make the change, whose outcome is known. None if somebody else was faster. Raises ApiError."""
-        assert self._known is not None
+        """Make the change. None if it is not known what it comes to, or somebody else was faster. Raises ApiError."""
+        if self._known is None:
+            return None
         case, texts = self._known
         entry, call, objects = self._subject.entry, self._call, self._call.context.objects
         value = call.stored.type_meta + case.after.filled_in(texts)
@@ -212,16 +209,17 @@ class RepeatedChanges:
         self._askers: dict[str, tuple[ResourceCache, ...] | None] = {}
         """By operation: objects on which it depends whether anybody is asked; None if somebody is anyway."""
 
-    def change(
-        self, call: Call, operation: str, entry: Entry, *, labels: Mapping[str, str] | None = None
-    ) -> Change | None:
+    def change(self, call: Call, operation: str, *, labels: Mapping[str, str] | None = None) -> Change | None:
         """A change of a pod that may be one of many; None if it is none, or the first.
 
         operation: the one that admission sees, with the subresource. labels: those that the pod gets, as admission has it, which has been asked.
         """
         request = call.request
+        if call.stored.type is not core_v1.Pod:
+            return None
+        entry = call.entry(call.path.namespace, call.path.name)
         if (
-            call.stored.type is not core_v1.Pod
+            entry is None
             or len(request.body) > _LONGEST
             or len(entry.body) > _LONGEST
             or not _QUERY.issuperset(request.query)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -52,16 +53,16 @@ class _RawEvent(msgspec.Struct):
     object: msgspec.Raw
 
 
-class EventDecoder:
+class EventDecoder(ABC):
     """A `Decode` that can take in a line of a watch stream as a whole, which is cheaper than to find the object in it first."""
 
+    @abstractmethod
     def __call__(self, data: bytes) -> Any:
         """See Decode."""
-        raise TypeError(f"{type(self).__name__} does not decode")
 
+    @abstractmethod
     def event(self, line: bytes) -> tuple[str, Any] | None:
         """(event type, object) of a line; None if that is an error event, or the line is not as usual."""
-        return None
 
 
 _decode_event = msgspec.json.Decoder(_RawEvent).decode

@@ -28,11 +28,20 @@ class Evictions:
         self._waiting = waiting
         self._expected: dict[str, list[_Departure]] = {}
         """Victim -> who waits until it goes."""
+        self._running: set[asyncio.Task[bool]] = set()
 
     def begin(self, victims: Sequence[str], pod: core_v1.Pod, node: str) -> Eviction:
         """Evict pods (`namespace/name`) for another."""
         tasks = [asyncio.create_task(self._evict(victim, pod, node)) for victim in victims]
+        self._running.update(tasks)
+        for task in tasks:
+            task.add_done_callback(self._running.discard)
         return Eviction(tasks, self._clock)
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        for task in self._running:
+            task.cancel()
 
     async def seen_to_go(self, victims: Sequence[str]) -> None:
         """Wait until evicted pods are seen to go: before, the pod would find that it has to make room once more."""

@@ -120,6 +120,7 @@ class SchedulerService:
             finally:
                 await self.informers.stop()
                 await self._http.close()
+                self.evictions.close()
                 for task in self._tasks:
                     task.cancel()
 

@@ -10,7 +10,7 @@ from bayplan.api.errors import FieldError, bad_request, conflict, failure, requi
 from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.repeated_changes import BINDING, Change
+from bayplan.apiserver.repeated_changes import BINDING
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.verbs.update import check_uid, modify
 from bayplan.support.timestamps import rfc3339
@@ -51,8 +51,8 @@ async def bind(call: Call, binding: core_v1.Binding) -> None:
         raise failure(500, "", _told(errors), details=False)
     admission = call.context.admission.plan(call.stored, CREATE, "binding")
     await admission.run(AdmissionRequest(call, CREATE, binding, None, "binding"))
-    change = _repeated(call, binding)
-    if change is not None and change.is_known and await change.write() is not None:
+    change = call.context.repeated_changes.change(call, BINDING, labels=binding.metadata.labels)
+    if change is not None and await change.write() is not None:
         return
     now = rfc3339(call.context.clock.now())
 
@@ -62,13 +62,6 @@ async def bind(call: Call, binding: core_v1.Binding) -> None:
     written = await modify(call, bound, plain=True, fresh=False)
     if change is not None and not call.warnings:
         change.learn(written)
-
-
-def _repeated(call: Call, binding: core_v1.Binding) -> Change | None:
-    entry = call.entry(call.path.namespace, call.path.name)
-    if entry is None or call.path.subresource is None:
-        return None
-    return call.context.repeated_changes.change(call, BINDING, entry, labels=binding.metadata.labels)
 
 
 def _told(errors: list[FieldError]) -> str:

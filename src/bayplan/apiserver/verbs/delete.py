@@ -48,8 +48,8 @@ async def delete(call: Call) -> Response:
     if entry is None:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     _warn(call, options)
-    change = call.context.repeated_changes.change(call, DELETE, entry)
-    if change is not None and change.is_known and (marked := await change.write()) is not None:
+    change = call.context.repeated_changes.change(call, DELETE)
+    if change is not None and (marked := await change.write()) is not None:
         return call.answer(200, await _removed(call, marked, options))
     left, gone = await delete_entry(call, call.entry(entry.namespace, entry.name) or entry, options)
     if change is not None and gone and not options.dry_run:

@@ -38,7 +38,7 @@ from bayplan.apiserver.context import Call
 from bayplan.apiserver.field_managers import Applier
 from bayplan.apiserver.owners import deduplicate_owners
 from bayplan.apiserver.patch_problems import JSON, MERGE, STRATEGIC, read_patch, spoiled_by
-from bayplan.apiserver.repeated_changes import Change
+from bayplan.apiserver.repeated_changes import STATUS
 from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object
 from bayplan.apiserver.verbs.update import check_name, modify
@@ -62,8 +62,8 @@ async def patch(call: Call) -> Response:
     if is_apply(call):
         return await _apply(call)
     name = call.path.subresource.name if call.path.subresource else ""
-    change = _repeated(call) if name == "status" else None
-    if change is not None and change.is_known and (written := await change.write()) is not None:
+    change = call.context.repeated_changes.change(call, STATUS) if name == "status" else None
+    if change is not None and (written := await change.write()) is not None:
         return call.answer(200, written)
     apply = Patch(call)
 
@@ -76,11 +76,6 @@ async def patch(call: Call) -> Response:
     if change is not None and apply.is_partial and not call.warnings:
         change.learn(written)
     return call.answer(200, written)
-
-
-def _repeated(call: Call) -> Change | None:
-    entry = call.entry(call.path.namespace, call.path.name)
-    return call.context.repeated_changes.change(call, "UPDATE/status", entry) if entry is not None else None
 
 
 def is_apply(call: Call) -> bool:
