@@ -255,6 +255,50 @@ def test_pods_are_bound_to_their_nodes(repeated: list[str]) -> None:
     asyncio.run(run())
 
 
+def test_nominated_pods_are_bound_and_nominated_no_more(repeated: list[str]) -> None:
+    async def run() -> None:
+        async with PodServer() as server:
+            pods = await waiting(server, 6)
+            for one in pods:
+                await server.take(UNSCHEDULABLE, *one)
+            repeated.clear()
+            for one in pods:
+                assert (await server.take(BOUND, *one))[0] == 201
+            assert repeated == ["p3", "p4", "p5"]
+            found = (await server.send("GET", PODS, fieldSelector="status.nominatedNodeName="))[1]["items"]
+            assert [one["spec"]["nodeName"] for one in found] == [one[2] for one in pods]
+
+    asyncio.run(run())
+
+
+def test_what_many_find_out_at_once_leaves_room_for_others(
+    repeated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = ObjectStore.replace
+
+    async def slowly(self: ObjectStore, *arguments: Any, **options: Any) -> Entry:
+        await asyncio.sleep(0)
+        return await replace(self, *arguments, **options)
+
+    monkeypatch.setattr(ObjectStore, "replace", slowly)
+
+    async def run() -> None:
+        async with PodServer() as server:
+            pods = await victims(server, 40)
+            for name in ("p0", "p1", "p2", "p3"):
+                await server.send("PATCH", f"{PODS}/{name}", {"metadata": {"labels": {"a": "b"}}}, MERGE)
+            for one in pods[:4]:
+                await server.take(TARGET, *one)
+            assert repeated == ["p3"]
+            await asyncio.gather(*(server.take(TARGET, *one) for one in pods[4:30]))
+            assert repeated == ["p3"]
+            await server.send("PATCH", f"{PODS}/p39", {"metadata": {"labels": {"a": "b"}}}, MERGE)
+            await server.take(TARGET, *pods[39])
+            assert repeated[-1] == "p39"
+
+    asyncio.run(run())
+
+
 def test_who_waits_for_a_revision_that_is_not_there_is_refused(repeated: list[str]) -> None:
     async def run() -> None:
         async with PodServer() as server:

@@ -131,6 +131,8 @@ class _Form:
 class _Case(NamedTuple):
     """What a request comes to for pods of one form."""
 
+    key: _Key
+    """What tells it apart from the others of its request."""
     before: _Form
     now: int
     """The slot of the time at which it is made."""
@@ -188,7 +190,7 @@ class Change:
         before = self._subject.entry
         fields = dict(after.fields.items() - {**before.fields, **self._subject.given_fields}.items())
         if (
-            fields.keys().isdisjoint(_NODES)
+            not any(fields.get(one) for one in _NODES)
             and after.labels == self._labels
             and after.revision != before.revision
             and self._call.changed is before
@@ -276,10 +278,9 @@ class RepeatedChanges:
             _make_room(self._once)
             self._once[key] = outcome
             return
-        case = _Case(
-            _Form(before), slots[0], slots[1:], subject.keeps_node, _Form(later.replace(_ANY_REVISION, b"", 1)), fields
-        )
-        others = self._known.get(subject.asked, ())
+        after_form = _Form(later.replace(_ANY_REVISION, b"", 1))
+        case = _Case(key, _Form(before), slots[0], slots[1:], subject.keeps_node, after_form, fields)
+        others = [one for one in self._known.get(subject.asked, ()) if one.key != key]  # found by several at a time
         _make_room(self._known)
         self._known[subject.asked] = [case, *others[: _MOST_TRIED - 1]]
 
