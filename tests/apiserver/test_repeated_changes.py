@@ -58,8 +58,8 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     changed: list[str] = []
     write = Change.write
 
-    async def noted(self: Change) -> Entry | None:
-        written = await write(self)
+    async def noted(self: Change, **options: bool) -> Entry | None:
+        written = await write(self, **options)
         if written is not None:
             changed.append(written.name)
         return written
@@ -458,11 +458,11 @@ def test_a_pod_that_changes_in_between_is_changed_the_long_way(monkeypatch: pyte
                 await server.take(GONE, *one)
             write = Change.write
 
-            async def late(self: Change) -> Entry | None:
+            async def late(self: Change, **options: bool) -> Entry | None:
                 await server.send(
                     "PATCH", f"{PODS}/{self._subject.entry.name}", {"metadata": {"labels": {"a": "b"}}}, MERGE
                 )
-                return await write(self)
+                return await write(self, **options)
 
             monkeypatch.setattr(Change, "write", late)
             changed = (await server.take(TARGET, *pods[4]))[1]

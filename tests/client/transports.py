@@ -8,7 +8,7 @@ from bayplan.api.kinds import Kind
 from bayplan.client.transport import Decode, RawWatch, Transport
 
 
-class StubTransport:
+class StubTransport(Transport):
     """Answers from a function of method, path and query; what that raises is raised. There is nothing to watch."""
 
     def __init__(self, answer: Callable[[str, str, Mapping[str, str]], bytes]) -> None:
@@ -26,7 +26,7 @@ class StubTransport:
         """Nothing to release."""
 
 
-class SpoiledTransport:
+class SpoiledTransport(Transport):
     """Passes everything on to a sound transport, unless `spoil` returns what is to be raised instead."""
 
     def __init__(self, sound: Transport, spoil: Callable[[str, str], Exception | None]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from bayplan.client.errors import TransportError
+from bayplan.client.transport import Ask
 from bayplan.scheduler.binding import Changes, ClientActions
 from bayplan.scheduler.framework.extension_points import Actions
 from bayplan.scheduler.framework.verdicts import ActionError, PluginError
@@ -262,12 +263,14 @@ class Api:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.transport = self
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         await self._answer(name)
 
-    async def raw(self, method: str, path: str, *rest: Any) -> None:
-        await self._answer(path.split("/")[-2])
+    async def send(self, asks: Sequence[Ask]) -> None:
+        for ask in asks:
+            await self._answer(ask.path.split("/")[-2])
 
     async def _answer(self, name: str) -> None:
         await asyncio.sleep(0)

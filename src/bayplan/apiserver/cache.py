@@ -12,7 +12,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -42,12 +43,15 @@ def with_revision(body: bytes, revision: int) -> bytes:
     return b'%b,"resourceVersion":"%d"%b' % (body[:end], revision, body[end:])
 
 
-class Prepared(NamedTuple):
+@dataclass(slots=True)
+class Prepared:
     """What an entry needs besides its bytes, from who wrote them without an object."""
 
     labels: dict[str, str]
     fields: dict[str, str]
     uid: str
+    entry: Entry | None = None
+    """What was made of it, for one write."""
 
 
 class Bucket:
@@ -140,13 +144,16 @@ class ResourceCache:
             self._decoded.popleft().decoded = None
 
     def make_entry(self, key: str, value: bytes, revision: int, create_revision: int, obj: Any = None) -> Entry:
-        """An entry from stored bytes; `obj` saves decoding them: the object, if the writer still has it, or what is `Prepared`."""
+        """An entry from stored bytes; `obj` saves decoding them: the object, if the writer still has it, or what is `Prepared` (for this write alone)."""
+        if type(obj) is Prepared and obj.entry is not None:
+            return obj.entry
         if isinstance(self.kind, CustomKind) and not value.startswith(self.kind.type_meta):
             value, obj = in_version(self.kind, value), None
         body = with_revision(value[len(self.kind.type_meta) :], revision)
         namespace, _, name = key[len(self.kind.storage_prefix) :].rpartition("/")
         if type(obj) is Prepared:
-            return Entry(namespace, name, revision, create_revision, body, *obj)
+            entry = obj.entry = Entry(namespace, name, revision, create_revision, body, obj.labels, obj.fields, obj.uid)
+            return entry
         decoded = decoder(self.kind.type)(b"{" + body) if obj is None else obj
         shown = self.strategy.shown(decoded)
         if shown is not decoded:

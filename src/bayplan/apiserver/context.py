@@ -145,7 +145,9 @@ class Call:
         return shape
 
     def answer(self, code: int, entry: Entry) -> Response:
-        """An answer that shows one object."""
+        """An answer that shows one object, if somebody reads it."""
+        if not (self.request.reads_answer or self.request.audit):
+            return Response(code, warnings=self.warnings)
         if self.kind is self.stored and self.form is PLAIN:
             return Response(code, self.kind.type_meta + entry.body, warnings=self.warnings)
         shape = self.shape()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Coroutine, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
@@ -13,6 +14,8 @@ from bayplan.apiserver.requests import Request, Response, User
 from bayplan.apiserver.server import ApiServer, error_response
 from bayplan.apiserver.watching import BOOKMARK, ERROR, Entry, Event, Watcher
 from bayplan.support.clock import Timer
+
+_NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class InProcessDoor:
@@ -27,7 +30,7 @@ class InProcessDoor:
         self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str
     ) -> tuple[int, bytes]:
         """Answer one request."""
-        response = await self._server.handle(
+        return await self._answer(
             Request(
                 method,
                 path,
@@ -39,6 +42,45 @@ class InProcessDoor:
                 reads_warnings=False,
             )
         )
+
+    async def send(self, asks: Sequence[tuple[str, str, bytes, str]]) -> tuple[int, bytes]:
+        """Answer requests (method, path, body, content type) one after the other until one fails: what that one, or the last, is answered.
+
+        Those that are certain to succeed are not waited for, so that the store commits together what belongs together.
+        """
+        begun: list[Coroutine[Any, Any, Response]] = []
+        last = 0, b""
+        try:
+            for method, path, body, content_type in asks:
+                request = Request(
+                    method,
+                    path,
+                    _NO_QUERY,
+                    self._user,
+                    body,
+                    content_type,
+                    user_agent=self._user_agent,
+                    reads_warnings=False,
+                    reads_answer=False,
+                )
+                ending = self._server.begin(request)
+                if ending is not None:
+                    begun.append(ending)
+                    continue
+                last = await self._answer(request)
+                if last[0] >= 300:
+                    break
+            for ending in begun:
+                response = await ending
+                if response.code >= 300 or not last[0]:
+                    last = response.code, response.body
+            return last
+        finally:
+            for ending in begun:
+                ending.close()
+
+    async def _answer(self, request: Request) -> tuple[int, bytes]:
+        response = await self._server.handle(request)
         if response.relay is not None:
             trail = response.trail
             response = error_response(not_over_http(response.relay))

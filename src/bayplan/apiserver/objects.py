@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from bayplan.api.errors import failure, service_unavailable
@@ -16,7 +16,7 @@ from bayplan.apiserver.cache import Prepared, ResourceCache, stored_value
 from bayplan.apiserver.custom_resources.mixed_cache import mixed
 from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict, StoreClosed, StoreUnavailable
-from bayplan.store.interface import Event, Store, Watch
+from bayplan.store.interface import Begun, Event, Store, Watch
 
 logger = logging.getLogger(__name__)
 
@@ -178,10 +178,39 @@ class ObjectStore:
         key = kind.storage_key(namespace, name)
         return await self._put(kind, key, namespace, name, obj, stored_value(kind, obj), guard, ttl)
 
-    def replace_prepared(self, kind: Kind, entry: Entry, value: bytes, prepared: Prepared) -> Awaitable[Entry]:
-        """Write bytes over an entry, of an object that nobody has decoded. Raises store.Conflict."""
-        key = kind.storage_key(entry.namespace, entry.name)
-        return self._put(kind, key, entry.namespace, entry.name, prepared, value, entry.revision, None)
+    def begin(
+        self, kind: Kind, entry: Entry, value: bytes, prepared: Prepared, *, removes: bool = False
+    ) -> Coroutine[Any, Any, Entry]:
+        """Begin to write bytes over an entry, of an object that nobody has decoded, and perhaps to remove it right after. Others may build on it at once.
+
+        To be awaited for the entry, of a removed object for its last state. Raises store.Conflict, and ApiError.
+        """
+        key, cache = kind.storage_key(entry.namespace, entry.name), self.cache(kind)
+        try:
+            last = write = self.store.begin(key, value, guard=entry.revision, attachment=prepared)
+            written = cache.make_entry(key, value, write.revision, entry.create_revision, prepared)
+            if removes:
+                write.nobody_waits()
+                last = self.store.begin(key, None, guard=write.revision)
+        except (StoreUnavailable, StoreClosed) as error:
+            raise service_unavailable(f"the store cannot be written to: {error}") from error
+        return self._committed(last, written, cache if removes else None)
+
+    async def _committed(self, last: Begun, written: Entry, left: ResourceCache | None) -> Entry:
+        try:
+            revision = await last
+        except (StoreUnavailable, StoreClosed) as error:
+            raise service_unavailable(f"the store cannot be written to: {error}") from error
+        if revision > self.revision:
+            await self.wait_for(revision)
+        return written if left is None else left.as_deleted(written, revision)
+
+    def newest(self, kind: Kind, entry: Entry) -> Entry:
+        """An object as it will be when what has begun is written, as far as that is known."""
+        write = self.store.under_way(kind.storage_key(entry.namespace, entry.name))
+        if write is None or not isinstance(write.attachment, Prepared):
+            return entry
+        return write.attachment.entry or entry
 
     async def _put_converted(self, kind: Kind, obj: Any, guard: int) -> Entry:
         """Write an object in the version in which it is to be kept. Returns it as it is read again in its own."""

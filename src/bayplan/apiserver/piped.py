@@ -13,13 +13,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from bayplan.apiserver.in_process import InProcessDoor
-from bayplan.apiserver.watching import Watcher
+from bayplan.apiserver.watching import DELETED, MODIFIED, Item, Watcher
 from bayplan.support.pipe import Pipe
 
 logger = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 50
 """Events of one watch in one message: many small frames are read more smoothly than a large one."""
+
+
+def _is_passing(one: Item, following: Item) -> bool:
+    """Whether what an event says of an object holds only until the next event."""
+    return one[0] == MODIFIED and following[0] in (MODIFIED, DELETED) and one[1].uid == following[1].uid != ""
 
 
 class PipedRequests:
@@ -35,6 +40,7 @@ class PipedRequests:
         self._ready: list[Watcher] = []
         """Watchers with idle readers that have events."""
         pipe.answerers["request"] = self._request
+        pipe.answerers["send"] = self._send
         pipe.answerers["watch"] = self._watch
         pipe.hearers["close"] = self._close
 
@@ -49,6 +55,10 @@ class PipedRequests:
     ) -> Awaitable[tuple[int, bytes]]:
         """HTTP status code and body of the answer."""
         return self._door(user).call(method, path, query, body, content_type)
+
+    def _send(self, user: str, asks: Sequence[tuple[str, str, bytes, str]]) -> Awaitable[tuple[int, bytes]]:
+        """HTTP status code and body of the first answer that is an error, or of the last."""
+        return self._door(user).send(asks)
 
     async def _watch(self, number: int, user: str, path: str, query: Mapping[str, str]) -> tuple[int, bytes]:
         """Open a watch: status code, and body of an error. Its events are told as `lines`, and at last `ended`."""
@@ -114,7 +124,10 @@ class PipedRequests:
     def _told(self, watcher: Watcher, lines: list[bytes], known: dict[int, int]) -> list[int]:
         """The next events of a watcher, as numbers of lines; new lines are added. `known`: by identity, since an event makes its line once for all watchers."""
         told = []
-        for one in watcher.take(_AT_ONCE):
+        items = watcher.take(_AT_ONCE)
+        for one, following in zip(items, (*items[1:], None), strict=True):
+            if following is not None and _is_passing(one, following):
+                continue
             line = watcher.line(*one)
             at = known.setdefault(id(line), len(lines))
             if at == len(lines):

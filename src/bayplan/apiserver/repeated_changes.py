@@ -10,7 +10,7 @@ twice before it is believed.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bayplan.api.strategies.pods import NODE_FIELD, NOMINATION_FIELD
@@ -59,6 +59,16 @@ _NODES: Final = frozenset((NODE_FIELD, NOMINATION_FIELD))
 _Key = tuple[object, ...]
 _Texts = list[bytes | None]
 """By slot; None for those that are not there, or not known yet."""
+
+
+class _Wording(NamedTuple):
+    """A request without what is a pod's own."""
+
+    body: bytes
+    times: list[bytes]
+    """Those in the request."""
+    given: str
+    """The node that the request gives the pod; "" if it gives it none."""
 
 
 class _Subject(NamedTuple):
@@ -171,19 +181,28 @@ class Change:
         """The pod's from now on."""
         self._known = memory.find(subject)
 
-    async def write(self) -> Entry | None:
-        """Make the change. None if it is not known what it comes to, or somebody else was faster. Raises ApiError."""
+    async def write(self, *, removes: bool = False) -> Entry | None:
+        """Make the change, and remove the pod with it if that belongs to it. None if it is not known what it comes to, or somebody else was faster.
+
+        Raises ApiError.
+        """
+        try:
+            writing = self.begin(removes=removes)
+        except Conflict as race:
+            await self._call.context.objects.settle(race)
+            return None
+        return None if writing is None else await writing
+
+    def begin(self, *, removes: bool = False) -> Coroutine[Any, Any, Entry] | None:
+        """The same, which has begun when this returns. Raises ApiError, and store.Conflict if somebody else was faster."""
         if self._known is None:
             return None
         case, texts = self._known
         entry, call, objects = self._subject.entry, self._call, self._call.context.objects
         value = call.stored.type_meta + case.after.filled_in(texts)
         fields = {**entry.fields, **case.fields, **self._subject.given_fields}
-        try:
-            return await objects.replace_prepared(call.stored, entry, value, Prepared(self._labels, fields, entry.uid))
-        except Conflict as race:
-            await objects.settle(race)
-            return None
+        prepared = Prepared(self._labels, fields, entry.uid)
+        return objects.begin(call.stored, entry, value, prepared, removes=removes)
 
     def learn(self, after: Entry) -> None:
         """What it came to, the long way, without any warning."""
@@ -208,50 +227,52 @@ class RepeatedChanges:
         """What came out once: outcome by case."""
         self._asked: set[_Key] = set()
         """Requests that were seen, whatever they were about."""
+        self._wordings: dict[bytes, _Wording] = {}
+        """By request without a pod's uid; none of those that give it a node."""
         self._askers: dict[str, tuple[ResourceCache, ...] | None] = {}
         """By operation: objects on which it depends whether anybody is asked; None if somebody is anyway."""
 
     def change(self, call: Call, operation: str, *, labels: Mapping[str, str] | None = None) -> Change | None:
-        """A change of a pod that may be one of many; None if it is none, or the first.
+        """A change of a pod, as it will be when all has been written that was begun; None if it is none of many, or the first.
 
         operation: the one that admission sees, with the subresource. labels: those that the pod gets, as admission has it, which has been asked.
         """
-        request = call.request
-        if call.stored.type is not core_v1.Pod:
-            return None
-        entry = call.entry(call.path.namespace, call.path.name)
-        if (
-            entry is None
-            or len(request.body) > _LONGEST
-            or len(entry.body) > _LONGEST
-            or not _QUERY.issuperset(request.query)
-        ):
-            return None
-        body = request.body.replace(b'"uid":"%b"' % entry.uid.encode(), _SOME_UID, 1)
-        if operation == BINDING:
-            body = body.replace(b'"name":"%b"' % entry.name.encode(), _SOME_NAME, 1)
-        given = (_TARGET if operation == BINDING else _NOMINATED).search(body)
-        if given is not None:
-            body = body[: given.start(1)] + _SOME_NODE + body[given.end(1) :]
-        times = _TIME.findall(body)
-        if times:
-            body = _TIME.sub(_SOME_TIME, body)
+        request, path = call.request, call.path
         query = request.query
+        if call.stored.type is not core_v1.Pod or not _QUERY.issuperset(query) or len(request.body) > _LONGEST:
+            return None
+        entry = call.entry(path.namespace, path.name)
+        if entry is None or len(entry.body) > _LONGEST:
+            return None
+        body, times, given = self._wording(request.body, entry, operation)
         writer = (request.user_agent, query.get("fieldManager"), query.get("fieldValidation"), request.reads_warnings)
-        asked = (operation, request.content_type, writer, body, tuple(labels.items()) if labels else ())
+        asked = (body, operation, request.content_type, writer, tuple(labels.items()) if labels else ())
         if asked not in self._asked:
             if _ESCAPE not in body:
                 _make_room(self._asked)
                 self._asked.add(asked)
             return None
-        node = given[1].decode() if given is not None else ""
         if not self._is_nobody_asked(call, operation, admitted=labels is not None) or (
-            node and not is_usual_name(node)
+            given and not is_usual_name(given)
         ):
             return None
         now = rfc3339(call.context.clock.now()).encode()
         field = NODE_FIELD if operation == BINDING else NOMINATION_FIELD
-        return Change(self, call, _Subject(entry, asked, now, times, node, field), labels)
+        entry = call.context.objects.newest(call.stored, entry)
+        return Change(self, call, _Subject(entry, asked, now, times, given, field), labels)
+
+    def _wording(self, body: bytes, entry: Entry, operation: str) -> _Wording:
+        """A request about a pod. Most of those that give no node are the same but for the pod's uid."""
+        body = body.replace(b'"uid":"%b"' % entry.uid.encode(), _SOME_UID, 1)
+        if operation == BINDING:
+            return _worded(body.replace(b'"name":"%b"' % entry.name.encode(), _SOME_NAME, 1), _TARGET)
+        wording = self._wordings.get(body)
+        if wording is None:
+            wording = _worded(body, _NOMINATED)
+            if not wording.given:
+                _make_room(self._wordings)
+                self._wordings[body] = wording
+        return wording
 
     def find(self, subject: _Subject) -> tuple[_Case, _Texts] | None:
         """The case of a pod, and its texts; None if it is not known."""
@@ -302,7 +323,18 @@ def _askers(call: Call, operation: str, *, admitted: bool) -> tuple[ResourceCach
     return tuple(context.objects.cache(kind) for kind in kinds if kind is not None)
 
 
-def _make_room(kept: dict[_Key, Any] | set[_Key]) -> None:
+def _worded(body: bytes, giving: re.Pattern[bytes]) -> _Wording:
+    """giving: finds the node that is given."""
+    given = giving.search(body)
+    if given is not None:
+        body = body[: given.start(1)] + _SOME_NODE + body[given.end(1) :]
+    times = _TIME.findall(body)
+    if times:
+        body = _TIME.sub(_SOME_TIME, body)
+    return _Wording(body, times, given[1].decode() if given is not None else "")
+
+
+def _make_room(kept: dict[Any, Any] | set[_Key]) -> None:
     if len(kept) >= _MOST:
         kept.clear()
 

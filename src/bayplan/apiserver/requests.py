@@ -78,6 +78,8 @@ class Request:
     """What was odd about the credentials; the answer carries it."""
     reads_warnings: bool = True
     """Whether the transport hands warnings on; those that cost something are not made otherwise."""
+    reads_answer: bool = True
+    """Whether the client wants to see more of a success than that it is one."""
     origin: Origin | None = None
     """Set for requests over HTTP if there is an audit log."""
     audit: AuditRecord | None = None

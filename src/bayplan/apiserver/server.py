@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -42,7 +42,8 @@ from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.subresources import SUBRESOURCES
 from bayplan.apiserver.upkeep import Upkeep
 from bayplan.apiserver.verbs import create, delete, patch, read, update
-from bayplan.apiserver.watching import Watcher
+from bayplan.apiserver.verbs.begin import begin
+from bayplan.apiserver.watching import Entry, Watcher
 from bayplan.apiserver.write_options import check_write_options
 from bayplan.store.interface import Store
 from bayplan.support.clock import Clock
@@ -187,6 +188,33 @@ class ApiServer:
         self.measured.record(request, path, response, clock.now() - started)
         if response.watcher is not None and path is not None:
             self._measure_watch(request, path, response.watcher)
+        return response
+
+    def begin(self, request: Request) -> Coroutine[Any, Any, Response] | None:
+        """`handle` for who has more to ask at once: what the request does has begun when this returns, and succeeds unless the store fails.
+
+        None if that cannot be said without waiting.
+        """
+        if self.auditor is not None or self.interceptor is not None or request.impersonation is not None:
+            return None
+        started = self.context.clock.now()
+        try:
+            path = self._admitted_path(request)
+            if path is None:
+                return None
+            call = Call.of(self.context, request, path)
+            writing = begin(call)
+        except ApiError:
+            return None  # it is said the long way
+        return None if writing is None else self._end(call, writing, started)
+
+    async def _end(self, call: Call, writing: Coroutine[Any, Any, Entry], started: float) -> Response:
+        request = call.request
+        try:
+            response = call.answer(200, await writing)
+        except ApiError as error:
+            response = _refusal(request, error)
+        self.measured.record(request, call.path, response, self.context.clock.now() - started)
         return response
 
     def _measure_watch(self, request: Request, path: ResourcePath, watcher: Watcher) -> None:

@@ -13,7 +13,7 @@ from bayplan.api.codec import decode, encode
 from bayplan.api.kinds import DEFAULT_KINDS, Kind, KindTable
 from bayplan.api.types import core_v1, meta_v1, policy_v1
 from bayplan.client.pods import PodDecoder
-from bayplan.client.transport import RawWatch, Transport
+from bayplan.client.transport import Ask, RawWatch, Transport
 
 T = TypeVar("T")
 
@@ -146,7 +146,7 @@ class Client:
     async def post(self, obj: Any) -> None:
         """Create an object, for who does not want to know what the server made of it."""
         kind, meta = self.kinds.of_type(type(obj)), _meta(obj)
-        await self.transport.request("POST", kind.path(meta.namespace), {}, _body(obj, kind))
+        await self.transport.send((Ask("POST", kind.path(meta.namespace), _body(obj, kind)),))
 
     async def update(self, obj: T, *, subresource: str = "", dry_run: bool = False) -> T:
         """Replace an object (or its status); with its resourceVersion set, only if nobody else has changed it."""
@@ -187,6 +187,32 @@ class Client:
         resource_version: str = "",
     ) -> None:
         """Delete an object; with `uid` or `resource_version` only if it is still that one."""
+        await self.transport.send(
+            (
+                self.deletion(
+                    cls,
+                    name,
+                    namespace,
+                    grace_period_seconds=grace_period_seconds,
+                    propagation_policy=propagation_policy,
+                    uid=uid,
+                    resource_version=resource_version,
+                ),
+            )
+        )
+
+    def deletion(
+        self,
+        cls: type[Any],
+        name: str,
+        namespace: str = "",
+        *,
+        grace_period_seconds: int | None = None,
+        propagation_policy: str | None = None,
+        uid: str = "",
+        resource_version: str = "",
+    ) -> Ask:
+        """What `delete` asks for."""
         kind = self.kinds.of_type(cls)
         options = meta_v1.DeleteOptions(
             grace_period_seconds=grace_period_seconds, propagation_policy=propagation_policy
@@ -194,7 +220,7 @@ class Client:
         if uid or resource_version:
             options.preconditions = meta_v1.Preconditions(uid=uid or None, resource_version=resource_version or None)
         body = b'{"kind":"DeleteOptions","apiVersion":"v1",' + encode(options)[1:] if encode(options) != b"{}" else b""
-        await self.transport.request("DELETE", kind.path(namespace, name), {}, body)
+        return Ask("DELETE", kind.path(namespace, name), body)
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         """Assign a pod to a node."""
@@ -203,7 +229,7 @@ class Client:
             target=core_v1.ObjectReference(kind="Node", name=node_name),
         )
         body = b'{"kind":"Binding","apiVersion":"v1",' + encode(binding)[1:]
-        await self.transport.request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", {}, body)
+        await self.transport.send((Ask("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", body),))
 
     async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
         """Ask for a pod's eviction; ApiError 429 if a disruption budget forbids it now."""

@@ -16,7 +16,7 @@ from bayplan import __version__
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.client.errors import TransportError
-from bayplan.client.transport import Decode, RawWatch, decode_event, status_of
+from bayplan.client.transport import Decode, RawWatch, Transport, decode_event, status_of
 
 _CHUNK = 1 << 20
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
@@ -32,7 +32,7 @@ class Credentials:
     token: str = ""
 
 
-class HttpTransport:
+class HttpTransport(Transport):
     """A `Transport` to any Kubernetes API server."""
 
     def __init__(

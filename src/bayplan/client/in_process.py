@@ -7,7 +7,7 @@ from typing import Protocol
 
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
-from bayplan.client.transport import Decode, RawWatch, status_of
+from bayplan.client.transport import Decode, RawWatch, Transport, status_of
 
 
 class Door(Protocol):
@@ -22,7 +22,7 @@ class Door(Protocol):
         """Open a watch: status code, body of an error, and the watch of a success. Its objects are shared, so they must not be changed."""
 
 
-class InProcessTransport:
+class InProcessTransport(Transport):
     """A `Transport` through a `Door`."""
 
     def __init__(self, door: Door) -> None:

@@ -16,7 +16,7 @@ _BYTES = (64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 104857
 _SUCCESS = {"POST": "201"}
 
 
-class MeteredTransport:
+class MeteredTransport(Transport):
     """Counts requests by code, method and host, and times them by verb and host."""
 
     def __init__(self, transport: Transport, registry: Registry, clock: Clock, host: str) -> None:

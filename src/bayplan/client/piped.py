@@ -10,7 +10,7 @@ from typing import Any, Final
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.client.errors import TransportError
-from bayplan.client.transport import Decode, RawWatch, decode_event, status_of
+from bayplan.client.transport import Ask, Decode, RawWatch, Transport, decode_event, status_of
 from bayplan.support.pipe import Pipe, PipeError
 
 _AT_ONCE: Final = 50
@@ -61,7 +61,7 @@ class PipedServer:
             self._ended(number)
 
 
-class PipedTransport:
+class PipedTransport(Transport):
     """A `Transport` through a pipe, as one user."""
 
     def __init__(self, server: PipedServer, user: str) -> None:
@@ -86,6 +86,15 @@ class PipedTransport:
             raise ApiError(status_of(code, data))
         answer: bytes = data
         return answer
+
+    async def send(self, asks: Sequence[Ask]) -> None:
+        """See Transport. The next is asked for as soon as it is certain that the one before succeeds."""
+        try:
+            code, data = await self._ask("send", self._user, asks)
+        except PipeError as error:
+            raise TransportError(f"{asks[0].method} {asks[0].path}: {error}") from error
+        if code >= 300:
+            raise ApiError(status_of(code, data))
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
         """See Transport."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -26,6 +26,15 @@ class RawWatch(Protocol):
         """End the watch. Calling it again does nothing."""
 
 
+class Ask(NamedTuple):
+    """A request whose answer nobody reads."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    content_type: str = "application/json"
+
+
 class Transport(Protocol):
     """Carries requests to one API server, as one user."""
 
@@ -39,8 +48,16 @@ class Transport(Protocol):
     ) -> bytes:
         """The body of a successful answer. Raises ApiError for any other answer, TransportError if there was none."""
 
+    async def send(self, asks: Sequence[Ask]) -> None:
+        """Make requests one after the other, as long as they succeed; nobody reads the answers. Raises ApiError, TransportError."""
+        for ask in asks:
+            await self.request(ask.method, ask.path, {}, ask.body, ask.content_type)
+
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
-        """Open a watch. Objects may be shared with others in this process. Raises ApiError, TransportError."""
+        """Open a watch. Objects may be shared with others in this process, and what an object was only until the next event may be left out.
+
+        Raises ApiError, TransportError.
+        """
 
     async def close(self) -> None:
         """Release connections."""

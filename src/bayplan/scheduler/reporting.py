@@ -13,6 +13,7 @@ from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder
+from bayplan.client.transport import Ask
 from bayplan.scheduler.binding import Called
 from bayplan.scheduler.gang_cycle import GroupResult
 from bayplan.scheduler.settings import DEFAULT_SCHEDULER_NAME
@@ -38,6 +39,11 @@ def shortened(message: str) -> str:
     if len(data) <= NOTE_LIMIT:
         return message
     return data[: NOTE_LIMIT - 4].decode(errors="ignore") + " ..."
+
+
+def _status_patch(pod: core_v1.Pod, patch: dict[str, Any]) -> Ask:
+    path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/status"
+    return Ask("PATCH", path, msgspec.json.encode(patch), "application/strategic-merge-patch+json")
 
 
 class Reporter:
@@ -115,9 +121,10 @@ class Reporter:
             "observedGeneration": victim.metadata.generation,
         }
         metadata = victim.metadata
-        await self.patch_status(victim, {"status": {"conditions": [condition]}})
+        why = _status_patch(victim, {"status": {"conditions": [condition]}})
+        deletion = self._client.deletion(core_v1.Pod, metadata.name, metadata.namespace, uid=metadata.uid)
         try:
-            await self._client.delete(core_v1.Pod, metadata.name, metadata.namespace, uid=metadata.uid)
+            await self._client.transport.send((why, deletion))
         except ApiError as error:
             if error.code == 404:
                 return True
@@ -157,22 +164,19 @@ class Reporter:
         body = msgspec.json.encode({"status": {"conditions": [*others, condition]}})
         metadata = group.metadata
         path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{metadata.namespace}/podgroups/{metadata.name}/status"
-        await self._patch(path, body, "application/merge-patch+json", f"pod group {result.key}")
+        await self._patch(Ask("PATCH", path, body, "application/merge-patch+json"), f"pod group {result.key}")
 
     async def patch_status(self, pod: core_v1.Pod, patch: dict[str, Any]) -> None:
         """Patch a pod's status. That the pod is gone or another one by now is no error."""
-        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/status"
         started = self._clock.monotonic()
-        body = msgspec.json.encode(patch)
-        done = await self._patch(path, body, "application/strategic-merge-patch+json", f"pod {name}")
+        done = await self._patch(_status_patch(pod, patch), f"pod {pod.metadata.namespace}/{pod.metadata.name}")
         if self.called is not None:
             self.called(STATUS_PATCH, "success" if done else "error", self._clock.monotonic() - started)
 
-    async def _patch(self, path: str, body: bytes, content_type: str, what: str) -> bool:
+    async def _patch(self, patch: Ask, what: str) -> bool:
         """Write a status; tells whether that could be done."""
         try:
-            await self._client.raw("PATCH", path, {}, body, content_type)
+            await self._client.transport.send((patch,))
         except ApiError as error:
             if error.code not in (404, 409):
                 logger.warning("status of %s: %s", what, error)

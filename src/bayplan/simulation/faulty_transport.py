@@ -68,7 +68,7 @@ def refusal(code: int, reason: str, message: str) -> ApiError:
     return ApiError(meta_v1.Status(status="Failure", code=code, reason=reason, message=message))
 
 
-class FaultyTransport:
+class FaultyTransport(Transport):
     """See the module."""
 
     def __init__(self, transport: Transport, faults: Faults, clock: Clock, randomness: Randomness) -> None:

@@ -7,9 +7,9 @@ suite in `bayplan.testing.store_conformance` states this contract as tests and r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -73,6 +73,25 @@ class Watch(Protocol):
         """Stop: no event is delivered after this returns. Calling it again does nothing."""
 
 
+class Begun(Protocol):
+    """A write that is under way. It is certain to be committed unless the store fails; then what was begun after it fails
+    as well. Awaiting it waits for that, and gives its revision; raises what the store raises."""
+
+    @property
+    def revision(self) -> int:
+        """The revision that it gets."""
+
+    @property
+    def attachment(self) -> object:
+        """What its event carries besides."""
+
+    def __await__(self) -> Generator[Any, None, int]:
+        """See the class."""
+
+    def nobody_waits(self) -> None:
+        """It will not be awaited: something that was begun after it is."""
+
+
 @runtime_checkable
 class Store(Protocol):
     """A versioned key-value store.
@@ -121,6 +140,12 @@ class Store(Protocol):
     async def delete(self, key: str, *, guard: int | None = None, attachment: object = None) -> int:
         """Delete the key and return the revision of the deletion. Raises `Conflict` (also if the key does not
         exist)."""
+
+    def begin(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> Begun:
+        """`put`, or (if the value is None) `delete`, for who goes on before it is done. Raises `Conflict` at once."""
+
+    def under_way(self, key: str) -> Begun | None:
+        """The newest write of the key that is not committed yet; None if there is none. `begin` can build on it."""
 
     async def watch(self, prefix: str, start_revision: int, deliver: Deliver) -> Watch:
         """Deliver every event with revision >= start_revision whose key starts with `prefix`, past ones first, then

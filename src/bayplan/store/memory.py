@@ -6,6 +6,10 @@ that it replaced, so a range at a revision is the current range with the later e
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
 import msgspec
 
 from bayplan.store.errors import Compacted, Conflict, FutureRevision, StoreClosed
@@ -117,6 +121,9 @@ class MemoryStore:
     async def put(
         self, key: str, value: bytes, *, guard: int | None = None, ttl: float | None = None, attachment: object = None
     ) -> int:
+        return self._put(key, value, guard, None if ttl is None else self._clock.now() + ttl, attachment)
+
+    def _put(self, key: str, value: bytes, guard: int | None, deadline: float | None, attachment: object) -> int:
         if not self._opened:
             self._check_open()
         old = self._current.get(key)
@@ -131,8 +138,8 @@ class MemoryStore:
             created = old.create_revision
             self._current[key] = KeyValue(key, value, created, revision)
             event = Event(key, revision, value, created, old.value, old.mod_revision)
-        if ttl is not None:
-            self._expiries.set(key, revision, self._clock.now() + ttl)
+        if deadline is not None:
+            self._expiries.set(key, revision, deadline)
         elif self._expiries:
             self._expiries.discard(key)
         self._commit(event, attachment)
@@ -141,6 +148,15 @@ class MemoryStore:
     async def delete(self, key: str, *, guard: int | None = None, attachment: object = None) -> int:
         self._check_open()
         return self._delete(key, guard, attachment)
+
+    def begin(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> _Done:
+        if value is not None:
+            return _Done(self._put(key, value, guard, None, attachment), attachment)
+        self._check_open()
+        return _Done(self._delete(key, guard, attachment), attachment)
+
+    def under_way(self, key: str) -> None:
+        """Nothing ever is."""
 
     def _delete(self, key: str, guard: int | None, attachment: object) -> int:
         old = self._current.get(key)
@@ -205,6 +221,21 @@ class MemoryStore:
             self._forget_before(self._bound.bound(now, self._revision))
         self._trim_at = self._revision + _TRIM_EVERY
         self._trim_due = now + _TRIM_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A `Begun` that was committed at once."""
+
+    revision: int
+    attachment: object
+
+    def __await__(self) -> Generator[Any, None, int]:
+        yield from ()
+        return self.revision
+
+    def nobody_waits(self) -> None:
+        """See Begun."""
 
 
 def _before(event: Event) -> KeyValue | None:

@@ -154,6 +154,11 @@ class SqliteStore:
     async def put(
         self, key: str, value: bytes, *, guard: int | None = None, ttl: float | None = None, attachment: object = None
     ) -> int:
+        return await self._put(key, value, guard, None if ttl is None else self._clock.now() + ttl, attachment)
+
+    def _put(
+        self, key: str, value: bytes, guard: int | None, deadline: float | None, attachment: object
+    ) -> PendingWrite:
         if not self._opened:
             self._check_open()
         if not key.isascii():
@@ -161,15 +166,25 @@ class SqliteStore:
         previous_revision, created, previous = self._newest(key)
         if guard is not None and guard != previous_revision:
             raise Conflict(key, guard, previous_revision)
-        deadline = None if ttl is None else self._clock.now() + ttl
-        return await self._append(key, value, created, previous, previous_revision, deadline, attachment)
+        return self._append(key, value, created, previous, previous_revision, deadline, attachment)
 
     async def delete(self, key: str, *, guard: int | None = None, attachment: object = None) -> int:
+        return await self._delete(key, guard, attachment)
+
+    def _delete(self, key: str, guard: int | None, attachment: object) -> PendingWrite:
         self._check_open()
         previous_revision, created, previous = self._newest(key)
         if previous_revision == 0 or (guard is not None and guard != previous_revision):
             raise Conflict(key, guard or 0, previous_revision)
-        return await self._append(key, None, created, previous, previous_revision, None, attachment)
+        return self._append(key, None, created, previous, previous_revision, None, attachment)
+
+    def begin(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> PendingWrite:
+        if value is None:
+            return self._delete(key, guard, attachment)
+        return self._put(key, value, guard, None, attachment)
+
+    def under_way(self, key: str) -> PendingWrite | None:
+        return self._pending.get(key)
 
     def _newest(self, key: str) -> tuple[int, int, bytes | None]:
         """Mod revision, create revision and (if at hand) value, pending writes included; zeros if there is no such
@@ -195,29 +210,19 @@ class SqliteStore:
         attachment: object,
         *,
         awaited: bool = True,
-    ) -> asyncio.Future[int]:
+    ) -> PendingWrite:
         """Let the next batch carry a write that is certain to succeed if its batch does."""
         revision = self._next_revision
         self._next_revision = revision + 1
         created = created or revision
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        write = PendingWrite(
-            key,
-            value,
-            revision,
-            created,
-            previous,
-            previous_revision,
-            deadline,
-            attachment,
-            future if awaited else None,
-        )
+        future = asyncio.get_running_loop().create_future() if awaited else None
+        write = PendingWrite(key, value, revision, created, previous, previous_revision, deadline, attachment, future)
         self._pending[key] = write
         self._gathering.append(write)
         self._parameters += (revision, key, value, created, previous_revision, deadline, 1 if value is None else 0)
         if not self._scheduled and not self._busy:
             self._schedule()
-        return future
+        return write
 
     def _expire(self, key: str, mod_revision: int) -> None:
         previous_revision, created, previous = self._newest(key)

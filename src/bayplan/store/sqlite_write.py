@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from typing import Any
 
 from bayplan.store.interface import Event
 
 
 class PendingWrite:
-    """A write between its guard check and its commit."""
+    """A write between its guard check and its commit, as a `Begun`."""
 
     __slots__ = (
         "attachment",
@@ -47,6 +48,16 @@ class PendingWrite:
         self.attachment = attachment
         self.future = future
         """Who waits; None for an expiry."""
+
+    def __await__(self) -> Generator[Any, None, int]:
+        """See Begun."""
+        assert self.future is not None
+        return self.future.__await__()
+
+    def nobody_waits(self) -> None:
+        """See Begun."""
+        if self.future is not None:
+            self.future.cancel()
 
     def event(self, found: Mapping[int, bytes]) -> Event:
         """What the watches get; `found` has the previous value if it is not here."""

@@ -49,8 +49,8 @@ async def delete(call: Call) -> Response:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     _warn(call, options)
     change = call.context.repeated_changes.change(call, DELETE)
-    if change is not None and (marked := await change.write()) is not None:
-        return call.answer(200, await _removed(call, marked, options))
+    if change is not None and (deleted := await change.write(removes=True)) is not None:
+        return call.answer(200, deleted)
     left, gone = await delete_entry(call, call.entry(entry.namespace, entry.name) or entry, options)
     if change is not None and gone and not options.dry_run:
         change.learn(left)
@@ -206,16 +206,6 @@ async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions)
     if changed or call.kind.asks_webhook:
         return _shown(call, obj, entry, revision), True
     return call.context.objects.cache(call.stored).as_deleted(entry, revision), True
-
-
-async def _removed(call: Call, marked: Entry, options: meta_v1.DeleteOptions) -> Entry:
-    """Let go of a pod that has been marked as deleted. Its last state."""
-    objects = call.context.objects
-    try:
-        return objects.cache(call.stored).as_deleted(marked, await objects.remove(call.stored, marked))
-    except Conflict as race:  # somebody has changed it in between, which delays it
-        await objects.settle(race)
-        return (await delete_entry(call, marked, options))[0]
 
 
 async def _written(call: Call, obj: Any, entry: Entry, options: meta_v1.DeleteOptions) -> Entry:
