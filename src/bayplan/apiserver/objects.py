@@ -7,7 +7,7 @@ import heapq
 import logging
 from collections import Counter
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bayplan.api.errors import failure, service_unavailable
 from bayplan.api.kinds import Kind, KindTable
@@ -22,6 +22,15 @@ logger = logging.getLogger(__name__)
 
 PREFIX = "/registry/"
 _PAGE = 5000
+
+
+class Writing(NamedTuple):
+    """A write that has begun."""
+
+    entry: Entry
+    """The object as it will be; as it is just before, if it is removed with it."""
+    done: Coroutine[Any, Any, int]
+    """To be awaited for the revision of the last of it. Raises ApiError."""
 
 
 class ObjectStore:
@@ -178,32 +187,30 @@ class ObjectStore:
         key = kind.storage_key(namespace, name)
         return await self._put(kind, key, namespace, name, obj, stored_value(kind, obj), guard, ttl)
 
-    def begin(
-        self, kind: Kind, entry: Entry, value: bytes, prepared: Prepared, *, removes: bool = False
-    ) -> Coroutine[Any, Any, Entry]:
+    def begin(self, kind: Kind, entry: Entry, value: bytes, prepared: Prepared, *, removes: bool = False) -> Writing:
         """Begin to write bytes over an entry, of an object that nobody has decoded, and perhaps to remove it right after. Others may build on it at once.
 
-        To be awaited for the entry, of a removed object for its last state. Raises store.Conflict, and ApiError.
+        Raises store.Conflict, and ApiError.
         """
-        key, cache = kind.storage_key(entry.namespace, entry.name), self.cache(kind)
+        key = kind.storage_key(entry.namespace, entry.name)
         try:
             last = write = self.store.begin(key, value, guard=entry.revision, attachment=prepared)
-            written = cache.make_entry(key, value, write.revision, entry.create_revision, prepared)
+            written = self.cache(kind).make_entry(key, value, write.revision, entry.create_revision, prepared)
             if removes:
                 write.nobody_waits()
                 last = self.store.begin(key, None, guard=write.revision)
         except (StoreUnavailable, StoreClosed) as error:
             raise service_unavailable(f"the store cannot be written to: {error}") from error
-        return self._committed(last, written, cache if removes else None)
+        return Writing(written, self._done(last))
 
-    async def _committed(self, last: Begun, written: Entry, left: ResourceCache | None) -> Entry:
+    async def _done(self, last: Begun) -> int:
         try:
             revision = await last
         except (StoreUnavailable, StoreClosed) as error:
             raise service_unavailable(f"the store cannot be written to: {error}") from error
         if revision > self.revision:
             await self.wait_for(revision)
-        return written if left is None else left.as_deleted(written, revision)
+        return revision
 
     def newest(self, kind: Kind, entry: Entry) -> Entry:
         """An object as it will be when what has begun is written, as far as that is known."""

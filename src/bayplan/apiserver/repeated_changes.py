@@ -10,7 +10,7 @@ twice before it is believed.
 from __future__ import annotations
 
 import re
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bayplan.api.strategies.pods import NODE_FIELD, NOMINATION_FIELD
@@ -25,6 +25,7 @@ from bayplan.support.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from bayplan.apiserver.context import Call
+    from bayplan.apiserver.objects import Writing
 
 STATUS: Final = f"{UPDATE}/status"
 BINDING: Final = f"{CREATE}/binding"
@@ -191,9 +192,14 @@ class Change:
         except Conflict as race:
             await self._call.context.objects.settle(race)
             return None
-        return None if writing is None else await writing
+        if writing is None:
+            return None
+        revision = await writing.done
+        if not removes:
+            return writing.entry
+        return self._call.context.objects.cache(self._call.stored).as_deleted(writing.entry, revision)
 
-    def begin(self, *, removes: bool = False) -> Coroutine[Any, Any, Entry] | None:
+    def begin(self, *, removes: bool = False) -> Writing | None:
         """The same, which has begun when this returns. Raises ApiError, and store.Conflict if somebody else was faster."""
         if self._known is None:
             return None

@@ -17,6 +17,7 @@ from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from bayplan.apiserver.authorization.chain import build_authorizer
 from bayplan.apiserver.authorization.impersonation import impersonated_user
+from bayplan.apiserver.begin import Begun, begin, may_begin
 from bayplan.apiserver.bootstrap import Restorer, publish, publish_service, restore_service
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.custom_resources.routes import settled_path, verb_not_supported
@@ -42,8 +43,7 @@ from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.subresources import SUBRESOURCES
 from bayplan.apiserver.upkeep import Upkeep
 from bayplan.apiserver.verbs import create, delete, patch, read, update
-from bayplan.apiserver.verbs.begin import begin
-from bayplan.apiserver.watching import Entry, Watcher
+from bayplan.apiserver.watching import Watcher
 from bayplan.apiserver.write_options import check_write_options
 from bayplan.store.interface import Store
 from bayplan.support.clock import Clock
@@ -191,30 +191,29 @@ class ApiServer:
         return response
 
     def begin(self, request: Request) -> Coroutine[Any, Any, Response] | None:
-        """`handle` for who has more to ask at once: what the request does has begun when this returns, and succeeds unless the store fails.
+        """`handle` for who has more to ask at once, and does not read answers: what the request does has begun when this returns.
 
-        None if that cannot be said without waiting.
+        It is certain to succeed unless the store fails. None if that cannot be said without waiting.
         """
-        if self.auditor is not None or self.interceptor is not None or request.impersonation is not None:
+        if not may_begin(request) or self.auditor is not None or self.interceptor is not None:
             return None
         started = self.context.clock.now()
         try:
             path = self._admitted_path(request)
             if path is None:
                 return None
-            call = Call.of(self.context, request, path)
-            writing = begin(call)
+            begun = begin(Call.of(self.context, request, path))
         except ApiError:
             return None  # it is said the long way
-        return None if writing is None else self._end(call, writing, started)
+        return None if begun is None else self._end(request, path, begun, started)
 
-    async def _end(self, call: Call, writing: Coroutine[Any, Any, Entry], started: float) -> Response:
-        request = call.request
+    async def _end(self, request: Request, path: ResourcePath, begun: Begun, started: float) -> Response:
         try:
-            response = call.answer(200, await writing)
+            await begun.writing.done
+            response = Response(begun.code)
         except ApiError as error:
             response = _refusal(request, error)
-        self.measured.record(request, call.path, response, self.context.clock.now() - started)
+        self.measured.record(request, path, response, self.context.clock.now() - started)
         return response
 
     def _measure_watch(self, request: Request, path: ResourcePath, watcher: Watcher) -> None:

@@ -65,7 +65,7 @@ class Cluster:
         self.port = 0
         self.credentials = obtain(settings.directory, (settings.bind_address,), self.clock.now())
         self.api = ApiServer(
-            open_store(settings.store, clock=self.clock),
+            open_store(settings.store, clock=self.clock, tells_previous=False),
             clock=self.clock,
             randomness=self.randomness,
             settings=settings.api,

@@ -38,7 +38,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     create_revision: int
     """Create revision of the key (of the deleted incarnation, if it was deleted)."""
     previous: bytes | None
-    """The value before this change; None if the key did not exist."""
+    """The value before this change; None if the key did not exist, or the store was told not to tell."""
     previous_revision: int
     """Mod revision before this change; 0 if the key did not exist."""
     attachment: object = None

@@ -42,6 +42,9 @@ class SqliteSettings:
     """Most writes that share one transaction."""
     value_cache_bytes: int = 16 * 1024 * 1024
     """Size of the cache of current values; what is not in it is read from the file."""
+    tells_previous: bool = True
+    """Whether live events carry the value before (`Event.previous`). If nobody wants it, writes need not find it, and what
+    was written is not put into the cache: only what is read is."""
     max_size_bytes: int = 0
     """Size at which the file stops growing and writes raise `StoreUnavailable`, as etcd's quota; 0 for no limit."""
     checkpoint_pages: int = 4000

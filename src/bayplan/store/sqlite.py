@@ -75,6 +75,7 @@ class SqliteStore:
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
         self._values = ValueCache(self._settings.value_cache_bytes)
+        self._tells_previous = self._settings.tells_previous
         self._hub = WatchHub()
         self._expiries = Expiries(clock, self._expire)
         self._upkeep = Upkeep(self._file, clock, self._settings, self._schedule)
@@ -187,17 +188,17 @@ class SqliteStore:
         return self._pending.get(key)
 
     def _newest(self, key: str) -> tuple[int, int, bytes | None]:
-        """Mod revision, create revision and (if at hand) value, pending writes included; zeros if there is no such
-        key."""
+        """Mod revision, create revision and (if at hand, and to be told) value, pending writes included; zeros if there
+        is no such key."""
         pending = self._pending.get(key)
         if pending is not None:
             if pending.value is None:
                 return 0, 0, None
-            return pending.revision, pending.create_revision, pending.value
+            return pending.revision, pending.create_revision, pending.value if self._tells_previous else None
         entry = self._committed.get(key)
         if entry is None:
             return 0, 0, None
-        return entry[0], entry[1], self._values.get(key)
+        return entry[0], entry[1], self._values.get(key) if self._tells_previous else None
 
     def _append(
         self,
@@ -259,7 +260,9 @@ class SqliteStore:
             return
         batch, self._gathering = self._gathering, []
         parameters, self._parameters = self._parameters, []
-        unknown = [write.previous_revision for write in batch if write.previous is None and write.previous_revision]
+        unknown = []
+        if self._tells_previous:
+            unknown = [one.previous_revision for one in batch if one.previous is None and one.previous_revision]
         self._busy = True
         writer.submit(partial(self._file.append, parameters, unknown), partial(self._batch_done, batch))
 
@@ -280,6 +283,7 @@ class SqliteStore:
 
     def _commit(self, batch: list[PendingWrite], found: dict[int, bytes]) -> None:
         committed, pending, values = self._committed, self._pending, self._values
+        tells_previous = self._tells_previous
         events: list[Event] = []
         for write in batch:
             key, value, revision = write.key, write.value, write.revision
@@ -287,7 +291,10 @@ class SqliteStore:
                 if write.previous_revision == 0:
                     self._keys.add(key)
                 committed[key] = (revision, write.create_revision)
-                values.put(key, value)
+                if tells_previous:
+                    values.put(key, value)
+                else:
+                    values.drop(key)
             else:
                 del committed[key]
                 self._keys.remove(key)
@@ -298,7 +305,7 @@ class SqliteStore:
                 self._expiries.discard(key)
             if pending[key] is write:
                 del pending[key]
-            events.append(write.event(found))
+            events.append(write.event(found if tells_previous else None))
         self._revision = batch[-1].revision
         self._upkeep.written(self._revision)
         self._hub.publish(events)

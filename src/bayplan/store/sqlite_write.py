@@ -41,7 +41,7 @@ class PendingWrite:
         self.revision = revision
         self.create_revision = create_revision
         self.previous = previous
-        """The value replaced; None if there was none or it must be read from the file."""
+        """The value replaced; None if there was none, it must be read from the file, or it is not to be told."""
         self.previous_revision = previous_revision
         self.deadline = deadline
         """Unix seconds; None without a time to live."""
@@ -59,10 +59,10 @@ class PendingWrite:
         if self.future is not None:
             self.future.cancel()
 
-    def event(self, found: Mapping[int, bytes]) -> Event:
-        """What the watches get; `found` has the previous value if it is not here."""
+    def event(self, found: Mapping[int, bytes] | None) -> Event:
+        """What the watches get; `found` has the previous value if it is not here; None if it is not to be told."""
         previous = self.previous
-        if previous is None and self.previous_revision:
+        if previous is None and self.previous_revision and found is not None:
             previous = found[self.previous_revision]
         return Event(
             self.key,

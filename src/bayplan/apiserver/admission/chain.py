@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -117,6 +117,19 @@ class Plan:
         """Run both (deletions, connections)."""
         if self.mutating or self.validating:
             await _run((*self.mutating, *self.validating), request)
+
+    def run_at_once(self, request: AdmissionRequest) -> bool:
+        """Run both, if there is nothing to wait for; False if there is. Raises ApiError."""
+        for step in (*self.mutating, *self.validating):
+            try:
+                waiting = step(request)
+            except WebhookNeeded:
+                return False
+            if waiting is not None:
+                if isinstance(waiting, Coroutine):
+                    waiting.close()
+                return False
+        return True
 
 
 async def _run(steps: Sequence[Step], request: AdmissionRequest) -> None:

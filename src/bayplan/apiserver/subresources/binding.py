@@ -10,7 +10,7 @@ from bayplan.api.errors import FieldError, bad_request, conflict, failure, requi
 from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.repeated_changes import BINDING
+from bayplan.apiserver.repeated_changes import BINDING, Change
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.verbs.update import check_uid, modify
 from bayplan.support.timestamps import rfc3339
@@ -20,11 +20,26 @@ CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success",
 
 async def handle(call: Call) -> Response:
     """create on `pods/NAME/binding`."""
+    await bind(call, _named(call))
+    return Response(201, CREATED, warnings=call.warnings)
+
+
+def known_change(call: Call) -> Change | None:
+    """The same as a repeated change; None if it is none, or cannot be without waiting. Raises ApiError."""
+    binding = _named(call)
+    _check(binding)
+    admission = call.context.admission.plan(call.stored, CREATE, "binding")
+    if not admission.run_at_once(AdmissionRequest(call, CREATE, binding, None, "binding")):
+        return None
+    return call.context.repeated_changes.change(call, BINDING, labels=binding.metadata.labels)
+
+
+def _named(call: Call) -> core_v1.Binding:
+    """The Binding of a call with a pod's name in its path. Raises ApiError (400)."""
     binding: core_v1.Binding = call.body_object(core_v1.Binding, "Binding", "v1")
     if binding.metadata.name != call.path.name:
         raise bad_request("name in URL does not match name in Binding object")
-    await bind(call, binding)
-    return Response(201, CREATED, warnings=call.warnings)
+    return binding
 
 
 async def create_binding(call: Call) -> Response:
@@ -41,14 +56,7 @@ async def create_binding(call: Call) -> Response:
 
 async def bind(call: Call, binding: core_v1.Binding) -> None:
     """Assign the pod to the node. Raises ApiError (409) if it is assigned or going away."""
-    target = binding.target
-    errors = []
-    if target.kind not in ("", "Node"):
-        errors.append(unsupported("target.kind", target.kind, ("Node", "<empty>")))
-    if not target.name:
-        errors.append(required("target.name"))
-    if errors:
-        raise failure(500, "", _told(errors), details=False)
+    _check(binding)
     admission = call.context.admission.plan(call.stored, CREATE, "binding")
     await admission.run(AdmissionRequest(call, CREATE, binding, None, "binding"))
     change = call.context.repeated_changes.change(call, BINDING, labels=binding.metadata.labels)
@@ -62,6 +70,18 @@ async def bind(call: Call, binding: core_v1.Binding) -> None:
     written = await modify(call, bound, plain=True, fresh=False)
     if change is not None and not call.warnings:
         change.learn(written)
+
+
+def _check(binding: core_v1.Binding) -> None:
+    """Raises ApiError (500)."""
+    target = binding.target
+    errors = []
+    if target.kind not in ("", "Node"):
+        errors.append(unsupported("target.kind", target.kind, ("Node", "<empty>")))
+    if not target.name:
+        errors.append(required("target.name"))
+    if errors:
+        raise failure(500, "", _told(errors), details=False)
 
 
 def _told(errors: list[FieldError]) -> str:
