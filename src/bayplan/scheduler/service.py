@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
 _TURN = 32
 """Decisions before the event loop gets its turn."""
-_MAKING_ROOM = 128
+_MAKING_ROOM = 256
 """Pods whose victims are evicted at the same time. More would be no faster: what waits for the server is cold when its turn comes."""
 
 
