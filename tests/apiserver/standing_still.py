@@ -22,10 +22,10 @@ JSON = "application/json"
 class Server:
     """An API server whose clock stands still and whose randomness is seeded: two of them make the same objects."""
 
-    def __init__(self, settings: ApiServerSettings | None = None) -> None:
+    def __init__(self, settings: ApiServerSettings | None = None, store: str = "memory:") -> None:
         self.clock = ManualClock()
         self.api = ApiServer(
-            open_store("memory:", clock=self.clock), clock=self.clock, randomness=SeededRandomness(7), settings=settings
+            open_store(store, clock=self.clock), clock=self.clock, randomness=SeededRandomness(7), settings=settings
         )
 
     async def __aenter__(self) -> Self:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bayplan.api.types import core_v1
+from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.repeated_changes import Change, RepeatedChanges
+from bayplan.apiserver.requests import Request
+from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.watching import Entry
-from tests.apiserver.standing_still import JSON, PODS, Server
+from tests.apiserver.standing_still import ADMIN, JSON, PODS, Server
 
 STRATEGIC, MERGE, JSON_PATCH = (f"application/{one}-patch+json" for one in ("strategic-merge", "merge", "json"))
 TIME = "2026-01-02T03:04:05Z"
@@ -184,6 +189,123 @@ def test_any_sequence_of_changes(steps: list[tuple[Step, float]], kind: dict[str
     with pytest.MonkeyPatch.context() as closed:
         closed.setattr(RepeatedChanges, "change", none)
         assert short == asyncio.run(after_all(sequence, kind, seconds, 8))
+
+
+def turn(name: str, uid: str, node: str, *steps: Step) -> list[tuple[str, str, bytes, str]]:
+    """What is to be sent for a pod."""
+    asks = []
+    for method, content_type, subresource, body in steps:
+        for mark, text in (("%n", name), ("%u", uid), ("%h", node)):
+            body = body.replace(mark, text)
+        asks.append((method, f"{PODS}/{name}/{subresource}".rstrip("/"), body.encode(), content_type))
+    return asks
+
+
+async def after_turns(turns: list[list[Step]], kind: dict[str, Any], store: str) -> list[Any]:
+    """What a server answers when each pod in turn is sent the steps of a turn, and what is left in the end."""
+    async with PodServer(store=store) as server:
+        door = InProcessDoor(server.api, ADMIN)
+        pods = []
+        for index in range(8):
+            node = f"n{index // 2}"
+            made = (await server.send("POST", PODS, pod(f"p{index}", node if index < 4 else "", **kind)))[1]
+            pods.append((f"p{index}", made["metadata"]["uid"], node))
+        answers: list[Any] = []
+        for steps in turns:
+            server.clock.advance(1.0)
+            for name, uid, node in pods:
+                ((code, answer),) = await door.send([turn(name, uid, node, *steps)])
+                answers.append((code, answer if code >= 300 else b""))
+        return [*answers, *server.state()]
+
+
+@pytest.mark.parametrize("store", ["memory:", "sqlite:"])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    turns=st.lists(st.lists(st.sampled_from(STEPS), min_size=1, max_size=3), min_size=1, max_size=4),
+    kind=st.sampled_from(PODS_OF),
+)
+@example(turns=[[TARGET, GONE]], kind={})
+@example(turns=[[UNSCHEDULABLE], [BOUND, TARGET], [GONE]], kind={})
+def test_what_is_sent_comes_to_what_it_would_alone(
+    store: str, turns: list[list[Step]], kind: dict[str, Any], tmp_path: Path
+) -> None:
+    paths = [store if store == "memory:" else f"{store}{tmp_path}/{uuid4()}.db" for _ in range(2)]
+    short = asyncio.run(after_turns(turns, kind, paths[0]))
+    with pytest.MonkeyPatch.context() as closed:
+        closed.setattr(RepeatedChanges, "change", none)
+        assert short == asyncio.run(after_turns(turns, kind, paths[1]))
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The requests that have begun before anybody waited for them."""
+    paths: list[str] = []
+    begin = ApiServer.begin
+
+    def noted(self: ApiServer, request: Request) -> Any:
+        ending = begin(self, request)
+        if ending is not None:
+            paths.append(f"{request.method} {request.path.removeprefix(PODS)}")
+        return ending
+
+    monkeypatch.setattr(ApiServer, "begin", noted)
+    return paths
+
+
+def test_what_is_begun_together_is_committed_together(begun: list[str], tmp_path: Path) -> None:
+    async def run() -> None:
+        async with PodServer(store=f"sqlite:{tmp_path}/store.db") as server:
+            door = InProcessDoor(server.api, ADMIN)
+            pods = await victims(server, 6)
+            for one in pods[:4]:
+                assert [code for code, _ in await door.send([turn(*one, TARGET, GONE)])] == [200]
+            begun.clear()
+            before = server.api.context.objects.revision
+            answers = door.send([turn(*one, TARGET, GONE) for one in pods[4:]])
+            assert await answers == [(200, b"")] * 2
+            assert begun == [
+                f"{what}" for name in ("p4", "p5") for what in (f"PATCH /{name}/status", f"DELETE /{name}")
+            ]
+            kind = server.api.context.kinds.of_kind("v1", "Pod")
+            assert kind is not None
+            events = server.api.context.objects.cache(kind).events_after(before)
+            told = [(event.revision - before, (event.entry or event.previous).name) for event in events]  # type: ignore[union-attr]
+            assert told == [(1, "p4"), (2, "p4"), (3, "p4"), (4, "p5"), (5, "p5"), (6, "p5")]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("closing", ["interceptor", "auditor"])
+def test_nothing_begins_where_somebody_looks_at_every_request(
+    closing: str, begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with PodServer() as server:
+            door = InProcessDoor(server.api, ADMIN)
+            seen: list[str] = []
+
+            async def intercept(call: Any) -> None:
+                seen.append(call.request.method)
+
+            class Auditor:
+                async def answer(self, request: Request, handle: Any) -> Any:
+                    seen.append(request.method)
+                    return await handle(request)
+
+                async def close(self) -> None:
+                    """Nothing to close."""
+
+            pods = await victims(server, 8)
+            for one in pods[:4]:
+                await door.send([turn(*one, TARGET, GONE)])
+            assert len(begun) > 2
+            begun.clear()
+            monkeypatch.setattr(server.api, closing, intercept if closing == "interceptor" else Auditor())
+            assert await door.send([turn(*pods[5], TARGET, GONE)]) == [(200, b"")]
+            assert (seen, begun) == (["PATCH", "DELETE"], [])
+
+    asyncio.run(run())
 
 
 async def victims(server: PodServer, count: int) -> list[tuple[str, str, str]]:

@@ -12,6 +12,7 @@ from bayplan.api.types import core_v1, meta_v1, policy_v1
 from bayplan.client import Client
 from bayplan.client.client import JSON_PATCH, STRATEGIC_PATCH, WatchStream
 from bayplan.client.errors import TransportError
+from bayplan.client.transport import Ask
 from tests.client.doors import HTTP, PIPED, TRANSPORTS, Door, door
 
 Case = Callable[[Door], Awaitable[None]]
@@ -48,6 +49,68 @@ async def pod(client: Client, name: str, *, node_name: str = "") -> core_v1.Pod:
     return await client.create(
         core_v1.Pod(metadata=meta_v1.ObjectMeta(name=name, namespace="default", labels=labels), spec=spec)
     )
+
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def labelling(name: str, value: str) -> Ask:
+    patch = b'{"metadata":{"labels":{"l":"%b"}}}' % value.encode()
+    return Ask("PATCH", f"{CONFIG_MAPS}/{name}", patch, "application/merge-patch+json")
+
+
+def test_requests_are_made_in_turn_until_one_fails(over: Callable[[Case], None]) -> None:
+    async def case(door: Door) -> None:
+        client = door.client
+        for name in ("a", "b", "c"):
+            await client.create(config_map(name))
+        await client.transport.send((labelling("a", "1"), labelling("a", "2")))
+        with pytest.raises(ApiError) as caught:
+            await client.transport.send((labelling("b", "1"), labelling("none", "2"), labelling("b", "3")))
+        assert caught.value.code == 404
+        problems = await client.transport.send_all(
+            [
+                (labelling("a", "3"), client.deletion(core_v1.ConfigMap, "a", "default")),
+                (labelling("b", "-"), labelling("c", "4")),
+                (client.deletion(core_v1.ConfigMap, "none", "default"), labelling("c", "5")),
+                (labelling("c", "6"),),
+            ]
+        )
+        codes = [problem.code if isinstance(problem, ApiError) else problem for problem in problems]
+        assert codes == [None, 422, 404, None]
+        left = [
+            (one.metadata.name, one.metadata.labels) for one in (await client.list(core_v1.ConfigMap, "default")).items
+        ]
+        assert left == [("b", {"l": "1"}), ("c", {"l": "6"})]
+
+    over(case)
+
+
+def test_what_a_pod_is_only_until_the_next_event_may_be_left_out(over: Callable[[Case], None]) -> None:
+    async def case(door: Door) -> None:
+        client = door.client
+        target = b'{"status":{"conditions":[{"type":"DisruptionTarget","status":"True"}]}}'
+        made = [await pod(client, f"p{index}") for index in range(8)]
+        stream = await client.watch(core_v1.Pod)
+        for one in made:
+            path = f"/api/v1/namespaces/default/pods/{one.metadata.name}"
+            why = Ask("PATCH", f"{path}/status", target, "application/strategic-merge-patch+json")
+            await client.transport.send((why, client.deletion(core_v1.Pod, one.metadata.name, "default")))
+        seen: dict[str, list[str]] = {}
+        while sum(types.count("DELETED") for types in seen.values()) < len(made):
+            for event_type, one in await stream.next_batch():
+                seen.setdefault(one.metadata.name, []).append(event_type)
+                if event_type == "DELETED":
+                    assert one.metadata.deletion_timestamp
+                    assert [each.type for each in one.status.conditions] == ["DisruptionTarget"]
+        stream.close()
+        whole = ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
+        if door.transport == PIPED:
+            assert seen["p7"] == ["ADDED", "DELETED"]
+        else:
+            assert list(seen.values()) == [whole] * len(made)
+
+    over(case)
 
 
 def test_an_object_is_created_read_changed_and_deleted(over: Callable[[Case], None]) -> None:
@@ -290,6 +353,8 @@ def test_a_server_that_is_away_is_no_answer_and_the_client_works_again_when_it_i
             assert not await stream.next_batch()
             with pytest.raises(TransportError):
                 await client.get(core_v1.ConfigMap, "a", "default")
+            problems = await client.transport.send_all([(labelling("a", "1"),), (labelling("a", "2"),)])
+            assert [type(problem) for problem in problems] == [TransportError] * 2
             await opened.serve()
             assert (await client.get(core_v1.ConfigMap, "a", "default")).metadata.name == "a"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,8 +11,10 @@ import pytest
 import yaml
 
 from bayplan.api.codec import from_tree
+from bayplan.api.errors import ApiError
 from bayplan.api.kinds import POD_GROUP
 from bayplan.api.types.core_v1 import Pod, PodCondition
+from bayplan.api.types.meta_v1 import Status
 from bayplan.api.types.scheduling_v1 import PriorityClass
 from bayplan.client import Client
 from bayplan.scheduler.framework.extension_points import Actions, PermitPlugin, Plugin, PreBindPlugin
@@ -199,11 +201,11 @@ def test_a_nomination_is_taken_back_with_the_node(tmp_path: Path, monkeypatch: p
 def test_a_pod_whose_victims_the_server_would_not_let_go_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     evict, refused = Reporter.evict, list[str]()
 
-    async def reluctant(reporter: Reporter, victim: Pod, preemptor: Pod) -> bool:
+    async def reluctant(reporter: Reporter, victims: Sequence[Pod], preemptor: Pod) -> list[Pod]:
         if not refused:
-            refused.append(victim.metadata.name)
-            return False
-        return await evict(reporter, victim, preemptor)
+            refused.extend(victim.metadata.name for victim in victims)
+            return [*victims]
+        return await evict(reporter, victims, preemptor)
 
     monkeypatch.setattr(Reporter, "evict", reluctant)
 
@@ -215,6 +217,24 @@ def test_a_pod_whose_victims_the_server_would_not_let_go_is_tried_again(monkeypa
         assert refused == ["low"]
 
     play(story)
+
+
+@pytest.mark.parametrize(
+    ("refused", "code", "stays"), [("PATCH", 422, 1), ("PATCH", 404, 0), ("DELETE", 409, 1), ("DELETE", 404, 0)]
+)
+def test_a_victim_is_deleted_once_its_condition_says_why(refused: str, code: int, stays: int) -> None:
+    asked: list[str] = []
+
+    def answer(method: str, path: str, query: Mapping[str, str]) -> bytes:
+        asked.append(method)
+        if method == refused:
+            raise ApiError(Status(status="Failure", code=code))
+        return b"{}"
+
+    reporter = Reporter(Client(StubTransport(answer)), SystemClock(), {}, lambda key: None)
+    victim, preemptor = typed("Pod", pod("low")), typed("Pod", pod("urgent"))
+    assert len(asyncio.run(reporter.evict([victim], preemptor))) == stays
+    assert asked == (["PATCH"] if refused == "PATCH" else ["PATCH", "DELETE"])
 
 
 def test_what_a_pods_status_says_already_is_not_written_again_where_there_are_pod_groups() -> None:

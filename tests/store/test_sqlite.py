@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import shutil
 import sqlite3
@@ -328,6 +329,45 @@ def test_writes_that_build_on_a_failed_one_fail_too(tmp_path: Path) -> None:
         assert await store.put("/a", b"small", guard=0) == 1
 
     in_store(tmp_path / "store.db", check, settings=SMALL)
+
+
+def test_what_has_begun_fails_with_what_it_builds_on(tmp_path: Path) -> None:
+    async def check(store: SqliteStore) -> None:
+        told: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        large = store.begin("/a", b"x" * 1_000_000, guard=0)
+        large.nobody_waits()
+        gone = store.begin("/a", None, guard=large.revision)
+        with pytest.raises(StoreUnavailable):
+            await gone
+        assert store.under_way("/a") is None
+        assert await store.put("/a", b"small", guard=0) == 1
+        del large, gone
+        gc.collect()
+        assert not told
+
+    in_store(tmp_path / "store.db", check, settings=SMALL)
+
+
+def test_a_store_that_need_not_tell_previous_values_reads_what_is_current(tmp_path: Path) -> None:
+    async def check(store: SqliteStore) -> None:
+        recorder = Recorder()
+        await store.watch("/", 1, recorder)
+        for number in range(1, 4):
+            await store.put("/a", b"%d" % number)
+            found = await store.get("/a")
+            assert found is not None
+            assert found.value == b"%d" % number
+        writes = [store.begin("/a", b"%d" % number, guard=number - 1) for number in range(4, 7)]
+        assert [await one for one in writes] == [4, 5, 6]
+        items = (await store.range("/", "0")).items
+        assert [one.value for one in items] == [b"6"]
+        await store.delete("/a")
+        assert await store.get("/a") is None
+        assert [event.previous for event in recorder.events] == [None] * 7
+        assert [event.previous_revision for event in recorder.events] == list(range(7))
+
+    in_store(tmp_path / "store.db", check, settings=SqliteSettings(tells_previous=False))
 
 
 def test_an_expiry_that_could_not_be_stored_is_tried_again(tmp_path: Path) -> None:

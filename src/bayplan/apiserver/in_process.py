@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,6 +16,8 @@ from bayplan.apiserver.server import ApiServer, error_response
 from bayplan.apiserver.watching import BOOKMARK, ERROR, Entry, Event, Watcher
 from bayplan.support.clock import Timer
 
+Ask = tuple[str, str, bytes, str]
+"""A request whose answer nobody reads: method, path, body, content type."""
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -30,7 +33,7 @@ class InProcessDoor:
         self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str
     ) -> tuple[int, bytes]:
         """Answer one request."""
-        return await self._answer(
+        return await self.answer(
             Request(
                 method,
                 path,
@@ -43,43 +46,37 @@ class InProcessDoor:
             )
         )
 
-    async def send(self, asks: Sequence[tuple[str, str, bytes, str]]) -> tuple[int, bytes]:
-        """Answer requests (method, path, body, content type) one after the other until one fails: what that one, or the last, is answered.
+    async def send(self, turns: Sequence[Sequence[Ask]]) -> list[tuple[int, bytes]]:
+        """Answer requests, those of a turn one after the other until one fails: for each turn what that one, or the last, is answered.
 
         Those that are certain to succeed are not waited for, so that the store commits together what belongs together.
         """
-        begun: list[Coroutine[Any, Any, Response]] = []
-        last = 0, b""
+        begun = [_Turn(self, asks) for asks in turns]
         try:
-            for method, path, body, content_type in asks:
-                request = Request(
-                    method,
-                    path,
-                    _NO_QUERY,
-                    self._user,
-                    body,
-                    content_type,
-                    user_agent=self._user_agent,
-                    reads_warnings=False,
-                    reads_answer=False,
-                )
-                ending = self._server.begin(request)
-                if ending is not None:
-                    begun.append(ending)
-                    continue
-                last = await self._answer(request)
-                if last[0] >= 300:
-                    break
-            for ending in begun:
-                response = await ending
-                if response.code >= 300 or not last[0]:
-                    last = response.code, response.body
-            return last
+            tasks = {turn: asyncio.create_task(turn.end()) for turn in begun if not turn.has_begun and len(begun) > 1}
+            return [await (tasks.get(turn) or turn.end()) for turn in begun]
         finally:
-            for ending in begun:
-                ending.close()
+            for turn in begun:
+                turn.close()
 
-    async def _answer(self, request: Request) -> tuple[int, bytes]:
+    def begin(self, ask: Ask) -> tuple[Request, Coroutine[Any, Any, Response] | None]:
+        """A request whose answer nobody reads, and its end if it has begun."""
+        method, path, body, content_type = ask
+        request = Request(
+            method,
+            path,
+            _NO_QUERY,
+            self._user,
+            body,
+            content_type,
+            user_agent=self._user_agent,
+            reads_warnings=False,
+            reads_answer=False,
+        )
+        return request, self._server.begin(request)
+
+    async def answer(self, request: Request) -> tuple[int, bytes]:
+        """HTTP status code and body."""
         response = await self._server.handle(request)
         if response.relay is not None:
             trail = response.trail
@@ -103,6 +100,56 @@ class InProcessDoor:
         if watcher is None:
             return response.code, response.body, None
         return response.code, b"", _SharedWatch(self._server, kind, watcher, self.time_out(watcher))
+
+
+class _Turn:
+    """Requests that are made one after the other until one fails. As many as can be have begun when it is made."""
+
+    def __init__(self, door: InProcessDoor, asks: Sequence[Ask]) -> None:
+        self._door = door
+        self._asks = iter(asks)
+        self._endings: list[Coroutine[Any, Any, Response]] = []
+        """Of those that have begun."""
+        self._next: Request | None = None
+        """What has to be waited for."""
+        self._begin()
+
+    def _begin(self) -> None:
+        self._next = None
+        for ask in self._asks:
+            request, ending = self._door.begin(ask)
+            if ending is None:
+                self._next = request
+                return
+            self._endings.append(ending)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether all of it has begun."""
+        return self._next is None
+
+    async def end(self) -> tuple[int, bytes]:
+        """Go on to the end: HTTP status code and body of the first answer that is an error, or of the last."""
+        code, body = await self._ended()
+        while self._next is not None and code < 300:
+            code, body = await self._door.answer(self._next)
+            if code < 300:
+                self._begin()
+                code, body = await self._ended() if self._endings else (code, body)
+        return code, body
+
+    async def _ended(self) -> tuple[int, bytes]:
+        code, body = 200, b""
+        while self._endings:
+            response = await self._endings.pop(0)
+            if code < 300:
+                code, body = response.code, response.body
+        return code, body
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        for ending in self._endings:
+            ending.close()
 
 
 class _SharedWatch:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import Ask, InProcessDoor
 from bayplan.apiserver.watching import DELETED, MODIFIED, Item, Watcher
 from bayplan.support.pipe import Pipe
 
@@ -56,9 +56,9 @@ class PipedRequests:
         """HTTP status code and body of the answer."""
         return self._door(user).call(method, path, query, body, content_type)
 
-    def _send(self, user: str, asks: Sequence[tuple[str, str, bytes, str]]) -> Awaitable[tuple[int, bytes]]:
-        """HTTP status code and body of the first answer that is an error, or of the last."""
-        return self._door(user).send(asks)
+    def _send(self, user: str, turns: Sequence[Sequence[Ask]]) -> Awaitable[list[tuple[int, bytes]]]:
+        """For each turn HTTP status code and body of the first answer that is an error, or of the last."""
+        return self._door(user).send(turns)
 
     async def _watch(self, number: int, user: str, path: str, query: Mapping[str, str]) -> tuple[int, bytes]:
         """Open a watch: status code, and body of an error. Its events are told as `lines`, and at last `ended`."""

@@ -89,12 +89,17 @@ class PipedTransport(Transport):
 
     async def send(self, asks: Sequence[Ask]) -> None:
         """See Transport. The next is asked for as soon as it is certain that the one before succeeds."""
+        for problem in await self.send_all((asks,)):
+            if problem is not None:
+                raise problem
+
+    async def send_all(self, turns: Sequence[Sequence[Ask]]) -> list[ApiError | TransportError | None]:
+        """See Transport."""
         try:
-            code, data = await self._ask("send", self._user, asks)
+            answers = await self._ask("send", self._user, turns)
         except PipeError as error:
-            raise TransportError(f"{asks[0].method} {asks[0].path}: {error}") from error
-        if code >= 300:
-            raise ApiError(status_of(code, data))
+            return [TransportError(f"{asks[0].method} {asks[0].path}: {error}") for asks in turns]
+        return [None if code < 300 else ApiError(status_of(code, data)) for code, data in answers]
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
         """See Transport."""

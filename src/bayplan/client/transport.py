@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -11,6 +12,7 @@ import msgspec
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
+from bayplan.client.errors import TransportError
 
 Decode = Callable[[bytes], Any]
 """From the JSON of an object to the object."""
@@ -52,6 +54,17 @@ class Transport(Protocol):
         """Make requests one after the other, as long as they succeed; nobody reads the answers. Raises ApiError, TransportError."""
         for ask in asks:
             await self.request(ask.method, ask.path, {}, ask.body, ask.content_type)
+
+    async def send_all(self, turns: Sequence[Sequence[Ask]]) -> list[ApiError | TransportError | None]:
+        """`send` for several at the same time. Returns what each of them would raise."""
+        return await asyncio.gather(*(self._outcome(asks) for asks in turns))
+
+    async def _outcome(self, asks: Sequence[Ask]) -> ApiError | TransportError | None:
+        try:
+            await self.send(asks)
+        except (ApiError, TransportError) as error:
+            return error
+        return None
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
         """Open a watch. Objects may be shared with others in this process, and what an object was only until the next event may be left out.

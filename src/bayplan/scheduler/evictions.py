@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from bayplan.api.types import core_v1
 from bayplan.scheduler.framework.waiting import WaitingPods
@@ -14,6 +14,15 @@ from bayplan.support.clock import Clock
 
 _SEEN_WITHIN_SECONDS: Final = 5.0
 """How long the news that a victim goes may take."""
+
+
+class Evicted(NamedTuple):
+    """How it went."""
+
+    all_gone: bool
+    """False if the server would not have all of it."""
+    seconds: float
+    """How long it took."""
 
 
 class Evictions:
@@ -28,15 +37,14 @@ class Evictions:
         self._waiting = waiting
         self._expected: dict[str, list[_Departure]] = {}
         """Victim -> who waits until it goes."""
-        self._running: set[asyncio.Task[bool]] = set()
+        self._running: set[asyncio.Task[Evicted]] = set()
 
-    def begin(self, victims: Sequence[str], pod: core_v1.Pod, node: str) -> Eviction:
-        """Evict pods (`namespace/name`) for another."""
-        tasks = [asyncio.create_task(self._evict(victim, pod, node)) for victim in victims]
-        self._running.update(tasks)
-        for task in tasks:
-            task.add_done_callback(self._running.discard)
-        return Eviction(tasks, self._clock)
+    def begin(self, victims: Sequence[str], pod: core_v1.Pod, node: str) -> asyncio.Task[Evicted]:
+        """Evict pods (`namespace/name`) for another, all at the same time."""
+        task = asyncio.create_task(self._evict(victims, pod, node))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
 
     def close(self) -> None:
         """Give up what is under way."""
@@ -49,17 +57,22 @@ class Evictions:
         if staying:
             await self._departed(_Departure(staying))
 
-    async def _evict(self, key: str, pod: core_v1.Pod, node: str) -> bool:
-        """False if the server would not. A victim that still waits to be bound is not deleted, but refused its node."""
-        victim = self._seen(key)
-        if victim is None:
-            return True
+    async def _evict(self, victims: Sequence[str], pod: core_v1.Pod, node: str) -> Evicted:
+        begun = self._clock.monotonic()
+        present = [victim for victim in map(self._seen, victims) if victim is not None]
+        going = [victim for victim in present if not self._is_refused(victim)]
+        left = {victim.metadata.uid for victim in await self._reporter.evict(going, pod)}
+        for victim in present:
+            if victim.metadata.uid not in left:
+                self._reporter.preempted(victim, pod, node)
+        return Evicted(not left, self._clock.monotonic() - begun)
+
+    def _is_refused(self, victim: core_v1.Pod) -> bool:
+        """A victim that still waits to be bound is not deleted, but refused its node."""
         waiting = self._waiting.get(victim.metadata.uid)
-        if waiting is not None:
-            waiting.reject("DefaultPreemption", "preempted")
-        elif not await self._reporter.evict(victim, pod):
+        if waiting is None:
             return False
-        self._reporter.preempted(victim, pod, node)
+        waiting.reject("DefaultPreemption", "preempted")
         return True
 
     async def _departed(self, departure: _Departure) -> None:
@@ -93,29 +106,6 @@ class Evictions:
         if victim is None or not victim.spec.node_name:
             return False
         return victim.metadata.deletion_timestamp is None or not victim.metadata.deletion_grace_period_seconds
-
-
-class Eviction:
-    """The victims of one pod are being evicted, all at the same time."""
-
-    def __init__(self, tasks: Sequence[asyncio.Task[bool]], clock: Clock) -> None:
-        self._tasks = tasks
-        self._clock = clock
-        self._begun = clock.monotonic()
-        self.seconds = 0.0
-        """How long it took; known when it is done."""
-        self._running = len(tasks)
-        for task in tasks:
-            task.add_done_callback(self._one_done)
-
-    def _one_done(self, _: asyncio.Task[bool]) -> None:
-        self._running -= 1
-        if not self._running:
-            self.seconds = self._clock.monotonic() - self._begun
-
-    async def done(self) -> bool:
-        """Wait for the end; False if the server would not have all of it. Raises what an eviction raised."""
-        return all([await task for task in self._tasks])
 
 
 class _Departure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -44,6 +44,16 @@ def shortened(message: str) -> str:
 def _status_patch(pod: core_v1.Pod, patch: dict[str, Any]) -> Ask:
     path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/status"
     return Ask("PATCH", path, msgspec.json.encode(patch), "application/strategic-merge-patch+json")
+
+
+def _stays(victim: core_v1.Pod, problem: ApiError | TransportError | None) -> bool:
+    """Whether a victim is still there after what went wrong with its eviction."""
+    if problem is None:
+        return False
+    code = problem.code if isinstance(problem, ApiError) else 0
+    if code not in (404, 409):
+        logger.warning("preempting pod %s/%s: %s", victim.metadata.namespace, victim.metadata.name, problem)
+    return code != 404
 
 
 class Reporter:
@@ -109,32 +119,28 @@ class Reporter:
         if pod.status.nominated_node_name != node_name:
             await self.patch_status(pod, {"status": {"nominatedNodeName": node_name or None}})
 
-    async def evict(self, victim: core_v1.Pod, preemptor: core_v1.Pod) -> bool:
-        """Make room: say in the victim's conditions why, then delete it. False if the server would not; True if it is gone."""
+    async def evict(self, victims: Sequence[core_v1.Pod], preemptor: core_v1.Pod) -> list[core_v1.Pod]:
+        """Make room: say in each victim's conditions why, then delete it. Returns those that the server would not let go."""
         scheduler = preemptor.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
+        now = rfc3339(self._clock.now())
+        turns = [self._eviction(victim, scheduler, now) for victim in victims]
+        problems = await self._client.transport.send_all(turns) if turns else ()
+        return [victim for victim, problem in zip(victims, problems, strict=True) if _stays(victim, problem)]
+
+    def _eviction(self, victim: core_v1.Pod, scheduler: str, now: str) -> tuple[Ask, Ask]:
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "PreemptionByScheduler",
             "message": f"{scheduler}: preempting to accommodate a higher priority pod",
-            "lastTransitionTime": rfc3339(self._clock.now()),
+            "lastTransitionTime": now,
             "observedGeneration": victim.metadata.generation,
         }
         metadata = victim.metadata
-        why = _status_patch(victim, {"status": {"conditions": [condition]}})
-        deletion = self._client.deletion(core_v1.Pod, metadata.name, metadata.namespace, uid=metadata.uid)
-        try:
-            await self._client.transport.send((why, deletion))
-        except ApiError as error:
-            if error.code == 404:
-                return True
-            if error.code != 409:
-                logger.warning("preempting pod %s/%s: %s", metadata.namespace, metadata.name, error)
-            return False
-        except TransportError as error:
-            logger.warning("preempting pod %s/%s: %s", metadata.namespace, metadata.name, error)
-            return False
-        return True
+        return (
+            _status_patch(victim, {"status": {"conditions": [condition]}}),
+            self._client.deletion(core_v1.Pod, metadata.name, metadata.namespace, uid=metadata.uid),
+        )
 
     def preempted(self, victim: core_v1.Pod, preemptor: core_v1.Pod, node_name: str) -> None:
         """The victim had to make room."""

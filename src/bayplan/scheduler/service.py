@@ -23,7 +23,7 @@ from bayplan.informers import InformerFactory
 from bayplan.scheduler import settings as scheduler_settings
 from bayplan.scheduler.binding import POD_BINDING, Changes, ClientActions, carry_out
 from bayplan.scheduler.core import Outcome, SchedulerCore
-from bayplan.scheduler.evictions import Eviction, Evictions
+from bayplan.scheduler.evictions import Evicted, Evictions
 from bayplan.scheduler.extender_http import HttpDoor
 from bayplan.scheduler.extender_talk import ExtenderTalk
 from bayplan.scheduler.extenders import Door
@@ -357,11 +357,11 @@ class SchedulerService:
         except ActionError as error:
             logger.info("deallocating claim %s/%s: %s", claim.metadata.namespace, claim.metadata.name, error)
 
-    async def _evicted(self, evicting: Eviction) -> bool:
+    async def _evicted(self, evicting: asyncio.Task[Evicted]) -> bool:
         """Wait until victims are evicted; False if the server would not have all of it."""
-        gone = await evicting.done()
-        self.metrics.evicted("success" if gone else "error", evicting.seconds)
-        return gone
+        evicted = await evicting
+        self.metrics.evicted("success" if evicted.all_gone else "error", evicted.seconds)
+        return evicted.all_gone
 
     def _seen(self, key: str) -> core_v1.Pod | None:
         """A pod as the API shows it."""

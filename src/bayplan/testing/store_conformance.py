@@ -137,6 +137,33 @@ class StoreConformance(ConformanceBase):
         assert await store.put("/a", b"3", guard=2) == 3
 
     @with_store
+    async def test_what_has_begun_can_be_built_on(self, store: Store, clock: ManualClock) -> None:
+        recorder, mark = Recorder(), object()
+        await store.watch("/", 1, recorder)
+        created = store.begin("/a", b"1", guard=0)
+        changed = store.begin("/a", b"2", guard=created.revision, attachment=mark)
+        under_way = store.under_way("/a")
+        assert changed.attachment is mark
+        assert under_way is None or (under_way.revision, under_way.attachment) == (changed.revision, mark)
+        deleted = store.begin("/a", None, guard=changed.revision)
+        assert [one.revision for one in (created, changed, deleted)] == [1, 2, 3]
+        for guard in (1, 2, 3):
+            with pytest.raises(Conflict):
+                store.begin("/a", b"late", guard=guard)
+            with pytest.raises(Conflict):
+                store.begin("/a", None, guard=guard)
+        created.nobody_waits()
+        changed.nobody_waits()
+        assert await deleted == 3
+        assert [(event.revision, event.value, event.attachment) for event in recorder.events] == [
+            (1, b"1", None), (2, b"2", mark), (3, None, None),
+        ]  # fmt: skip
+        assert await store.get("/a") is None
+        assert store.under_way("/a") is None
+        again = store.begin("/a", b"4", guard=0)
+        assert await again == again.revision == await store.put("/a", b"5") - 1
+
+    @with_store
     async def test_deleting_a_missing_key_conflicts(self, store: Store, clock: ManualClock) -> None:
         for guard in (None, 0, 1):
             with pytest.raises(Conflict) as caught:
@@ -398,6 +425,9 @@ class StoreConformance(ConformanceBase):
         ):
             with pytest.raises(StoreClosed):
                 await call
+        for value in (b"2", None):
+            with pytest.raises(StoreClosed):
+                store.begin("/a", value, guard=1)
         clock.advance(10)
         assert recorder.revisions == [1]
 
