@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.relays import not_over_http
 from bayplan.apiserver.requests import Request, Response, User
-from bayplan.apiserver.server import ApiServer, error_response
+from bayplan.apiserver.server import ApiServer, Ending, error_response
 from bayplan.apiserver.watching import BOOKMARK, ERROR, Entry, Event, Watcher
 from bayplan.support.clock import Timer
 
@@ -46,20 +46,30 @@ class InProcessDoor:
             )
         )
 
-    async def send(self, turns: Sequence[Sequence[Ask]]) -> list[tuple[int, bytes]]:
+    def send(self, turns: Sequence[Sequence[Ask]]) -> Awaitable[list[tuple[int, bytes]]]:
         """Answer requests, those of a turn one after the other until one fails: for each turn what that one, or the last, is answered.
 
-        Those that are certain to succeed are not waited for, so that the store commits together what belongs together.
+        Those that are certain to succeed have begun when this returns, and are not waited for: the store commits together what belongs
+        together. A future if these are all.
         """
         begun = [_Turn(self, asks) for asks in turns]
-        try:
-            tasks = {turn: asyncio.create_task(turn.end()) for turn in begun if not turn.has_begun and len(begun) > 1}
-            return [await (tasks.get(turn) or turn.end()) for turn in begun]
-        finally:
-            for turn in begun:
-                turn.close()
+        commits = [ending.committed for turn in begun for ending in turn.endings]
+        if not (commits and all(turn.has_begun for turn in begun)):
+            return _in_time(begun)
+        answers: asyncio.Future[list[tuple[int, bytes]]] = asyncio.get_running_loop().create_future()
+        left = len(commits)
 
-    def begin(self, ask: Ask) -> tuple[Request, Coroutine[Any, Any, Response] | None]:
+        def one_ended(_: asyncio.Future[int]) -> None:
+            nonlocal left
+            left -= 1
+            if not (left or answers.done()):
+                answers.set_result([turn.ended() for turn in begun])
+
+        for committed in commits:
+            committed.add_done_callback(one_ended)
+        return answers
+
+    def begin(self, ask: Ask) -> tuple[Request, Ending | None]:
         """A request whose answer nobody reads, and its end if it has begun."""
         method, path, body, content_type = ask
         request = Request(
@@ -108,7 +118,7 @@ class _Turn:
     def __init__(self, door: InProcessDoor, asks: Sequence[Ask]) -> None:
         self._door = door
         self._asks = iter(asks)
-        self._endings: list[Coroutine[Any, Any, Response]] = []
+        self.endings: list[Ending] = []
         """Of those that have begun."""
         self._next: Request | None = None
         """What has to be waited for."""
@@ -121,7 +131,7 @@ class _Turn:
             if ending is None:
                 self._next = request
                 return
-            self._endings.append(ending)
+            self.endings.append(ending)
 
     @property
     def has_begun(self) -> bool:
@@ -130,26 +140,34 @@ class _Turn:
 
     async def end(self) -> tuple[int, bytes]:
         """Go on to the end: HTTP status code and body of the first answer that is an error, or of the last."""
-        code, body = await self._ended()
+        code, body = await self._all_ended()
         while self._next is not None and code < 300:
             code, body = await self._door.answer(self._next)
             if code < 300:
                 self._begin()
-                code, body = await self._ended() if self._endings else (code, body)
+                if self.endings:
+                    code, body = await self._all_ended()
         return code, body
 
-    async def _ended(self) -> tuple[int, bytes]:
-        code, body = 200, b""
-        while self._endings:
-            response = await self._endings.pop(0)
-            if code < 300:
-                code, body = response.code, response.body
-        return code, body
+    async def _all_ended(self) -> tuple[int, bytes]:
+        if self.endings:
+            await asyncio.wait([ending.committed for ending in self.endings])
+        return self.ended()
 
-    def close(self) -> None:
-        """Wait for nothing any more."""
-        for ending in self._endings:
-            ending.close()
+    def ended(self) -> tuple[int, bytes]:
+        """HTTP status code and body of the first answer that is an error, or of the last, of those that have begun and ended."""
+        answers = [ending.answer() for ending in self.endings]
+        self.endings.clear()
+        for one in answers:
+            if one.code >= 300:
+                return one.code, one.body
+        return (answers[-1].code if answers else 200), b""
+
+
+async def _in_time(turns: Sequence[_Turn]) -> list[tuple[int, bytes]]:
+    """Wait for the end of turns, which are at the same time."""
+    tasks = {turn: asyncio.create_task(turn.end()) for turn in turns[1:]}
+    return [await (tasks[turn] if turn in tasks else turn.end()) for turn in turns]
 
 
 class _SharedWatch:

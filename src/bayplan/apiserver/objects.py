@@ -6,17 +6,17 @@ import asyncio
 import heapq
 import logging
 from collections import Counter
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bayplan.api.errors import failure, service_unavailable
+from bayplan.api.errors import ApiError, failure, service_unavailable
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.protobuf import message_of
 from bayplan.apiserver.cache import Prepared, ResourceCache, stored_value
 from bayplan.apiserver.custom_resources.mixed_cache import mixed
 from bayplan.apiserver.watching import Entry
-from bayplan.store.errors import Conflict, StoreClosed, StoreUnavailable
-from bayplan.store.interface import Begun, Event, Store, Watch
+from bayplan.store.errors import Conflict, StoreClosed, StoreError, StoreUnavailable
+from bayplan.store.interface import Event, Store, Watch
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +29,21 @@ class Writing(NamedTuple):
 
     entry: Entry
     """The object as it will be; as it is just before, if it is removed with it."""
-    done: Coroutine[Any, Any, int]
-    """To be awaited for the revision of the last of it. Raises ApiError."""
+    committed: asyncio.Future[int]
+    """The revision of the last of it, or what the store raises."""
+
+    @property
+    def problem(self) -> ApiError | None:
+        """Why it was not written, once that is known."""
+        error = self.committed.exception()
+        return _unwritten(error) if isinstance(error, StoreError) else None
+
+    async def done(self) -> int:
+        """Wait for the revision of the last of it. Raises ApiError."""
+        try:
+            return await self.committed
+        except (StoreUnavailable, StoreClosed) as error:
+            raise _unwritten(error) from error
 
 
 class ObjectStore:
@@ -197,20 +210,11 @@ class ObjectStore:
             last = write = self.store.begin(key, value, guard=entry.revision, attachment=prepared)
             written = self.cache(kind).make_entry(key, value, write.revision, entry.create_revision, prepared)
             if removes:
-                write.nobody_waits()
+                write.committed.cancel()
                 last = self.store.begin(key, None, guard=write.revision)
         except (StoreUnavailable, StoreClosed) as error:
-            raise service_unavailable(f"the store cannot be written to: {error}") from error
-        return Writing(written, self._done(last))
-
-    async def _done(self, last: Begun) -> int:
-        try:
-            revision = await last
-        except (StoreUnavailable, StoreClosed) as error:
-            raise service_unavailable(f"the store cannot be written to: {error}") from error
-        if revision > self.revision:
-            await self.wait_for(revision)
-        return revision
+            raise _unwritten(error) from error
+        return Writing(written, last.committed)
 
     def newest(self, kind: Kind, entry: Entry) -> Entry:
         """An object as it will be when what has begun is written, as far as that is known."""
@@ -235,7 +239,7 @@ class ObjectStore:
         try:
             revision = await self.store.put(key, value, guard=guard, ttl=ttl, attachment=obj)
         except (StoreUnavailable, StoreClosed) as error:
-            raise service_unavailable(f"the store cannot be written to: {error}") from error
+            raise _unwritten(error) from error
         if revision > self.revision:
             await self.wait_for(revision)
         cache = self.cache(kind)
@@ -250,7 +254,7 @@ class ObjectStore:
         try:
             revision = await self.store.delete(key, guard=entry.revision)
         except (StoreUnavailable, StoreClosed) as error:
-            raise service_unavailable(f"the store cannot be written to: {error}") from error
+            raise _unwritten(error) from error
         await self.wait_for(revision)
         return revision
 
@@ -259,6 +263,10 @@ class ObjectStore:
         await self.wait_for(conflict.actual)
         if not conflict.actual:
             await asyncio.sleep(0)
+
+
+def _unwritten(error: StoreError) -> ApiError:
+    return service_unavailable(f"the store cannot be written to: {error}")
 
 
 def _prefix_of(key: str) -> str:

@@ -194,7 +194,7 @@ class Change:
             return None
         if writing is None:
             return None
-        revision = await writing.done
+        revision = await writing.done()
         if not removes:
             return writing.entry
         return self._call.context.objects.cache(self._call.stored).as_deleted(writing.entry, revision)

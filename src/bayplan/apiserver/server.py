@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -190,7 +191,7 @@ class ApiServer:
             self._measure_watch(request, path, response.watcher)
         return response
 
-    def begin(self, request: Request) -> Coroutine[Any, Any, Response] | None:
+    def begin(self, request: Request) -> Ending | None:
         """`handle` for who has more to ask at once, and does not read answers: what the request does has begun when this returns.
 
         It is certain to succeed unless the store fails. None if that cannot be said without waiting.
@@ -205,14 +206,12 @@ class ApiServer:
             begun = begin(Call.of(self.context, request, path))
         except ApiError:
             return None  # it is said the long way
-        return None if begun is None else self._end(request, path, begun, started)
+        return None if begun is None else Ending(self, request, path, begun, started)
 
-    async def _end(self, request: Request, path: ResourcePath, begun: Begun, started: float) -> Response:
-        try:
-            await begun.writing.done
-            response = Response(begun.code)
-        except ApiError as error:
-            response = _refusal(request, error)
+    def end(self, request: Request, path: ResourcePath, begun: Begun, started: float) -> Response:
+        """The answer to a request that had begun at a time, and has ended."""
+        problem = begun.writing.problem
+        response = Response(begun.code) if problem is None else _refusal(request, problem)
         self.measured.record(request, path, response, self.context.clock.now() - started)
         return response
 
@@ -291,6 +290,28 @@ class ApiServer:
         if verb == "get":
             return await read.get_converted(call) if call.kind.asks_webhook else read.get(call)
         return await _VERBS[verb](call)
+
+
+class Ending:
+    """The end of a request that has begun."""
+
+    __slots__ = ("_begun", "_path", "_request", "_server", "_started")
+
+    def __init__(self, server: ApiServer, request: Request, path: ResourcePath, begun: Begun, started: float) -> None:
+        self._server = server
+        self._request = request
+        self._path = path
+        self._begun = begun
+        self._started = started
+
+    @property
+    def committed(self) -> asyncio.Future[int]:
+        """Done when the answer is there."""
+        return self._begun.writing.committed
+
+    def answer(self) -> Response:
+        """The answer, to be asked for once."""
+        return self._server.end(self._request, self._path, self._begun, self._started)
 
 
 def verb_of(request: Request, path: ResourcePath) -> str:

@@ -7,9 +7,10 @@ suite in `bayplan.testing.store_conformance` states this contract as tests and r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -75,7 +76,7 @@ class Watch(Protocol):
 
 class Begun(Protocol):
     """A write that is under way. It is certain to be committed unless the store fails; then what was begun after it fails
-    as well. Awaiting it waits for that, and gives its revision; raises what the store raises."""
+    as well."""
 
     @property
     def revision(self) -> int:
@@ -85,11 +86,10 @@ class Begun(Protocol):
     def attachment(self) -> object:
         """What its event carries besides."""
 
-    def __await__(self) -> Generator[Any, None, int]:
-        """See the class."""
-
-    def nobody_waits(self) -> None:
-        """It will not be awaited: something that was begun after it is."""
+    @property
+    def committed(self) -> asyncio.Future[int]:
+        """Its revision, once it is committed and the watches have it; or what the store raises. Who does not wait for it, but
+        for something that was begun later, cancels this."""
 
 
 @runtime_checkable

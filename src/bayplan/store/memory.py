@@ -6,9 +6,8 @@ that it replaced, so a range at a revision is the current range with the later e
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import asyncio
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -230,12 +229,12 @@ class _Done:
     revision: int
     attachment: object
 
-    def __await__(self) -> Generator[Any, None, int]:
-        yield from ()
-        return self.revision
-
-    def nobody_waits(self) -> None:
+    @property
+    def committed(self) -> asyncio.Future[int]:
         """See Begun."""
+        future = asyncio.get_running_loop().create_future()
+        future.set_result(self.revision)
+        return future
 
 
 def _before(event: Event) -> KeyValue | None:

@@ -155,7 +155,8 @@ class SqliteStore:
     async def put(
         self, key: str, value: bytes, *, guard: int | None = None, ttl: float | None = None, attachment: object = None
     ) -> int:
-        return await self._put(key, value, guard, None if ttl is None else self._clock.now() + ttl, attachment)
+        write = self._put(key, value, guard, None if ttl is None else self._clock.now() + ttl, attachment)
+        return await write.committed
 
     def _put(
         self, key: str, value: bytes, guard: int | None, deadline: float | None, attachment: object
@@ -170,7 +171,7 @@ class SqliteStore:
         return self._append(key, value, created, previous, previous_revision, deadline, attachment)
 
     async def delete(self, key: str, *, guard: int | None = None, attachment: object = None) -> int:
-        return await self._delete(key, guard, attachment)
+        return await self._delete(key, guard, attachment).committed
 
     def _delete(self, key: str, guard: int | None, attachment: object) -> PendingWrite:
         self._check_open()
@@ -210,14 +211,24 @@ class SqliteStore:
         deadline: float | None,
         attachment: object,
         *,
-        awaited: bool = True,
+        is_expiry: bool = False,
     ) -> PendingWrite:
         """Let the next batch carry a write that is certain to succeed if its batch does."""
         revision = self._next_revision
         self._next_revision = revision + 1
         created = created or revision
-        future = asyncio.get_running_loop().create_future() if awaited else None
-        write = PendingWrite(key, value, revision, created, previous, previous_revision, deadline, attachment, future)
+        write = PendingWrite(
+            key,
+            value,
+            revision,
+            created,
+            previous,
+            previous_revision,
+            deadline,
+            attachment,
+            asyncio.get_running_loop().create_future(),
+            is_expiry=is_expiry,
+        )
         self._pending[key] = write
         self._gathering.append(write)
         self._parameters += (revision, key, value, created, previous_revision, deadline, 1 if value is None else 0)
@@ -230,7 +241,7 @@ class SqliteStore:
         if not self._opened:
             return
         if previous_revision == mod_revision:
-            self._append(key, None, created, previous, previous_revision, None, None, awaited=False)
+            self._append(key, None, created, previous, previous_revision, None, None, is_expiry=True)
         elif self._committed.get(key, (0, 0))[0] == mod_revision:
             # A newer write is on its way. Its commit replaces this deadline; should it fail, the old one still holds.
             self._expiries.set(key, mod_revision, self._clock.now() + _EXPIRY_RETRY)
@@ -310,9 +321,8 @@ class SqliteStore:
         self._upkeep.written(self._revision)
         self._hub.publish(events)
         for write in batch:
-            future = write.future
-            if future is not None and not future.done():
-                future.set_result(write.revision)
+            if not write.committed.done():
+                write.committed.set_result(write.revision)
 
     def _fail(self, batch: list[PendingWrite], error: BaseException | None) -> None:
         """Nothing of the batch is in the file; what gathered since may build on it, so it fails as well."""
@@ -322,13 +332,13 @@ class SqliteStore:
         self._pending.clear()
         self._next_revision = self._revision + 1
         for write in failed:
-            if write.future is None:
+            if write.is_expiry:
                 self._expiries.set(write.key, write.previous_revision, self._clock.now() + _EXPIRY_RETRY)
-            elif not write.future.done():
+            elif not write.committed.done():
                 again = type(error) if isinstance(error, StoreError) else StoreUnavailable
                 failure = again(f"{self._path}: the write was not stored: {error}")
                 failure.__cause__ = error
-                write.future.set_exception(failure)
+                write.committed.set_exception(failure)
 
     async def _read(self, job: Callable[[], Any]) -> Any:
         reader = self._reader

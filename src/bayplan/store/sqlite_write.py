@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from bayplan.store.interface import Event
 
@@ -14,9 +13,10 @@ class PendingWrite:
 
     __slots__ = (
         "attachment",
+        "committed",
         "create_revision",
         "deadline",
-        "future",
+        "is_expiry",
         "key",
         "previous",
         "previous_revision",
@@ -34,7 +34,9 @@ class PendingWrite:
         previous_revision: int,
         deadline: float | None,
         attachment: object,
-        future: asyncio.Future[int] | None,
+        committed: asyncio.Future[int],
+        *,
+        is_expiry: bool,
     ) -> None:
         self.key = key
         self.value = value
@@ -46,18 +48,9 @@ class PendingWrite:
         self.deadline = deadline
         """Unix seconds; None without a time to live."""
         self.attachment = attachment
-        self.future = future
-        """Who waits; None for an expiry."""
-
-    def __await__(self) -> Generator[Any, None, int]:
-        """See Begun."""
-        assert self.future is not None
-        return self.future.__await__()
-
-    def nobody_waits(self) -> None:
-        """See Begun."""
-        if self.future is not None:
-            self.future.cancel()
+        self.committed = committed
+        self.is_expiry = is_expiry
+        """Whether its time to live is why the key goes: nobody waits then."""
 
     def event(self, found: Mapping[int, bytes] | None) -> Event:
         """What the watches get; `found` has the previous value if it is not here; None if it is not to be told."""

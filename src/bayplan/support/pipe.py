@@ -14,6 +14,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
@@ -36,6 +37,7 @@ _encoder = msgspec.msgpack.Encoder()
 _decode = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
 
 Answerer = Callable[..., Awaitable[Any]]
+"""Who answers with a future saves the making of a task."""
 Hearer = Callable[..., None]
 
 
@@ -56,7 +58,7 @@ class Pipe(asyncio.Protocol):
         """How long that must be before it is worth a look."""
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._last = 0
-        self._answering: dict[int, asyncio.Task[None]] = {}
+        self._answering: dict[int, asyncio.Future[Any]] = {}
         self._questions: deque[tuple[Any, ...]] = deque()
         """What was asked and is not taken up yet."""
         self._room = asyncio.Event()
@@ -137,8 +139,8 @@ class Pipe(asyncio.Protocol):
             if not future.done():
                 future.set_exception(PipeError("the other process has gone"))
         self._questions.clear()
-        for task in self._answering.values():
-            task.cancel()
+        for answer in tuple(self._answering.values()):
+            answer.cancel()
         if self.when_lost is not None:
             self.when_lost()
 
@@ -191,20 +193,31 @@ class Pipe(asyncio.Protocol):
         questions = self._questions
         for _ in range(min(_TAKEN_UP, len(questions))):
             _, number, topic, arguments = questions.popleft()
-            self._answering[number] = self._loop.create_task(self._answer(number, topic, arguments))
+            try:
+                answer = self.answerers[topic](*arguments)
+            except Exception as error:
+                self._fail(number, topic, error)
+                continue
+            future = asyncio.ensure_future(answer, loop=self._loop)
+            self._answering[number] = future
+            future.add_done_callback(partial(self._answer, number, topic))
         if questions:
             self._loop.call_soon(self._take_up)
 
-    async def _answer(self, number: int, topic: str, arguments: tuple[Any, ...]) -> None:
-        try:
-            message = (_ANSWER, number, await self.answerers[topic](*arguments))
-        except Exception as error:
-            log.exception("answering %s", topic)
-            message = (_FAILURE, number, f"{type(error).__name__}: {error}")
-        finally:
-            del self._answering[number]
+    def _answer(self, number: int, topic: str, answer: asyncio.Future[Any]) -> None:
+        del self._answering[number]
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        if error is not None:
+            self._fail(number, topic, error)
+        elif not self.is_lost:
+            self._send((_ANSWER, number, answer.result()))
+
+    def _fail(self, number: int, topic: str, error: BaseException) -> None:
+        log.error("answering %s", topic, exc_info=error)
         if not self.is_lost:
-            self._send(message)
+            self._send((_FAILURE, number, f"{type(error).__name__}: {error}"))
 
 
 async def open_pipe(end: socket.socket) -> Pipe:

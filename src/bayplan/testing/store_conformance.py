@@ -152,16 +152,16 @@ class StoreConformance(ConformanceBase):
                 store.begin("/a", b"late", guard=guard)
             with pytest.raises(Conflict):
                 store.begin("/a", None, guard=guard)
-        created.nobody_waits()
-        changed.nobody_waits()
-        assert await deleted == 3
+        created.committed.cancel()
+        changed.committed.cancel()
+        assert await deleted.committed == 3
         assert [(event.revision, event.value, event.attachment) for event in recorder.events] == [
             (1, b"1", None), (2, b"2", mark), (3, None, None),
         ]  # fmt: skip
         assert await store.get("/a") is None
         assert store.under_way("/a") is None
         again = store.begin("/a", b"4", guard=0)
-        assert await again == again.revision == await store.put("/a", b"5") - 1
+        assert await again.committed == again.revision == await store.put("/a", b"5") - 1
 
     @with_store
     async def test_deleting_a_missing_key_conflicts(self, store: Store, clock: ManualClock) -> None:
