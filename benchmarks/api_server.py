@@ -98,8 +98,10 @@ async def _measure(target: load.Target, count: int, watchers: int) -> list[Figur
 
 
 async def _timed(target: load.Target, requests: Iterator[bytes], connections: int) -> float:
+    """Seconds from the first request, over open connections, to the last answer."""
+    opened = await load.connect(target, connections)
     started = time.perf_counter()
-    await load.run(target, requests, connections)
+    await opened.send(requests)
     return time.perf_counter() - started
 
 

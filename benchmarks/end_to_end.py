@@ -143,7 +143,7 @@ async def _nodes(target: load.Target, count: int, zones: int = 1) -> None:
 
 
 async def _bound_rate(target: load.Target, pods: list[dict[str, Any]], labels: str = "") -> float:
-    """Pods bound per second, from the first create to the last binding. labels: a selector that others do not match.
+    """Pods bound per second, from the first create, over open connections, to the last binding. labels: a selector that others do not match.
 
     Only what is bound is watched: who measures is not to be what is measured.
     """
@@ -165,8 +165,9 @@ async def _bound_rate(target: load.Target, pods: list[dict[str, Any]], labels: s
     watch = await load.watch(target, f"{_PODS}?watch=true&{selectors}", on_line)
     await asyncio.sleep(0.5)
     requests = [target.request("POST", _PODS, json.dumps(one).encode()) for one in pods]
+    connections = await load.connect(target, 64)
     started = time.perf_counter()
-    await load.run(target, iter(requests), 64)
+    await connections.send(iter(requests))
     await asyncio.wait_for(finished.wait(), 300)
     seconds = time.perf_counter() - started
     if watch.transport is not None:

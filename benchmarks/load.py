@@ -36,11 +36,9 @@ class Target:
 class _Connection(asyncio.Protocol):
     """Sends a request, waits for its answer, sends the next."""
 
-    def __init__(
-        self, requests: Iterator[bytes], done: asyncio.Future[None], on_answer: Callable[[int, int], None]
-    ) -> None:
-        self._requests = requests
-        self._done = done
+    def __init__(self, on_answer: Callable[[int, int], None]) -> None:
+        self._requests: Iterator[bytes] = iter(())
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_answer = on_answer
         self._buffer = bytearray()
         self._needed = 0
@@ -49,7 +47,12 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+
+    def send(self, requests: Iterator[bytes]) -> asyncio.Future[None]:
+        """Send what others do not take from the requests; done when there are none left. Then the connection closes."""
+        self._requests = requests
         self._send()
+        return self._done
 
     def _send(self) -> None:
         assert self._transport is not None
@@ -82,29 +85,49 @@ class _Connection(asyncio.Protocol):
             self._done.set_exception(error or ConnectionResetError("the server closed the connection"))
 
 
+class Connections:
+    """Open connections, which have made their handshakes."""
+
+    def __init__(self, on_answer: Callable[[int, int], None] | None = None) -> None:
+        """on_answer: told of the status and the size of each answer."""
+        self._open: list[_Connection] = []
+        self._failures: list[int] = []
+        self._on_answer = on_answer
+
+    async def add(self, target: Target) -> None:
+        """Open one more. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(
+            lambda: _Connection(self._check), target.host, target.port, ssl=target.tls
+        )
+        self._open.append(connection)
+
+    def _check(self, status: int, size: int) -> None:
+        if status >= 300:
+            self._failures.append(status)
+        if self._on_answer is not None:
+            self._on_answer(status, size)
+
+    async def send(self, requests: Iterator[bytes]) -> None:
+        """Send all requests and close. Raises RuntimeError if an answer is no success, OSError."""
+        await asyncio.gather(*[connection.send(requests) for connection in self._open])
+        if self._failures:
+            raise RuntimeError(f"{len(self._failures)} requests failed, the first with status {self._failures[0]}")
+
+
+async def connect(target: Target, count: int, on_answer: Callable[[int, int], None] | None = None) -> Connections:
+    """So many connections. Raises OSError."""
+    connections = Connections(on_answer)
+    for _ in range(count):
+        await connections.add(target)
+    return connections
+
+
 async def run(
     target: Target, requests: Iterator[bytes], connections: int, on_answer: Callable[[int, int], None] | None = None
 ) -> None:
     """Send all requests over so many connections. Raises RuntimeError if an answer is no success, OSError."""
-    loop = asyncio.get_running_loop()
-    failures: list[int] = []
-
-    def check(status: int, size: int) -> None:
-        if status >= 300:
-            failures.append(status)
-        if on_answer is not None:
-            on_answer(status, size)
-
-    waiting = []
-    for _ in range(connections):
-        done: asyncio.Future[None] = loop.create_future()
-        waiting.append(done)
-        await loop.create_connection(
-            lambda done=done: _Connection(requests, done, check), target.host, target.port, ssl=target.tls
-        )
-    await asyncio.gather(*waiting)
-    if failures:
-        raise RuntimeError(f"{len(failures)} requests failed, the first with status {failures[0]}")
+    await (await connect(target, connections, on_answer)).send(requests)
 
 
 class WatchCounter(asyncio.Protocol):

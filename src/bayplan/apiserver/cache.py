@@ -63,11 +63,13 @@ class Bucket:
         self.entries: dict[str, Entry] = {}
         self._names: list[str] | None = []
 
-    def put(self, entry: Entry) -> None:
-        """Add or replace an object."""
-        if entry.name not in self.entries:
+    def put(self, entry: Entry) -> Entry | None:
+        """Add or replace an object; returns what it was before."""
+        before = self.entries.get(entry.name)
+        if before is None:
             self._names = None
         self.entries[entry.name] = entry
+        return before
 
     def remove(self, name: str) -> None:
         """Take an object out, if it is there."""
@@ -192,8 +194,7 @@ class ResourceCache:
         self.revision = event.revision
         if event.value is not None:
             entry = self.make_entry(event.key, event.value, event.revision, event.create_revision, event.attachment)
-            change = Event(entry, self.get(entry.namespace, entry.name), event.revision)
-            self._put(entry)
+            change = Event(entry, self._put(entry), event.revision)
         else:
             namespace, _, name = event.key[len(self.kind.storage_prefix) :].rpartition("/")
             last = self.get(namespace, name)
@@ -208,13 +209,15 @@ class ResourceCache:
         for watcher in tuple(self.watchers):
             watcher.offer(change)
 
-    def _put(self, entry: Entry) -> None:
+    def _put(self, entry: Entry) -> Entry | None:
+        """Take in an object; returns what it was before."""
         bucket = self.buckets.get(entry.namespace)
         if bucket is None:
             bucket = self.buckets[entry.namespace] = Bucket()
-        if entry.name not in bucket.entries:
+        before = bucket.put(entry)
+        if before is None:
             self.count += 1
-        bucket.put(entry)
+        return before
 
     def as_deleted(self, last: Entry, revision: int) -> Entry:
         """The last state of a deleted object, with the revision of the deletion as resourceVersion."""

@@ -48,7 +48,8 @@ _SOME_NAME, _SOME_UID, _SOME_NODE, _SOME_TIME = b"\0p", b"\0u", b"\0n", b"\0t"
 _SECOND: Final = rb"20[0-9]{2}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 _TIME: Final = re.compile(rb'"(%b)"' % _SECOND)
 _is_time: Final = re.compile(_SECOND).fullmatch
-_VOLUME_TEXT: Final = re.compile(rb'"name":"(%b[a-z0-9]{5})"' % TOKEN_VOLUME.encode())
+_VOLUME_PREFIX: Final = TOKEN_VOLUME.encode()
+_VOLUME_TEXT: Final = re.compile(rb'"name":"(%b[a-z0-9]{5})"' % _VOLUME_PREFIX)
 _NOMINATED: Final = re.compile(rb'"nominatedNodeName":"([a-z0-9.-]+)"')
 _TARGET: Final = re.compile(rb'"target":\{(?:"[a-zA-Z]+":"[^"]*",)*"name":"([a-z0-9.-]+)"')
 _ESCAPE: Final = b"\\u"
@@ -154,12 +155,11 @@ class _Case(NamedTuple):
     fields: dict[str, str]
     """Selectable fields that differ from before, but for the one that is given."""
 
-    def texts(self, subject: _Subject) -> _Texts | None:
-        """The texts of a pod; None if this is not its case."""
-        if subject.keeps_node != self.keeps_node:
-            return None
-        texts = subject.texts()
-        for slot, time in zip((self.now, *self.times), (subject.now, *subject.times), strict=True):
+    def texts(self, subject: _Subject, known: _Texts) -> _Texts | None:
+        """The texts of a pod, of which some are known; None if this is not its case."""
+        texts = known.copy()
+        texts[self.now] = subject.now
+        for slot, time in zip(self.times, subject.times, strict=True):
             if texts[slot] not in (None, time):
                 return None
             texts[slot] = time
@@ -282,9 +282,12 @@ class RepeatedChanges:
 
     def find(self, subject: _Subject) -> tuple[_Case, _Texts] | None:
         """The case of a pod, and its texts; None if it is not known."""
-        for case in self._known.get(subject.asked, ()):
-            texts = case.texts(subject)
-            if texts is not None:
+        cases = self._known.get(subject.asked)
+        if not cases:
+            return None
+        keeps_node, known = subject.keeps_node, subject.texts()
+        for case in cases:
+            if case.keeps_node == keeps_node and (texts := case.texts(subject, known)) is not None:
                 return case, texts
         return None
 
@@ -346,7 +349,7 @@ def _make_room(kept: dict[Any, Any] | set[_Key]) -> None:
 
 
 def _is_volume(text: bytes | None) -> bool:
-    return text is None or (len(text) == len(TOKEN_VOLUME) + 5 and text.startswith(TOKEN_VOLUME.encode()))
+    return text is None or (len(text) == len(_VOLUME_PREFIX) + 5 and text.startswith(_VOLUME_PREFIX))
 
 
 def _marked(subject: _Subject, entry: Entry, texts: _Texts) -> bytes:

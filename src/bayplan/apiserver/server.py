@@ -211,7 +211,7 @@ class ApiServer:
     def end(self, request: Request, path: ResourcePath, begun: Begun, started: float) -> Response:
         """The answer to a request that had begun at a time, and has ended."""
         problem = begun.writing.problem
-        response = Response(begun.code) if problem is None else _refusal(request, problem)
+        response = _SUCCESSES[begun.code] if problem is None else _refusal(request, problem)
         self.measured.record(request, path, response, self.context.clock.now() - started)
         return response
 
@@ -290,6 +290,10 @@ class ApiServer:
         if verb == "get":
             return await read.get_converted(call) if call.kind.asks_webhook else read.get(call)
         return await _VERBS[verb](call)
+
+
+_SUCCESSES = {code: Response(code) for code in (200, 201)}
+"""Answers that nobody reads."""
 
 
 class Ending:
