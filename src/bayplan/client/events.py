@@ -20,7 +20,8 @@ from bayplan.support.timestamps import rfc3339, rfc3339_micro
 logger = logging.getLogger(__name__)
 
 NORMAL, WARNING = "Normal", "Warning"
-_QUEUE_LIMIT = 20_000
+_QUEUE_LIMIT = 50_000
+"""Events that may wait to be written; each takes a kilobyte."""
 _REMEMBERED = 4096
 _WRITERS = 16
 
