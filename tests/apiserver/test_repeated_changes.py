@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from bayplan.api.protobuf import message_of
 from bayplan.api.types import core_v1
 from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.objects import ObjectStore
@@ -430,6 +431,27 @@ def test_who_waits_for_a_revision_that_is_not_there_is_refused(repeated: list[st
             assert repeated == []
 
     asyncio.run(run())
+
+
+def test_what_becomes_too_large_is_refused(repeated: list[str]) -> None:
+    async def run(limit: int, names: list[str]) -> tuple[int, list[int]]:
+        async with PodServer() as server:
+            server.api.context.objects.max_object_bytes = limit  # less than what every cluster has
+            codes = []
+            for name in names:
+                uid = await created(server, name, "n0")
+                codes.append((await server.take(TARGET, name, uid, "n0"))[0])
+            kind = server.api.context.kinds.of_kind("v1", "Pod")
+            assert kind is not None
+            cache = server.api.context.objects.cache(kind)
+            return max(len(message_of(cache.decode(entry))) for entry in cache.all()), codes
+
+    size, _ = asyncio.run(run(100_000, ["p0"]))
+    repeated.clear()
+    assert asyncio.run(run(size + 60, ["p0", "p1", "p2", "p3", "p4" * 50]))[1] == [200, 200, 200, 200, 500]
+    assert not repeated  # as JSON they are larger than the limit, which is about protobuf
+    assert asyncio.run(run(100_000, ["p0", "p1", "p2", "p3", "p4" * 50]))[1] == [200] * 5
+    assert repeated == ["p3", "p4" * 50]
 
 
 def test_a_dry_run_changes_nothing(repeated: list[str]) -> None:

@@ -206,6 +206,8 @@ class Change:
         case, texts = self._known
         entry, call, objects = self._subject.entry, self._call, self._call.context.objects
         value = call.stored.type_meta + case.after.filled_in(texts)
+        if len(value) > objects.max_object_bytes:
+            return None  # it may be too large in the form that counts
         fields = {**entry.fields, **case.fields, **self._subject.given_fields}
         prepared = Prepared(self._labels, fields, entry.uid)
         return objects.begin(call.stored, entry, value, prepared, removes=removes)
