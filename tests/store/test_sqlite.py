@@ -144,7 +144,9 @@ def check_revision(revision: int) -> Callable[[SqliteStore], Awaitable[None]]:
 
 
 def test_missing_directories_are_made(tmp_path: Path) -> None:
-    in_store(tmp_path / "not" / "yet" / "store.db", fill)
+    path = tmp_path / "not" / "yet" / "store.db"
+    in_store(path, fill)
+    assert path.is_file()
 
 
 def test_an_unusable_directory_is_named(tmp_path: Path) -> None:
@@ -271,6 +273,7 @@ def test_a_start_killed_before_its_first_commit_is_repeated(tmp_path: Path) -> N
     path.unlink()
     path.touch()
     in_store(path, fill)
+    in_store(path, check_revision(630))
 
 
 SMALL = SqliteSettings(max_size_bytes=400_000, compaction_step=10, history=HistorySettings(automatic=False))

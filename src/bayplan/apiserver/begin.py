@@ -25,7 +25,7 @@ def may_begin(request: Request) -> bool:
     """Whether it is worth while to look closer. Who reads the answer, or asks as somebody else, waits for it."""
     if request.reads_answer or request.impersonation is not None:
         return False
-    return request.method != "POST" or request.path.endswith("/binding")
+    return "/pods/" in request.path
 
 
 def begin(call: Call) -> Begun | None:

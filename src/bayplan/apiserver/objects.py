@@ -42,7 +42,7 @@ class Writing(NamedTuple):
         """Wait for the revision of the last of it. Raises ApiError."""
         try:
             return await self.committed
-        except (StoreUnavailable, StoreClosed) as error:
+        except StoreError as error:
             raise _unwritten(error) from error
 
 

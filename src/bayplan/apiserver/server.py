@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -206,9 +206,11 @@ class ApiServer:
             begun = begin(Call.of(self.context, request, path))
         except ApiError:
             return None  # it is said the long way
-        return None if begun is None else Ending(self, request, path, begun, started)
+        if begun is None:
+            return None
+        return Ending(begun.writing.committed, partial(self._end, request, path, begun, started))
 
-    def end(self, request: Request, path: ResourcePath, begun: Begun, started: float) -> Response:
+    def _end(self, request: Request, path: ResourcePath, begun: Begun, started: float) -> Response:
         """The answer to a request that had begun at a time, and has ended."""
         problem = begun.writing.problem
         response = _SUCCESSES[begun.code] if problem is None else _refusal(request, problem)
@@ -296,26 +298,13 @@ _SUCCESSES = {code: Response(code) for code in (200, 201)}
 """Answers that nobody reads."""
 
 
-class Ending:
+class Ending(NamedTuple):
     """The end of a request that has begun."""
 
-    __slots__ = ("_begun", "_path", "_request", "_server", "_started")
-
-    def __init__(self, server: ApiServer, request: Request, path: ResourcePath, begun: Begun, started: float) -> None:
-        self._server = server
-        self._request = request
-        self._path = path
-        self._begun = begun
-        self._started = started
-
-    @property
-    def committed(self) -> asyncio.Future[int]:
-        """Done when the answer is there."""
-        return self._begun.writing.committed
-
-    def answer(self) -> Response:
-        """The answer, to be asked for once."""
-        return self._server.end(self._request, self._path, self._begun, self._started)
+    committed: asyncio.Future[int]
+    """Done when the answer is there."""
+    answer: Callable[[], Response]
+    """The answer, to be asked for once."""
 
 
 def verb_of(request: Request, path: ResourcePath) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -66,6 +66,15 @@ class _RawList(msgspec.Struct):
 
 
 _decode_list = msgspec.json.Decoder(_RawList).decode
+
+
+class DeletionOptions(TypedDict, total=False):
+    """How something is to be deleted."""
+
+    grace_period_seconds: int | None
+    propagation_policy: str | None
+    uid: str
+    resource_version: str
 
 
 class Client:
@@ -175,48 +184,17 @@ class Client:
         changed: T = decode(cls, data)
         return changed
 
-    async def delete(
-        self,
-        cls: type[Any],
-        name: str,
-        namespace: str = "",
-        *,
-        grace_period_seconds: int | None = None,
-        propagation_policy: str | None = None,
-        uid: str = "",
-        resource_version: str = "",
-    ) -> None:
+    async def delete(self, cls: type[Any], name: str, namespace: str = "", **options: Unpack[DeletionOptions]) -> None:
         """Delete an object; with `uid` or `resource_version` only if it is still that one."""
-        await self.transport.send(
-            (
-                self.deletion(
-                    cls,
-                    name,
-                    namespace,
-                    grace_period_seconds=grace_period_seconds,
-                    propagation_policy=propagation_policy,
-                    uid=uid,
-                    resource_version=resource_version,
-                ),
-            )
-        )
+        await self.transport.send((self.deletion(cls, name, namespace, **options),))
 
-    def deletion(
-        self,
-        cls: type[Any],
-        name: str,
-        namespace: str = "",
-        *,
-        grace_period_seconds: int | None = None,
-        propagation_policy: str | None = None,
-        uid: str = "",
-        resource_version: str = "",
-    ) -> Ask:
+    def deletion(self, cls: type[Any], name: str, namespace: str = "", **wanted: Unpack[DeletionOptions]) -> Ask:
         """What `delete` asks for."""
         kind = self.kinds.of_type(cls)
         options = meta_v1.DeleteOptions(
-            grace_period_seconds=grace_period_seconds, propagation_policy=propagation_policy
+            grace_period_seconds=wanted.get("grace_period_seconds"), propagation_policy=wanted.get("propagation_policy")
         )
+        uid, resource_version = wanted.get("uid"), wanted.get("resource_version")
         if uid or resource_version:
             options.preconditions = meta_v1.Preconditions(uid=uid or None, resource_version=resource_version or None)
         body = b'{"kind":"DeleteOptions","apiVersion":"v1",' + encode(options)[1:] if encode(options) != b"{}" else b""

@@ -294,7 +294,7 @@ class SqliteStore:
 
     def _commit(self, batch: list[PendingWrite], found: dict[int, bytes]) -> None:
         committed, pending, values = self._committed, self._pending, self._values
-        tells_previous, expiries = self._tells_previous, self._expiries or None
+        tells_previous = self._tells_previous
         events: list[Event] = []
         for write in batch:
             key, value, revision = write.key, write.value, write.revision
@@ -311,10 +311,9 @@ class SqliteStore:
                 self._keys.remove(key)
                 values.drop(key)
             if write.deadline is not None:
-                expiries = self._expiries
-                expiries.set(key, revision, write.deadline)
-            elif expiries:
-                expiries.discard(key)
+                self._expiries.set(key, revision, write.deadline)
+            elif self._expiries:
+                self._expiries.discard(key)
             if pending[key] is write:
                 del pending[key]
             events.append(write.event(found if tells_previous else None))

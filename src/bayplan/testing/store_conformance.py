@@ -12,6 +12,7 @@ Needs pytest and hypothesis. The larger properties (concurrency, a model) are in
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,12 +52,12 @@ class Recorder:
             await asyncio.wait_for(self._changed.wait(), PATIENCE)
 
 
-class ConformanceBase:
+class ConformanceBase(ABC):
     """How the tests get their store."""
 
+    @abstractmethod
     def make_store(self, folder: Path, clock: Clock) -> Store:
         """A new, unopened store; `folder` is empty and only this store's."""
-        raise NotImplementedError
 
 
 C = TypeVar("C", bound=ConformanceBase)
