@@ -24,7 +24,7 @@ from bayplan.api.codec import (
     with_null_lists,
 )
 from bayplan.api.kinds import BUILT_IN, DEFAULT_KINDS, Kind, KindTable
-from bayplan.api.types import core_v1, rbac_v1
+from bayplan.api.types import apps_v1, core_v1, rbac_v1
 from bayplan.api.types.scalars import always_list
 
 MODULES = sorted(path.stem for path in Path(bayplan.api.types.__file__).parent.glob("*_v*.py"))
@@ -181,3 +181,9 @@ def test_all_lists_that_are_null_when_empty_are_written_so() -> None:
     for kind_name, lists in names.items():
         data = b",".join(b'"%b":[]' % name.encode() for name in lists)
         assert with_null_lists(kind_name, data) == data.replace(b"[]", b"null")
+
+
+def test_a_number_of_many_digits_in_what_is_no_json_is_a_decode_error() -> None:
+    for data in (b'{"spec":{"replicas":%b x}}', b'{"spec":%b', b'{"spec":[%b\x04]}', b"%b}"):
+        with pytest.raises(DecodeError):
+            decode_reporting(apps_v1.Deployment, data % (b"9" * 500))

@@ -87,3 +87,24 @@ def test_the_canonical_text_means_the_same_amount(number: int, suffix: str) -> N
     parsed = parse(f"{number}{suffix}")
     assert parse(str(parsed)) == parsed
     assert str(parse(str(parsed))) == str(parsed)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1" * 5000, "9223372036854775807"),
+        ("-" + "1" * 5000, "-9223372036854775807"),
+        ("1" + "0" * 5000 + "e-5000", "1"),
+        ("1" + "0" * 5000 + "1e-5001", "1000000001e-9"),
+        ("0." + "0" * 5000 + "1", "1n"),
+        ("1e-1000000", "1e-9"),
+    ],
+)
+def test_of_very_many_digits_the_first_count(text: str, expected: str) -> None:
+    assert canonical(text) == expected
+
+
+@pytest.mark.parametrize("exponent", ["9" * 5000, "9223372036854775808"])
+def test_exponents_beyond_64_bits_are_refused(exponent: str) -> None:
+    with pytest.raises(ValueError, match="unable to parse quantity's suffix"):
+        canonical(f"1e{exponent}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from bayplan.api import selectors
 from bayplan.api.selectors import (
     NOTHING,
     SelectorError,
@@ -89,3 +92,27 @@ def test_values_do_not_go_with_exists() -> None:
 
 def test_equal_selectors_are_equal_keys() -> None:
     assert len({parse_labels("a in (x,y),b=c"), parse_labels("b=c,a in (y,x)")}) == 1
+
+
+def test_long_selectors_mean_what_their_requirements_say() -> None:
+    chance = random.Random(3)
+    names = ("IN", "NOT_IN", "EQUALS", "NOT_EQUALS", "EXISTS", "DOES_NOT_EXIST", "GREATER_THAN", "LESS_THAN")
+    operators = [getattr(selectors, name) for name in names]
+    matched = 0
+    for _ in range(3000):
+        labels = {key: chance.choice("12345") for key in "abc" if chance.random() < 0.8}
+        made = []
+        for _ in range(chance.randrange(9, 13)):
+            key, operator = (
+                chance.choice("abc"),
+                chance.choice(operators if chance.random() < 0.2 else [selectors.NOT_EQUALS, selectors.NOT_IN]),
+            )
+            count = {selectors.IN: 3, selectors.NOT_IN: 2, selectors.EXISTS: 0, selectors.DOES_NOT_EXIST: 0}.get(
+                operator, 1
+            )
+            values = [chance.choice("123456789") for _ in range(count)]
+            made.append(selectors.Requirement(key, operator, tuple(sorted(set(values)))))
+        expected = all(one.matches(labels) for one in made)
+        matched += expected
+        assert selectors.LabelSelector(tuple(made)).matches(labels) is expected
+    assert matched > 50

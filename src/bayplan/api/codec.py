@@ -16,6 +16,7 @@ from bayplan.api import schema
 from bayplan.api.custom_resources.metadata import MetadataError
 from bayplan.api.custom_resources.numbers import NumberError
 from bayplan.api.custom_resources.objects import CustomObject
+from bayplan.api.json_syntax import infinite_number, large_number, too_large
 from bayplan.api.kinds import Kind
 from bayplan.api.times import FormError, settle
 from bayplan.api.types import meta_v1
@@ -60,6 +61,9 @@ _AS_NULL = {
     for kind, names in _NULL_LISTS.items()
 }
 
+MAX_FIELD_ERRORS = 100
+"""Unknown and repeated fields of an object that are named, as in Kubernetes."""
+
 KINDS_WITH_NULL_LISTS = frozenset(_NULL_LISTS)
 
 T = TypeVar("T")
@@ -103,6 +107,9 @@ def decode(cls: type[Any], data: bytes) -> Any:
 
 def decode_reporting(cls: type[Any], data: bytes) -> tuple[Any, list[str]]:
     """An object from JSON, and what was dropped, worded as Kubernetes does: `unknown field "spec.foo"`. Raises DecodeError."""
+    if number := large_number(data):
+        _check_syntax(data)
+        raise _problem(cls, data, NumberError(too_large(number)))
     if issubclass(cls, CustomObject):
         return _decode_custom(cls, data)
     try:
@@ -115,22 +122,36 @@ def decode_reporting(cls: type[Any], data: bytes) -> tuple[Any, list[str]]:
     dropped: list[str] = []
     cleaned = schema.prune(tree, schema.definition_of(cls), dropped)
     try:
-        return settle(decoder(cls)(encode(cleaned))), [f'unknown field "{path}"' for path in dropped]
+        return settle(decoder(cls)(encode(cleaned))), [f'unknown field "{path}"' for path in dropped[:MAX_FIELD_ERRORS]]
     except (msgspec.DecodeError, FormError) as error:
         raise _problem(cls, data, error) from None
+
+
+def _check_syntax(data: bytes) -> None:
+    """Raises DecodeError for what is no JSON."""
+    try:
+        msgspec.json.decode(data)
+    except msgspec.ValidationError:  # a number that is too large
+        return
+    except msgspec.DecodeError as error:
+        raise DecodeError(str(error)) from None
 
 
 def _problem(cls: type[Any], data: bytes, error: Exception) -> DecodeError:
     """The first thing that is wrong with JSON for a class, in the order of the document."""
     from bayplan.api.decode_problems import first_problem  # what is seldom needed
 
-    return DecodeError(first_problem(cls, data) or str(error))
+    found = None if issubclass(cls, CustomObject) else first_problem(cls, data)
+    return DecodeError(found or str(error))
 
 
 def _tree(cls: type[Any], data: bytes) -> dict[str, Any]:
     """A JSON object. Raises DecodeError."""
     try:
         tree = msgspec.json.decode(data)
+    except msgspec.ValidationError as error:  # valid JSON can only hold a number that is too large
+        number = infinite_number(data)
+        raise DecodeError(too_large(number) if number else str(error)) from None
     except msgspec.DecodeError as error:
         raise DecodeError(str(error)) from None
     if not isinstance(tree, dict):
@@ -148,7 +169,7 @@ def _decode_custom(cls: type[CustomObject], data: bytes) -> tuple[CustomObject, 
         obj, dropped = cls.read_reporting(tree)
     except (MetadataError, NumberError) as error:
         raise DecodeError(str(error)) from None
-    return obj, [f'unknown field "{path}"' for path in dropped]
+    return obj, [f'unknown field "{path}"' for path in dropped[:MAX_FIELD_ERRORS]]
 
 
 def decode_kind(kind: Kind, data: bytes) -> Any:
@@ -193,7 +214,10 @@ _decode_tree = msgspec.json.Decoder().decode
 
 def may_repeat_fields(data: bytes) -> bool:
     """Whether an object in this JSON may have the same key twice. Costs microseconds; whoever must know for sure asks `field_problems`."""
-    once = encode(_decode_tree(data))
+    try:
+        once = encode(_decode_tree(data))
+    except msgspec.ValidationError:
+        return True  # a number is too large for a float, where any JSON may stand
     return len(once) != len(data) and len(once.translate(None, _BLANKS)) != len(data.translate(None, _BLANKS))
 
 
@@ -220,4 +244,4 @@ def field_problems(data: bytes, unknown: Sequence[str] = ()) -> list[str]:
                 walk(item, f"{path.rstrip('.')}[{index}].")
 
     walk(json.loads(data, object_pairs_hook=_Pairs, parse_int=str), "")  # numbers of any length
-    return [*found, *(problem for problem in unknown if problem not in found)]
+    return [*found, *(problem for problem in unknown if problem not in found)][:MAX_FIELD_ERRORS]

@@ -22,6 +22,10 @@ from bayplan.api.times import MICRO_LAYOUT, SECONDS_LAYOUT, TimeError, base64_pr
 _INTEGERS: Final = {"int32": 2**31, "int64": 2**63}
 
 
+_INTEGER_LETTERS: Final = 20
+"""Of the longest integer: digits and a sign, for JSON has no zeros in front."""
+
+
 class Number(str):
     """A number as it stands in the document."""
 
@@ -159,7 +163,7 @@ def _fits(number: str, kind: str, width: str) -> bool:
     if kind == "number":
         return True
     limit = _INTEGERS.get(width, 2**63)
-    return number.lstrip("-").isdigit() and -limit <= int(number) < limit
+    return len(number) <= _INTEGER_LETTERS and number.lstrip("-").isdigit() and -limit <= int(number) < limit
 
 
 def _read_quantity(value: Any, place: Place) -> None:

@@ -64,6 +64,8 @@ class FieldError:
     """Path such as `spec.containers[0].name`."""
     value: Any = None
     detail: str = ""
+    supported: Sequence[str] | None = None
+    """The values that are allowed, for which there is no detail yet: thousands of errors may share a long list."""
 
     @property
     def body(self) -> str:
@@ -71,7 +73,8 @@ class FieldError:
         text = self.type.value.rstrip()
         if self.type not in _WITHOUT_VALUE and self.value is not OMITTED:
             text += f": {show_value(self.value)}"
-        return f"{text}: {self.detail}" if self.detail else text
+        detail = self.detail if self.supported is None else _supported_text(self.supported)
+        return f"{text}: {detail}" if detail else text
 
     def __str__(self) -> str:
         return f"{self.field}: {self.body}"
@@ -125,8 +128,13 @@ def invalid(field: str, value: Any, detail: str) -> FieldError:
 
 def unsupported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
     """A value is not one of a closed set; the set is told in the order given."""
-    detail = "supported values: " + ", ".join(map(quoted, supported))
-    return FieldError(ErrorType.NOT_SUPPORTED, field, value, detail)
+    return FieldError(
+        ErrorType.NOT_SUPPORTED, field, value, supported=supported if isinstance(supported, tuple) else tuple(supported)
+    )
+
+
+def _supported_text(supported: Sequence[str]) -> str:
+    return "supported values: " + ", ".join(map(quoted, supported))
 
 
 def duplicate(field: str, value: Any) -> FieldError:
@@ -239,11 +247,26 @@ def conflict(plural: str, group: str, name: str, detail: str = MODIFIED) -> ApiE
     return failure(409, "Conflict", message, name=name, group=group, kind=plural)
 
 
+MAX_ERROR_BYTES = 256 * 1024
+"""Letters of field errors that one answer tells, besides the first error, which is told whatever its length."""
+
+
 def invalid_object(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> ApiError:
-    """422: the object breaks rules. Equal errors are told once."""
-    unique = list(dict.fromkeys(str(error) for error in errors))
+    """422: the object breaks rules. Equal errors are told once; of very many, the first ones and how many there are besides."""
+    told: dict[str, None] = {}
+    causes: list[meta_v1.StatusCause] = []
+    letters = 0
+    for error in errors:
+        text, body = str(error), error.body
+        letters += len(text) + len(body)
+        if letters > MAX_ERROR_BYTES and causes:
+            break
+        told[text] = None
+        causes.append(meta_v1.StatusCause(reason=error.type.reason, message=body, field=error.field))
+    unique = list(told)
+    if len(causes) < len(errors):
+        unique.append(f"and {len(errors) - len(causes)} more")
     text = unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
-    causes = [meta_v1.StatusCause(reason=error.type.reason, message=error.body, field=error.field) for error in errors]
     shown = f"{kind}.{group}" if group else kind
     return failure(
         422, "Invalid", f'{shown} "{name}" is invalid: {text}', name=name, group=group, kind=kind, causes=causes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from bayplan.api.selectors import EQUALS, NOT_EQUALS, SelectorError
@@ -23,14 +23,31 @@ class FieldRequirement:
         return (fields.get(self.field, "") == self.value) is (self.operator == EQUALS)
 
 
+_LONG: Final = 8
+"""Requirements up to which each is looked at for every object."""
+
+
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
     """All requirements must hold; without requirements it matches everything."""
 
     requirements: tuple[FieldRequirement, ...] = ()
+    _wanted: dict[str, set[str]] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _unwanted: dict[str, set[str]] = field(init=False, repr=False, compare=False, default_factory=dict)
+    """The values of a long selector by field."""
+
+    def __post_init__(self) -> None:
+        if len(self.requirements) > _LONG:
+            for item in self.requirements:
+                values = self._wanted if item.operator == EQUALS else self._unwanted
+                values.setdefault(item.field, set()).add(item.value)
 
     def matches(self, fields: Mapping[str, str]) -> bool:
         """Whether the fields satisfy every requirement."""
+        if len(self.requirements) > _LONG:
+            return all(values == {fields.get(name, "")} for name, values in self._wanted.items()) and all(
+                fields.get(name, "") not in values for name, values in self._unwanted.items()
+            )
         return all(requirement.matches(fields) for requirement in self.requirements)
 
     def is_everything(self) -> bool:

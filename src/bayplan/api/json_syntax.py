@@ -6,10 +6,12 @@ Only input that was refused comes here. Source: the scanner of Go's `encoding/js
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Final
 
 from bayplan.api.errors import quoted
+from bayplan.api.nesting import EXCEEDED, MAX_DEPTH
 
 END: Final = "unexpected end of JSON input"
 _SPACES: Final = b" \t\r\n"
@@ -58,6 +60,8 @@ class _Scanner:
                 self.at += 1
             elif opened:
                 closers.append(opened + 2)
+                if len(closers) > MAX_DEPTH:
+                    raise _Wrong(EXCEEDED)
                 if opened == ord("{"):
                     self._key()
                 continue
@@ -190,5 +194,60 @@ _LONE_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 def repaired(data: bytes) -> bytes:
     """Valid JSON in which every text is valid Unicode: what is not is replaced, as Go does."""
-    tree = json.loads(data.decode(errors="replace"))
+    tree = json.loads(data.decode(errors="replace"), parse_int=_short_integer)
     return _LONE_SURROGATES.sub("\ufffd", json.dumps(tree, ensure_ascii=False)).encode()
+
+
+def _short_integer(text: str) -> float:
+    return int(text) if len(text) <= _LONG_NUMBER else float(text)
+
+
+_LONG_NUMBER: Final = 309
+"""Digits from which on a number may be too large for a float."""
+_STRIDE: Final = _LONG_NUMBER // 4
+"""Of so many digits in a row, at least four are met in steps of this length."""
+_ZEROS: Final = b"0" * _LONG_NUMBER
+_AS_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
+_NUMBERS: Final = re.compile(rb"[-+.0-9eE]+")
+_SHOWN_DIGITS: Final = 400
+
+
+def large_number(data: bytes) -> str:
+    """The first number in JSON that has more than 308 digits and is too large for a float; "" if there is none. Such a number fits nowhere.
+
+    Numbers with exponents are left to the decoder, which refuses them.
+    """
+    if b"0000" not in data[::_STRIDE].translate(_AS_ZEROS) or _ZEROS not in data.translate(_AS_ZEROS):
+        return ""
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    for outside in data.split(b'"')[::2]:
+        for number in _NUMBERS.findall(outside) if len(outside) >= _LONG_NUMBER else ():
+            if len(number) >= _LONG_NUMBER and _is_infinite(number):
+                return str(number[:_SHOWN_DIGITS].decode())
+    return ""
+
+
+def too_large(number: str) -> str:
+    """What Go says of a number that no float can hold."""
+    return f"json: cannot unmarshal number {number} into Go value of type float64"
+
+
+def infinite_number(data: bytes) -> str:
+    """The first number in valid JSON that is too large for a float, however it is written; "" if there is none."""
+    found: list[str] = []
+
+    def read(text: str) -> float:
+        if not found and _is_infinite(text.encode()):
+            found.append(text[:_SHOWN_DIGITS])
+        return 0.0
+
+    json.loads(data.decode(errors="replace"), parse_int=read, parse_float=read)
+    return found[0] if found else ""
+
+
+def _is_infinite(number: bytes) -> bool:
+    try:
+        return math.isinf(float(number))
+    except ValueError:
+        return False

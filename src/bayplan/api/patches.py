@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from bayplan.api.nesting import is_too_deep
+
 MAX_OPERATIONS = 10_000
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+"""Bytes of JSON that all copies of one JSON patch may add, as in kube-apiserver."""
 
 
 class PatchError(Exception):
@@ -47,15 +53,18 @@ def apply_json_patch(tree: Any, operations: Any) -> Any:
             f"Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}",
         )
     document = {"": copy_tree(tree)}
+    copied = 0
     for operation in operations:
         if not isinstance(operation, dict):
             raise PatchError(400, "error decoding patch: an operation must be an object")
-        _apply_operation(document, operation)
+        copied += _apply_operation(document, operation, MAX_COPIED_BYTES - copied)
     return document[""]
 
 
-def _apply_operation(document: dict[str, Any], operation: dict[str, Any]) -> None:
+def _apply_operation(document: dict[str, Any], operation: dict[str, Any], may_copy: int) -> int:
+    """Returns how many bytes of JSON were copied. may_copy: how many may be. Raises PatchError."""
     name, path = operation.get("op"), operation.get("path")
+    copied = 0
     if not isinstance(path, str):
         raise PatchError(422, GENERIC)
     if name in ("add", "replace", "test"):
@@ -77,15 +86,31 @@ def _apply_operation(document: dict[str, Any], operation: dict[str, Any]) -> Non
         source = operation.get("from")
         if not isinstance(source, str):
             raise PatchError(422, GENERIC)
-        value = copy_tree(_get(document, source, missing=None if name == "copy" else _MISSING))
+        value = _get(document, source, missing=None if name == "copy" else _MISSING)
         if name == "move":
             _remove(document, source)
+        else:
+            copied = _size(value)
+            if copied > may_copy:
+                raise PatchError(422, GENERIC)
+            value = copy_tree(value)
         _add(document, path, value)
     else:
         raise PatchError(422, GENERIC)
+    return copied
+
+
+def _size(value: Any) -> int:
+    """Bytes of a JSON tree. Raises PatchError if it is nested too deeply."""
+    data = msgspec.json.encode(value)
+    if is_too_deep(data):
+        raise PatchError(422, GENERIC)
+    return len(data)
 
 
 _MISSING = object()
+_INDEX_DIGITS = 20
+"""More than the index of any list has."""
 
 
 def _whole(value: Any) -> Any:
@@ -104,6 +129,8 @@ def _parts(path: str) -> list[str]:
 
 
 def _index(part: str, length: int) -> int:
+    if len(part) > _INDEX_DIGITS:
+        raise PatchError(422, GENERIC)
     try:
         index = int(part)
     except ValueError:

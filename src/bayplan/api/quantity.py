@@ -26,6 +26,8 @@ _MAX_SCALE = 9  # Kubernetes rounds finer values up to one nano-unit
 _MAX_VALUE = 2**63 - 1
 _DIGITS = 20
 """More than the largest amount has."""
+_SIGNIFICANT = 100
+"""Digits that are looked at."""
 _SHORT = 18
 """Digits of a text that is read without arithmetic on large numbers."""
 
@@ -160,16 +162,27 @@ def parse(value: str | int | float) -> Quantity:
     sign, whole, fraction, suffix = match.groups()
     digits, fraction = whole.lstrip("0") or "0", fraction or ""
     style, factor, exponent = _suffix(suffix)
-    given, power = int(digits + fraction), exponent - len(fraction)
+    given, power = _leading(digits + fraction, exponent - len(fraction))
     unscaled, scale = _bounded(given * factor, -power)
     if sign == "-":
         given, unscaled = -given, -unscaled
     if _keeps_spelling(digits + fraction, power, style, fraction):
         return Quantity(unscaled, scale, style, text)
-    if scale == 0 and abs(unscaled) == _MAX_VALUE and style is not Format.BINARY_SI:
+    is_short = len(digits) + len(fraction) <= _SIGNIFICANT
+    if scale == 0 and abs(unscaled) == _MAX_VALUE and style is not Format.BINARY_SI and is_short:
         is_exponent = style is Format.DECIMAL_EXPONENT
         return Quantity(unscaled, scale, style, _decimal_text(given, -power, exponent_form=is_exponent))
     return Quantity(unscaled, scale, style)
+
+
+def _leading(digits: str, power: int) -> tuple[int, int]:
+    """The number that digits and a power of ten make. Of very many digits the first ones are enough: no amount has more, and the rest only rounds it up."""
+    if len(digits) <= _SIGNIFICANT:
+        return int(digits), power
+    first = digits.lstrip("0")
+    rest = first[_SIGNIFICANT:]
+    rounded = int(first[:_SIGNIFICANT] or "0") + (rest.strip("0") != "")
+    return rounded, power + len(rest)
 
 
 def _bounded(unscaled: int, scale: int) -> tuple[int, int]:
@@ -211,6 +224,8 @@ def _suffix(suffix: str) -> tuple[Format, int, int]:
         return Format.BINARY_SI, 1 << _BINARY[suffix], 0
     exponent = _EXPONENT.fullmatch(suffix)
     if exponent is None:
+        raise ValueError(SUFFIX_MESSAGE)
+    if len(exponent[1]) > _DIGITS or not -_MAX_VALUE <= int(exponent[1]) <= _MAX_VALUE:
         raise ValueError(SUFFIX_MESSAGE)
     return Format.DECIMAL_EXPONENT, 1, int(exponent[1])
 

@@ -49,11 +49,15 @@ class SelectorError(ValueError):
     """A selector does not parse; the message is Kubernetes' own."""
 
 
+_DIGITS: Final = 20
+"""More than the largest number has; Python does not read thousands of them."""
+
+
 def parse_go_int(text: str) -> int | None:
     """A signed 64-bit decimal as Go's ParseInt takes it, None if it is none."""
-    if _INTEGER.fullmatch(text) is None:
+    if _INTEGER.fullmatch(text) is None or len(text.lstrip("+-0")) > _DIGITS:
         return None
-    number = int(text)
+    number = int(text) if len(text) <= _DIGITS else int(text[: text[0] in "+-"] + (text.lstrip("+-0") or "0"))
     return number if -(2**63) <= number < 2**63 else None
 
 
@@ -103,6 +107,10 @@ class Requirement:
         return f"{self.key} {self.operator} ({','.join(self.values)})"
 
 
+_LONG: Final = 8
+"""Requirements up to which each is looked at for every object."""
+
+
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
     """All requirements must hold. Without requirements it matches everything, unless `nothing` is set."""
@@ -111,12 +119,22 @@ class LabelSelector:
     nothing: bool = False
     _pairs: Mapping[str, str] | None = field(init=False, repr=False, compare=False, default=None)
     """Labels that have to be there, if that is all that is asked for: the usual selector, judged in one comparison."""
+    _by_key: Mapping[str, tuple[Requirement, ...]] | None = field(init=False, repr=False, compare=False, default=None)
+    """The requirements of a long selector by their keys, those on equal keys merged as far as possible. None for short ones."""
+    _needed: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
+    """The labels that must be there, of a long selector."""
 
     def __post_init__(self) -> None:
         if all(item.operator in (EQUALS, IN) and len(item.values) == 1 for item in self.requirements):
             pairs = {item.key: item.values[0] for item in self.requirements}
             if len(pairs) == len(self.requirements):
                 object.__setattr__(self, "_pairs", pairs)
+                return
+        if len(self.requirements) > _LONG:
+            by_key = _merged_by_key(self.requirements)
+            object.__setattr__(self, "_by_key", by_key)
+            needed = (key for key, items in by_key.items() if not all(item.matches_value(None) for item in items))
+            object.__setattr__(self, "_needed", frozenset(needed))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels satisfy every requirement."""
@@ -124,6 +142,11 @@ class LabelSelector:
             return False
         if self._pairs is not None:
             return self._pairs.items() <= labels.items()
+        by_key = self._by_key
+        if by_key is not None:
+            return self._needed <= labels.keys() and all(
+                item.matches_value(value) for key, value in labels.items() for item in by_key.get(key, ())
+            )
         return all(requirement.matches(labels) for requirement in self.requirements)
 
     def is_everything(self) -> bool:
@@ -155,6 +178,46 @@ class LabelSelector:
 
     def __str__(self) -> str:
         return ",".join(str(requirement) for requirement in self.requirements)
+
+
+def _merged_by_key(requirements: Iterable[Requirement]) -> dict[str, tuple[Requirement, ...]]:
+    """Requirements by key, with the same meaning. Of each key there is at most one for each of `in`, `notin`, `exists` and `!`, however many there were."""
+    allowed: dict[str, frozenset[str]] = {}
+    denied: dict[str, set[str]] = {}
+    others: dict[str, dict[Requirement, None]] = {}
+    for item in requirements:
+        if item.operator in (IN, EQUALS):
+            known = allowed.get(item.key)
+            allowed[item.key] = item._set if known is None else known & item._set
+        elif item.operator in (NOT_IN, NOT_EQUALS):
+            denied.setdefault(item.key, set()).update(item.values)
+        else:
+            others.setdefault(item.key, {})[item] = None
+    return {
+        key: (
+            *((Requirement(key, IN, tuple(allowed[key])),) if key in allowed else ()),
+            *((Requirement(key, NOT_IN, tuple(denied[key])),) if key in denied else ()),
+            *_tightest(others.get(key, {})),
+        )
+        for key in dict.fromkeys((*allowed, *denied, *others))
+    }
+
+
+def _tightest(requirements: Iterable[Requirement]) -> Iterator[Requirement]:
+    """Requirements on one key, of those with a bound only the one that decides."""
+    bounds: dict[str, Requirement] = {}
+    for item in requirements:
+        if item.operator not in (GREATER_THAN, LESS_THAN):
+            yield item
+            continue
+        known = bounds.get(item.operator)
+        new = parse_go_int(item.values[0])
+        old = parse_go_int(known.values[0]) if known is not None else None
+        if known is None or new is None:
+            bounds[item.operator] = item  # one without a number matches nothing
+        elif old is not None and (new > old if item.operator == GREATER_THAN else new < old):
+            bounds[item.operator] = item
+    yield from bounds.values()
 
 
 EVERYTHING: Final = LabelSelector()

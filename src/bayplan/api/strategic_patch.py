@@ -107,12 +107,13 @@ def _retained(result: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     wrong = PatchError(400, "invalid patch format of retainKeys")
     if not isinstance(names, list):
         raise wrong
+    kept = {_hashable(name) for name in names}
     if any(
-        value is not None and key not in names and not key.startswith((_DELETE_FROM, _SET_ORDER))
+        value is not None and _hashable(key) not in kept and not key.startswith((_DELETE_FROM, _SET_ORDER))
         for key, value in rest.items()
     ):
         raise wrong
-    for key in [key for key in result if key not in names]:
+    for key in [key for key in result if _hashable(key) not in kept]:
         del result[key]
     return rest
 
@@ -130,7 +131,7 @@ def _in_order(result: dict[str, Any], patch: dict[str, Any], schema: Schema) -> 
     keys = [key for key in patch if key.startswith(_SET_ORDER)]
     if not keys:
         return patch
-    rest = {key: value for key, value in patch.items() if key not in keys}
+    rest = {key: value for key, value in patch.items() if not key.startswith(_SET_ORDER)}
     for key in keys:
         order = _as_list(patch[key])
         name = _listed(key, _BAD_ORDER)
@@ -212,7 +213,8 @@ def _merge_list(live: list[Any], patch: list[Any], facts: _Facts) -> list[Any]:
         return live
     _check_elements(live, patch)
     if not isinstance((live or patch)[0], dict):
-        merged = [*live, *(item for item in dict.fromkeys(patch) if item not in live)]
+        known = {_hashable(item) for item in live}
+        merged = [*live, *(item for item in dict.fromkeys(patch) if _hashable(item) not in known)]
         return _sorted(merged, patch, live, "")
     if not facts.key:
         raise PatchError(
@@ -220,10 +222,12 @@ def _merge_list(live: list[Any], patch: list[Any], facts: _Facts) -> list[Any]:
         )
     live, patch = _without_directives(live, patch, facts.key)
     merged = list(live)
+    places = {_hashable(item.get(facts.key)): index for index, item in reversed(list(enumerate(live)))}
     for item in patch:
-        wanted = _keyed(item, facts.key)
-        at = next((index for index, one in enumerate(merged) if one.get(facts.key) == wanted), None)
+        wanted = _hashable(_keyed(item, facts.key))
+        at = places.get(wanted)
         if at is None:
+            places[wanted] = len(merged)
             merged.append(copy_tree(item))
         else:
             merged[at] = _merge_map(merged[at], item, facts.schema)
@@ -233,19 +237,21 @@ def _merge_list(live: list[Any], patch: list[Any], facts: _Facts) -> list[Any]:
 def _without_directives(live: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
     """Delete from the live list what the patch says, and take such items out of the patch. Of a list that is replaced, the new items are the live ones."""
     plain, replaces = [], False
+    gone: set[Any] = set()
     for item in patch:
         if _DIRECTIVE not in item:
             plain.append(item)
         elif item[_DIRECTIVE] == "delete":
-            gone = _keyed(item, key)
-            live = [one for one in live if one.get(key) != gone]
+            gone.add(_hashable(_keyed(item, key)))
         elif item[_DIRECTIVE] == "replace":
             replaces = True
         elif item[_DIRECTIVE] == "merge":
             raise PatchError(500, "merging lists cannot yet be specified in the patch")
         else:
             raise _unknown_directive(item)
-    return (copy_tree(plain), []) if replaces else (live, plain)
+    if replaces:
+        return copy_tree(plain), []
+    return [one for one in live if _hashable(one.get(key)) not in gone] if gone else live, plain
 
 
 def _unknown_directive(patch: dict[str, Any]) -> PatchError:
@@ -283,7 +289,8 @@ def _delete_from(result: dict[str, Any], name: str, values: Any) -> None:
     if not isinstance(live, list) or not isinstance(values, list) or not (live or values):
         return
     _check_elements(live, values)
-    result[name] = [item for item in live if item not in values]
+    gone = {_hashable(value) for value in values}
+    result[name] = [item for item in live if _hashable(item) not in gone]
 
 
 def _is_directive(value: Any) -> bool:

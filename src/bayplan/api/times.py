@@ -12,7 +12,7 @@ import re
 from typing import Any, NamedTuple
 
 from bayplan.api import quantity, schema
-from bayplan.support.timestamps import parse_rfc3339, rfc3339
+from bayplan.support.timestamps import rfc3339, unix_seconds
 
 SECONDS_LAYOUT = "2006-01-02T15:04:05Z07:00"
 BASE64 = "base64"
@@ -194,15 +194,13 @@ def _snake(name: str) -> str:
 
 def canonical(text: str, layout: str) -> str:
     """A timestamp as the API server writes it. Raises TimeError."""
-    _parse(text, layout)
-    if layout == SECONDS_LAYOUT:
-        return rfc3339(parse_rfc3339(text))
-    whole = parse_rfc3339(text[:19] + text[26:])
-    return f"{rfc3339(whole)[:-1]}{text[19:26]}Z"
+    seconds, fraction = _parse(text, layout)
+    whole = rfc3339(seconds)
+    return whole if layout == SECONDS_LAYOUT else f"{whole[:-1]}.{fraction}Z"
 
 
-def _parse(text: str, layout: str) -> None:
-    """Go's `time.Parse` as far as it refuses. Raises TimeError."""
+def _parse(text: str, layout: str) -> tuple[int, str]:
+    """Unix seconds, and the digits of the fraction. Go's `time.Parse`, as far as it refuses. Raises TimeError."""
     rest = text
     numbers = []
     for prefix, element, digits in _ELEMENTS:
@@ -218,19 +216,33 @@ def _parse(text: str, layout: str) -> None:
             raise TimeError(f"parsing time {_quoted(text)}: {what} out of range")
         numbers.append(number)
         rest = rest[match.end() :]
+    decimals = ""
     if layout == MICRO_LAYOUT:
         if re.match(r"[.,]\d{6}", rest, re.ASCII) is None:
             raise _cannot(text, layout, rest, ".000000")
-        rest = rest[7:]
+        decimals, rest = rest[1:7], rest[7:]
     elif fraction := re.match(r"[.,]\d+", rest, re.ASCII):
         rest = rest[fraction.end() :]
-    zone = re.match(r"Z|[+-]\d\d:\d\d", rest, re.ASCII)
+    zone = re.match(r"Z|([+-])(\d\d):(\d\d)", rest, re.ASCII)
     if zone is None:
         raise _cannot(text, layout, rest, "Z07:00")
+    east = _seconds_east(text, zone)
     if rest[zone.end() :]:
         raise TimeError(f"parsing time {_quoted(text)}: extra text: {_quoted(rest[zone.end() :])}")
     if not 1 <= numbers[2] <= _days(numbers[0], numbers[1]):
         raise TimeError(f"parsing time {_quoted(text)}: day out of range")
+    return unix_seconds(*numbers) - east, decimals
+
+
+def _seconds_east(text: str, zone: re.Match[str]) -> int:
+    """How far a zone is ahead of UTC; up to 24 hours and 60 minutes are taken. Raises TimeError."""
+    if zone[1] is None:
+        return 0
+    hours, minutes = int(zone[2]), int(zone[3])
+    if hours > 24 or minutes > 60:
+        what = "hour" if hours > 24 else "minute"
+        raise TimeError(f"parsing time {_quoted(text)}: time zone offset {what} out of range")
+    return (hours * 3600 + minutes * 60) * (-1 if zone[1] == "-" else 1)
 
 
 _TWO, _ONE_OR_TWO = re.compile(r"\d\d", re.ASCII), re.compile(r"\d\d?", re.ASCII)

@@ -38,9 +38,19 @@ def parse_duration(text: str) -> int | None:
     match = _DURATION.fullmatch(text)
     if match is None:
         return None
-    total = sum(int(Fraction(number) * _UNITS[unit]) for number, unit in _DURATION_PART.findall(match[2] or ""))
+    total = sum(int(_fraction(number) * _UNITS[unit]) for number, unit in _DURATION_PART.findall(match[2] or ""))
     found = -total if match[1] == "-" else total
     return found if INT_MIN <= found <= INT_MAX else None
+
+
+_DURATION_DIGITS = 100
+
+
+def _fraction(number: str) -> Fraction:
+    """A decimal number, of which digits that cannot matter are left out: a duration has 19 of them at most, and nine behind the point."""
+    whole, _, rest = number.partition(".")
+    whole = whole.lstrip("0")
+    return Fraction(f"{whole[:_DURATION_DIGITS] or '0'}.{rest[:_DURATION_DIGITS] or '0'}")
 
 
 def duration_text(value: Duration) -> str:
@@ -86,7 +96,10 @@ def duration(nanoseconds: int) -> Duration:
 def timestamp_text(value: Timestamp) -> str:
     """RFC 3339 in the zone that the moment was given in, with as many digits as it needs."""
     seconds, nanoseconds = divmod(value.nanoseconds, SECOND)
-    local = _EPOCH.replace(tzinfo=None) + timedelta(seconds=seconds + value.zone)
+    try:
+        local = _EPOCH.replace(tzinfo=None) + timedelta(seconds=seconds + value.zone)
+    except OverflowError as error:
+        raise EvaluationError("timestamp overflow") from error
     text = local.isoformat(timespec="seconds")
     fraction = f".{nanoseconds:09d}".rstrip("0") if nanoseconds else ""
     if not value.zone:
@@ -109,12 +122,12 @@ def zone_of(text: str) -> tzinfo:
 
 def _fixed_zone(hours: str, minutes: str) -> tzinfo:
     for part in (hours, minutes):
-        if not re.fullmatch(r"[+-]?\d+", part, re.ASCII):
+        if not re.fullmatch(r"[+-]?\d{1,18}", part, re.ASCII):
             raise EvaluationError(f'strconv.Atoi: parsing "{part}": invalid syntax')
     east = int(hours) * 60 + int(minutes) * (-1 if hours.startswith("-") else 1)
     try:
         return timezone(timedelta(minutes=east))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise EvaluationError(f"unknown time zone {hours}:{minutes}") from error
 
 

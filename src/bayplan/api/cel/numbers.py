@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from typing import Final
 
 INT_MAX, INT_MIN, UINT_MAX = 2**63 - 1, -(2**63), 2**64 - 1
 
@@ -38,3 +39,16 @@ def plain_double_text(value: float) -> str:
         return _special(value)
     text = format(Decimal(repr(value)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+_DIGITS: Final = 40
+"""More than any number has that fits a type here."""
+
+
+def whole_number(text: str) -> int:
+    """A number in decimal digits, with a sign perhaps. One of very many digits becomes some number that is too large for any type, as Python reads
+    no more than 4,300."""
+    digits = text.lstrip("+-").lstrip("0")
+    if len(digits) > _DIGITS:
+        digits = digits[:_DIGITS]
+    return -int(digits or "0") if text.startswith("-") else int(digits or "0")

@@ -22,6 +22,7 @@ from bayplan.api.cel.nodes import (
     Select,
     StructLiteral,
 )
+from bayplan.api.cel.numbers import whole_number
 from bayplan.api.cel.tokens import RESERVED, Token, literal_value, tokens
 from bayplan.api.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT
 
@@ -84,7 +85,8 @@ def _is_in_range(word: Token, negative: bool) -> bool:
         return math.isfinite(float(word.text))
     if word.kind not in ("int", "uint"):
         return True
-    value = int(word.text.rstrip("uU"), 16 if word.text.startswith("0x") else 10)
+    digits = word.text.rstrip("uU")
+    value = int(digits, 16) if digits.startswith("0x") else whole_number(digits)
     return value < 2**64 if word.kind == "uint" else value < 2**63 + negative
 
 

@@ -6,7 +6,7 @@ Source of the behaviour: `k8s.io/apiserver/pkg/cel/common` (`CorrelatedObject`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -24,6 +24,8 @@ class Before:
     now: Any
     schema: Schema
     """Of both. Alternatives (`anyOf`, ...) do not count: only it says which lists have keys."""
+    _by_keys: dict[tuple[Any, ...], Any] = field(default_factory=dict, compare=False, repr=False)
+    """The first old item of each key; filled when an item is first asked for."""
 
     def field(self, name: str) -> Before | None:
         """That of a field of now; None if the schema does not know it, or there was no object."""
@@ -41,7 +43,11 @@ class Before:
         wanted = key_of(self.now[index], keys)
         if wanted is None:
             return None
-        found = next((one for one in self.value if key_of(one, keys) == wanted), None)
+        if not self._by_keys:
+            for one in self.value:
+                if (key := key_of(one, keys)) is not None:
+                    self._by_keys.setdefault(key, one)
+        found = self._by_keys.get(wanted)
         return None if found is None else Before(found, self.now[index], items)
 
 
@@ -55,6 +61,11 @@ def key_of(item: Any, names: Sequence[str]) -> tuple[Any, ...] | None:
 def same(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal, their types included: 1 is neither 1.0 nor true."""
     return bool(one == other) and _encoder(one) == _encoder(other)
+
+
+def identity(value: Any) -> bytes:
+    """What two JSON values have in common if and only if they are the same."""
+    return _encoder(value)
 
 
 _encoder = msgspec.json.Encoder(order="deterministic").encode

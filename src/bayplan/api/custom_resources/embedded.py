@@ -5,6 +5,7 @@ Source of the behaviour: Kubernetes' `apiextensions-apiserver/pkg/apiserver/sche
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -102,4 +103,4 @@ def _metadata_errors(given: Any, path: str) -> Iterator[FieldError]:
         return
     metadata.name = metadata.name or "fakename"
     for one in validate_object_meta(metadata, namespaced=bool(metadata.namespace), name_rule="path-segment"):
-        yield FieldError(one.type, path + one.field.removeprefix("metadata"), one.value, one.detail)
+        yield dataclasses.replace(one, field=path + one.field.removeprefix("metadata"))

@@ -30,4 +30,4 @@ def _settled(number: float) -> float:
     try:
         return float(number)
     except OverflowError:
-        raise NumberError(f"json: cannot unmarshal number {number} into Go value of type float64") from None
+        raise NumberError(f"json: cannot unmarshal number {str(number)[:400]} into Go value of type float64") from None

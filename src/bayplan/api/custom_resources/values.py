@@ -8,14 +8,16 @@ where Kubernetes looks at them in any order.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from bayplan.api.custom_resources import formats, patterns
-from bayplan.api.custom_resources.correlation import Before, same
-from bayplan.api.custom_resources.go_values import json_text, shown
+from bayplan.api.custom_resources.correlation import Before, identity, same
+from bayplan.api.custom_resources.enums import enum_values
+from bayplan.api.custom_resources.go_values import shown
 from bayplan.api.errors import ErrorType, FieldError, invalid, quoted, required, too_long, too_many, unsupported
 from bayplan.api.schema import Schema
 
@@ -36,15 +38,29 @@ class _Result:
 
     errors: list[FieldError] = field(default_factory=list)
     checks: int = 0
+    _known: dict[tuple[ErrorType, str, str], list[FieldError]] | None = None
+    """The errors by all but their values, which may not be hashable; made with the first."""
 
     def merge(self, other: _Result) -> None:
         """Take over what another one found; what is known already is not said twice."""
         self.checks += other.checks
-        self.errors += [error for error in other.errors if error not in self.errors]
+        if other.errors:
+            self.add(*other.errors)
 
     def add(self, *errors: FieldError) -> None:
         """Note errors."""
-        self.errors += [error for error in errors if error not in self.errors]
+        if errors and self._known is None:
+            self._known = {}
+        for error in errors:
+            assert self._known is not None
+            alike = self._known.setdefault((error.type, error.field, error.detail), [])
+            if error not in alike:
+                alike.append(error)
+                self.errors.append(error)
+
+
+_VALID, _VALID_AND_CHECKED = _Result(), _Result(checks=1)
+"""Results of checks that found nothing. They are shared: do not change them."""
 
 
 def validate(tree: Any, schema: Schema, path: str = "", before: Before | None = None) -> list[FieldError]:
@@ -59,7 +75,7 @@ def _named(error: FieldError, path: str) -> FieldError:
         whole = path or _WHOLE if error.field in (_WHOLE, "") else name
     else:
         whole = f"{path}.{name}" if name else path
-    return FieldError(error.type, whole, error.value, error.detail)
+    return dataclasses.replace(error, field=whole)
 
 
 def json_type(value: Any) -> str:
@@ -95,8 +111,9 @@ def _check_new(value: Any, schema: Schema, path: str, before: Before | None) -> 
     for check in _CHECKS:
         found = check(value, schema, path, before)
         if found is not None:
-            result.merge(found)
-            result.checks += 1
+            result.checks += found.checks + 1
+            if found.errors:
+                result.add(*found.errors)
     return result
 
 
@@ -110,7 +127,9 @@ def _check_null(schema: Schema, path: str) -> _Result:
 
 
 def _failed(*errors: FieldError) -> _Result:
-    return _Result(list(errors))
+    result = _Result()
+    result.add(*errors)
+    return result
 
 
 def _types_of(schema: Schema) -> tuple[str, ...]:
@@ -138,7 +157,7 @@ def _type(value: Any, schema: Schema, path: str, before: Before | None) -> _Resu
         return None
     if value is None:
         wrong = types and "null" not in types and not schema.get("nullable")
-        return _failed(_type_error(path, ",".join(types), "null")) if wrong else _Result(checks=1)
+        return _failed(_type_error(path, ",".join(types), "null")) if wrong else _VALID_AND_CHECKED
     kind = json_type(value)
     fits = (
         kind in types
@@ -148,12 +167,12 @@ def _type(value: Any, schema: Schema, path: str, before: Before | None) -> _Resu
     is_numeric = "number" in types or "integer" in types
     if form and kind in ("string", "array"):
         if not is_numeric:
-            return _Result(checks=1)
+            return _VALID_AND_CHECKED
     elif form and not fits:
         inner = {"integer": "int64", "number": "float64"}.get(kind, "")
         if inner != form:
             return _failed(_type_error(path, form, inner))
-    return _Result(checks=1) if fits else _failed(_type_error(path, ",".join(types), kind))
+    return _VALID_AND_CHECKED if fits else _failed(_type_error(path, ",".join(types), kind))
 
 
 def _type_error(path: str, wanted: str, given: str) -> FieldError:
@@ -163,20 +182,10 @@ def _type_error(path: str, wanted: str, given: str) -> FieldError:
 
 def _enum(value: Any, schema: Schema, path: str, before: Before | None) -> _Result | None:
     allowed = schema.get("enum")
-    if not allowed or any(_is_one(value, one) for one in allowed):
-        return _Result()
-    names = [one if isinstance(one, str) else json_text(one) for one in allowed]
-    return _failed(unsupported(path, value, names))
-
-
-def _is_one(value: Any, allowed: Any) -> bool:
-    """Whether a value is the one that is allowed. Numbers are converted to its type; null is none of any."""
-    if value is None:
-        return False
-    kinds = {json_type(value), json_type(allowed)}
-    if kinds == {"integer", "number"}:
-        return bool(type(allowed)(value) == allowed)
-    return same(value, allowed)
+    if not allowed:
+        return _VALID
+    values = enum_values(allowed)
+    return _VALID if values.has(value) else _failed(unsupported(path, value, values.names))
 
 
 def _string(value: Any, schema: Schema, path: str, before: Before | None) -> _Result | None:
@@ -189,7 +198,7 @@ def _string(value: Any, schema: Schema, path: str, before: Before | None) -> _Re
         return _failed(invalid(path, value, f"{path} in body should be at least {shortest} chars long"))
     if pattern and not patterns.matches(value, pattern):
         return _failed(invalid(path, value, f"{path} in body should match '{pattern}'"))
-    return _Result()
+    return _VALID
 
 
 def _format(value: Any, schema: Schema, path: str, before: Before | None) -> _Result | None:
@@ -197,7 +206,7 @@ def _format(value: Any, schema: Schema, path: str, before: Before | None) -> _Re
     if not isinstance(value, str) or not name or not formats.is_known(name):
         return None
     if formats.has_format(value, name):
-        return _Result()
+        return _VALID
     detail = f"{path} in body must be of type {name}: {quoted(value)}"
     return _failed(FieldError(ErrorType.TYPE_INVALID, path, value, detail))
 
@@ -307,7 +316,7 @@ def _object(value: Any, schema: Schema, path: str, before: Before | None) -> _Re
 
 
 def _has_twice(items: list[Any]) -> bool:
-    return any(same(item, other) for index, item in enumerate(items) for other in items[:index])
+    return len({identity(item) for item in items}) < len(items)
 
 
 def _below(before: Before | None, name: str, path: str) -> Before | None:

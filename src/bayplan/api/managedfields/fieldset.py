@@ -11,7 +11,7 @@ Sets are never changed once made; results share nodes with their operands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -47,6 +47,15 @@ def union(one: FieldSet, other: FieldSet) -> FieldSet:
     return dict(sorted(result.items())) if len(result) > len(one) else result
 
 
+def union_of(sets: Sequence[FieldSet]) -> FieldSet:
+    """Paths that are in any of the sets. Thousands are joined in pairs, pairs of pairs and so on, so that no path is copied more than a few times."""
+    left = list(sets)
+    while len(left) > 1:
+        odd = left[len(left) & ~1 :]
+        left = [union(one, other) for one, other in zip(left[::2], left[1::2], strict=False)] + odd
+    return left[0] if left else {}
+
+
 def _joined(one: FieldSet, other: FieldSet) -> FieldSet:
     if one is other:
         return one
@@ -77,7 +86,7 @@ def _without(one: FieldSet, other: FieldSet, *, recursive: bool) -> FieldSet:
         if recursive and _is_member(taken):
             continue
         left = _node(
-            _without(_children(node), _children(taken), recursive=recursive),
+            _without(_children(node), taken, recursive=recursive),
             member=_is_member(node) and not _is_member(taken),
         )
         if left is not None:
@@ -96,7 +105,7 @@ def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
         match = other.get(key)
         if match is None or key == _SELF:
             continue
-        common = _node(intersection(_children(node), _children(match)), member=_is_member(node) and _is_member(match))
+        common = _node(intersection(node, match), member=_is_member(node) and _is_member(match))
         if common is not None:
             result[key] = common
     return result
@@ -115,13 +124,13 @@ def has(fields: FieldSet, path: tuple[str, ...]) -> bool:
 
 def of_paths(*paths: tuple[str, ...]) -> FieldSet:
     """The set of some paths."""
-    result: FieldSet = {}
+    branches: list[FieldSet] = []
     for path in paths:
         branch: FieldSet = LEAF
         for element in reversed(path):
             branch = {element: branch}
-        result = union(result, branch)
-    return result
+        branches.append(branch)
+    return union_of(branches)
 
 
 def within(fields: FieldSet, path: tuple[str, ...]) -> FieldSet:

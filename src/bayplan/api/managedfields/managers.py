@@ -24,6 +24,7 @@ from bayplan.api.managedfields.fieldset import (
     paths,
     recursive_difference,
     union,
+    union_of,
 )
 from bayplan.api.managedfields.merge import merge, remove, validate, with_named_fields
 from bayplan.api.managedfields.typed import Type, TypedError
@@ -201,6 +202,8 @@ def _yield_fields(
     """Everybody's fields without those that were changed or removed, and what was changed of whom."""
     result: dict[Identity, Owned] = {}
     conflicts: dict[Identity, FieldSet] = {}
+    seen: Comparison | None = None
+    written: FieldSet = {}
     for other, owned in managers.items():
         if other == excluded:
             result[other] = owned
@@ -213,7 +216,9 @@ def _yield_fields(
         if theirs.is_same:
             result[other] = owned
             continue
-        lost = intersection(owned.fields, union(theirs.modified, theirs.added))
+        if theirs is not seen:  # thousands of managers may see the same
+            seen, written = theirs, union(theirs.modified, theirs.added)
+        lost = intersection(owned.fields, written)
         if lost:
             conflicts[other] = lost
         left = difference(difference(owned.fields, lost), theirs.removed)
@@ -229,21 +234,21 @@ def _capped(managers: dict[Identity, Owned]) -> dict[Identity, Owned]:
     updaters = [who for who in managers if who.operation == UPDATE]
     length = len(updaters)
     updaters.sort(key=lambda who: (managers[who].time or "", who))
-    first_of: dict[str, Identity] = {}
+    merged: dict[str, list[Identity]] = {}
     for who in updaters:
         if length <= _MAX_UPDATERS:
             break
-        owned = managers[who]
-        first = first_of.get(owned.api_version)
-        if first is None:
-            first_of[owned.api_version] = who
-            continue
-        bucket = Identity(_OLD_UPDATES, UPDATE, owned.api_version)
-        if bucket not in managers:
-            managers[bucket] = managers.pop(first)
-        managers[bucket] = Owned(union(owned.fields, managers[bucket].fields), owned.api_version, owned.time)
-        del managers[who]
-        length -= 1
+        same = merged.setdefault(managers[who].api_version, [])
+        length -= len(same) > 0
+        same.append(who)
+    for api_version, old in merged.items():
+        if len(old) > 1:
+            bucket = Identity(_OLD_UPDATES, UPDATE, api_version)
+            owned = [managers.pop(who) for who in old]
+            fields = [one.fields for one in owned]
+            if bucket in managers:
+                fields.append(managers[bucket].fields)
+            managers[bucket] = Owned(union_of(fields), api_version, owned[-1].time)
     return managers
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from bayplan.api.nesting import DepthError, check_depth
 from bayplan.api.protobuf.wire import ProtobufError, fields, numbers, read_varint, signed, text
 from bayplan.api.schema import Schema, definitions
 from bayplan.support.timestamps import rfc3339, rfc3339_micro
@@ -225,6 +226,7 @@ def _raw(data: bytes) -> Any:
     """A message that holds JSON in its field 1."""
     found = next((_bytes(value) for number, value in fields(data) if number == 1), b"")
     try:
+        check_depth(found)
         return msgspec.json.decode(found) if found else None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, DepthError) as error:
         raise ProtobufError(str(error)) from error

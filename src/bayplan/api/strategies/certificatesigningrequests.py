@@ -9,7 +9,7 @@ from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, requir
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths, recursive_difference
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import certificates_v1
-from bayplan.api.validation.fields import CONDITION_STATUSES, Errors
+from bayplan.api.validation.fields import CONDITION_STATUSES, Errors, repeats
 from bayplan.api.validation.meta import UpdateChecks
 
 _USAGES = (
@@ -92,10 +92,11 @@ class CertificateSigningRequestStrategy(Strategy):
             errors.append(invalid("spec.request", spec.request, problem))
         if not spec.usages:
             errors.append(required("spec.usages"))
+        again = repeats(spec.usages)
         for index, usage in enumerate(spec.usages):
             if usage not in _USAGES:
                 errors.append(unsupported(f"spec.usages[{index}]", usage, _USAGES))
-            if usage in spec.usages[:index]:
+            if index in again:
                 errors.append(duplicate(f"spec.usages[{index}]", usage))
         _check_signer_name(errors, "spec.signerName", spec.signer_name)
         seconds = spec.expiration_seconds

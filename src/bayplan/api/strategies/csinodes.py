@@ -6,7 +6,7 @@ from bayplan.api.errors import FieldError, duplicate, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import storage_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, check_not_negative, check_unchanged
+from bayplan.api.validation.fields import Errors, check_format, check_not_negative, check_unchanged, repeats
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.storage import check_csi_driver_name
 
@@ -48,10 +48,11 @@ class CSINodeStrategy(Strategy):
 
 
 def _check_topology_keys(errors: Errors, path: str, keys: tuple[str, ...]) -> None:
+    again = repeats(keys)
     for index, key in enumerate(keys):
         if not key:
             errors.append(required(path))
-        if key in keys[:index]:
+        if index in again:
             errors.append(duplicate(path, key))
         check_format(errors, path, key, formats.label_key)
 

@@ -6,7 +6,15 @@ from bayplan.api.errors import FieldError, duplicate, invalid, required, too_man
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import discovery_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, check_ip, check_labels, check_unchanged, parse_ip
+from bayplan.api.validation.fields import (
+    Errors,
+    check_format,
+    check_ip,
+    check_labels,
+    check_unchanged,
+    parse_ip,
+    repeats,
+)
 from bayplan.api.validation.ip_warnings import ip_warnings
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.services import check_ordinary_ip
@@ -140,9 +148,10 @@ def _check_hints(errors: Errors, path: str, hints: discovery_v1.EndpointHints) -
         if len(names) > _MAX_HINTS:
             errors.append(too_many(f"{path}.{field}", len(names), _MAX_HINTS))
             continue
+        again = repeats(names)
         for index, name in enumerate(names):
             where = f"{path}.{field}[{index}].name"
-            if name in names[:index]:
+            if index in again:
                 errors.append(duplicate(where, name))
             check_format(errors, where, name, rule)
 

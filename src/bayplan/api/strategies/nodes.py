@@ -11,7 +11,7 @@ from bayplan.api.defaults.quantities import canonical_list
 from bayplan.api.errors import OMITTED, ErrorType, FieldError, duplicate, forbidden, invalid, quoted
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
-from bayplan.api.validation.fields import GREATER_THAN_ZERO, check_cidr, go_struct, parse_cidr
+from bayplan.api.validation.fields import GREATER_THAN_ZERO, check_cidr, go_struct, parse_cidr, repeats
 from bayplan.api.validation.ip_warnings import cidr_warnings
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.resources import is_integer_resource
@@ -162,8 +162,9 @@ def _check_resources(errors: list[FieldError], status: core_v1.NodeStatus) -> No
 
 
 def _check_addresses(errors: list[FieldError], status: core_v1.NodeStatus) -> None:
+    again = repeats(status.addresses)
     for index, address in enumerate(status.addresses):
-        if address in status.addresses[:index]:
+        if index in again:
             errors.append(duplicate(f"status.addresses[{index}]", go_struct(address)))
 
 

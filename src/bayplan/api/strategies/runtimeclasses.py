@@ -6,7 +6,7 @@ from bayplan.api.errors import FieldError, duplicate, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import node_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import check_format, check_labels, check_unchanged, go_struct
+from bayplan.api.validation.fields import check_format, check_labels, check_unchanged, go_struct, repeats
 from bayplan.api.validation.label_warnings import deprecated_label_warning
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.pod_spec import check_overhead
@@ -33,8 +33,9 @@ class RuntimeClassStrategy(Strategy):
             tolerations = obj.scheduling.tolerations
             check_tolerations(errors, "scheduling.tolerations", tolerations)
             keys = [(one.key, one.operator, one.value, one.effect) for one in tolerations]
+            again = repeats(keys)
             for index, toleration in enumerate(tolerations):
-                if keys[index] in keys[:index]:
+                if index in again:
                     errors.append(duplicate(f"scheduling.tolerations[{index}]", go_struct(toleration)))
         return errors
 

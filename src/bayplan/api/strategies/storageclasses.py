@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from bayplan.api.errors import FieldError, duplicate, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1, storage_v1
-from bayplan.api.validation.fields import Errors, check_key_format, check_unchanged
+from bayplan.api.validation.fields import Errors, check_key_format, check_unchanged, repeats
 from bayplan.api.validation.label_warnings import deprecated_label_warning
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.storage import check_parameters, check_provisioner
@@ -57,25 +59,31 @@ class StorageClassStrategy(Strategy):
         return found
 
 
+_MOST_ERRORS = 10_000
+"""Each pair of equal terms is an error; of more than these, nobody is told."""
+
+
 def _check_topologies(errors: Errors, terms: tuple[core_v1.TopologySelectorTerm, ...]) -> None:
-    meanings: list[dict[str, frozenset[str]]] = []
+    meanings: Counter[frozenset[tuple[str, frozenset[str]]]] = Counter()
     for index, term in enumerate(terms):
         keys: set[str] = set()
         for position, expression in enumerate(term.match_label_expressions):
             where = f"allowedTopologies[{index}].matchLabelExpressions[{position}]"
             if not expression.values:
                 errors.append(required(f"{where}.values"))
+            again = repeats(expression.values)
             for place, value in enumerate(expression.values):
-                if value in expression.values[:place]:
+                if place in again:
                     errors.append(duplicate(f"{where}.values[{place}]", value))
             check_key_format(errors, f"{where}.key", expression.key)
             if expression.key in keys:
                 errors.append(duplicate(f"{where}.key", expression.key))
             keys.add(expression.key)
-        meaning = {one.key: frozenset(one.values) for one in term.match_label_expressions}
-        equal = meanings.count(meaning) + (0 if meaning else len(terms))  # one that says nothing counts as equal to all
+        meaning = frozenset({one.key: frozenset(one.values) for one in term.match_label_expressions}.items())
+        equal = meanings[meaning] + (0 if meaning else len(terms))  # one that says nothing counts as equal to all
+        equal = min(equal, _MOST_ERRORS - len(errors))
         errors += [duplicate(f"allowedTopologies[{index}].matchLabelExpressions", "")] * equal
-        meanings.append(meaning)
+        meanings[meaning] += 1
 
 
 STRATEGY = StorageClassStrategy()

@@ -7,7 +7,7 @@ from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.validation import formats
 from bayplan.api.validation.admission_rules import check_match_resources, check_param_ref, default_match_resources
-from bayplan.api.validation.fields import Errors, check_format
+from bayplan.api.validation.fields import Errors, check_format, repeats
 from bayplan.api.validation.meta import UpdateChecks
 
 _ACTIONS = ("Audit", "Deny", "Warn")
@@ -45,10 +45,11 @@ class ValidatingAdmissionPolicyBindingStrategy(Strategy):
 
 
 def _check_actions(errors: Errors, path: str, actions: tuple[str, ...]) -> None:
+    again = repeats(actions)
     for index, action in enumerate(actions):
         if action not in _ACTIONS:
             errors.append(unsupported(f"{path}[{index}]", action, _ACTIONS))
-        if action in actions[:index]:
+        if index in again:
             errors.append(duplicate(f"{path}[{index}]", action))
     if "Deny" in actions and "Warn" in actions:
         errors.append(invalid(path, actions, _DENY_AND_WARN))

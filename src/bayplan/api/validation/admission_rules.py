@@ -9,7 +9,7 @@ from bayplan.api.errors import duplicate, forbidden, invalid, required, too_many
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import meta_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, check_label_selector
+from bayplan.api.validation.fields import Errors, check_format, check_label_selector, repeats
 
 if TYPE_CHECKING:
     from bayplan.api.cel.compilation import Compiler
@@ -48,9 +48,10 @@ def check_rules(errors: Errors, path: str, rules: Sequence[Rule]) -> None:
     for index, rule in enumerate(rules):
         where = f"{path}[{index}]"
         if isinstance(rule, types.NamedRuleWithOperations):
+            again = repeats(rule.resource_names)
             for position, name in enumerate(rule.resource_names):
                 check_format(errors, f"{where}.resourceNames[{position}]", name, formats.path_segment)
-                if name in rule.resource_names[:position]:
+                if position in again:
                     errors.append(duplicate(f"{where}.resourceNames[{position}]", name))
         _check_operations(errors, f"{where}.operations", rule.operations)
         _check_values(errors, where, "apiGroups", rule.api_groups, "groups")
@@ -92,21 +93,19 @@ def _check_values(errors: Errors, path: str, field: str, values: tuple[str, ...]
 def _check_resources(errors: Errors, path: str, resources: tuple[str, ...]) -> None:
     if not resources:
         errors.append(required(path))
+    with_subresources: set[str] = set()
     for index, resource in enumerate(resources):
         name, slash, subresource = resource.partition("/")
         if not resource:
             errors.append(required(f"{path}[{index}]"))
         elif name == "*" and subresource not in ("", "*") and f"*/{subresource}" != resource:
             errors.append(invalid(f"{path}[{index}]", resource, "malformed resource"))
-        elif (
-            slash
-            and subresource == "*"
-            and name != "*"
-            and any(one.startswith(f"{name}/") for one in resources[:index])
-        ):
+        elif slash and subresource == "*" and name != "*" and name in with_subresources:
             errors.append(
                 invalid(f"{path}[{index}]", resource, f"if '{resource}' is present, must not specify {resource}")
             )
+        if slash:
+            with_subresources.add(name)
     if len(resources) > 1 and "*/*" in resources:
         errors.append(invalid(path, resources, "if '*/*' is present, must not specify other resources"))
     elif len(resources) > 1 and "*" in resources and any("/" not in one for one in resources if one != "*"):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from bayplan.api.errors import duplicate, forbidden, invalid, required, too_many
 from bayplan.api.quantity import Quantity, parse
 from bayplan.api.types import resource_v1
-from bayplan.api.validation.fields import Errors
+from bayplan.api.validation.fields import Errors, repeats
 
 _MAX_OPTIONS = 10
 
@@ -47,8 +47,9 @@ def _check_options(errors: Errors, path: str, total: Quantity, usual: Quantity, 
                 text = f"option is larger than capacity value: {total}"
                 errors.append(invalid(f"{path}[{index}]", str(value), text))
         whole = [value.value() for value in values]
+        again = repeats(whole)
         for index, amount in enumerate(whole):
-            if amount in whole[:index]:
+            if index in again:
                 errors.append(duplicate(f"{path}[{index}]", str(amount)))
     if len(values) > _MAX_OPTIONS or usual not in values:
         errors.append(invalid(path, str(usual), "default value is not valid according to the requestPolicy"))

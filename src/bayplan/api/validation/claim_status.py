@@ -23,7 +23,15 @@ from bayplan.api.validation.devices import (
     request_names,
     within,
 )
-from bayplan.api.validation.fields import Errors, check_conditions, check_format, go_struct, parse_cidr, parse_ip
+from bayplan.api.validation.fields import (
+    Errors,
+    check_conditions,
+    check_format,
+    go_struct,
+    parse_cidr,
+    parse_ip,
+    repeats,
+)
 from bayplan.api.validation.scheduling import check_node_selector
 
 _MAX_CONSUMERS = 256
@@ -105,9 +113,7 @@ def _check_devices(
             _check_data(errors, f"{where}.data", device.data)
         if device.network_data is not None:
             _check_network(errors, f"{where}.networkData", device.network_data)
-    for index, key in enumerate(keys):
-        if key in keys[:index]:
-            errors.append(duplicate(f"{path}[{index}]", shown[index]))
+    errors.extend(duplicate(f"{path}[{index}]", shown[index]) for index in sorted(repeats(keys)))
 
 
 def _check_device_names(errors: Errors, path: str, device: _Device) -> None:
@@ -145,8 +151,9 @@ def _check_network(errors: Errors, path: str, network: resource_v1.NetworkDevice
     addresses = within(errors, where, network.ips, _MAX_ADDRESSES)
     for index, address in enumerate(addresses):
         _check_interface_address(errors, f"{where}[{index}]", address)
+    again = repeats(addresses)
     for index, address in enumerate(addresses):
-        if address in addresses[:index]:
+        if index in again:
             errors.append(duplicate(f"{where}[{index}]", address))
 
 

@@ -6,7 +6,7 @@ from bayplan.api.errors import forbidden, invalid, required
 from bayplan.api.types import apiextensions_v1 as types
 from bayplan.api.validation import formats
 from bayplan.api.validation.client_configs import certificate_problem, check_service, check_url
-from bayplan.api.validation.fields import Errors, check_one_of
+from bayplan.api.validation.fields import Errors, check_one_of, repeats
 
 _PATH = "spec.conversion"
 _CLIENT = f"{_PATH}.webhookClientConfig"
@@ -56,9 +56,10 @@ def _check_review_versions(errors: Errors, versions: tuple[str, ...], *, needs_k
     if not versions:
         errors.append(required(_VERSIONS))
         return
+    again = repeats(versions)
     for index, version in enumerate(versions):
         where = f"{_VERSIONS}[{index}]"
-        if version in versions[:index]:
+        if index in again:
             errors.append(invalid(where, version, "duplicate version"))
         else:
             errors.extend(invalid(where, version, message) for message in formats.dns_1035_label(version))

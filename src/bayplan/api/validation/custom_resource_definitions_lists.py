@@ -12,6 +12,7 @@ from bayplan.api.schema import Schema
 from bayplan.api.validation.custom_resource_definitions_form import NOTHING
 from bayplan.api.validation.custom_resource_definitions_options import Options
 from bayplan.api.validation.custom_resource_definitions_shown import shown_items
+from bayplan.api.validation.fields import repeats
 
 LIST_TYPE, LIST_KEYS, MAP_TYPE = "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type"
 _LIST_TYPES, _MAP_TYPES = ("atomic", "set", "map"), ("atomic", "granular")
@@ -78,13 +79,14 @@ def _keyed_list_errors(schema: Schema, path: str) -> Iterator[FieldError]:
 
 def _name_errors(keys: list[str], items: Schema, path: str) -> Iterator[FieldError]:
     properties = items.get("properties", NOTHING)
+    again = repeats(keys)
     for index, key in enumerate(keys):
         if key not in properties:
             yield invalid(f"{path}.{LIST_KEYS}", keys, "entries must all be names of item properties")
         elif properties[key].get("type") in ("array", "object"):
             text = f"must be a scalar type if parent array's {LIST_TYPE} is map"
             yield invalid(f"{path}.items.properties[{key}].type", items["type"], text)
-        if key in keys[:index]:
+        if index in again:
             yield invalid(f"{path}.{LIST_KEYS}", keys, "must not contain duplicate entries")
 
 

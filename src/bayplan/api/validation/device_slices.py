@@ -15,7 +15,7 @@ from bayplan.api.types import core_v1, resource_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.capacity_policies import check_request_policy
 from bayplan.api.validation.devices import check_qualified_attribute
-from bayplan.api.validation.fields import Errors, check_format, check_key_format, go_struct
+from bayplan.api.validation.fields import Errors, check_format, check_key_format, go_struct, repeats
 from bayplan.api.validation.scheduling import check_node_selector
 
 _MAX_DEVICES = 128
@@ -126,9 +126,10 @@ def check_binding_conditions(errors: Errors, path: str, bindings: Sequence[str],
         for index, one in enumerate(types):
             check_key_format(errors, f"{where}[{index}]", one)
     for name, types in (("bindingConditions", bindings), ("bindingFailureConditions", failures)):
+        again = repeats(types)
         for index, one in enumerate(types):
             where = f"{path}.{name}[{index}]"
-            if one in types[:index]:
+            if index in again:
                 errors.append(duplicate(where, one))
             if types is failures and one in bindings:
                 text = "bindingFailureConditions must not overlap with bindingConditions"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -304,20 +304,28 @@ def go_struct(value: Any) -> Any:
         return value
     if isinstance(value, msgspec.Struct):
         shown = []
-        for info in msgspec.structs.fields(value):
-            name = info.encode_name
-            if isinstance(getattr(value, info.name), meta_v1.ObjectMeta):  # Go embeds it
-                shown += _members(getattr(value, info.name))
+        for name, key in _go_fields(type(value)):
+            inner = getattr(value, name)
+            if isinstance(inner, meta_v1.ObjectMeta):  # Go embeds it
+                shown += _members(inner)
                 continue
-            key = _GO_NAMES.get(name) or name[:1].upper() + name[1:]
-            member = msgspec.json.encode(go_struct(getattr(value, info.name)), order="deterministic")
-            shown.append(b'"%b":%b' % (key.encode(), member))
+            member = msgspec.json.encode(go_struct(inner), order="deterministic")
+            shown.append(b'"%b":%b' % (key, member))
         return msgspec.Raw(b"{%b}" % b",".join(shown))
     if isinstance(value, list | tuple):
         return [go_struct(item) for item in value] or None
     if isinstance(value, dict):
         return {key: go_struct(item) for key, item in value.items()} or None
     return value
+
+
+@cache
+def _go_fields(cls: type[msgspec.Struct]) -> tuple[tuple[str, bytes], ...]:
+    """Attribute and name in Go of each field of a struct."""
+    return tuple(
+        (info.name, (_GO_NAMES.get(info.encode_name) or info.encode_name[:1].upper() + info.encode_name[1:]).encode())
+        for info in msgspec.structs.fields(cls)
+    )
 
 
 def _members(value: msgspec.Struct) -> list[bytes]:
@@ -327,3 +335,15 @@ def _members(value: msgspec.Struct) -> list[bytes]:
 
 
 _GO_NAMES: Final = {"apiVersion": "APIVersion", "cel": "CEL", "cidrs": "CIDRs", "uid": "UID"}
+
+
+def repeats(values: Iterable[Any]) -> set[int]:
+    """The places of values that equal an earlier one. Structs are equal if their JSON is."""
+    seen: set[Any] = set()
+    found: set[int] = set()
+    for index, value in enumerate(values):
+        known = msgspec.json.encode(value) if isinstance(value, msgspec.Struct) else value
+        if known in seen:
+            found.add(index)
+        seen.add(known)
+    return found

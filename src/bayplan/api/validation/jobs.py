@@ -14,6 +14,7 @@ from bayplan.api.validation.fields import (
     check_format,
     check_not_negative,
     go_struct,
+    repeats,
 )
 from bayplan.api.validation.pod_spec import check_pod_template
 
@@ -158,10 +159,11 @@ def _check_exit_codes(
     elif len(codes.values) > 255:
         errors.append(too_many(f"{path}.values", len(codes.values), 255))
     ordered = all(codes.values[index - 1] <= codes.values[index] for index in range(1, len(codes.values)))
+    again = repeats(codes.values)
     for index, value in enumerate(codes.values):
         if codes.operator == "In" and value == 0:
             errors.append(invalid(f"{path}.values[{index}]", value, "must not be 0 for the In operator"))
-        if value in codes.values[:index]:
+        if index in again:
             errors.append(duplicate(f"{path}.values[{index}]", value))
     if not ordered:
         errors.append(invalid(f"{path}.values", codes.values, "must be ordered"))

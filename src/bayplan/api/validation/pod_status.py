@@ -5,7 +5,7 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, unsupported
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, parse_ip
+from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, parse_ip, repeats
 from bayplan.api.validation.security import check_id
 
 _NOT_NEGATIVE = "must be a non-negative integer"
@@ -61,6 +61,7 @@ def _check_container_details(errors: Errors, pod: core_v1.Pod) -> None:
             if one.user is not None and one.user.linux is not None:
                 _check_user(errors, f"status.{name}[{index}].linux", one.user.linux, system)
     for name, statuses, containers in parts:
+        by_name = {found.name: found for found in reversed(containers or ())}
         for index, one in enumerate(statuses):
             if not one.allocated_resources_status:
                 continue
@@ -68,7 +69,7 @@ def _check_container_details(errors: Errors, pod: core_v1.Pod) -> None:
             if containers is None:
                 errors.append(forbidden(path, "must not be specified in container status"))
             else:
-                container = next((found for found in containers if found.name == one.name), None)
+                container = by_name.get(one.name)
                 for position, resource in enumerate(one.allocated_resources_status):
                     _check_allocated(errors, f"{path}[{position}]", resource, container)
 
@@ -155,6 +156,7 @@ def _check_addresses(errors: Errors, path: str, addresses: list[str], shown: obj
         families = {parsed.version for parsed in map(parse_ip, addresses) if parsed is not None}
         if len(families) != 2 or len(addresses) > 2:
             errors.append(invalid(path, shown, "may specify no more than one IP for each IP family"))
+        again = repeats(addresses)
         for index, address in enumerate(addresses):
-            if address in addresses[:index]:
+            if index in again:
                 errors.append(duplicate(f"{path}[{index}]", {"ip": address}))

@@ -104,9 +104,9 @@ def _check_deadline(errors: Errors, new: int | None, old: int | None) -> bool:
 def _check_tolerations(
     errors: Errors, new: tuple[core_v1.Toleration, ...], old: tuple[core_v1.Toleration, ...]
 ) -> None:
-    kept = [_replace(toleration, toleration_seconds=None) for toleration in new]
+    kept = {msgspec.json.encode(_replace(toleration, toleration_seconds=None)) for toleration in new}
     for toleration in old:
-        if _replace(toleration, toleration_seconds=None) not in kept:
+        if msgspec.json.encode(_replace(toleration, toleration_seconds=None)) not in kept:
             text = "existing toleration can not be modified except its tolerationSeconds"
             errors.append(forbidden("spec.tolerations", text))
             return

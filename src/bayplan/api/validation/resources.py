@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
@@ -209,7 +210,9 @@ def _check_huge_pages(errors: Errors, path: str, name: str, value: str | int | f
 
 def _check_claims(errors: Errors, path: str, claims: tuple[core_v1.ResourceClaim, ...], known: frozenset[str]) -> None:
     seen: set[tuple[str, str]] = set()
+    parts: Counter[str] = Counter()
     whole: set[str] = set()
+    names = ": " + ", ".join(sorted(known)) if known else " which is empty"
     for index, claim in enumerate(claims):
         where = f"{path}[{index}]"
         if not claim.name:
@@ -224,12 +227,13 @@ def _check_claims(errors: Errors, path: str, claims: tuple[core_v1.ResourceClaim
             if (claim.name, claim.request) in seen:
                 errors.append(duplicate(where, f"{claim.name}/{claim.request}"))
             elif not claim.request:
-                errors.extend(duplicate(where, claim.name) for name, _ in seen if name == claim.name)
-        seen.add((claim.name, claim.request))
+                errors.extend([duplicate(where, claim.name)] * parts[claim.name])
+        if (claim.name, claim.request) not in seen:
+            seen.add((claim.name, claim.request))
+            parts[claim.name] += 1
         if not claim.request:
             whole.add(claim.name)
         if claim.name not in known:
-            names = ": " + ", ".join(sorted(known)) if known else " which is empty"
             missing = not_found(where, claim.name)
             errors.append(
                 FieldError(

@@ -115,10 +115,11 @@ def _check_keys_not_selected(
     if not keys or selector is None:
         return
     seen = set(selector.match_labels)
+    places = {key: index for index, key in reversed(list(enumerate(keys)))}
     for expression in selector.match_expressions:
-        if expression.key in keys and expression.key in seen:
+        if expression.key in places and expression.key in seen:
             text = "exists in both matchLabelKeys and labelSelector"
-            errors.append(invalid(f"{path}[{keys.index(expression.key)}]", expression.key, text))
+            errors.append(invalid(f"{path}[{places[expression.key]}]", expression.key, text))
         seen.add(expression.key)
 
 

@@ -18,6 +18,7 @@ from bayplan.api.validation.fields import (
     check_port_number,
     check_port_number_or_name,
     parse_ip,
+    repeats,
 )
 from bayplan.api.validation.ip_warnings import cidr_warnings, ip_warnings
 
@@ -130,10 +131,11 @@ def check_cluster_ips(errors: Errors, spec: core_v1.ServiceSpec) -> None:
             errors.append(invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`"))
     elif addresses:
         errors.append(invalid("spec.clusterIPs", addresses, "must be empty when `clusterIP` is not specified"))
+    again = repeats(spec.ip_families)
     for index, family in enumerate(spec.ip_families):
         if family not in _FAMILIES:
             errors.append(unsupported(f"spec.ipFamilies[{index}]", family, _FAMILIES))
-        if family in spec.ip_families[:index]:
+        if index in again:
             errors.append(duplicate(f"spec.ipFamilies[{index}]", family))
     if spec.ip_family_policy is not None and spec.ip_family_policy not in _POLICIES:
         errors.append(unsupported("spec.ipFamilyPolicy", spec.ip_family_policy, _POLICIES))

@@ -16,7 +16,7 @@ from bayplan.api.validation.admission_rules import (
     default_rules,
 )
 from bayplan.api.validation.client_configs import check_service, check_url
-from bayplan.api.validation.fields import Errors, check_label_selector, check_qualified_dns_name
+from bayplan.api.validation.fields import Errors, check_label_selector, check_qualified_dns_name, repeats
 
 Webhook = types.ValidatingWebhook | types.MutatingWebhook
 _REVIEW_VERSIONS = ("v1", "v1beta1")
@@ -61,8 +61,9 @@ def _check_review_versions(errors: Errors, path: str, versions: tuple[str, ...])
     if not versions:
         errors.append(required(path, "must specify one of v1, v1beta1"))
         return
+    again = repeats(versions)
     for index, version in enumerate(versions):
-        if version in versions[:index]:
+        if index in again:
             errors.append(invalid(f"{path}[{index}]", version, "duplicate version"))
             continue
         for message in formats.dns_1035_label(version):

@@ -8,6 +8,7 @@ from typing import Any
 
 from bayplan.api.cel.functions.go_addresses import Address, AddressError, parse_address
 from bayplan.api.cel.functions.registry import STRING, Table
+from bayplan.api.cel.numbers import whole_number
 from bayplan.api.cel.values import EvaluationError, Opaque, no_such_overload
 from bayplan.api.errors import quoted
 
@@ -105,7 +106,7 @@ def _prefix(text: str) -> CIDR:
         raise EvaluationError(f"{head} IPv6 zones cannot be present in a prefix")
     if not bits.isascii() or not bits.isdecimal() or (len(bits) > 1 and bits[0] == "0"):
         raise EvaluationError(f"{head} bad bits after slash: {quoted(bits)}")
-    if int(bits) > address.max_prefixlen:
+    if whole_number(bits) > address.max_prefixlen:
         raise EvaluationError(f"{head} prefix length out of range")
     return CIDR(address, int(bits))
 

@@ -30,7 +30,7 @@ from bayplan.api.cel.moments import (
     timestamp,
     timestamp_text,
 )
-from bayplan.api.cel.numbers import INT_MAX, INT_MIN, UINT_MAX, double_text
+from bayplan.api.cel.numbers import INT_MAX, INT_MIN, UINT_MAX, double_text, whole_number
 from bayplan.api.cel.values import Duration, EvaluationError, Timestamp, TypeValue, UInt, type_name
 
 TABLE = Table()
@@ -115,7 +115,7 @@ TABLE.add("duration", (INT,), Duration)
 
 @TABLE.function("int", STRING)
 def _int(text: str) -> int:
-    if not _INTEGER.fullmatch(text) or not INT_MIN <= (found := int(text)) <= INT_MAX:
+    if not _INTEGER.fullmatch(text) or not INT_MIN <= (found := whole_number(text)) <= INT_MAX:
         raise _misfit("int")
     return found
 
@@ -181,7 +181,7 @@ def _timestamp(text: str) -> Timestamp:
 
 @TABLE.function("uint", STRING)
 def _uint(text: str) -> UInt:
-    if not text.isascii() or not text.isdecimal() or int(text) > UINT_MAX:
+    if not text.isascii() or not text.isdecimal() or whole_number(text) > UINT_MAX:
         raise _misfit("uint")
     return UInt(text)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bayplan.api.cel.moments import duration_text, timestamp_text
-from bayplan.api.cel.numbers import double_text
+from bayplan.api.cel.numbers import double_text, whole_number
 from bayplan.api.cel.values import (
     Duration,
     EvaluationError,
@@ -60,7 +60,7 @@ def _clause(clause: str | None, precision: str | None, value: Any) -> str:
     if precision == ".":
         text = 'error while converting precision to integer: strconv.Atoi: parsing "": invalid syntax'
         raise EvaluationError(f"{_HEAD}: error while parsing precision: {text}")
-    digits = _PRECISION if precision is None else int(precision[1:])
+    digits = _PRECISION if precision is None else whole_number(precision[1:])
     if digits > _MOST_PRECISE:
         raise EvaluationError(f"{_HEAD}: error while parsing precision: more than {_MOST_PRECISE} digits")
     if clause in ("f", "e"):

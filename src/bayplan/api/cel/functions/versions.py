@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bayplan.api.cel.functions.registry import BOOL, STRING, Table
-from bayplan.api.cel.numbers import UINT_MAX
+from bayplan.api.cel.numbers import UINT_MAX, whole_number
 from bayplan.api.cel.values import EvaluationError, Opaque, no_such_overload
 from bayplan.api.errors import quoted
 
@@ -37,7 +37,7 @@ class Version(Opaque):
         return (one > two) - (one < two)
 
     def _order(self) -> tuple[Any, ...]:
-        parts = [(0, int(one), "") if _only(one, _DIGITS) else (1, 0, one) for one in self.prerelease]
+        parts = [(0, whole_number(one), "") if _only(one, _DIGITS) else (1, 0, one) for one in self.prerelease]
         return self.major, self.minor, self.patch, not parts, parts
 
 
@@ -52,7 +52,7 @@ def _number(text: str, name: str) -> int:
         raise EvaluationError(f"{name.capitalize()} number must not contain leading zeroes {quoted(text)}")
     if not text:
         raise EvaluationError('strconv.ParseUint: parsing "": invalid syntax')
-    if int(text) > UINT_MAX:
+    if whole_number(text) > UINT_MAX:
         raise EvaluationError(f"strconv.ParseUint: parsing {quoted(text)}: value out of range")
     return int(text)
 

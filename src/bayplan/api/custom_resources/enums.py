@@ -1,0 +1,46 @@
+"""The values that an `enum` of a schema allows, prepared for being looked up: definitions have thousands of them, and objects thousands of items."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from bayplan.api.custom_resources.correlation import identity
+from bayplan.api.custom_resources.go_values import json_text
+
+_KEPT = 256
+
+
+class EnumValues:
+    """Allowed values. Numbers are converted to the type of the allowed one; null is none of any."""
+
+    def __init__(self, allowed: list[Any]) -> None:
+        self.allowed = allowed
+        """The list itself: as long as it is kept here, no other has its identity."""
+        self.names = tuple(one if isinstance(one, str) else json_text(one) for one in allowed)
+        self._integers = {one for one in allowed if type(one) is int}
+        self._floats = {one for one in allowed if type(one) is float}
+        self._others = {identity(one) for one in allowed if type(one) not in (int, float)}
+
+    def has(self, value: Any) -> bool:
+        """Whether a value is allowed."""
+        if value is None:
+            return False
+        if type(value) is int:
+            return value in self._integers or float(value) in self._floats
+        if type(value) is float:
+            return value in self._floats or (value - value == 0 and int(value) in self._integers)
+        return identity(value) in self._others
+
+
+_prepared: OrderedDict[int, EnumValues] = OrderedDict()
+
+
+def enum_values(allowed: list[Any]) -> EnumValues:
+    """The values of an `enum`, prepared once as long as it is in use. The list does not change."""
+    found = _prepared.get(id(allowed))
+    if found is None:
+        found = _prepared[id(allowed)] = EnumValues(allowed)
+        if len(_prepared) > _KEPT:
+            _prepared.popitem(last=False)
+    return found
