@@ -8,14 +8,18 @@ import gc
 import os
 import shutil
 import sqlite3
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bayplan.store.errors import Compacted, StoreClosed, StoreCorrupt, StoreError, StoreLocked, StoreUnavailable
 from bayplan.store.settings import HistorySettings, SqliteSettings
 from bayplan.store.sqlite import SqliteStore
+from bayplan.store.sqlite_file import SqliteFile
+from bayplan.support.clock import SystemClock
 from bayplan.testing.clock import ManualClock
 from bayplan.testing.store_conformance import Recorder
 
@@ -180,7 +184,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, content: bytes
         ("DELETE FROM meta", "compacted"),
         ("DELETE FROM log WHERE revision = 400", "revision 400 is missing"),
         ("DELETE FROM log WHERE revision = 1", "revision 1 is missing"),
-        ("UPDATE meta SET value = 1000", "revision 1000 is missing"),
+        ("UPDATE meta SET value = 1000", "the compacted revision is damaged"),
     ],
 )
 def test_a_tampered_database_is_refused(tmp_path: Path, statement: str, reason: str) -> None:
@@ -293,6 +297,7 @@ def test_a_full_disk_fails_writes_and_nothing_else(tmp_path: Path) -> None:
             except StoreUnavailable as error:
                 failure = str(error)
         assert "full" in failure
+        assert "full" in store.write_error
         assert 20 < stored == store.revision
         outcomes = await asyncio.gather(
             *[store.put(f"/b/{number}", b"x" * 5000) for number in range(20)],
@@ -306,6 +311,7 @@ def test_a_full_disk_fails_writes_and_nothing_else(tmp_path: Path) -> None:
         assert recorder.revisions == list(range(1, stored + 1))
         await store.compact(stored)
         assert await store.put("/a", b"y", guard=stored) == stored + 1
+        assert store.write_error == ""
         assert recorder.revisions == list(range(1, stored + 2))
 
     in_store(path, overfill, settings=SMALL)
@@ -316,6 +322,39 @@ def test_a_full_disk_fails_writes_and_nothing_else(tmp_path: Path) -> None:
         assert (found.value, found.mod_revision) == (b"y", store.revision)
 
     in_store(path, check)
+
+
+def test_a_disk_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class LaterClock(SystemClock):
+        later = 0.0
+
+        def monotonic(self) -> float:
+            return super().monotonic() + self.later
+
+    answers = threading.Event()
+    append = SqliteFile.append
+
+    def hanging(*arguments: Any) -> Any:
+        answers.wait(20)
+        return append(*arguments)
+
+    async def run() -> None:
+        clock = LaterClock()
+        store = SqliteStore(tmp_path / "store.db", clock=clock)
+        await store.open()
+        monkeypatch.setattr(SqliteFile, "append", hanging)
+        writing = asyncio.create_task(store.put("/a", b"x"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert store.write_error == ""
+        clock.later = 11.0
+        assert "has been waiting for the disk for 11 seconds" in store.write_error
+        answers.set()
+        await writing
+        assert store.write_error == ""
+        await store.close()
+
+    asyncio.run(run())
 
 
 def test_writes_that_build_on_a_failed_one_fail_too(tmp_path: Path) -> None:
@@ -488,3 +527,28 @@ def test_a_saturated_loop_does_not_starve_writes(tmp_path: Path) -> None:
         await spinning
 
     in_store(tmp_path / "store.db", check)
+
+
+def test_batches_of_every_size_are_stored_whole(tmp_path: Path) -> None:
+    sizes = [*range(1, 132), 255, 256, 257, 300]
+
+    async def write() -> None:
+        store = SqliteStore(tmp_path / "db", clock=SystemClock())
+        await store.open()
+        for size in sizes:
+            await asyncio.gather(*(store.put(f"{size}/{index:03}", b"%d" % index, guard=0) for index in range(size)))
+        await store.close()
+
+    async def read() -> None:
+        store = SqliteStore(tmp_path / "db", clock=SystemClock())
+        await store.open()
+        assert store.revision == sum(sizes)
+        for size in sizes:
+            found = await store.range(f"{size}/", f"{size}0")
+            assert [(one.key, one.value) for one in found.items] == [
+                (f"{size}/{index:03}", b"%d" % index) for index in range(size)
+            ]
+        await store.close()
+
+    asyncio.run(write())
+    asyncio.run(read())

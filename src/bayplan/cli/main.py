@@ -27,6 +27,7 @@ VERBS = {
     "replay": "Place a workload over time: waits, utilisation, fragmentation",
     "record": "Write down which pods come to a cluster and go",
     "trace": "Print every write of a cluster in virtual time",
+    "store": "Check, back up, restore and compact the store of a cluster",
     "apiserver": "Run the API server alone",
     "scheduler": "Run the scheduler against any cluster",
     "controller-manager": "Run the controllers against any cluster",

@@ -50,3 +50,8 @@ class StoreLocked(StoreUnavailable):
 
 class StoreCorrupt(StoreUnavailable):
     """What is stored is damaged; nothing was changed in it."""
+
+    def __init__(self, message: str, lost: tuple[tuple[str, int], ...] = ()) -> None:
+        super().__init__(message)
+        self.lost = lost
+        """Keys and revisions of the damaged records, as far as they are known."""

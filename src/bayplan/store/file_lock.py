@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from bayplan.store.errors import StoreLocked, StoreUnavailable
+from bayplan.support.private_files import make_file_private, open_private
 
 
 class FileLock:
@@ -25,7 +26,8 @@ class FileLock:
         """Take the lock or raise `StoreLocked` (somebody has it) or `StoreUnavailable` (no such place, no
         permission)."""
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = open_private(self._path, os.O_RDWR)
+            make_file_private(self._path)
         except OSError as error:
             raise StoreUnavailable(
                 f"{self._protects}: cannot write to the directory {self._path.parent} ({error.strerror}); "

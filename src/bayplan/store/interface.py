@@ -112,6 +112,11 @@ class Store(Protocol):
     def compacted_revision(self) -> int:
         """Reads and watches at a revision lower than this raise `Compacted`; 0 if nothing was compacted."""
 
+    @property
+    def write_error(self) -> str:
+        """Why the last write was not stored, or that one has been waiting for more than ten seconds; "" if the last write
+        was stored. For health checks: a store that cannot be written to can still be read."""
+
     async def open(self) -> None:
         """Make the store usable. Raises `StoreUnavailable`, `StoreLocked` or `StoreCorrupt`, each with the reason and
         the next step."""

@@ -58,6 +58,11 @@ class MemoryStore:
     def compacted_revision(self) -> int:
         return self._compacted
 
+    @property
+    def write_error(self) -> str:
+        """Nothing: memory takes every write."""
+        return ""
+
     async def open(self) -> None:
         if self._closed:
             raise StoreClosed("the store is closed")

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bayplan.store.checksums import record_checksums
 from bayplan.store.errors import (
     Compacted,
     Conflict,
@@ -33,18 +34,22 @@ from bayplan.store.file_lock import FileLock
 from bayplan.store.interface import Deliver, Event, KeyValue, RangeResult, Watch
 from bayplan.store.settings import SqliteSettings
 from bayplan.store.sorted_keys import SortedKeys
-from bayplan.store.sqlite_file import Contents, SqliteFile
+from bayplan.store.sqlite_file import SqliteFile
+from bayplan.store.sqlite_load import Contents
 from bayplan.store.sqlite_upkeep import Upkeep
 from bayplan.store.sqlite_write import PendingWrite
 from bayplan.store.value_cache import ValueCache
 from bayplan.store.watching import Subscription, WatchHub
 from bayplan.support.clock import Clock
+from bayplan.support.private_files import make_private_directory
 from bayplan.support.worker import WorkerThread
 
 log = logging.getLogger(__name__)
 
 _EVENTS_PER_READ = 1000
 _EXPIRY_RETRY = 1.0
+_SLOW_WRITE = 10.0
+"""Seconds after which a write that has not come back is reported."""
 
 
 class SqliteStore:
@@ -71,6 +76,10 @@ class SqliteStore:
         """Of the statement that will write `_gathering`: `COLUMNS` for each."""
         self._busy = False
         """Whether the writing thread has a job."""
+        self._busy_since = 0.0
+        """Monotonic seconds at which the writing thread got its job."""
+        self._write_failure = ""
+        """Why the last batch was not stored; "" if it was."""
         self._scheduled = False
         self._idle: asyncio.Event = asyncio.Event()
         self._idle.set()
@@ -89,6 +98,13 @@ class SqliteStore:
     @property
     def compacted_revision(self) -> int:
         return self._upkeep.compacted
+
+    @property
+    def write_error(self) -> str:
+        waited = self._clock.monotonic() - self._busy_since
+        if self._busy and waited > _SLOW_WRITE:
+            return f"{self._path}: a write has been waiting for the disk for {waited:.0f} seconds"
+        return self._write_failure
 
     async def open(self) -> None:
         if self._closed:
@@ -115,7 +131,7 @@ class SqliteStore:
 
     def _open_file(self) -> Contents:
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self._path.parent)
         except OSError as error:
             raise StoreUnavailable(
                 f"{self._path}: cannot create the directory {self._path.parent} ({error.strerror}); choose another path"
@@ -231,7 +247,19 @@ class SqliteStore:
         )
         self._pending[key] = write
         self._gathering.append(write)
-        self._parameters += (revision, key, value, created, previous_revision, deadline, 1 if value is None else 0)
+        deleted = 1 if value is None else 0
+        of_value, of_facts = record_checksums(revision, key, created, previous_revision, deadline, deleted, value)
+        self._parameters += (
+            revision,
+            key,
+            created,
+            previous_revision,
+            deadline,
+            deleted,
+            of_value,
+            of_facts,
+            value,
+        )
         if not self._scheduled and not self._busy:
             self._schedule()
         return write
@@ -264,6 +292,7 @@ class SqliteStore:
             job = self._upkeep.next_job(idle=not self._gathering)
             if job is not None:
                 self._busy = True
+                self._busy_since = self._clock.monotonic()
                 writer.submit(job, self._upkeep_done)
                 return
         if not self._gathering:
@@ -275,6 +304,7 @@ class SqliteStore:
         if self._tells_previous:
             unknown = [one.previous_revision for one in batch if one.previous is None and one.previous_revision]
         self._busy = True
+        self._busy_since = self._clock.monotonic()
         writer.submit(partial(self._file.append, parameters, unknown), partial(self._batch_done, batch))
 
     def _upkeep_done(self, _result: Any, error: BaseException | None) -> None:
@@ -287,8 +317,10 @@ class SqliteStore:
     ) -> None:
         self._busy = False
         if found is None:
+            self._write_failure = str(error) or repr(error)
             self._fail(batch, error)
         else:
+            self._write_failure = ""
             self._commit(batch, found)
         self._work(True)
 
@@ -386,8 +418,13 @@ class SqliteStore:
     async def _keys_at(self, start: str, end: str, revision: int) -> list[tuple[str, int, int]]:
         """(key, mod revision, create revision) of the keys in range as of a past revision, in order."""
         current = {key: self._committed[key] for key in self._keys.between(start, end)}
-        changes = await self._read(partial(self._file.read_changes, start, end, revision, self._revision))
+        until = self._revision
+        changes, count = await self._read(partial(self._file.read_changes, start, end, revision, until))
         self._check_readable(revision)
+        if count != until - revision:
+            raise StoreCorrupt(
+                f"{self._path}: {until - revision - count} records after revision {revision} are missing"
+            )
         undone: dict[str, tuple[int, int]] = {}
         for change in changes:
             undone.setdefault(change.key, (change.previous_revision, change.create_revision))
@@ -408,8 +445,15 @@ class SqliteStore:
             read: dict[int, bytes] = await self._read(partial(self._file.read_values, missing))
             if len(read) != len(missing):
                 gone = set(missing) - read.keys()
-                if any(revision in gone and committed.get(key, (0, 0))[0] == revision for key, revision, _ in wanted):
-                    raise StoreCorrupt(f"{self._path}: values of current keys are missing")
+                lost = tuple(
+                    (key, revision)
+                    for key, revision, _ in wanted
+                    if revision in gone and committed.get(key, (0, 0))[0] == revision
+                )
+                if lost:
+                    raise StoreCorrupt(
+                        f"{self._path}: values of current keys are missing, such as that of {lost[0][0]}", lost
+                    )
                 return None
             at_hand.update(read)
             for key, revision, _ in wanted:
@@ -436,18 +480,22 @@ class SqliteStore:
     async def _catch_up(self, subscription: Subscription, start: int, until: int) -> None:
         """Deliver the past up to `until`, then what was committed meanwhile."""
         while start <= until:
-            rows = await self._read(
-                partial(self._file.read_events, subscription.prefix, start, until, _EVENTS_PER_READ)
-            )
+            last = min(until, start + _EVENTS_PER_READ - 1)
+            rows = await self._read(partial(self._file.read_events, start, last))
             if start < self._upkeep.compacted:
                 raise Compacted(start, self._upkeep.compacted)
+            # A restored or repaired store begins with a compacted revision that no record has.
+            first = start + 1 if start == self._upkeep.compacted else start
+            if sum(row.revision >= first for row in rows) != last - first + 1:
+                raise StoreCorrupt(f"{self._path}: records between revisions {start} and {last} are missing")
             subscription.replay(
                 [
                     Event(row.key, row.revision, row.value, row.create_revision, row.previous, row.previous_revision)
                     for row in rows
+                    if row.key.startswith(subscription.prefix)
                 ]
             )
-            start = until + 1 if len(rows) < _EVENTS_PER_READ else rows[-1].revision + 1
+            start = last + 1
         subscription.go_live()
 
     async def compact(self, revision: int) -> None:

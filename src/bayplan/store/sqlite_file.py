@@ -1,9 +1,6 @@
-"""The SQLite file of a store: its form, opening it with suspicion, and all statements. Blocking calls only.
+"""The SQLite file of a store: opening it with suspicion, and all statements. Blocking calls only.
 
-The table `log` has one row per revision. A write appends; nothing is ever updated. The current value of a key is its
-newest row, so the file needs no second copy of anything; which row that is, the store knows from its index in memory.
-The covering index `log_facts` repeats everything but the values, in the same order, so that opening the store and
-looking for changes do not read values.
+Every record is verified wherever it is read, see `checksums`; `sqlite_schema` describes the tables.
 
 A write batch is one statement where possible: SQLite works outside Python's interpreter lock, and each statement costs
 a wait for that lock while the event loop is busy.
@@ -13,56 +10,73 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
+import os
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import quote
+from typing import Any, NamedTuple
 
+from bayplan.store.checksums import has_intact_facts, has_intact_value
 from bayplan.store.errors import StoreCorrupt, StoreUnavailable
 from bayplan.store.settings import SqliteSettings
-
-APPLICATION_ID = 0x42415950
-"""`BAYP`: marks the file as ours."""
-FORM_VERSION = 1
-"""Version of the tables, in `user_version`."""
-
-_PAGE_SIZE = 8192
-_ROWS_PER_STATEMENT = 128
-COLUMNS = 7
-"""Number of parameters of one row: revision, key, value, create_revision, previous_revision, expires, deleted."""
-
-_SCHEMA = (
-    "CREATE TABLE log (revision INTEGER PRIMARY KEY, key TEXT NOT NULL, value BLOB, create_revision INTEGER NOT NULL,"
-    " previous_revision INTEGER NOT NULL, expires REAL, deleted INTEGER NOT NULL)",
-    "CREATE INDEX log_facts ON log (revision, key, create_revision, previous_revision, expires, deleted)",
-    "CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
-    "INSERT INTO meta VALUES ('compacted', 0)",
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {FORM_VERSION}",
+from bayplan.store.sqlite_connect import PAGE_SIZE, connect
+from bayplan.store.sqlite_load import Contents
+from bayplan.store.sqlite_open import corrupt, inspect, translated, verified
+from bayplan.store.sqlite_schema import (
+    COLUMNS,
+    FACT_COLUMNS,
+    FORM_VERSION,
+    LOG_COLUMNS,
+    Summary,
+    create_tables,
+    form_version,
+    migrate,
+    read_summary,
+    write_summary,
 )
-_TABLES = {"log", "log_facts", "meta"}
+from bayplan.support.private_files import create_private, make_file_private
 
-_VALUES = "SELECT revision, value FROM log WHERE revision IN (SELECT value FROM json_each(?))"
+log = logging.getLogger(__name__)
+
+_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+"""Rows of one statement. A prepared statement takes a kilobyte and more for each of its rows: one for every number of rows would take 16 MiB."""
+_ROWS_PER_STATEMENT = _SIZES[-1]
+_LITTLE_SPACE = 4 << 20
+"""Bytes; with less than this on the disk, it is the disk that is full, and not the store."""
+_NAMED = 20
+"""Most damaged records that an error names."""
+
+_RECORDS = f"SELECT {LOG_COLUMNS} FROM log NOT INDEXED WHERE revision IN (SELECT value FROM json_each(?))"
+_GOING = (
+    "revision IN (SELECT previous_revision FROM log INDEXED BY log_facts"
+    " WHERE revision >= :start AND revision < :end AND previous_revision > 0)"
+    " OR (revision >= :start AND revision < :end AND deleted = 1)"
+)
+"""The records that only reads before `end` need."""
+_DIFFERENCES = (
+    "SELECT count(*) FROM log AS entry INDEXED BY log_facts"
+    " LEFT JOIN log AS record NOT INDEXED ON record.revision = entry.revision"
+    " WHERE entry.revision >= :start AND entry.revision < :end AND"
+    " (record.key IS NOT entry.key OR record.previous_revision IS NOT entry.previous_revision"
+    " OR record.deleted IS NOT entry.deleted OR record.checksum IS NOT entry.checksum)"
+)
+"""How many records differ from their entries in the index."""
 
 
 class Change(NamedTuple):
-    """One row of the log without values."""
+    """One record without its value."""
 
     revision: int
     key: str
     create_revision: int
     previous_revision: int
-    expires: float | None
-    """Unix seconds; None without a time to live."""
-    deleted: int
-    """1 if the revision deleted the key, else 0."""
 
 
 class PastEvent(NamedTuple):
-    """One row of the log with its value and the one that it replaced."""
+    """One record with its value and the one that it replaced."""
 
     revision: int
     key: str
@@ -72,26 +86,28 @@ class PastEvent(NamedTuple):
     previous: bytes | None
 
 
-@dataclass(slots=True)
-class Contents:
-    """What a store needs to know at start."""
-
-    revision: int
-    compacted: int
-    current: dict[str, Change]
-    """The newest change of every key that exists."""
-
-
 @cache
-def _insert(rows: int) -> str:
-    return "INSERT INTO log VALUES " + ",".join(["(?,?,?,?,?,?,?)"] * rows)
+def _insert(size: int, *, is_padded: bool) -> str:
+    """The statement that writes `size` rows; of padded ones the last may be NULL, which are not written."""
+    rows = "VALUES " + ",".join(["(?,?,?,?,?,?,?,?,?)"] * size)
+    return f"INSERT INTO log ({LOG_COLUMNS}) " + (
+        f"SELECT * FROM ({rows}) WHERE column1 IS NOT NULL" if is_padded else rows
+    )
+
+
+def _write_rows(writer: sqlite3.Connection, parameters: Sequence[object]) -> None:
+    """Write up to _ROWS_PER_STATEMENT rows with one statement."""
+    rows = len(parameters) // COLUMNS
+    size = _SIZES[bisect_left(_SIZES, rows)]
+    padding = [None] * ((size - rows) * COLUMNS)
+    writer.execute(_insert(size, is_padded=bool(padding)), [*parameters, *padding] if padding else parameters)
 
 
 class SqliteFile:
     """One database file with a connection for the writing thread and one for the reading thread.
 
     Methods named `read_...` belong to the reading thread, all others to the writing one. They raise `StoreUnavailable`,
-    or `StoreCorrupt` when SQLite finds the file damaged.
+    or `StoreCorrupt` when the file or a record in it is damaged.
     """
 
     def __init__(self, path: Path, settings: SqliteSettings) -> None:
@@ -101,29 +117,56 @@ class SqliteFile:
         self._reader: sqlite3.Connection | None = None
 
     def open(self) -> Contents:
-        """Check the file without changing it, create it if there is none, and read the newest change of every key."""
-        contents = self._inspect()
+        """Verify the file without changing it, create it if there is none, and read the newest change of every key."""
+        self._make_private()
+        contents = inspect(self._path)
         with self._translated("open"):
-            self._writer = writer = self._connect("rwc")
-            writer.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
+            self._writer = writer = connect(self._path, "rw")
+            writer.execute(f"PRAGMA page_size = {PAGE_SIZE}")
             writer.execute("PRAGMA auto_vacuum = INCREMENTAL")
             writer.execute("PRAGMA journal_mode = WAL").fetchone()
             writer.execute("PRAGMA synchronous = FULL")
             writer.execute(f"PRAGMA wal_autocheckpoint = {self._settings.checkpoint_pages}").fetchone()
-            writer.execute(f"PRAGMA journal_size_limit = {2 * self._settings.checkpoint_pages * _PAGE_SIZE}").fetchone()
-            if contents is None:
-                writer.execute("BEGIN IMMEDIATE")
-                for statement in _SCHEMA:
-                    writer.execute(statement)
-                writer.execute("COMMIT")
-                writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-                contents = Contents(0, 0, {})
+            writer.execute(f"PRAGMA journal_size_limit = {2 * self._settings.checkpoint_pages * PAGE_SIZE}").fetchone()
+            contents = contents or self._create(writer)
+            # A new log, so that nothing of what a crash left in the old one can be taken for damage later.
+            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if self._settings.max_size_bytes:
                 page_size = int(writer.execute("PRAGMA page_size").fetchone()[0])
                 pages = max(1, self._settings.max_size_bytes // page_size)
                 writer.execute(f"PRAGMA max_page_count = {pages}").fetchone()
-            self._reader = self._connect("ro")
+            self._reader = connect(self._path, "ro")
         return contents
+
+    def _make_private(self) -> None:
+        """Make the file, if there is none, and see that nobody else may read it. SQLite gives its other files the same
+        mode."""
+        if self._path.is_symlink():
+            raise StoreUnavailable(
+                f"{self._path} is a symbolic link, which is not followed; name the file itself: --store sqlite:{self._path.resolve()}"
+            )
+        try:
+            if not create_private(self._path):
+                make_file_private(self._path)
+            for suffix in ("-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    make_file_private(self._path.with_name(f"{self._path.name}{suffix}"))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StoreUnavailable(
+                f"{self._path}: cannot use it as a file in {self._path.parent} ({reason})"
+            ) from error
+
+    def _create(self, writer: sqlite3.Connection) -> Contents:
+        """Make the tables of an empty file, or bring those of an older form to the current one."""
+        if form_version(writer) == 1:
+            migrate(writer)
+            log.warning("%s: brought to form version %d, which has checksums", self._path, FORM_VERSION)
+            return verified(self._path, writer)
+        writer.execute("BEGIN IMMEDIATE")
+        create_tables(writer)
+        writer.execute("COMMIT")
+        return Contents(0, 0, {})
 
     def close(self) -> None:
         """Close both connections; SQLite then folds its write-ahead log into the file."""
@@ -135,101 +178,24 @@ class SqliteFile:
             if writer is not None:
                 writer.close()
 
-    def _connect(self, mode: str) -> sqlite3.Connection:
-        return sqlite3.connect(
-            f"file:{quote(str(self._path))}?mode={mode}",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=2 * _ROWS_PER_STATEMENT,
-            timeout=5.0,
-        )
-
     @contextlib.contextmanager
     def _translated(self, action: str) -> Iterator[None]:
         """Turn SQLite's errors into the store's."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-                raise self._corrupt(str(error)) from error
-            raise StoreUnavailable(f"{self._path}: cannot {action}: {error}") from error
+        with translated(self._path, action):
+            try:
+                yield
+            except sqlite3.Error as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_FULL:
+                    raise
+                raise StoreUnavailable(f"{self._path}: cannot {action}: {self._full_reason()}") from error
 
-    def _corrupt(self, reason: str) -> StoreCorrupt:
-        return StoreCorrupt(
-            f"{self._path} is damaged or not a Bayplan store ({reason}); nothing was changed in it. "
-            f"Restore it from a copy, or move it away to start empty"
-        )
-
-    def _inspect(self) -> Contents | None:
-        """The contents, read without writing to the file; None if there is no file yet or nothing in it."""
-        try:
-            size = self._path.stat().st_size
-            with self._path.open("rb") as stream:
-                header = stream.read(100)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise StoreUnavailable(f"{self._path}: cannot read it ({error.strerror})") from error
-        if size == 0:
-            return None
-        self._check_header(header, size)
-        with self._translated("open"), contextlib.closing(self._connect("ro")) as connection:
-            if self._is_blank(connection):
-                return None
-            return self._load(connection)
-
-    def _check_header(self, header: bytes, size: int) -> None:
-        if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
-            raise self._corrupt("not a SQLite database")
-        log = self._path.with_name(self._path.name + "-wal")
-        if log.exists() and log.stat().st_size > 0:
-            # Pages of the file may legitimately be older than its header until the write-ahead log is folded in.
-            return
-        page_size = int.from_bytes(header[16:18], "big")
-        pages = int.from_bytes(header[28:32], "big")
-        page_size = 65536 if page_size == 1 else page_size
-        if size < pages * page_size:
-            raise self._corrupt(f"it is {size} bytes long instead of {pages * page_size}")
-
-    def _is_blank(self, connection: sqlite3.Connection) -> bool:
-        """Whether nothing was ever stored (a first start that was killed). Raises `StoreCorrupt` for a foreign file."""
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-        if not tables and application == 0 and version == 0:
-            return True
-        if application != APPLICATION_ID:
-            raise self._corrupt(f"its application id is {application:#x}, a store has {APPLICATION_ID:#x}")
-        if version != FORM_VERSION:
-            raise self._corrupt(f"its form has version {version}, this program knows {FORM_VERSION}")
-        if missing := _TABLES - tables:
-            raise self._corrupt(f"it lacks {', '.join(sorted(missing))}")
-        return False
-
-    def _load(self, connection: sqlite3.Connection) -> Contents:
-        row = connection.execute("SELECT value FROM meta WHERE name = 'compacted'").fetchone()
-        if row is None or not isinstance(row[0], int):
-            raise self._corrupt("it lacks the compacted revision")
-        compacted = row[0]
-        current: dict[str, Change] = {}
-        last = 0
-        changes = connection.execute(
-            "SELECT revision, key, create_revision, previous_revision, expires, deleted"
-            " FROM log INDEXED BY log_facts ORDER BY revision"
-        )
-        for change in map(Change._make, changes):
-            if change.revision > max(compacted, 1) and change.revision != last + 1:
-                raise self._corrupt(f"revision {last + 1} is missing")
-            last = change.revision
-            if change.deleted:
-                current.pop(change.key, None)
-            else:
-                current[change.key] = change
-        if last < compacted:
-            raise self._corrupt(f"revision {compacted} is missing")
-        return Contents(last, compacted, current)
+    def _full_reason(self) -> str:
+        """Why there is no room for a write, and what to do."""
+        limit = self._settings.max_size_bytes
+        disk = os.statvfs(self._path.parent)
+        if limit and disk.f_bavail * disk.f_frsize > _LITTLE_SPACE:
+            return f"the store is full, it may have {limit} bytes; delete objects or raise the limit"
+        return f"the disk is full; free space on the file system of {self._path.parent}"
 
     def append(self, parameters: Sequence[object], unknown: list[int]) -> dict[int, bytes]:
         """Write rows (`COLUMNS` parameters each) in one durable transaction; all or none.
@@ -240,13 +206,13 @@ class SqliteFile:
         if writer is None:
             raise StoreUnavailable(f"{self._path} is not open")
         with self._translated("write"):
-            found = dict(writer.execute(_VALUES, (json.dumps(unknown),)).fetchall()) if unknown else {}
+            found = self._values_of(writer, unknown) if unknown else {}
             if len(found) != len(unknown):
-                raise self._corrupt("values of current keys are missing")
+                raise corrupt(self._path, "values of current keys are missing")
             rows = len(parameters) // COLUMNS
             try:
                 if rows <= _ROWS_PER_STATEMENT:
-                    writer.execute(_insert(rows), parameters)
+                    _write_rows(writer, parameters)
                 else:
                     self._append_many(writer, parameters)
             except sqlite3.Error:
@@ -262,8 +228,7 @@ class SqliteFile:
         width = _ROWS_PER_STATEMENT * COLUMNS
         writer.execute("BEGIN IMMEDIATE")
         for start in range(0, len(parameters), width):
-            part = parameters[start : start + width]
-            writer.execute(_insert(len(part) // COLUMNS), part)
+            _write_rows(writer, parameters[start : start + width])
         writer.execute("COMMIT")
 
     def forget(self, start: int, end: int) -> None:
@@ -273,20 +238,31 @@ class SqliteFile:
         if writer is None:
             raise StoreUnavailable(f"{self._path} is not open")
         with self._translated("compact"):
+            bounds = {"start": start, "end": end}
             try:
                 writer.execute("BEGIN IMMEDIATE")
-                writer.execute(
-                    "DELETE FROM log WHERE revision IN (SELECT previous_revision FROM log INDEXED BY log_facts"
-                    " WHERE revision >= ? AND revision < ? AND previous_revision > 0)",
-                    (start, end),
-                )
-                writer.execute("DELETE FROM log WHERE revision >= ? AND revision < ? AND deleted = 1", (start, end))
-                writer.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (end,))
+                summary = read_summary(writer)
+                if summary is None or summary.compacted != start:
+                    raise corrupt(self._path, "the compacted revision is damaged")
+                if different := writer.execute(_DIFFERENCES, bounds).fetchone()[0]:
+                    raise corrupt(self._path, f"{different} records differ from the index")
+                added, added_checksums = self._count(writer, "revision > :start AND revision <= :end", bounds)
+                gone, gone_checksums = self._count(writer, _GOING, bounds)
+                writer.execute(f"DELETE FROM log WHERE {_GOING}", bounds)
+                kept = summary.kept + added - gone
+                write_summary(writer, Summary(end, kept, summary.kept_checksums + added_checksums - gone_checksums))
                 writer.execute("COMMIT")
-            except sqlite3.Error:
+            except BaseException:
                 if writer.in_transaction:
                     writer.execute("ROLLBACK")
                 raise
+
+    def _count(self, writer: sqlite3.Connection, condition: str, bounds: dict[str, int]) -> tuple[int, int]:
+        """The number of the records that meet a condition, and the sum of their checksums."""
+        count, checksums = writer.execute(
+            f"SELECT count(*), coalesce(sum(checksum), 0) FROM log INDEXED BY log_facts WHERE {condition}", bounds
+        ).fetchone()
+        return int(count), int(checksums)
 
     def give_back(self, pages: int) -> bool:
         """Cut up to `pages` free pages off the file if a good part of it is free. Returns whether more remains to be
@@ -303,6 +279,15 @@ class SqliteFile:
             writer.execute(f"PRAGMA incremental_vacuum({min(pages, excess)})").fetchall()
             return excess > pages
 
+    def give_back_all(self) -> None:
+        """Cut all free pages off the file."""
+        writer = self._writer
+        if writer is None:
+            raise StoreUnavailable(f"{self._path} is not open")
+        with self._translated("shrink"):
+            writer.execute("PRAGMA incremental_vacuum").fetchall()
+            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
     def _reading(self) -> sqlite3.Connection:
         if self._reader is None:
             raise StoreUnavailable(f"{self._path} is not open")
@@ -311,27 +296,61 @@ class SqliteFile:
     def read_values(self, revisions: list[int]) -> dict[int, bytes]:
         """The values written by these revisions; those that are gone are left out."""
         with self._translated("read"):
-            return dict(self._reading().execute(_VALUES, (json.dumps(revisions),)).fetchall())
+            return self._values_of(self._reading(), revisions)
 
-    def read_changes(self, start: str, end: str, after: int, until: int) -> list[Change]:
-        """Changes of the keys start <= key < end with after < revision <= until, in order."""
+    def _values_of(self, connection: sqlite3.Connection, revisions: list[int]) -> dict[int, bytes]:
+        rows = connection.execute(_RECORDS, (json.dumps(revisions),)).fetchall()
+        self._verify(rows)
+        return {row[0]: row[8] for row in rows}
+
+    def _verify(self, rows: list[tuple[Any, ...]]) -> None:
+        """Raises StoreCorrupt if a record (`LOG_COLUMNS`, or `FACT_COLUMNS` of the index) is damaged."""
+        damaged = [
+            row
+            for row in rows
+            if not has_intact_facts(row[:7], row[7]) or (len(row) > 8 and not has_intact_value(row[8], row[6]))
+        ]
+        if damaged:
+            named = ", ".join(f"{row[1]} (revision {row[0]})" for row in damaged[:_NAMED])
+            more = f" and {len(damaged) - _NAMED} more" if len(damaged) > _NAMED else ""
+            message = (
+                f"{self._path}: damaged records are not served: {named}{more};"
+                f" `bayplan store check --store sqlite:{self._path}` names everything that is damaged"
+            )
+            log.error("%s", message)
+            raise StoreCorrupt(message, lost=tuple((str(row[1]), row[0]) for row in damaged))
+
+    def read_changes(self, start: str, end: str, after: int, until: int) -> tuple[list[Change], int]:
+        """Changes of the keys start <= key < end with after < revision <= until, in order; and how many records of any
+        key there are between these revisions."""
         with self._translated("read"):
-            rows = self._reading().execute(
-                "SELECT revision, key, create_revision, previous_revision, expires, deleted"
-                " FROM log INDEXED BY log_facts"
+            reader = self._reading()
+            bounds = {"start": after + 1, "end": until + 1}
+            # The key selects rows before their checksums are verified, so a damaged key is found by its other copy.
+            if different := reader.execute(_DIFFERENCES, bounds).fetchone()[0]:
+                raise corrupt(self._path, f"{different} records differ from the index")
+            count = reader.execute(
+                "SELECT count(*) FROM log INDEXED BY log_facts WHERE revision > ? AND revision <= ?", (after, until)
+            ).fetchone()[0]
+            rows = reader.execute(
+                f"SELECT {FACT_COLUMNS} FROM log INDEXED BY log_facts"
                 " WHERE revision > ? AND revision <= ? AND key >= ? AND key < ? ORDER BY revision",
                 (after, until, start, end),
-            )
-            return list(map(Change._make, rows))
+            ).fetchall()
+        self._verify(rows)
+        return [Change(*row[:4]) for row in rows], count
 
-    def read_events(self, prefix: str, start: int, until: int, limit: int) -> list[PastEvent]:
-        """At most `limit` changes of keys with the prefix, start <= revision <= until, in order, with values."""
+    def read_events(self, start: int, until: int) -> list[PastEvent]:
+        """The changes start <= revision <= until, in order, with the values that are still there."""
         with self._translated("read"):
-            rows = self._reading().execute(
-                "SELECT log.revision, log.key, log.value, log.create_revision, log.previous_revision, old.value"
-                " FROM log LEFT JOIN log AS old ON old.revision = log.previous_revision"
-                " WHERE log.revision >= ? AND log.revision <= ? AND substr(log.key, 1, ?) = ?"
-                " ORDER BY log.revision LIMIT ?",
-                (start, until, len(prefix), prefix, limit),
+            rows = (
+                self._reading()
+                .execute(
+                    f"SELECT {LOG_COLUMNS} FROM log NOT INDEXED WHERE revision BETWEEN ? AND ? ORDER BY revision",
+                    (start, until),
+                )
+                .fetchall()
             )
-            return list(map(PastEvent._make, rows))
+            self._verify(rows)
+            previous = self._values_of(self._reading(), [row[3] for row in rows if row[3]])
+        return [PastEvent(row[0], row[1], row[8], row[2], row[3], previous.get(row[3])) for row in rows]

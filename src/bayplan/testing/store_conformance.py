@@ -433,6 +433,12 @@ class StoreConformance(ConformanceBase):
         assert recorder.revisions == [1]
 
     @with_store
+    async def test_a_store_that_takes_writes_tells_no_write_error(self, store: Store, clock: ManualClock) -> None:
+        assert store.write_error == ""
+        await store.put("/a", b"1")
+        assert store.write_error == ""
+
+    @with_store
     async def test_close_waits_for_writes_under_way(self, store: Store, clock: ManualClock) -> None:
         writes = [asyncio.ensure_future(store.put(f"/{number}", b"v")) for number in range(50)]
         await asyncio.sleep(0)
