@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -159,6 +160,68 @@ def test_what_was_signed_by_others_or_changed_is_refused() -> None:
     for bad in (other.sign({"iss": "x"}), f"{header}.e30.{signature}", "a.b", "a.b.c"):
         with pytest.raises(TokenError):
             keys.verify(bad)
+
+
+def _token(header: object, payload: bytes, signature: str = "AA") -> str:
+    parts = (json.dumps(header).encode(), payload)
+    return ".".join([*(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts), signature])
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        pytest.param(_token({"alg": "none"}, b'{"iss":"x"}', ""), id="no algorithm"),
+        pytest.param(_token({"alg": "HS256"}, b'{"iss":"x"}'), id="an algorithm with a shared secret"),
+        pytest.param(_token({"alg": "RS512"}, b'{"iss":"x"}'), id="another algorithm than the key's"),
+        pytest.param(_token({"alg": "RS256", "crit": ["exp"], "exp": 1}, b'{"iss":"x"}'), id="critical members"),
+        pytest.param(_token({"alg": "RS256", "b64": False, "crit": ["b64"]}, b'{"iss":"x"}'), id="a bare payload"),
+        pytest.param(_token({"alg": 5}, b'{"iss":"x"}'), id="a number as algorithm"),
+        pytest.param(_token([], b'{"iss":"x"}'), id="a list as header"),
+        pytest.param(_token({"alg": "RS256"}, b'{"iss":"x","a":' + b"[" * 100_000), id="deep claims"),
+        pytest.param(_token({"alg": "RS256"}, b'{"iss":%b}' % (b"1" * 5000)), id="a long number"),
+        pytest.param(_token({"alg": "RS256", "x": "y" * 100_000}, b'{"iss":"x"}'), id="a long header"),
+        pytest.param("." * 500_000, id="many parts"),
+        pytest.param("a" * 2_000_000, id="a long word"),
+        pytest.param("é.é.é", id="no ASCII"),
+    ],
+)
+def test_tokens_that_no_key_can_have_signed_cost_nothing(token: str) -> None:
+    async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
+        started = time.process_time()
+        for _ in range(20):
+            assert api.context.authenticator.user_of_token(token) is None
+        assert time.process_time() - started < 2
+
+    keys = TokenKeys(lambda: KEY)
+    with pytest.raises(TokenError):
+        keys.verify(token)
+    run(case)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"exp": "soon"},
+        {"exp": -(10**30)},
+        {"nbf": 10**30},
+        {"nbf": [1]},
+        {"aud": {"a": 1}},
+        {"aud": [1]},
+        {"kubernetes.io": []},
+        {"kubernetes.io": {"namespace": 5}},
+        {"kubernetes.io": {"serviceaccount": {"name": ["a"]}}},
+        {"jti": 1},
+        {"iss": "kubernetes/serviceaccount", "kubernetes.io/serviceaccount/namespace": 1},
+    ],
+    ids=str,
+)
+def test_signed_claims_of_wrong_types_are_refused(claims: dict[str, object]) -> None:
+    async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
+        tokens = api.context.service_accounts.issuer
+        good = {"iss": tokens.issuer, "exp": clock.now() + 1000, "nbf": 0}
+        assert api.context.authenticator.user_of_token(tokens.keys.sign(good | claims)) is None
+
+    run(case)
 
 
 def test_elliptic_curve_keys_sign_as_well() -> None:

@@ -17,8 +17,8 @@ EXTENDED_SECONDS = 365 * 24 * 3600
 class ObjectName:
     """An object that a token names."""
 
-    name: str
-    uid: str
+    name: str = ""
+    uid: str = ""
 
     def claim(self) -> dict[str, str]:
         """As it stands in a token."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import msgspec
+
 from bayplan.api.kinds import KindTable
 from bayplan.api.types import core_v1
 from bayplan.apiserver.authentication.authenticator import TokenRefused, with_authenticated
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.requests import User
-from bayplan.apiserver.service_account_tokens.issuing import TokenIssuer
-from bayplan.apiserver.service_account_tokens.keys import TokenError, unverified_claims
+from bayplan.apiserver.service_account_tokens.issuing import ObjectName, TokenIssuer
+from bayplan.apiserver.service_account_tokens.keys import TokenError, unverified_issuer
 from bayplan.support.timestamps import parse_rfc3339
 
 LEGACY_ISSUER = "kubernetes/serviceaccount"
@@ -23,10 +25,38 @@ LEEWAY = 60.0
 _LEGACY = "kubernetes.io/serviceaccount/"
 _EXTRA = "authentication.kubernetes.io/"
 _KEPT = 10_000
+_KEPT_LETTERS = 8192
+"""Longer tokens, which only keys of others sign, are verified every time."""
 _INVALIDATED = "service account token has been invalidated"
 INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
 """Label of secrets whose tokens are not good any more: nobody had used them for long."""
 _AUTO_GENERATED = "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based tokens."
+
+
+class Bound(msgspec.Struct):
+    """What a token is about."""
+
+    namespace: str = ""
+    serviceaccount: ObjectName = ObjectName()
+    pod: ObjectName | None = None
+    node: ObjectName | None = None
+    secret: ObjectName | None = None
+
+
+class Claims(msgspec.Struct):
+    """The claims that are looked at. Times are unix seconds, of any size."""
+
+    iss: str = ""
+    sub: str = ""
+    jti: str = ""
+    aud: str | tuple[str, ...] = ()
+    exp: float = 0
+    nbf: float = 0
+    bound: Bound = msgspec.field(name="kubernetes.io", default_factory=Bound)
+    legacy_namespace: str = msgspec.field(name=f"{_LEGACY}namespace", default="")
+    legacy_name: str = msgspec.field(name=f"{_LEGACY}service-account.name", default="")
+    legacy_uid: str = msgspec.field(name=f"{_LEGACY}service-account.uid", default="")
+    legacy_secret: str = msgspec.field(name=f"{_LEGACY}secret.name", default="")
 
 
 class ServiceAccountTokens:
@@ -39,7 +69,7 @@ class ServiceAccountTokens:
         self._objects = objects
         self._kinds = kinds
         self._now = now
-        self._verified: dict[str, dict[str, Any]] = {}
+        self._verified: dict[str, Claims] = {}
 
     def user(self, token: str, audiences: Sequence[str] | None = None) -> tuple[User, tuple[str, ...]] | None:
         """The user of a token and for which of the audiences (those of the API server, unless given) it is; None if it is no token of a service account.
@@ -50,58 +80,58 @@ class ServiceAccountTokens:
         if claims is None:
             return None
         wanted = tuple(self.issuer.audiences if audiences is None else audiences)
-        given = claims.get("aud") or self.issuer.audiences
-        given = (given,) if isinstance(given, str) else tuple(given)
+        given = claims.aud or self.issuer.audiences
+        given = (given,) if isinstance(given, str) else given
         both = tuple(one for one in given if one in wanted)
         if not both:
             raise TokenRefused(
                 f"token audiences {_listed(given)} is invalid for the target audiences {_listed(wanted)}"
             )
-        if claims.get("iss") == LEGACY_ISSUER:
+        if claims.iss == LEGACY_ISSUER:
             return self._legacy_user(token, claims), both
         return self._bound_user(claims), both
 
-    def _claims(self, token: str) -> dict[str, Any] | None:
+    def _claims(self, token: str) -> Claims | None:
         claims = self._verified.get(token)
         if claims is not None:
             return claims
-        unverified = unverified_claims(token)
-        if unverified is None or unverified.get("iss") not in (*self.issuer.issuers, LEGACY_ISSUER):
+        if unverified_issuer(token) not in (*self.issuer.issuers, LEGACY_ISSUER):
             return None
         try:
-            claims = self.issuer.keys.verify(token)
-        except TokenError as error:
+            claims = msgspec.convert(self.issuer.keys.verify(token), Claims)
+        except (TokenError, msgspec.ValidationError) as error:
             raise TokenRefused(str(error)) from error
-        if len(self._verified) >= _KEPT:
-            self._verified.clear()
-        self._verified[token] = claims
+        if len(token) <= _KEPT_LETTERS:
+            if len(self._verified) >= _KEPT:
+                self._verified.clear()
+            self._verified[token] = claims
         return claims
 
-    def _bound_user(self, claims: dict[str, Any]) -> User:
+    def _bound_user(self, claims: Claims) -> User:
         now = self._now()
-        if now > claims.get("exp", 0) + LEEWAY:
+        if now > claims.exp + LEEWAY:
             raise TokenRefused("service account token has expired")
-        if now < claims.get("nbf", 0) - LEEWAY:
+        if now < claims.nbf - LEEWAY:
             raise TokenRefused("service account token is not valid yet")
-        bound = claims.get("kubernetes.io", {})
-        namespace, account = bound.get("namespace", ""), bound.get("serviceaccount", {})
+        bound = claims.bound
+        namespace, account = bound.namespace, bound.serviceaccount
         self._check_account(namespace, account)
         extra: dict[str, tuple[str, ...]] = {}
-        if claims.get("jti"):
-            extra[f"{_EXTRA}credential-id"] = (f"JTI={claims['jti']}",)
-        if "secret" in bound:
-            self._check_bound("Secret", namespace, bound["secret"])
-        if "pod" in bound:
-            self._check_bound("Pod", namespace, bound["pod"])
-            extra |= _names("pod", bound["pod"])
-        if "node" in bound:
-            if "pod" not in bound:
-                self._check_bound("Node", "", bound["node"])
-            extra |= _names("node", bound["node"])
+        if claims.jti:
+            extra[f"{_EXTRA}credential-id"] = (f"JTI={claims.jti}",)
+        if bound.secret is not None:
+            self._check_bound("Secret", namespace, bound.secret)
+        if bound.pod is not None:
+            self._check_bound("Pod", namespace, bound.pod)
+            extra |= _names("pod", bound.pod)
+        if bound.node is not None:
+            if bound.pod is None:
+                self._check_bound("Node", "", bound.node)
+            extra |= _names("node", bound.node)
         return _user(namespace, account, extra)
 
-    def _check_account(self, namespace: str, account: dict[str, str]) -> core_v1.ServiceAccount:
-        name, uid = account.get("name", ""), account.get("uid", "")
+    def _check_account(self, namespace: str, account: ObjectName) -> core_v1.ServiceAccount:
+        name, uid = account.name, account.uid
         found = self._find("ServiceAccount", namespace, name)
         if found is None:
             raise TokenRefused(f'serviceaccounts "{name}" not found')
@@ -111,8 +141,8 @@ class ServiceAccountTokens:
             raise TokenRefused(f"service account UID ({found.metadata.uid}) does not match claim ({uid})")
         return cast("core_v1.ServiceAccount", found)
 
-    def _check_bound(self, kind: str, namespace: str, bound: dict[str, str]) -> None:
-        found, uid = self._find(kind, namespace, bound.get("name", "")), bound.get("uid", "")
+    def _check_bound(self, kind: str, namespace: str, bound: ObjectName) -> None:
+        found, uid = self._find(kind, namespace, bound.name), bound.uid
         if found is None or self._is_gone(found):
             raise TokenRefused(_INVALIDATED)
         if found.metadata.uid != uid:
@@ -121,15 +151,14 @@ class ServiceAccountTokens:
                 f"{what} UID ({found.metadata.uid}) does not match service account {what} ref claim ({uid})"
             )
 
-    def _legacy_user(self, token: str, claims: dict[str, Any]) -> User:
+    def _legacy_user(self, token: str, claims: Claims) -> User:
         """A token that is kept in a secret, without end."""
-        namespace, name = claims.get(f"{_LEGACY}namespace", ""), claims.get(f"{_LEGACY}service-account.name", "")
-        account = {"name": name, "uid": claims.get(f"{_LEGACY}service-account.uid", "")}
-        secret_name = claims.get(f"{_LEGACY}secret.name", "")
+        namespace, name, secret_name = claims.legacy_namespace, claims.legacy_name, claims.legacy_secret
+        account = ObjectName(name, claims.legacy_uid)
         for value, what in ((namespace, "namespace"), (secret_name, "secretName"), (name, "serviceAccountName")):
             if not value:
                 raise TokenRefused(f"{what} claim is missing")
-        if claims.get("sub") != f"system:serviceaccount:{namespace}:{name}":
+        if claims.sub != f"system:serviceaccount:{namespace}:{name}":
             raise TokenRefused("sub claim is invalid")
         secret = self._find("Secret", namespace, secret_name)
         if secret is None or self._is_gone(secret):
@@ -165,11 +194,11 @@ def _listed(values: Sequence[str]) -> str:
     return "[" + " ".join(f'"{value}"' for value in values) + "]"
 
 
-def _names(what: str, bound: dict[str, str]) -> dict[str, tuple[str, ...]]:
-    found = {f"{_EXTRA}{what}-name": bound.get("name", ""), f"{_EXTRA}{what}-uid": bound.get("uid", "")}
+def _names(what: str, bound: ObjectName) -> dict[str, tuple[str, ...]]:
+    found = {f"{_EXTRA}{what}-name": bound.name, f"{_EXTRA}{what}-uid": bound.uid}
     return {key: (value,) for key, value in found.items() if value}
 
 
-def _user(namespace: str, account: dict[str, str], extra: dict[str, tuple[str, ...]], warning: str = "") -> User:
+def _user(namespace: str, account: ObjectName, extra: dict[str, tuple[str, ...]], warning: str = "") -> User:
     groups = with_authenticated(("system:serviceaccounts", f"system:serviceaccounts:{namespace}"))
-    return User(f"system:serviceaccount:{namespace}:{account['name']}", groups, account.get("uid", ""), extra, warning)
+    return User(f"system:serviceaccount:{namespace}:{account.name}", groups, account.uid, extra, warning)
