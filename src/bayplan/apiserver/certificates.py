@@ -14,6 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from bayplan.support.private_files import make_private_directory, write_private
+
 CA_YEARS, LEAF_YEARS = 10, 1
 RENEW_BEFORE = timedelta(days=30)
 
@@ -94,13 +96,16 @@ def _general_name(host: str) -> x509.GeneralName:
 
 
 def is_current(pair: KeyPair, authority: KeyPair, hosts: Sequence[str], now: float) -> bool:
-    """Whether a kept server certificate still serves: signed by this authority, for these hosts, not about to expire."""
+    """Whether a kept server certificate still serves: signed by this authority, for these hosts, not about to expire, and
+    with the key that belongs to it (a crash may have come between the two)."""
     certificate = x509.load_pem_x509_certificate(pair.certificate)
     ca = x509.load_pem_x509_certificate(authority.certificate)
     if certificate.not_valid_after_utc < datetime.fromtimestamp(now, UTC) + RENEW_BEFORE:
         return False
     try:
         certificate.verify_directly_issued_by(ca)
+        if serialization.load_pem_private_key(pair.key, None).public_key() != certificate.public_key():
+            return False
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except Exception:  # cryptography raises many kinds; whatever is wrong, a new certificate is right
         return False
@@ -114,12 +119,10 @@ def load(directory: Path, name: str) -> KeyPair | None:
 
 
 def save(directory: Path, name: str, pair: KeyPair) -> None:
-    """Write a pair; the key is readable by its owner only."""
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"{name}.crt").write_bytes(pair.certificate)
-    key = directory / f"{name}.key"
-    key.touch(mode=0o600)
-    key.write_bytes(pair.key)
+    """Write a pair; both are readable by their owner only. Raises OSError."""
+    make_private_directory(directory)
+    write_private(directory / f"{name}.key", pair.key)
+    write_private(directory / f"{name}.crt", pair.certificate)
 
 
 class RequestError(ValueError):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
-from pathlib import Path
 
 from bayplan.apiserver.certificates import KeyPair
+from bayplan.support.private_files import temporary_private_file
 
 
 def tls_context(server: KeyPair, client_ca: bytes | None) -> ssl.SSLContext:
@@ -39,9 +38,5 @@ def client_tls(pair: KeyPair | None = None, authority: bytes = b"") -> ssl.SSLCo
 
 def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
     """The ssl module reads certificates from files only."""
-    with tempfile.TemporaryDirectory() as directory:
-        certificate, key = Path(directory, "tls.crt"), Path(directory, "tls.key")
-        certificate.write_bytes(pair.certificate)
-        key.touch(mode=0o600)
-        key.write_bytes(pair.key)
-        context.load_cert_chain(certificate, key)
+    with temporary_private_file(pair.certificate + b"\n" + pair.key) as file:
+        context.load_cert_chain(file)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import ssl
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import yaml
 
 from bayplan.client.errors import KubeconfigError
 from bayplan.client.http import Credentials
+from bayplan.support.private_files import temporary_private_file
 
 
 def load(path: Path, context: str = "") -> Credentials:
@@ -75,10 +75,8 @@ def _tls(path: Path, cluster: dict[str, Any], user: dict[str, Any]) -> ssl.SSLCo
             context.verify_mode = ssl.CERT_NONE
         certificate, key = _bytes(path, user, "client-certificate"), _bytes(path, user, "client-key")
         if certificate and key:
-            with tempfile.TemporaryDirectory() as directory:  # the ssl module reads certificates from files only
-                file = Path(directory, "client.pem")
-                file.touch(mode=0o600)
-                file.write_bytes(certificate + b"\n" + key)
+            # The ssl module reads certificates from files only.
+            with temporary_private_file(certificate + b"\n" + key) as file:
                 context.load_cert_chain(file)
     except (ssl.SSLError, UnicodeDecodeError) as error:
         raise KubeconfigError(f"{path}: the certificates cannot be used: {error}") from error
@@ -119,17 +117,71 @@ def _exec_token(path: Path, settings: dict[str, Any]) -> str:
 
 def render(server: str, authority: bytes, token: str, *, name: str = "bayplan") -> str:
     """A kubeconfig with one context for a bearer token."""
+    cluster = {"server": server, "certificate-authority-data": base64.b64encode(authority).decode()}
+    context = {"cluster": name, "user": name, "namespace": "default"}
+    mark = {"extensions": [{"name": MARK, "extension": {"writtenBy": "bayplan"}}]}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": name,
-        "clusters": [
-            {
-                "name": name,
-                "cluster": {"server": server, "certificate-authority-data": base64.b64encode(authority).decode()},
-            }
-        ],
-        "users": [{"name": name, "user": {"token": token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+        "clusters": [{"name": name, "cluster": {**cluster, **mark}}],
+        "users": [{"name": name, "user": {"token": token, **mark}}],
+        "contexts": [{"name": name, "context": {**context, **mark}}],
     }
-    return str(yaml.safe_dump(config, sort_keys=False))
+    # Written out each time: an alias of YAML would puzzle who edits the file.
+    return str(yaml.dump(config, Dumper=_WithoutAliases, sort_keys=False))
+
+
+class _WithoutAliases(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def is_own(text: str, authority: bytes | None) -> bool:
+    """Whether everything in a kubeconfig was written by `render`, so that it may be overwritten. An empty file may be.
+
+    Every cluster, user and context must have the mark. Files of versions before the mark have exactly one of each, named
+    bayplan, and are known by the authority (PEM) of the cluster that they are for.
+    """
+    if not text.strip():
+        return True
+    try:
+        config = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return False
+    if not isinstance(config, dict) or config.get("kind") != "Config":
+        return False
+    return all(
+        _are_marked(config.get(section), member) for section, member in _SECTIONS.items()
+    ) or _is_of_older_version(config, authority)
+
+
+MARK = "bayplan.dev/kubeconfig"
+"""Name of the extension that marks what Bayplan wrote in a kubeconfig; kubectl keeps extensions."""
+_SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
+
+
+def _entry(row: Any, member: str) -> Any:
+    return row.get(member) if isinstance(row, dict) else None
+
+
+def _are_marked(rows: Any, member: str) -> bool:
+    return isinstance(rows, list) and bool(rows) and all(_is_marked(_entry(row, member)) for row in rows)
+
+
+def _is_marked(entry: Any) -> bool:
+    extensions = entry.get("extensions") if isinstance(entry, dict) else None
+    return isinstance(extensions, list) and any(isinstance(one, dict) and one.get("name") == MARK for one in extensions)
+
+
+def _is_of_older_version(config: dict[str, Any], authority: bytes | None) -> bool:
+    if authority is None:
+        return False
+    sections = [config.get(section) for section in _SECTIONS]
+    if not all(isinstance(rows, list) and len(rows) == 1 for rows in sections):
+        return False
+    if not all(isinstance(rows[0], dict) and rows[0].get("name") == "bayplan" for rows in sections if rows):
+        return False
+    cluster = _entry(config["clusters"][0], "cluster")
+    data = base64.b64encode(authority).decode()
+    return isinstance(cluster, dict) and cluster.get("certificate-authority-data") == data

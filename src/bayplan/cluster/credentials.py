@@ -9,6 +9,7 @@ from pathlib import Path
 from bayplan.apiserver import certificates
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.cluster.errors import DataDirectoryError
+from bayplan.support.private_files import make_private_directory, write_private
 
 _NAMES = (
     "localhost",
@@ -41,11 +42,10 @@ class ClusterCredentials:
         try:
             kept = self.directory / "sa.key"
             if not kept.exists():
-                self.directory.mkdir(parents=True, exist_ok=True)
+                make_private_directory(self.directory)
                 key = make_signing_key()
-                kept.touch(mode=0o600)
-                kept.write_bytes(key)
-                (self.directory / "sa.pub").write_bytes(public_pem(key))
+                write_private(self.directory / "sa.pub", public_pem(key))
+                write_private(kept, key)
             return kept.read_bytes()
         except OSError as error:
             raise DataDirectoryError(f"the key of service account tokens in {self.directory}: {error}") from error
@@ -78,7 +78,6 @@ def _token(directory: Path | None) -> str:
         return secrets.token_urlsafe(32)
     file = directory / "admin-token"
     if not file.exists():
-        directory.mkdir(parents=True, exist_ok=True)
-        file.touch(mode=0o600)
-        file.write_text(secrets.token_urlsafe(32))
+        make_private_directory(directory)
+        write_private(file, secrets.token_urlsafe(32).encode())
     return file.read_text().strip()
