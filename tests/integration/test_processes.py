@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -9,9 +10,11 @@ import ssl
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -54,9 +57,16 @@ def metrics_of(directory: Path) -> str:
     host = core(directory).api_client.configuration.host
     token = (directory / "pki" / "admin-token").read_text()
     request = urllib.request.Request(f"{host}/metrics", headers={"Authorization": f"Bearer {token}"})
-    trust = ssl.create_default_context(cafile=directory / "pki" / "ca.crt")
-    with urllib.request.urlopen(request, context=trust) as answer:
+    with urllib.request.urlopen(request, context=trust_of(directory)) as answer:
         return str(answer.read().decode())
+
+
+def trust_of(directory: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=directory / "pki" / "ca.crt")
+
+
+def runs(api: client.CoreV1Api, name: str) -> bool:
+    return bool(api.read_namespaced_pod(name, "default").status.phase == "Running")
 
 
 def run_a_pod(api: client.CoreV1Api) -> None:
@@ -65,7 +75,7 @@ def run_a_pod(api: client.CoreV1Api) -> None:
     pod = client.V1Pod(metadata=client.V1ObjectMeta(name="p"), spec=client.V1PodSpec(containers=[container]))
     eventually(lambda: bool(api.list_namespaced_service_account("default").items))
     api.create_namespaced_pod("default", pod)
-    eventually(lambda: api.read_namespaced_pod("p", "default").status.phase == "Running")
+    eventually(partial(runs, api, "p"))
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -98,21 +108,133 @@ def test_a_secret_gets_the_token_that_the_other_process_signs(tmp_path: Path) ->
         stop(process)
 
 
-def test_the_end_of_the_components_is_the_end_of_the_cluster(tmp_path: Path) -> None:
+def component_process(process: subprocess.Popen[str]) -> int:
+    """The process of the components: a child of the fork server, which is the only child."""
+    (server,) = children(process.pid)
+    eventually(lambda: len(children(server)) == 1)
+    return children(server)[0]
+
+
+def get(directory: Path, path: str) -> tuple[int, str]:
+    """Status and body of a GET as the administrator."""
+    request = urllib.request.Request(
+        core(directory).api_client.configuration.host + path,
+        headers={"Authorization": f"Bearer {(directory / 'pki' / 'admin-token').read_text()}"},
+    )
+    try:
+        with urllib.request.urlopen(request, context=trust_of(directory), timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def statuses(directory: Path) -> dict[str, tuple[str, str]]:
+    """Name of each component -> status and message of its condition."""
+    items = json.loads(get(directory, "/api/v1/componentstatuses")[1])["items"]
+    conditions = {one["metadata"]["name"]: one["conditions"][0] for one in items}
+    return {name: (one["status"], one.get("message", one.get("error", ""))) for name, one in conditions.items()}
+
+
+def is_ready(directory: Path) -> bool:
+    return get(directory, "/readyz")[0] == 200
+
+
+def test_components_that_have_been_killed_are_started_again_and_go_on(tmp_path: Path) -> None:
+    process = start("--data-dir", str(tmp_path), "--port", "0", "--nodes", "1", "--processes", "2")
+    try:
+        api = core(tmp_path)
+        eventually(lambda: bool(api.list_namespaced_service_account("default").items))
+        for round_number in range(3):
+            before = component_process(process)
+            handles = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
+            os.kill(before, signal.SIGKILL)
+            name = f"p-{round_number}"
+            container = client.V1Container(name="c", image="nginx")
+            spec = client.V1PodSpec(containers=[container])
+            api.create_namespaced_pod("default", client.V1Pod(metadata=client.V1ObjectMeta(name=name), spec=spec))
+            eventually(partial(runs, api, name))
+            eventually(lambda: is_ready(tmp_path))
+            assert component_process(process) != before
+            assert len(list(Path(f"/proc/{process.pid}/fd").iterdir())) <= handles + 2
+        assert "scheduler_schedule_attempts_total" in metrics_of(tmp_path)
+        assert set(statuses(tmp_path).values()) == {("True", "ok")}
+    finally:
+        code, _ = stop(process)
+    assert code == 0
+
+
+def test_components_that_are_frozen_are_reported_and_go_on_when_they_thaw(tmp_path: Path) -> None:
+    process = start("--data-dir", str(tmp_path), "--port", "0", "--nodes", "1", "--processes", "2")
+    try:
+        eventually(lambda: is_ready(tmp_path))
+        other = component_process(process)
+        os.kill(other, signal.SIGSTOP)
+        eventually(lambda: not is_ready(tmp_path), 3.0)
+        assert "[-]component-process failed" in get(tmp_path, "/readyz?verbose")[1]
+        assert "has not answered for" in get(tmp_path, "/readyz/component-process")[1]
+        assert get(tmp_path, "/livez")[0] == 200
+        found = statuses(tmp_path)
+        assert found["etcd-0"] == ("True", "ok")
+        for name in ("scheduler", "controller-manager"):
+            assert found[name][0] == "False"
+            assert "has not answered for" in found[name][1]
+        started = time.monotonic()
+        assert "apiserver_request_total" in metrics_of(tmp_path)
+        assert time.monotonic() - started < 5
+        os.kill(other, signal.SIGCONT)
+        eventually(lambda: is_ready(tmp_path))
+        assert component_process(process) == other
+        run_a_pod(core(tmp_path))
+    finally:
+        stop(process)
+
+
+def test_components_that_stay_frozen_are_replaced(tmp_path: Path) -> None:
+    process = start("--data-dir", str(tmp_path), "--port", "0", "--nodes", "1", "--processes", "2")
+    try:
+        other = component_process(process)
+        os.kill(other, signal.SIGSTOP)
+        eventually(lambda: not is_there(other), 30.0)
+        run_a_pod(core(tmp_path))
+        eventually(lambda: is_ready(tmp_path))
+    finally:
+        code, seconds = stop(process)
+    assert code == 0
+    assert seconds < 5
+
+
+def test_a_frozen_component_process_does_not_hold_up_the_end(tmp_path: Path) -> None:
     process = start("--data-dir", str(tmp_path), "--port", "0", "--nodes", "0", "--processes", "2")
-    (other,) = children(process.pid)
-    os.kill(other, signal.SIGKILL)
+    other = component_process(process)
+    os.kill(other, signal.SIGSTOP)
+    eventually(lambda: not is_ready(tmp_path), 3.0)
+    code, seconds = stop(process)
+    assert code == 0
+    assert seconds < 5
+    assert not is_there(other)
+
+
+def test_without_the_fork_server_the_cluster_ends(tmp_path: Path) -> None:
+    process = start("--data-dir", str(tmp_path), "--port", "0", "--nodes", "0", "--processes", "2")
+    other = component_process(process)
+    (server,) = children(process.pid)
+    os.kill(server, signal.SIGKILL)
     assert process.wait(10) == 1
     assert process.stdout is not None
-    assert "the process of the components: it has gone" in process.stdout.read()
+    text = process.stdout.read()
+    assert "the fork server has ended: the components cannot be started again" in text
+    assert "Traceback" not in text
+    eventually(lambda: not is_there(other))
     stop(process)
 
 
 def test_the_components_do_not_outlive_the_api_server(tmp_path: Path) -> None:
     process = start("--data-dir", str(tmp_path), "--port", "0", "--nodes", "1", "--processes", "2")
-    (other,) = children(process.pid)
+    (server,) = children(process.pid)
+    other = component_process(process)
+    os.kill(other, signal.SIGSTOP)  # which does not keep it from ending
     process.kill()
-    eventually(lambda: not is_there(other))
+    eventually(lambda: not (is_there(other) or is_there(server)))
     stop(process)
 
 

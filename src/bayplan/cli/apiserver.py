@@ -7,9 +7,11 @@ from pathlib import Path
 import click
 
 from bayplan.cli.audit_flags import audit_options
+from bayplan.cli.data_directory import make_directory
 from bayplan.cli.kube_flags import api_server_settings
+from bayplan.cli.kubeconfig_file import check_kubeconfig
 from bayplan.cli.output import Failure
-from bayplan.cli.up import make_directory, run_until_stopped
+from bayplan.cli.up import run_until_stopped
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -88,6 +90,19 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     help="Changing requests that are worked on at once.",
 )
 @click.option("--request-timeout", default="1m0s", show_default=True, help="How long a client may take for a request.")
+@click.option(
+    "--shutdown-delay-duration",
+    default="0s",
+    show_default=True,
+    help="How long the server goes on serving, not ready, after it was told to stop.",
+)
+@click.option(
+    "--shutdown-send-retry-after",
+    default="",
+    is_flag=False,
+    flag_value="true",
+    help="Whether a server that stops goes on listening until all requests are answered, and answers new ones with 429.",
+)
 @audit_options
 @click.option("--event-ttl", default="1h0m0s", show_default=True, help="How long events are kept.")
 @click.option(
@@ -130,6 +145,7 @@ def command(
     if (kubelet_client_certificate is None) != (kubelet_client_key is None):
         raise click.UsageError("--kubelet-client-certificate and --kubelet-client-key belong together")
     set_up_logging(verbosity=v)
+    check_kubeconfig(kubeconfig, cert_dir, follows_links=True)
     make_directory(cert_dir)
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in behaviour.items() if value]
     flags += [f"--service-account-issuer={','.join(service_account_issuer)}"] if service_account_issuer else []

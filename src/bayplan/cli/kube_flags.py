@@ -29,6 +29,8 @@ API_SERVER_FLAGS = {
     "--max-requests-inflight": "reading requests that are worked on at once, 0 for no limit",
     "--max-mutating-requests-inflight": "changing requests that are worked on at once, 0 for no limit",
     "--request-timeout": "how long a client may take for a request, such as 1m0s",
+    "--shutdown-delay-duration": "how long the server goes on serving, not ready, after it was told to stop, such as 10s",
+    "--shutdown-send-retry-after": "whether a server that stops goes on listening until all requests are answered, and answers new ones with 429",
     "--runtime-config": "optional APIs to serve: GROUP/VERSION=true, api/alpha=true, with commas between",
     "--event-ttl": "how long events are kept, such as 1h0m0s",
     "--min-request-timeout": "seconds that a watch lasts at least",
@@ -79,12 +81,14 @@ def api_server_settings(
 
     given = parse_flags(flags, API_SERVER_FLAGS)
     settings = base or ApiServerSettings()
-    changes: dict[str, Any] = {"enable_admission_plugins": (), "disable_admission_plugins": ()}
+    changes: dict[str, Any] = {}
     for name, value in given.items():
         if value and name in _FIELDS:
             field, read = _FIELDS[name]
             try:
                 changes[field] = read(value)
+                if field == "enable_admission_plugins":  # besides those that a whole cluster has
+                    changes[field] = tuple(dict.fromkeys((*settings.enable_admission_plugins, *changes[field])))
             except ValueError as error:
                 raise click.UsageError(f"{value!r}: {error}") from error
     settings = replace(settings, audit=audit_settings(given), **changes)
@@ -123,6 +127,14 @@ def _port_range(text: str) -> tuple[int, int]:
     """First and last port. Raises ValueError."""
     first, _, last = text.partition("-")
     return int(first), int(last)
+
+
+def _not_negative(flag: str, text: str) -> float:
+    """A Go duration in seconds. Raises UsageError."""
+    found = seconds(text)
+    if found < 0:
+        raise click.UsageError(f"{flag} can not be negative value")
+    return found
 
 
 def _is_true(text: str) -> bool:
@@ -184,6 +196,11 @@ _FIELDS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "--min-request-timeout": ("min_request_timeout", float),
     "--request-timeout": ("request_timeout", seconds),
     "--event-ttl": ("event_ttl", seconds),
+    "--shutdown-delay-duration": (
+        "shutdown_delay_duration",
+        lambda text: _not_negative("--shutdown-delay-duration", text),
+    ),
+    "--shutdown-send-retry-after": ("shutdown_send_retry_after", _is_true),
     "--enable-admission-plugins": ("enable_admission_plugins", _names),
     "--disable-admission-plugins": ("disable_admission_plugins", _names),
     "--admission-control-config-file": ("admission_configuration", _admission_configuration),

@@ -137,11 +137,11 @@ async def _of_cluster(client: Client, kinds: tuple[str, ...], namespaces: tuple[
 def _write(copy: ClusterCopy, output: Path) -> int:
     """Write the file, a new one readable by its owner alone. Returns its size in bytes. Raises Failure."""
     from bayplan.simulation.copies import to_bytes
+    from bayplan.support.private_files import create_private
 
     data = to_bytes(copy)
     try:
-        if not output.exists():
-            output.touch(mode=0o600)
+        create_private(output)
         output.write_bytes(data)
     except OSError as error:
         raise Failure(f"the copy cannot be written to {output}: {error.strerror or error}") from error

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayplan.cli.data_directory import default_data_directory, make_directory
+from bayplan.cli.kubeconfig_file import check_kubeconfig, write_kubeconfig
 from bayplan.cli.output import FILE, Failure, scheduler_config_option
 from bayplan.support.loop import run_loop
 
@@ -27,11 +30,6 @@ if TYPE_CHECKING:
 
 _COMMAND_LINE_ONLY = ("config", "help", "h")
 """Options that make no sense in the file that `--config` names."""
-
-
-def default_data_directory() -> Path:
-    """`$XDG_DATA_HOME/bayplan`, `~/.local/share/bayplan` without that variable."""
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "bayplan"
 
 
 @click.command()
@@ -286,19 +284,6 @@ class UpOptions:
         return self.directory / "kubeconfig" if self.directory else Path("bayplan.kubeconfig")
 
 
-def make_directory(directory: Path) -> None:
-    """Make a directory and see that it can be written to. Raises Failure."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        probe = directory / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise Failure(
-            f"the data directory {directory} cannot be used: {error.strerror or error}; choose another with --data-dir"
-        ) from error
-
-
 def run_cluster(options: UpOptions) -> None:
     """Run until SIGINT or SIGTERM. Raises Failure."""
     from bayplan.cluster.apply import read_manifests
@@ -310,14 +295,23 @@ def run_cluster(options: UpOptions) -> None:
         manifests = read_manifests(options.apply)
     except ClusterError as error:
         raise Failure(str(error)) from error
+    path = options.kubeconfig_path
+    follows_links = options.kubeconfig is not None or options.directory is None
+    check_kubeconfig(path, options.directory / "pki" if options.directory else None, follows_links=follows_links)
     settings = options.settings()
     with _company(settings, options.processes) as companion:
         contents = options.contents()  # of which the other process needs no copy
         nodes = settings.nodes.nodes + sum(kind.kind == "Node" for kind, _ in contents)
         what = f"with {nodes} node{'s' * (nodes != 1)}"
-        path = options.kubeconfig_path
         run_until_stopped(
-            settings, path, manifests, what, contents, elsewhere="--data-dir or --store", companion=companion
+            settings,
+            path,
+            manifests,
+            what,
+            contents,
+            elsewhere="--data-dir or --store",
+            companion=companion,
+            follows_links=follows_links,
         )
 
 
@@ -330,14 +324,16 @@ def run_until_stopped(
     *,
     elsewhere: str = "--store",
     companion: Companion | None = None,
+    follows_links: bool = True,
 ) -> None:
     """Run a cluster, which begins with `contents`, until SIGINT or SIGTERM. `elsewhere`: the options that name another place for
-    the store. `companion`: the process in which the components run, if that is another one. Raises Failure."""
+    the store. `companion`: the process in which the components run, if that is another one. `follows_links`: whether the
+    kubeconfig's path may be a symbolic link. Raises Failure."""
     from bayplan.cluster.errors import ClusterError
     from bayplan.store.errors import StoreError, StoreLocked
 
     try:
-        run_loop(_serve(settings, kubeconfig.absolute(), manifests, what, contents, companion))
+        run_loop(_serve(settings, kubeconfig.absolute(), manifests, what, contents, companion, follows_links))
     except StoreLocked as error:
         raise Failure(f"{error} with {elsewhere}") from error
     except (ClusterError, StoreError, ValueError) as error:
@@ -368,6 +364,7 @@ async def _serve(
     what: str,
     contents: Contents,
     companion: Companion | None,
+    follows_links: bool,
 ) -> None:
     from bayplan.cluster.apply import apply_manifests
     from bayplan.cluster.cluster import Cluster
@@ -376,7 +373,7 @@ async def _serve(
     cluster = Cluster(settings, contents=contents, companion=companion)
     await cluster.start()
     try:
-        write_kubeconfig(kubeconfig, cluster.kubeconfig())
+        write_kubeconfig(kubeconfig, cluster.kubeconfig(), settings.directory, follows_links=follows_links)
         if manifests:
             count = await apply_manifests(cluster.client(), manifests)
             click.echo(f"applied {count} object{'s' * (count != 1)}")
@@ -387,11 +384,20 @@ async def _serve(
 
 
 def stop_event() -> asyncio.Event:
-    """Set when the process is told to stop."""
+    """Set when the process is told to stop. Told so again, it ends at once with exit code 1, as Kubernetes' processes do."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def signalled() -> None:
+        if stop.is_set():
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(1)
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, signalled)
     return stop
 
 
@@ -407,13 +413,3 @@ async def wait_for_stop(stop: asyncio.Event, crash: Any) -> None:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await task
-
-
-def write_kubeconfig(path: Path, text: str) -> None:
-    """Write a kubeconfig that only its owner can read. Raises Failure."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600)
-        path.write_text(text)
-    except OSError as error:
-        raise Failure(f"the kubeconfig cannot be written to {path}: {error.strerror or error}") from error

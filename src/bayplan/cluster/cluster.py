@@ -7,13 +7,15 @@ import errno
 import logging
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.bootstrap.authentication import publish_authentication
 from bayplan.apiserver.bootstrap.identity import keep_identity
 from bayplan.apiserver.certificates import KeyPair, sign
+from bayplan.apiserver.health import AUTHENTICATION
 from bayplan.apiserver.http import HttpServer
 from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.requests import User
@@ -34,7 +36,6 @@ from bayplan.store.url import open_store
 from bayplan.support.clock import Clock, SystemClock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness, SystemRandomness
-from bayplan.support.tasks import Supervisor
 
 if TYPE_CHECKING:
     from bayplan.cluster.companion import Companion
@@ -74,8 +75,9 @@ class Cluster:
         )
         self.api.context.webhook_sender = HttpSender()
         self._http: HttpServer | None = None
-        self._tasks = Supervisor("cluster", on_crash=self._on_crash)
         self._components: Components | None = None
+        self._is_up = False
+        """Whether `start` has returned."""
         self._crashed: asyncio.Future[None] | None = None
 
     def _token_keys(self) -> TokenKeys:
@@ -122,6 +124,7 @@ class Cluster:
             await take_in(self.api, self._contents)
             self._contents = ()
             await self._start_components()
+            self._is_up = True
         except BaseException:
             await self.stop()
             raise
@@ -134,7 +137,8 @@ class Cluster:
         if settings.run_controllers and plays_nodes:
             await publish_storage_class(self.client())
         if self._companion is not None:
-            await self._companion.start(names, self._trust(), self._door, self._on_crash)
+            self._report(names, self._companion.failure)
+            await self._companion.start(names, self._trust(), self._door, self._on_crash, self.clock)
             self.api.further_metrics = self._companion.metrics
             return
         self._components = components = Components(
@@ -144,10 +148,15 @@ class Cluster:
             clock=self.clock,
             randomness=self.randomness,
             metrics=self.metrics,
-            on_crash=self._on_crash,
+            restarts=True,
         )
         for name in names:
             components.start(name)
+        self._report(names, lambda name: components.failures.get(name, ""))
+
+    def _report(self, names: Sequence[str], failure: Callable[[str], str]) -> None:
+        """Let health checks tell which components do not run. failure: why a component does not; "" if it does."""
+        self.api.context.component_failures = {name: partial(failure, name) for name in names}
 
     async def _serve(self) -> None:
         settings = self.settings
@@ -158,6 +167,7 @@ class Cluster:
             authenticator.add_token(token, user, groups, uid)
         self._http = HttpServer(self.api, authenticator, self._kubelet_tls())
         tls = self._tls()
+        self.api.unfinished.add(AUTHENTICATION)
         try:
             self.port = await self._http.start(settings.bind_address, settings.port, tls)
         except OSError as error:
@@ -172,7 +182,8 @@ class Cluster:
             {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address), self.port
         )
         await publish_authentication(self.api.context, self._client_authority().decode())
-        self._tasks.keep_running("identity", lambda: keep_identity(self.api.context, socket.gethostname()))
+        self.api.unfinished.discard(AUTHENTICATION)
+        self.api.keep_running("identity", lambda: keep_identity(self.api.context, socket.gethostname()))
 
     def _client_authority(self) -> bytes:
         """The certificate (PEM) that vouches for clients. Raises OSError."""
@@ -220,17 +231,21 @@ class Cluster:
             self._crashed.set_exception(error)
 
     async def wait(self) -> None:
-        """Return never; raises what a component raised if one ends by itself."""
+        """Return never; raises what was raised by something that cannot be started again."""
         assert self._crashed is not None
         await self._crashed
 
     async def stop(self) -> None:
-        """End components, then the API, then the store. What was acknowledged is kept."""
+        """Be unready for `shutdown_delay_duration`; answer what has come while components end; close the store. What was acknowledged is kept."""
+        self.api.stopping = True
+        if self._is_up and self.settings.api.shutdown_delay_duration > 0:
+            await self.clock.sleep(self.settings.api.shutdown_delay_duration)
+        self._is_up = False
+        answering = asyncio.create_task(self._http.stop()) if self._http is not None else None
         if self._companion is not None:
             await self._companion.close()
         if self._components is not None:
             await self._components.close()
-        await self._tasks.close()
-        if self._http is not None:
-            await self._http.stop()
+        if answering is not None:
+            await answering
         await self.api.close()

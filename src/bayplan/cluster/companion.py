@@ -1,55 +1,58 @@
-"""The second process of a cluster: scheduler, controllers and simulated nodes there, API server and store here.
+"""The second process of a cluster, as the first one sees it: scheduler, controllers and simulated nodes there, API server and store here.
 
 Python uses one CPU per process. The components meet at the API only, so that they need not be where it is:
 
-    fork -> here the API server opens its store and listens, there the components' modules are loaded
-    start: who is to run, and what they vouch with  ->
-                                                    <-  requests and watches (`bayplan.client.piped`), tokens to sign, crashes
-    metrics, stop                                   ->
+    who is to run, and what they vouch with  ->
+                                             <-  requests and watches (`bayplan.client.piped`), tokens to sign, which components do not run
+    ping                                     ->  pong: its event loop turns
+    metrics, stop                            ->
 
-The end of either process is the end of the pipe, and with it of the other one.
+A component process that ends is replaced, after a delay that doubles with each time; so is one whose event loop does not turn for `_FROZEN_SECONDS`. Its
+successor lists and watches anew and goes on, as after a restart of the cluster: what components know they have from the API.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import logging
 import os
 import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NoReturn
+from functools import partial
+from typing import Any, Final
 
-from bayplan.api.kinds import DEFAULT_KINDS, KindTable, optional_kinds
 from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.piped import PipedRequests
-from bayplan.client import Client
-from bayplan.client.piped import PipedServer
-from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
+from bayplan.cluster.component_process import load_modules, work
+from bayplan.cluster.components import Trust
 from bayplan.cluster.errors import ClusterError
+from bayplan.cluster.fork_server import ForkServer, ForkServerLost
 from bayplan.cluster.settings import ClusterSettings
-from bayplan.support.clock import SystemClock
+from bayplan.support.clock import Clock
 from bayplan.support.garbage import collect_seldom
-from bayplan.support.loop import run_loop
-from bayplan.support.metrics import Registry
 from bayplan.support.pipe import Pipe, PipeError, open_pipe
-from bayplan.support.randomness import SystemRandomness
 from bayplan.support.tasks import Crash
 
 logger = logging.getLogger(__name__)
 
 _PATIENCE: Final = 10.0
-"""Seconds that the other process gets to end."""
-_MODULES: Final = {
-    CONTROLLERS: "bayplan.controllers.manager",
-    SCHEDULER: "bayplan.scheduler.service",
-    NODES: "bayplan.kubelet.simulator",
-}
+"""Seconds that components get to end, and a process to end after its pipe has."""
+_START_SECONDS: Final = 60.0
+"""Seconds that a new process gets until its components have started."""
+_PING_SECONDS: Final = 0.5
+_SILENT_SECONDS: Final = 2.0
+"""After which a process that does not answer is reported."""
+_FROZEN_SECONDS: Final = 15.0
+"""After which it is killed and replaced."""
+_FIRST_DELAY: Final = 0.1
+_LONGEST_DELAY: Final = 30.0
+_HEALTHY_SECONDS: Final = 60.0
+"""A process that has run for so long is replaced after the first delay again."""
+_METRICS_SECONDS: Final = 2.0
 
 
 def can_have_one() -> bool:
@@ -60,160 +63,222 @@ def can_have_one() -> bool:
 @contextlib.contextmanager
 def companion(settings: ClusterSettings) -> Iterator[Companion]:
     """Start the second process; to be called before there is an event loop. It is gone on exit."""
-    ours, theirs = socket.socketpair()
     collect_seldom()
-    process = os.fork()
-    if process == 0:
-        ours.close()
-        _work(theirs, settings)
-    theirs.close()
-    one = Companion(process, ours)
+    server = ForkServer(load_modules, partial(work, settings=settings))
     try:
-        yield one
+        yield Companion(server)
     finally:
-        one.reap()
+        server.close()
 
 
 class Companion:
-    """The second process, as the first one sees it."""
+    """Starts component processes, one after the other, and watches over the present one."""
 
-    def __init__(self, process: int, end: socket.socket) -> None:
-        self._process = process
-        self._end = end
-        self._pipe: Pipe | None = None
-        self._requests: PipedRequests | None = None
-        self._on_crash: Crash | None = None
+    def __init__(self, server: ForkServer) -> None:
+        self._server = server
+        self._first: socket.socket | None = server.fork()
+        """The end of the first process's socket pair, until that is used."""
+        self._process: _ComponentProcess | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._down = "the component process has not started yet"
+        """Why there is no process; "" if there is one."""
 
     async def start(
-        self, names: Sequence[str], trust: Trust, door: Callable[[str], InProcessDoor], on_crash: Crash
+        self,
+        names: Sequence[str],
+        trust: Trust,
+        door: Callable[[str], InProcessDoor],
+        on_crash: Crash,
+        clock: Clock,
     ) -> None:
-        """Start components. `door` is the way to the API of a user. Raises ClusterError."""
-        self._pipe = pipe = await open_pipe(self._end)
-        self._on_crash = on_crash
+        """Start components. `door` is the way to the API of a user. on_crash: called when there can be no process any more. Raises ClusterError."""
+        self._names, self._trust, self._door, self._clock = names, trust, door, clock
+        self._server.attach()
+        try:
+            self._process = process = await self._launch()
+        except (PipeError, ForkServerLost, TimeoutError, OSError) as error:
+            raise ClusterError(f"the component process cannot be started: {error}") from error
+        self._down = ""
+        self._watching = asyncio.create_task(self._watch_over(process, on_crash), name="component process")
+
+    async def _launch(self) -> _ComponentProcess:
+        """A new process whose components have started. Raises ClusterError if their settings are wrong, else PipeError, ForkServerLost, TimeoutError, OSError."""
+        end, self._first = self._first or self._server.fork(), None
+        process = _ComponentProcess(self._server, await self._server.started(), self._clock)
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await process.connect(end, self._door, self._trust.token_signer)
+                await process.start(self._names, self._trust)
+        except BaseException:
+            await process.kill()
+            raise
+        return process
+
+    async def _watch_over(self, process: _ComponentProcess, on_crash: Crash) -> None:
+        """Replace processes as they end."""
+        delay = _FIRST_DELAY
+        try:
+            while True:
+                began = self._clock.monotonic()
+                reason = await process.ended()
+                self._process = None
+                if self._clock.monotonic() - began >= _HEALTHY_SECONDS:
+                    delay = _FIRST_DELAY
+                process, delay = await self._replace(reason, delay)
+                self._process, self._down = process, ""
+                logger.warning("a new component process runs (%d)", process.pid)
+        except ForkServerLost as error:
+            self._down = str(error)
+            on_crash("component process", ClusterError(f"{error}: the components cannot be started again"))
+
+    async def _replace(self, reason: str, delay: float) -> tuple[_ComponentProcess, float]:
+        """Try until there is a new process, and the delay before the next one. Raises ForkServerLost."""
+        while True:
+            self._down = f"{reason}; it is started again"
+            logger.error("%s; it is started again in %.1f s", reason, delay)
+            await self._clock.sleep(delay)
+            delay = min(2 * delay, _LONGEST_DELAY)
+            try:
+                return await self._launch(), delay
+            except (ClusterError, PipeError, TimeoutError, OSError) as error:
+                reason = f"the component process cannot be started: {error or type(error).__name__}"
+
+    def failure(self, name: str) -> str:
+        """Why a component does not run; "" if it does, as far as is known."""
+        if self._process is None:
+            return self._down
+        return self._process.silence() or self._process.failures.get(name, "")
+
+    async def metrics(self) -> bytes:
+        """The components' metrics in Prometheus' text format; none if they do not answer."""
+        if self._process is None or self._process.silence():
+            return b""
+        return await self._process.metrics()
+
+    async def close(self) -> None:
+        """End the components."""
+        if self._watching is None:
+            return
+        self._watching.cancel()
+        await asyncio.wait([self._watching])
+        process, self._process, self._watching = self._process, None, None
+        if process is not None:
+            with contextlib.suppress(ForkServerLost):  # then the kernel has ended the process
+                await process.stop()
+        if not self._server.is_lost:
+            self._server.detach()
+
+
+class _ComponentProcess:
+    """One component process and the pipe to it."""
+
+    def __init__(self, server: ForkServer, pid: int, clock: Clock) -> None:
+        self.pid = pid
+        self.failures: Mapping[str, str] = {}
+        """Why components do not run, by name."""
+        self._server = server
+        self._clock = clock
+        self._pipe: Pipe | None = None
+        self._requests: PipedRequests | None = None
+        self._unanswered = 0
+        """Pings since the last sign of life."""
+
+    async def connect(
+        self,
+        end: socket.socket,
+        door: Callable[[str], InProcessDoor],
+        signer: Callable[[dict[str, Any]], Any] | None,
+    ) -> None:
+        """Open the pipe. Raises OSError."""
+        self._pipe = pipe = await open_pipe(end)
         self._requests = PipedRequests(pipe, door)
-        pipe.hearers["crashed"] = self._crashed
-        pipe.when_lost = lambda: self._crashed("the process of the components", "it has gone")
-        if trust.token_signer is not None:
-            pipe.answerers["sign"] = trust.token_signer
+        pipe.hearers |= {"failures": self._failed, "pong": self._answered}
+        if signer is not None:
+            pipe.answerers["sign"] = signer
+
+    async def start(self, names: Sequence[str], trust: Trust) -> None:
+        """Start components. Raises ClusterError, PipeError."""
+        assert self._pipe is not None
         authority = trust.authority
         vouches = {
             "root_ca": trust.root_ca,
             "signs": trust.token_signer is not None,
             "authority": (authority.certificate, authority.key) if authority is not None else None,
         }
-        try:
-            problem = await pipe.ask("start", names, vouches)
-        except PipeError as error:
-            problem = str(error)
+        problem = await self._pipe.ask("start", names, vouches)
         if problem:
             raise ClusterError(problem)
 
-    def _crashed(self, name: str, text: str) -> None:
-        if self._on_crash is not None:
-            self._on_crash(name, ClusterError(f"{name}: {text}"))
+    def _failed(self, failures: Mapping[str, str]) -> None:
+        self.failures = failures
+
+    def _answered(self) -> None:
+        self._unanswered = 0
+
+    def silence(self) -> str:
+        """Since when the process does not answer; "" if it does."""
+        seconds = self._unanswered * _PING_SECONDS
+        return f"the component process has not answered for {seconds:.0f} s" if seconds >= _SILENT_SECONDS else ""
+
+    async def ended(self) -> str:
+        """Return when the process has ended, which it is made to if it freezes: what was wrong with it. Raises ForkServerLost."""
+        assert self._pipe is not None
+        # Pings are counted, not seconds: if this process is stopped or busy, that says nothing about the other one.
+        while not self._pipe.is_lost and self._unanswered * _PING_SECONDS < _FROZEN_SECONDS:
+            self._unanswered += 1
+            self._pipe.tell("ping")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PING_SECONDS):
+                    await self._pipe.ended()
+        silence = self.silence()
+        if self._pipe.is_lost:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    status = await self._server.ended(self.pid)
+                    self._close()
+                    return _how(status)
+            silence = silence or "the component process has closed its pipe and does not end"
+        await self.kill()
+        return silence + ", and has been killed"
 
     async def metrics(self) -> bytes:
-        """The components' metrics in Prometheus' text format; none if they have gone."""
-        if self._pipe is None:
-            return b""
+        """See Companion."""
+        assert self._pipe is not None
         try:
-            text: bytes = await self._pipe.ask("metrics")
-        except PipeError:
+            async with asyncio.timeout(_METRICS_SECONDS):
+                text: bytes = await self._pipe.ask("metrics")
+        except (PipeError, TimeoutError):
             return b""
         return text
 
-    async def close(self) -> None:
-        """End the components."""
-        self._on_crash = None
-        if self._pipe is None or self._requests is None:
-            return
-        with contextlib.suppress(PipeError, TimeoutError):
-            await asyncio.wait_for(self._pipe.ask("stop"), _PATIENCE)
-        self._requests.close()
-        self._pipe.close()
+    async def stop(self) -> None:
+        """End the components, and with them the process."""
+        if self._pipe is not None and not self.silence():
+            with contextlib.suppress(PipeError, TimeoutError):
+                async with asyncio.timeout(_PATIENCE):
+                    await self._pipe.ask("stop")
+                    self._close()
+                    await self._server.ended(self.pid)
+                    return
+        await self.kill()
 
-    def reap(self) -> None:
-        """Wait until the process has ended, which it does without a pipe; end it if it does not."""
-        self._end.close()
-        deadline = time.monotonic() + _PATIENCE
-        while os.waitpid(self._process, os.WNOHANG) == (0, 0):
-            if time.monotonic() > deadline:
-                logger.warning("the process of the components does not end by itself")
-                os.kill(self._process, signal.SIGKILL)
-                os.waitpid(self._process, 0)
-                return
-            time.sleep(0.005)
+    async def kill(self) -> None:
+        """End the process at once. Raises ForkServerLost."""
+        self._close()
+        self._server.kill(self.pid)
+        await self._server.ended(self.pid)
 
-
-def _work(end: socket.socket, settings: ClusterSettings) -> NoReturn:
-    """What the second process does, all its life."""
-    code = 1
-    try:
-        for number in (signal.SIGINT, signal.SIGTERM):  # which both may get; the first process tells this one to stop
-            signal.signal(number, signal.SIG_IGN)
-        run_loop(_Host(settings).run(end))
-        code = 0
-    except BaseException:
-        logger.exception("the process of the components ends")
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code)  # and nothing of what the first process meant to do at its end
+    def _close(self) -> None:
+        """Let go of what the process had here."""
+        if self._requests is not None:
+            self._requests.close()
+        if self._pipe is not None:
+            self._pipe.close()
 
 
-class _Host:
-    """The second process, as it sees itself."""
-
-    def __init__(self, settings: ClusterSettings) -> None:
-        self._settings = settings
-        self._metrics = Registry()
-        self._components: Components | None = None
-
-    async def run(self, end: socket.socket) -> None:
-        """Do what the pipe says until it ends."""
-        self._pipe = pipe = await open_pipe(end)
-        self._server = PipedServer(pipe)
-        self._kinds = KindTable((*DEFAULT_KINDS, *optional_kinds(self._settings.api.runtime_config)))
-        pipe.answerers |= {"start": self._start, "metrics": self._rendered, "stop": self._stop}
-        for module in _MODULES.values():
-            importlib.import_module(module)
-        await pipe.ended()
-        await self._stop()
-
-    async def _start(self, names: Sequence[str], vouches: Mapping[str, Any]) -> str:
-        """Start components; what is wrong with their settings, if that is so."""
-        from bayplan.controllers.certificate_rules import Authority
-
-        trust = Trust(
-            root_ca=vouches["root_ca"],
-            token_signer=self._sign if vouches["signs"] else None,
-            authority=Authority(*vouches["authority"]) if vouches["authority"] is not None else None,
-        )
-        self._components = Components(
-            self._settings,
-            lambda user: Client(self._server.transport(user), KindTable(self._kinds)),
-            trust,
-            clock=SystemClock(),
-            randomness=SystemRandomness(),
-            metrics=self._metrics,
-            on_crash=lambda name, error: self._pipe.tell("crashed", name, f"{type(error).__name__}: {error}"),
-        )
-        try:
-            for name in names:
-                self._components.start(name)
-        except (ClusterError, ValueError, OSError) as error:
-            return str(error)
-        return ""
-
-    async def _sign(self, claims: dict[str, Any]) -> str:
-        token: str = await self._pipe.ask("sign", claims)
-        return token
-
-    async def _rendered(self) -> bytes:
-        return self._metrics.render()
-
-    async def _stop(self) -> None:
-        components, self._components = self._components, None
-        if components is not None:
-            await components.close()
+def _how(status: int) -> str:
+    """How a process has ended, by its wait status."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return f"the component process has been ended by signal {number} ({signal.Signals(number).name})"
+    return f"the component process has ended with exit code {os.waitstatus_to_exitcode(status)}"

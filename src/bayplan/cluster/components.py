@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.client import Client
+from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
@@ -51,14 +52,22 @@ class Components:
         randomness: Randomness,
         metrics: Registry,
         on_crash: Crash | None = None,
+        restarts: bool = False,
+        on_change: Callable[[], None] | None = None,
     ) -> None:
+        """restarts: whether a component that ends by itself is started again, after a delay that doubles with each time; without it, it stays away, and
+        `on_crash` is told. on_change: called when `failures` has changed."""
         self._settings = settings
         self._connect = connect
         self._trust = trust
         self._clock = clock
         self._randomness = randomness
         self._metrics = metrics
-        self._tasks = Supervisor("cluster", on_crash=on_crash)
+        self._restarts = restarts
+        self._on_change = on_change
+        self.failures: dict[str, str] = {}
+        """Why components do not run that were started, by name; only of those that are started again."""
+        self._tasks = Supervisor("cluster", clock=clock, on_crash=self._failed if restarts else on_crash)
         self._running: dict[str, asyncio.Task[Any]] = {}
         self._makers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             CONTROLLERS: self._controllers,
@@ -69,8 +78,30 @@ class Components:
         """The running one."""
 
     def start(self, name: str) -> None:
-        """Start a component that is not running."""
-        self._running[name] = self._tasks.spawn(name, self._makers[name](), actor=name)
+        """Start a component that is not running. Raises what is wrong with its settings: ClusterError, ValueError, OSError."""
+        first = self._makers[name]()
+        if self._restarts:
+            prepared = [first]
+            task = self._running[name] = self._tasks.keep_running(name, partial(self._run, name, prepared), actor=name)
+            task.add_done_callback(lambda _: [one.close() for one in prepared])  # if it was cancelled before it began
+        else:
+            self._running[name] = self._tasks.spawn(name, first, actor=name)
+
+    async def _run(self, name: str, prepared: list[Coroutine[Any, Any, None]]) -> None:
+        """Run a component, the first time what is `prepared`. Raises what it raises, ClusterError if it ends."""
+        component = prepared.pop() if prepared else self._makers[name]()
+        if self.failures.pop(name, None) is not None:
+            self._changed()
+        await component
+        raise ClusterError(f"{name} has ended by itself")
+
+    def _failed(self, name: str, error: BaseException) -> None:
+        self.failures[name] = f"{name} crashed and is started again: {type(error).__name__}: {error}"
+        self._changed()
+
+    def _changed(self) -> None:
+        if self._on_change is not None:
+            self._on_change()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -14,9 +14,10 @@ CLUSTER_API = ApiServerSettings(
     publish_component_roles=True,
     runtime_config=("metrics.k8s.io/v1beta1=true",),
     kubelet_preferred_address_types=("InternalIP", "ExternalIP", "Hostname"),
+    enable_admission_plugins=("NodeRestriction",),
 )
-"""The API server of a whole cluster: everybody may do what roles say, it is known what pods use, and kubelets are reached at their nodes' addresses, as in
-clusters that people run."""
+"""The API server of a whole cluster, as kubeadm sets it up: users may do what roles say, nodes may change what is theirs, what pods use is known, and kubelets
+are reached at their nodes' addresses."""
 
 CLUSTER_CONTROLLERS = ControllerSettings(cluster_cidr=("10.128.0.0/9",))
 """The controllers of a whole cluster: nodes get their networks where simulated nodes have theirs."""

@@ -11,6 +11,15 @@ _SETTINGS: Final = {_MMAP_THRESHOLD: 4 << 20, _TRIM_THRESHOLD: 32 << 20, _TOP_PA
 """Bytes: blocks that get a mapping of their own, free memory that goes back to the system, and by how much the heap grows."""
 
 
+def release_freed_memory() -> None:
+    """Give the system back what `keep_freed_memory` has kept and nobody uses now. Does nothing where the C library is not glibc."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError):
+        return
+    trim(0)
+
+
 def keep_freed_memory() -> None:
     """Let blocks of usual sizes stay with the process when they are freed.
 

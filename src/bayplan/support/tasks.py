@@ -33,6 +33,8 @@ class Supervisor:
         self._on_crash = on_crash
         self._tasks: dict[asyncio.Task[Any], str] = {}
         self._failure: BaseException | None = None
+        self.failures: dict[str, str] = {}
+        """What tasks raised that wait for their next start, by name."""
         self._changed: asyncio.Event = asyncio.Event()
         self._closed = False
 
@@ -65,10 +67,11 @@ class Supervisor:
         first_delay: float = 0.1,
         longest_delay: float = 30.0,
         healthy_after: float = 60.0,
+        actor: str = "",
     ) -> asyncio.Task[Any]:
         """Run `start()` and, when it raises, log that and run it again after a delay (seconds) that doubles up to
         `longest_delay`. A run of `healthy_after` seconds resets the delay. A run that returns ends the task."""
-        return self.spawn(name, self._run_again(name, start, first_delay, longest_delay, healthy_after))
+        return self.spawn(name, self._run_again(name, start, first_delay, longest_delay, healthy_after), actor=actor)
 
     async def _run_again(
         self,
@@ -90,7 +93,9 @@ class Supervisor:
                 log.exception("%s: %s crashed, starting it again in %.1f s", self.name, name, delay)
                 if self._on_crash is not None:
                     self._on_crash(name, error)
+                self.failures[name] = f"{type(error).__name__}: {error}"
             await self._clock.sleep(delay)
+            self.failures.pop(name, None)
             delay = min(delay * 2, longest_delay)
 
     def _finished(self, task: asyncio.Task[Any]) -> None:

@@ -1,0 +1,122 @@
+"""The process of the components, as it sees itself: scheduler, controllers and simulated nodes over a pipe to the API server."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from bayplan.api.kinds import DEFAULT_KINDS, KindTable, optional_kinds
+from bayplan.client import Client
+from bayplan.client.piped import PipedServer
+from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
+from bayplan.cluster.errors import ClusterError
+from bayplan.cluster.settings import ClusterSettings
+from bayplan.support.clock import SystemClock
+from bayplan.support.loop import run_loop
+from bayplan.support.metrics import Registry
+from bayplan.support.pipe import Pipe, open_pipe
+from bayplan.support.randomness import SystemRandomness
+
+logger = logging.getLogger(__name__)
+
+_BEFORE_FORK: Final = ("bayplan.controllers.manager", "bayplan.kubelet.simulator")
+_AFTER_FORK: Final = ("bayplan.scheduler.service",)
+"""NumPy may start threads when it is loaded, which a fork would not copy."""
+COMPONENTS: Final = (CONTROLLERS, SCHEDULER, NODES)
+
+
+def load_modules() -> None:
+    """Load what every component process needs, as far as that can be shared."""
+    for module in _BEFORE_FORK:
+        importlib.import_module(module)
+
+
+def work(end: socket.socket, settings: ClusterSettings) -> NoReturn:
+    """What a component process does, all its life."""
+    code = 1
+    try:
+        for number in (
+            signal.SIGINT,
+            signal.SIGTERM,
+        ):  # which all processes may get; the main process says when to stop
+            signal.signal(number, signal.SIG_IGN)
+        run_loop(_Host(settings).run(end))
+        code = 0
+    except BaseException:
+        logger.exception("the component process ends")
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)  # and nothing of what the main process meant to do at its end
+
+
+class _Host:
+    """Runs components as the pipe says."""
+
+    def __init__(self, settings: ClusterSettings) -> None:
+        self._settings = settings
+        self._metrics = Registry()
+        self._components: Components | None = None
+
+    async def run(self, end: socket.socket) -> None:
+        """Do what the pipe says until it ends."""
+        self._pipe: Pipe = await open_pipe(end)
+        self._server = PipedServer(self._pipe)
+        self._kinds = KindTable((*DEFAULT_KINDS, *optional_kinds(self._settings.api.runtime_config)))
+        self._pipe.answerers |= {"start": self._start, "metrics": self._rendered, "stop": self._stop}
+        self._pipe.hearers["ping"] = lambda: self._pipe.tell("pong")
+        for module in _AFTER_FORK:
+            importlib.import_module(module)
+        await self._pipe.ended()
+        await self._stop()
+
+    async def _start(self, names: Sequence[str], vouches: Mapping[str, Any]) -> str:
+        """Start components; what is wrong with their settings, if that is so."""
+        from bayplan.controllers.certificate_rules import Authority
+
+        trust = Trust(
+            root_ca=vouches["root_ca"],
+            token_signer=self._sign if vouches["signs"] else None,
+            authority=Authority(*vouches["authority"]) if vouches["authority"] is not None else None,
+        )
+        self._components = Components(
+            self._settings,
+            lambda user: Client(self._server.transport(user), KindTable(self._kinds)),
+            trust,
+            clock=SystemClock(),
+            randomness=SystemRandomness(),
+            metrics=self._metrics,
+            restarts=True,
+            on_change=self._changed,
+        )
+        try:
+            for name in names:
+                self._components.start(name)
+        except (ClusterError, ValueError, OSError) as error:
+            return str(error)
+        return ""
+
+    def _changed(self) -> None:
+        """Tell which components do not run."""
+        if self._components is not None:
+            self._pipe.tell("failures", self._components.failures)
+
+    async def _sign(self, claims: dict[str, Any]) -> str:
+        token: str = await self._pipe.ask("sign", claims)
+        return token
+
+    async def _rendered(self) -> bytes:
+        return self._metrics.render()
+
+    async def _stop(self) -> None:
+        components, self._components = self._components, None
+        if components is not None:
+            await components.close()
