@@ -49,6 +49,8 @@ class Served:
     api: ApiServer
     url: str
     session: aiohttp.ClientSession
+    http: HttpServer
+    """What listens."""
 
     def headers(self, user: str = "admin") -> dict[str, str]:
         """Credentials of a user."""
@@ -99,6 +101,6 @@ async def served(
         trust = ssl.create_default_context(cadata=authority.certificate.decode())
         try:
             async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust, limit=0)) as session:
-                yield Served(api, f"https://127.0.0.1:{port}", session)
+                yield Served(api, f"https://127.0.0.1:{port}", session, http)
         finally:
             await http.stop()

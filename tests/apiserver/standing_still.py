@@ -24,6 +24,7 @@ class Server:
 
     def __init__(self, settings: ApiServerSettings | None = None, store: str = "memory:") -> None:
         self.clock = ManualClock()
+        self.user = ADMIN
         self.api = ApiServer(
             open_store(store, clock=self.clock), clock=self.clock, randomness=SeededRandomness(7), settings=settings
         )
@@ -40,6 +41,6 @@ class Server:
         self, method: str, path: str, body: Any = None, content_type: str = JSON, **query: str
     ) -> tuple[int, Any]:
         data = body if isinstance(body, bytes) else msgspec.json.encode(body) if body is not None else b""
-        request = Request(method, path, query, ADMIN, data, content_type, user_agent="tester/1.0 (linux)")
+        request = Request(method, path, query, self.user, data, content_type, user_agent="tester/1.0 (linux)")
         response = await self.api.handle(request)
         return response.code, msgspec.json.decode(response.whole_body())

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.apiserver.inflight import InFlight, is_long_running
+from bayplan.apiserver.inflight import InFlight
 from bayplan.apiserver.pieces import JsonList
 from bayplan.apiserver.requests import Request, User
 from bayplan.apiserver.settings import ApiServerSettings
@@ -127,11 +127,11 @@ def test_no_limit_is_no_limit() -> None:
 
 
 def test_only_what_lasts_is_long_running() -> None:
-    assert not is_long_running(request(path="/api/v1/namespaces/log/pods"))
-    assert not is_long_running(request(path="/api/v1/namespaces/a/configmaps/log"))
-    assert not is_long_running(request(path="/api/v1/pods", watch="false"))
-    assert is_long_running(request(path="/api/v1/nodes/a/proxy"))
-    assert is_long_running(request(path="/apis/apps/v1/watch/deployments"))
+    assert not request(path="/api/v1/namespaces/log/pods").info.is_long_running
+    assert not request(path="/api/v1/namespaces/a/configmaps/log").info.is_long_running
+    assert not request(path="/api/v1/pods", watch="false").info.is_long_running
+    assert request(path="/api/v1/nodes/a/proxy").info.is_long_running
+    assert request(path="/apis/apps/v1/watch/deployments").info.is_long_running
 
 
 def test_who_has_to_wait_is_told_when_to_come_back() -> None:
@@ -261,6 +261,44 @@ def test_a_connection_without_a_request_is_closed() -> None:
             reader, writer = await raw_connection(server)
             writer.write(b"GET /livez HTTP/1.1\r\nHost")
             assert await asyncio.wait_for(reader.read(), 20) == b""
+            writer.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_a_long_answer_to_head_has_no_body(encoding: str) -> None:
+    async def run() -> None:
+        async with served() as server:
+            reader, writer = await raw_connection(server)
+            head = (
+                f"Host: x\r\nAuthorization: {server.headers()['Authorization']}\r\nAccept-Encoding: {encoding}\r\n\r\n"
+            )
+            for _ in range(3):
+                writer.write(f"HEAD /openapi/v2 HTTP/1.1\r\n{head}".encode())
+                answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+                assert answer.startswith(b"HTTP/1.1 200 ")
+            writer.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "SPDY/3.1", "h2c"])
+@pytest.mark.parametrize(("token", "size"), [("wrong", 1_300_000), ("wrong", 10), ("", 10), ("", 1_300_000)])
+def test_an_upgrade_that_is_refused_ends_the_connection_with_its_answer(protocol: str, token: str, size: int) -> None:
+    async def run() -> None:
+        async with served() as server:
+            reader, writer = await raw_connection(server)
+            authorization = f"Bearer {token}" if token else server.headers()["Authorization"]
+            head = (
+                f"PATCH /api/v1/namespaces/nosuch HTTP/1.1\r\nHost: x\r\nAuthorization: {authorization}\r\n"
+                f"Connection: Upgrade\r\nUpgrade: {protocol}\r\nSec-WebSocket-Version: 13\r\n"
+                f"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nContent-Length: {size}\r\n\r\n"
+            )
+            writer.write(head.encode() + b"x" * size)
+            answer = await asyncio.wait_for(reader.read(), 10)
+            assert answer.startswith(b"HTTP/1.1 401 " if token else b"HTTP/1.1 415 ")
+            assert b"\r\nconnection: close\r\n" in answer.lower()
             writer.close()
 
     asyncio.run(run())

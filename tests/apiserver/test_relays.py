@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import json
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -376,5 +378,89 @@ def test_the_kubelet_is_reached_through_the_proxy_of_its_node(monkeypatch: pytes
         assert (code, status["message"]) == (400, "address not allowed")
         monkeypatch.setattr(relays, "check_address", lambda address: None)
         assert await get("/api/v1/nodes/n/proxy/healthz?verbose") == (200, "/healthz?verbose")
+
+    ask(check)
+
+
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+
+@pytest.mark.parametrize("accept", [PROTOBUF, f"{PROTOBUF},application/json", "application/yaml", "application/json"])
+def test_what_a_relay_answers_passes_unconverted(accept: str) -> None:
+    async def check(server: Served, get: Callable[[str], Awaitable[tuple[int, Any]]]) -> None:
+        headers = {**server.headers(), "Accept": accept}
+        async with server.session.get(f"{server.url}{POD}/log?tailLines=3", headers=headers) as answer:
+            assert (answer.status, answer.content_type) == (200, "text/plain")
+            assert await answer.text() == "/containerLogs/default/p/main?tailLines=3"
+        refused = f"{server.url}{POD}/log?previous=true"
+        async with server.session.get(refused, headers=headers) as answer:
+            assert (answer.status, answer.content_type) == (400, accept.partition(",")[0])
+            assert b"previous terminated container not found" in await answer.read()
+
+    ask(check)
+
+
+def test_the_form_of_a_proxied_answer_is_not_negotiated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relays, "check_address", lambda _: None)
+
+    async def check(server: Served, get: Callable[[str], Awaitable[tuple[int, Any]]]) -> None:
+        for method in ("GET", "HEAD", "OPTIONS", "POST"):
+            headers = {**server.headers(), "Accept": "image/png"}
+            async with server.session.request(method, f"{server.url}{POD}/proxy/page", headers=headers) as answer:
+                assert answer.status == 200, await answer.read()
+                assert method == "HEAD" or (await answer.json())["method"] == method
+
+    ask(check)
+
+
+@pytest.mark.parametrize("protocol", ["binary.k8s.io", "base64.binary.k8s.io", ""])
+@pytest.mark.parametrize("accept", [PROTOBUF, "application/json"])
+def test_logs_over_a_websocket(protocol: str, accept: str) -> None:
+    async def check(server: Served, get: Callable[[str], Awaitable[tuple[int, Any]]]) -> None:
+        protocols = ("unknown.k8s.io", protocol) if protocol else ()
+        headers = {**server.headers(), "Accept": accept}
+        async with server.session.ws_connect(
+            f"{server.url}{POD}/log?follow=true", headers=headers, protocols=protocols
+        ) as socket:
+            assert (socket.protocol or "") == protocol
+            messages = [message async for message in socket]
+        is_text = protocol.startswith("base64")
+        assert {message.type for message in messages} == {
+            aiohttp.WSMsgType.TEXT if is_text else aiohttp.WSMsgType.BINARY
+        }
+        pieces = [base64.b64decode(message.data) if is_text else message.data for message in messages]
+        assert (pieces[0], b"".join(pieces)) == (b"", b"one\ntwo\n")
+        for path, code in (("log?previous=true", 400), ("log?tailLines=-1", 422)):
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await server.session.ws_connect(f"{server.url}{POD}/{path}", headers=headers, protocols=protocols)
+            assert refused.value.status == code
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await server.session.ws_connect(f"{server.url}{POD}/log", headers=headers, protocols=("v4.channel.k8s.io",))
+        assert refused.value.status == 403
+        assert await get(f"{POD}/log?tailLines=1") == (200, "/containerLogs/default/p/main?tailLines=1")
+
+    ask(check)
+
+
+def test_a_client_that_closes_its_websocket_ends_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = asyncio.Event()
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        stream = web.StreamResponse()
+        await stream.prepare(request)
+        try:
+            while True:
+                await stream.write(b"line\n")
+                await asyncio.sleep(0.001)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(sys.modules[__name__], "kubelet", endless)
+
+    async def check(server: Served, get: Callable[[str], Awaitable[tuple[int, Any]]]) -> None:
+        async with server.session.ws_connect(f"{server.url}{POD}/log?follow=true", headers=server.headers()) as socket:
+            while b"line" not in await socket.receive_bytes():
+                pass
+        await asyncio.wait_for(ended.wait(), 10)
 
     ask(check)

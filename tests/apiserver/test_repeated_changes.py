@@ -17,7 +17,7 @@ from bayplan.api.types import core_v1
 from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.repeated_changes import Change, RepeatedChanges
-from bayplan.apiserver.requests import Request
+from bayplan.apiserver.requests import Request, User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.watching import Entry
@@ -583,12 +583,16 @@ def test_who_is_asked_about_changes_closes_the_short_way(path: str, body: dict[s
     asyncio.run(run())
 
 
-def test_nodes_restricted_to_their_pods_are_looked_at_each_time(repeated: list[str]) -> None:
+def test_restricted_nodes_take_no_fast_path_and_others_do(repeated: list[str]) -> None:
     async def run() -> None:
         async with PodServer(ApiServerSettings(enable_admission_plugins=("NodeRestriction",))) as server:
-            for one in await victims(server, 5):
+            pods = await victims(server, 8)
+            for one in pods[:5]:
                 assert (await server.take(TARGET, *one))[0] == 200
-            assert repeated == []
+            assert repeated == ["p3", "p4"]
+            server.user = User("system:node:n6", ("system:nodes", "system:authenticated"))
+            assert [(await server.take(TARGET, *one))[0] for one in pods[5:]] == [403, 200, 403]
+            assert repeated == ["p3", "p4"]
 
     asyncio.run(run())
 

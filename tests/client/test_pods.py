@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import json
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -187,3 +190,26 @@ def test_lines_that_are_not_as_usual_are_read_the_long_way() -> None:
         with pytest.raises(ApiError) as caught:
             decode_event(b'{"type":"ERROR","object":' + status + b"}", read)
         assert caught.value.code == (410 if status is gone else 500)
+
+
+def test_pods_that_came_and_went_are_forgotten() -> None:
+    decoder = PodDecoder()
+
+    def come_and_go(count: int) -> None:
+        for index in range(count):
+            body = {"metadata": {"uid": f"u{index}"}, "spec": {"nodeName": f"n{index}", "containers": [{"name": "c"}]}}
+            for event_type in ("ADDED", "MODIFIED", "DELETED", "DELETED"):  # the last one from another watch
+                line = json.dumps({"type": event_type, "object": body}, separators=(",", ":")).encode()
+                found = decoder.event(line)
+                assert found is not None
+                assert (found[0], found[1].spec.node_name) == (event_type, f"n{index}")
+
+    come_and_go(1000)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        come_and_go(3000)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 200_000
+    finally:
+        tracemalloc.stop()

@@ -25,21 +25,21 @@ def may_begin(request: Request) -> bool:
     """Whether it is worth while to look closer. Who reads the answer, or asks as somebody else, waits for it."""
     if request.reads_answer or request.impersonation is not None:
         return False
-    return "/pods/" in request.path
+    return request.info.resource == "pods" and request.info.name != ""
 
 
 def begin(call: Call) -> Begun | None:
     """Begin with what a request asks for; None if that is to be done the long way. Raises ApiError."""
-    method, subresource = call.request.method, call.path.subresource
+    verb, subresource = call.path.verb, call.path.subresource
     name = subresource.name if subresource is not None else ""
     memory = call.context.repeated_changes
-    removes = method == "DELETE" and not name
+    removes = verb == "delete" and not name
     code = 200
-    if method == "PATCH" and name == "status":
+    if verb == "patch" and name == "status":
         change = memory.change(call, STATUS)
     elif removes:
         change = memory.change(call, DELETE)
-    elif method == "POST" and name == "binding":
+    elif verb == "create" and name == "binding":
         change, code = binding.known_change(call), 201
     else:
         return None

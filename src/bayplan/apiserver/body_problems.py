@@ -22,7 +22,7 @@ def head_problem(data: bytes) -> str:
     """Why kind and version of what should be an object in JSON cannot be told; "" if they can."""
     if problem := syntax_problem(data):
         return _UNREADABLE + problem
-    tree = json.loads(data.decode(errors="replace"))
+    tree = json.loads(data.decode(errors="replace"), parse_int=float)
     if tree is None:
         return ""
     if not isinstance(tree, dict):

@@ -28,10 +28,14 @@ from bayplan.store.interface import Event as StoreEvent
 
 HISTORY_LIMIT = 8192
 """Most events kept per kind, so that watches can resume without a new list."""
+LINES_KEPT = 512
+"""Newest events per kind that keep the lines that watchers were sent: later watchers seldom start further back."""
 HISTORY_KEPT = 100
 """Events kept per kind however old they are."""
 DECODED_LIMIT = 4096
-"""Entries per kind whose decoded object is kept for watchers in this process."""
+"""Entries per kind whose decoded object is kept for watchers in this process that share them."""
+DECODED_UNSHARED = 128
+"""The same without such watchers."""
 
 
 def with_revision(body: bytes, revision: int) -> bytes:
@@ -106,6 +110,11 @@ class ResourceCache:
         self.history_start = 0
         """Watches may start at this revision or later."""
         self._decoded: deque[Entry] = deque()
+        """Entries whose decoded objects are kept, in order."""
+        self.sharers = 0
+        """Watchers in this process that read decoded objects."""
+        self._aged = 0
+        """How many of them were there when history was last forgotten."""
 
     def get(self, namespace: str, name: str) -> Entry | None:
         """One object, or None."""
@@ -120,8 +129,9 @@ class ResourceCache:
                 yield from bucket.ordered(after[1])
             return
         for one in sorted(self.buckets):
-            if one >= after[0]:
-                yield from self.buckets[one].ordered(after[1] if one == after[0] else "")
+            bucket = self.buckets.get(one)  # None if its last object went while the caller was at another one
+            if bucket is not None and one >= after[0]:
+                yield from bucket.ordered(after[1] if one == after[0] else "")
 
     def all(self) -> Iterator[Entry]:
         """All objects, in no order."""
@@ -142,7 +152,7 @@ class ResourceCache:
     def _remember(self, entry: Entry) -> None:
         """Keep the decoded objects of the latest entries only."""
         self._decoded.append(entry)
-        if len(self._decoded) > DECODED_LIMIT:
+        if len(self._decoded) > (DECODED_LIMIT if self.sharers else DECODED_UNSHARED):
             self._decoded.popleft().decoded = None
 
     def make_entry(self, key: str, value: bytes, revision: int, create_revision: int, obj: Any = None) -> Entry:
@@ -200,12 +210,18 @@ class ResourceCache:
             last = self.get(namespace, name)
             if last is None:
                 return
-            self.buckets[namespace].remove(name)
+            bucket = self.buckets[namespace]
+            bucket.remove(name)
+            if not bucket.entries:
+                del self.buckets[namespace]
             self.count -= 1
             change = Event(None, self.as_deleted(last, event.revision), event.revision)
         if len(self._history) == HISTORY_LIMIT:
             self.history_start = self._history[0].revision
-        self._history.append(change)
+        history = self._history
+        history.append(change)
+        if len(history) > LINES_KEPT:
+            history[-LINES_KEPT - 1].forget_lines()
         for watcher in tuple(self.watchers):
             watcher.offer(change)
 
@@ -242,13 +258,20 @@ class ResourceCache:
         return found
 
     def forget(self, revision: int) -> None:
-        """Drop events up to a revision, but not the latest: who wants to go on from before has to list anew.
+        """Drop events up to a revision, but not the latest: who wants to go on from before has to list anew. To be called now and then: what nobody has needed
+        between two calls is let go of, too.
 
         What changes seldom stays resumable, as with kube-apiserver, whose watch cache keeps about as many.
         """
         history = self._history
         while len(history) > HISTORY_KEPT and history[0].revision <= revision:
             self.history_start = history.popleft().revision
+        decoded = self._decoded
+        for _ in range(min(self._aged, len(decoded))):
+            decoded.popleft().decoded = None
+        self._aged = len(decoded)
+        for event in history:
+            event.forget_lines()
 
     def watch(self, watcher: Watcher) -> None:
         """Let a watcher take part from now on."""

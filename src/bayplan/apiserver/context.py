@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from bayplan.api.custom_resources.strategy import type_errors
 from bayplan.api.errors import ApiError, bad_request, failure, invalid_object, unsupported_media_type
 from bayplan.api.json_syntax import repaired
 from bayplan.api.kinds import Kind, KindTable
+from bayplan.api.nesting import EXCEEDED, is_too_deep
 from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import Strategy, clone
@@ -39,6 +40,7 @@ from bayplan.apiserver.representation import Shape
 from bayplan.apiserver.requests import Request, ResourcePath, Response
 from bayplan.apiserver.service_account_tokens.verification import ServiceAccountTokens
 from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.apiserver.simulated_addresses import SimulatedAddresses
 from bayplan.apiserver.watching import Entry
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
@@ -64,12 +66,15 @@ class Context:
     allocators: Allocators
     clock: Clock
     randomness: Randomness
+    simulated: SimulatedAddresses
     webhook_sender: Sender | None = None
     """What reaches webhooks; None if this server calls none."""
     crowds: Crowds = field(default_factory=Crowds)
     repeated_changes: RepeatedChanges = field(default_factory=RepeatedChanges)
     metrics: Registry = field(default_factory=Registry)
     """Where the server measures itself."""
+    component_failures: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    """Why each component of the same cluster does not run ("" if it does), by name; nothing about components that run elsewhere."""
 
     def find(self, kind_name: str, namespace: str, name: str, api_version: str = "v1") -> Any:
         """An object of a built-in kind as it is stored; None if there is none. It is shared: do not change it."""
@@ -260,6 +265,8 @@ class Call:
                 return b"{}"
             if data[:1] != b"{":
                 raise Unrecognized(kind_name, head_problem(data or request.body), request.body)
+        if is_too_deep(data):
+            raise Unrecognized(kind_name, head_problem(data) or EXCEEDED, request.body)
         return data
 
     def _check_type(self, obj: Any, kind_name: str, api_version: str) -> None:

@@ -11,5 +11,9 @@ def dial_problem(error: aiohttp.ClientConnectorError, host: str, port: str | int
     """Why an address cannot be reached, in Go's words."""
     number = error.os_error.errno
     why = os.strerror(number) if number else str(error.os_error)
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return f"dial tcp {where}: connect: {why.lower()}"
+    return f"dial tcp {authority_of(host, port)}: connect: {why.lower()}"
+
+
+def authority_of(host: str, port: str | int) -> str:
+    """Host and port as a URL has them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -37,6 +37,7 @@ from bayplan.api.managedfields.managers import (
 )
 from bayplan.api.managedfields.merge import validate
 from bayplan.api.managedfields.typed import Type, TypedError
+from bayplan.api.nesting import DepthError, check_depth
 from bayplan.api.schema import definition_of
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import meta_v1
@@ -368,6 +369,7 @@ class Applier:
         text = ((tree.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
         kind = self.kind
         try:
+            check_depth((text or "").encode())
             last = msgspec.json.decode(text or "")
             if not isinstance(last, dict) or last.get("apiVersion") != kind.api_version:
                 return False
@@ -375,7 +377,7 @@ class Applier:
             same = field_set(last, type_of(kind.type))
             for changed in compare(last, tree, type_of(kind.type)):
                 same = difference(same, changed)
-        except (msgspec.DecodeError, TypedError):
+        except (msgspec.DecodeError, DepthError, TypedError):
             return False
         conflict.conflicts = [one for one in conflict.conflicts if not has(same, one[2])]
         return not conflict.conflicts

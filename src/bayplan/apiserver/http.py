@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
+from aiohttp.web_protocol import RequestPayloadError
 from multidict import CIMultiDict
 
 from bayplan.api.errors import ApiError, failure, request_too_large, unauthorized
@@ -19,15 +20,21 @@ from bayplan.apiserver.authentication.certificates import CertificateUsers
 from bayplan.apiserver.authentication.headers import bearer_token, impersonation
 from bayplan.apiserver.http_answer import usual_answer, wants_pretty
 from bayplan.apiserver.http_body import GZIP_THRESHOLD, pieces_of, send
-from bayplan.apiserver.http_connection import NO_QUERY, Connection, ConnectionServer, Head, Heads
+from bayplan.apiserver.http_connection import Connection
+from bayplan.apiserver.http_connections import ConnectionServer
+from bayplan.apiserver.http_drain import drain, refusal_while_draining
+from bayplan.apiserver.http_head import HEAD_LIMIT
+from bayplan.apiserver.http_headers import NO_QUERY, Head, Heads
+from bayplan.apiserver.http_listener import Listener
 from bayplan.apiserver.http_origins import origin_of
 from bayplan.apiserver.http_relay import Relays
+from bayplan.apiserver.http_warnings import warning_headers
 from bayplan.apiserver.http_watch import WatchStreams
 from bayplan.apiserver.inflight import InFlight, too_many_requests
-from bayplan.apiserver.nonresource import PUBLIC_PATHS
 from bayplan.apiserver.relays import Relay
+from bayplan.apiserver.request_info import is_public
 from bayplan.apiserver.requests import ANONYMOUS, Request, Response
-from bayplan.apiserver.server import ApiServer, error_response
+from bayplan.apiserver.server import ApiServer, error_response, refusal
 from bayplan.apiserver.tls import client_tls
 
 logger = logging.getLogger(__name__)
@@ -37,11 +44,8 @@ _REAP_SECONDS = 5.0
 _KEPT_SECONDS = 300.0
 """How long a connection may wait for its next request."""
 _NEVER = 1e9
-_FAREWELL_SECONDS = 0.02
-"""How long clients have to answer the end of TLS; whoever does not would keep the connection open."""
+_LEAST_HANDSHAKE_SECONDS = 1.0
 _AUDIT_ID = "Audit-Id"
-_HEADER_LIMIT = 1 << 20
-"""Bytes of a request line or header, as Go's server takes them."""
 
 
 class HttpServer:
@@ -57,7 +61,9 @@ class HttpServer:
         self._limit = server.context.settings.max_request_bytes
         self._is_open = server.context.authorizer.allows_everything
         """Whether everybody who is known may do everything: then the unknown may only see whether the server is well."""
-        self._runner: web.ServerRunner | None = None
+        self._listener: Listener | None = None
+        self._connections: ConnectionServer | None = None
+        self.is_draining = False
         self._watches = WatchStreams(server.context)
         self._relays = Relays(server.context.clock, kubelet_tls or client_tls())
         self._reaper: asyncio.Task[None] | None = None
@@ -75,42 +81,45 @@ class HttpServer:
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Listen. Returns the port (chosen by the system if 0 is given). Raises OSError if the address is taken."""
-        handler = ConnectionServer(
+        self._connections = connections = ConnectionServer(
             self._handle,
             self,
             access_log=None,
             keepalive_timeout=_NEVER,
             lingering_time=_DRAIN_SECONDS,
-            max_line_size=_HEADER_LIMIT,
-            max_field_size=_HEADER_LIMIT,
+            max_line_size=HEAD_LIMIT,
+            max_field_size=HEAD_LIMIT,
+            max_headers=HEAD_LIMIT,
+            auto_decompress=False,
         )
-        runner = web.ServerRunner(handler, shutdown_timeout=_DRAIN_SECONDS)
-        await runner.setup()
-        site = web.TCPSite(runner, host, port, ssl_context=tls, backlog=1024)
-        try:
-            await site.start()
-        except BaseException:
-            await runner.cleanup()
-            raise
-        self._runner = runner
+        clock, timeout = self.server.context.clock, self.server.context.settings.header_timeout
+        listener = Listener(connections, tls, clock, handshake_seconds=max(timeout, _LEAST_HANDSHAKE_SECONDS))
+        found = await listener.start(host, port)
+        self._listener = listener
         self._reaper = asyncio.create_task(self._reap(), name="watches of clients that have gone")
-        return int(runner.addresses[0][1])
+        return found
 
     async def stop(self) -> None:
-        """End watches, let running requests finish for a moment, close."""
+        """Answer what has come, end watches, close. With `shutdown_send_retry_after` new requests are refused until nothing is left to answer."""
         if self._reaper is not None:
             self._reaper.cancel()
+        if self._listener is None or self._connections is None:
+            return
+        self.is_draining = True
+        await drain(
+            self._listener,
+            self._connections,
+            self.server.context.clock,
+            most_seconds=self.server.context.settings.request_timeout,
+            listens_on=self.server.context.settings.shutdown_send_retry_after,
+            end_long_running=self._end_long_running,
+        )
+        self._listener = self._connections = None
+
+    async def _end_long_running(self) -> None:
+        """End watches, and what is passed on."""
         self._watches.close()
         await self._relays.close()
-        if self._runner is not None:
-            server = self._runner.server
-            left = [one.transport for one in server.connections if one.transport is not None] if server else []
-            await self._runner.cleanup()
-            self._runner = None
-            if left:
-                await self.server.context.clock.sleep(_FAREWELL_SECONDS)
-            for transport in left:
-                transport.abort()
 
     async def _reap(self) -> None:
         """End watches whose client went away while nothing happened: nobody notices otherwise."""
@@ -120,20 +129,29 @@ class HttpServer:
             self._end_unused_connections()
 
     def _end_unused_connections(self) -> None:
-        """Close connections that have been open for long without a first request, and those without a further one for longer."""
-        server = self._runner.server if self._runner is not None else None
-        if server is None:
+        """Close connections on which a request's head does not come to its end, or no request comes for long."""
+        if self._connections is None:
             return
         now, first = self.now(), self.server.context.settings.header_timeout
-        for connection in server.connections:
-            assert isinstance(connection, Connection)
-            since = connection.rests_since
-            if since is not None and now - since > (_KEPT_SECONDS if connection.has_spoken else first):
+        for connection in self._connections.all():
+            head, rest = connection.head_since, connection.rests_since
+            is_late = head is not None and now - head > first
+            if is_late or (rest is not None and now - rest > (_KEPT_SECONDS if connection.has_spoken else first)):
                 connection.force_close()
 
     def now(self) -> float:
         """See Desk."""
         return self.server.context.clock.now()
+
+    @property
+    def has_requests(self) -> bool:
+        """Whether a request, or a part of one, has come and is not answered."""
+        return self._connections is not None and any(one.is_busy for one in self._connections.all())
+
+    @property
+    def answer_timeout(self) -> float:
+        """See Desk."""
+        return self.server.context.settings.request_timeout
 
     async def answer(self, request: Request) -> Response:
         """See Desk."""
@@ -157,11 +175,16 @@ class HttpServer:
                 late = _plain(await self._noted(http, connection, error_response(_too_slow())))
                 late.force_close()
                 return late
+            except RequestPayloadError:
+                return connection.bad_request()
             if isinstance(request, Response):
                 return _plain(await self._noted(http, connection, request))
+            if self.is_draining and (refusal := refusal_while_draining(request, self.server.context.settings)):
+                return _plain(await self._noted(http, connection, refusal))
             response = await self.answer(request)
         else:
             request, response = answered
+        connection.is_long_running = response.watcher is not None or response.relay is not None
         if response.watcher is not None:
             return await self._watches.serve(http, _headers(response), response.watcher)
         if response.relay is not None:
@@ -179,11 +202,11 @@ class HttpServer:
             if trail is not None:
                 trail.begun(answer.status)
         except ApiError as error:
-            refusal = error_response(error)
-            refusal.audit_id = response.audit_id
+            refused = refusal(request, error)
+            refused.audit_id = response.audit_id
             if trail is not None:
-                trail.refused(refusal)
-            return _plain(refusal)
+                trail.refused(refused)
+            return _plain(refused)
         finally:
             if trail is not None:
                 trail.ended()
@@ -224,6 +247,8 @@ class HttpServer:
         """The request, or what its sender gets instead. Raises TimeoutError if it does not come."""
         headers = http.headers
         path, _, query_string = http.raw_path.partition("?")
+        if path[:1] != "/":
+            path = "/" + path.partition("://")[2].partition("/")[2]  # the absolute form, which proxies are asked with
         if "%" in path:
             path = unquote(path)
         head = _head(headers)
@@ -240,6 +265,8 @@ class HttpServer:
             if content.is_eof():
                 request.body = content.read_nowait()
             else:
+                if "Expect" in headers and http.transport is not None:
+                    http.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 async with asyncio.timeout(self.server.context.settings.request_timeout):
                     request.body = await (self._bounded(http) if length is None else content.read())
             if len(request.body) > self._limit:
@@ -257,7 +284,7 @@ class HttpServer:
             connection.user = self._certificate_users.of(connection.transport)
         authorization = head.authorization
         user = self.authenticator.authenticate(authorization, connection.user)
-        if user is None or (user is ANONYMOUS and self._is_open and not path.startswith(PUBLIC_PATHS)):
+        if user is None or (user is ANONYMOUS and self._is_open and not is_public(path)):
             return error_response(unauthorized())
         if len(body) > self._limit:
             return error_response(request_too_large(self._limit))
@@ -288,10 +315,6 @@ class HttpServer:
         return b"".join(chunks)
 
 
-_BLANKS = {**dict.fromkeys(range(32), " "), 127: " "}
-"""Control characters, which no header may have."""
-
-
 def _head(headers: Mapping[str, str]) -> Head:
     return Head(
         headers.get("Authorization", ""),
@@ -311,9 +334,8 @@ def _headers(response: Response) -> CIMultiDict[str]:
     if response.content_type:
         headers["Content-Type"] = response.content_type
     headers["Cache-Control"] = "no-cache, private"
-    for warning in response.warnings:
-        escaped = warning.replace("\\", "\\\\").replace('"', '\\"').translate(_BLANKS)
-        headers.add("Warning", f'299 - "{escaped}"')
+    for warning in warning_headers(response.warnings) if response.warnings else ():
+        headers.add("Warning", warning)
     return headers
 
 

@@ -47,6 +47,11 @@ def usual_bytes(request: Request, response: Response, transport: asyncio.Transpo
     return b"%b%d\r\n%b%b%b" % (head, len(body) + len(end), _date(floor(now)), body, end)
 
 
+def with_close(data: bytes) -> bytes:
+    """An answer, from the status line on, after which the connection is closed."""
+    return data.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
+
+
 def wants_pretty(request: Request) -> bool:
     """Whether JSON is to be indented: asked for with `pretty`, or for tools that people look at."""
     value = request.query.get("pretty")
@@ -62,19 +67,35 @@ class UsualAnswer(web.StreamResponse):
 
     @property
     def keep_alive(self) -> bool:
-        """The connection goes on; clients that want it closed get another kind of answer."""
-        return True
+        """Whether the connection goes on; clients that want it closed get another kind of answer, so that only the server may want that."""
+        return self._keep_alive is not False
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         """Send everything. Raises ConnectionResetError if the client has gone."""
         transport = request.transport
         if transport is None or transport.is_closing():
             raise ConnectionResetError("the client has gone")
-        transport.write(self.data)
+        transport.write(self.data if self.keep_alive else with_close(self.data))
         return None
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Nothing is left to send."""
+
+
+class LastAnswer(UsualAnswer):
+    """Bytes that are an answer from the status line on, and say that it is the last one."""
+
+    @property
+    def keep_alive(self) -> bool:
+        """Never."""
+        return False
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Send everything. Raises ConnectionResetError if the client has gone."""
+        if request.transport is None or request.transport.is_closing():
+            raise ConnectionResetError("the client has gone")
+        request.transport.write(self.data)
+        return None
 
 
 @functools.cache

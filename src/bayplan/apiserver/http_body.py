@@ -60,7 +60,9 @@ async def send(
     try:
         async with asyncio.timeout(seconds):
             await stream.prepare(http)
-            if compressed:
+            if http.method == "HEAD":
+                pass  # headers alone: a body would be taken for the next answer
+            elif compressed:
                 await _send_compressed(stream, pieces)
             else:
                 for piece in pieces:

@@ -13,61 +13,35 @@ for it. That leaves the short way with nothing to decide: what it does not take 
 from __future__ import annotations
 
 import asyncio
-import functools
-import re
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+import logging
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final, Protocol
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
-from multidict import MultiDict, MultiDictProxy
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
-from bayplan.apiserver.http_answer import usual_bytes
-from bayplan.apiserver.requests import Impersonation, Request, Response, User
+from bayplan.apiserver.http_answer import LastAnswer, usual_bytes, with_close
+from bayplan.apiserver.http_head import ChunkedBody, Refusal, read_head, refusal_of_beginning
+from bayplan.apiserver.http_headers import LINE, LONGEST_BLOCK, NO_QUERY, OWN_WAYS, Head, Heads, block_of, query_of
+from bayplan.apiserver.http_listener import has_input, peer_of
+from bayplan.apiserver.requests import Request, Response, User
 
-_LINE = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[\w/.:-]*)(?:\?([\w=&.:-]*))? HTTP/1\.1(?=\r\n)", re.ASCII)
-_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ?(\d{1,9})(?=\r\n)")
-_OWN_WAYS = re.compile(
-    rb"\r\n(?:connection[ \t]*:(?! keep-alive\r\n)|"
-    rb"(?:content-encoding|content-length|expect|proxy-connection|te|trailer|transfer-encoding|upgrade)[ \t]*:)",
-    re.IGNORECASE,
-)
-"""Headers that say how a request or its connection is to be taken."""
-_LONGEST_BLOCK = 8 << 10
-_MOST_BLOCKS = 1000
-"""Blocks of headers that are remembered, and their bytes."""
+logger = logging.getLogger(__name__)
 
-
-class Head(NamedTuple):
-    """What a block of headers says."""
-
-    authorization: str
-    content_type: str
-    accept: str
-    user_agent: str
-    impersonation: Impersonation | None
-    forwarded_for: str = ""
-    real_ip: str = ""
-
-
-class Heads:
-    """The blocks of headers that aiohttp has read, from the end of the first line to the empty one, without `Content-Length`."""
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, Head] = {}
-        self.of = self._known.get
-
-    def learn(self, block: bytes, head: Head) -> None:
-        """Remember a block."""
-        if len(self._known) >= _MOST_BLOCKS:
-            self._known.clear()
-        self._known[block] = head
+_WORTH_READING: Final = 256 << 10
+"""Bytes of a body that are read and dropped after the answer to keep the connection, as in Go."""
+_LINGER_SECONDS: Final = 0.5
+"""For a client to close after the last answer, as in Go."""
 
 
 class Desk(Protocol):
     """Who answers requests."""
 
     heads: Heads
+    is_draining: bool
+    """Whether the server ends: each connection closes after its next answer."""
 
     def request(
         self, connection: Connection, head: Head, method: str, path: str, query: Mapping[str, str], body: bytes
@@ -80,19 +54,31 @@ class Desk(Protocol):
     def now(self) -> float:
         """Unix seconds."""
 
+    @property
+    def answer_timeout(self) -> float:
+        """Seconds that a client may take to read an answer."""
+
 
 class Connection(RequestHandler):
-    """See the module. Between two requests it is at rest; the first bytes then decide which way the next request takes."""
+    """See the module. aiohttp's parser gets one request at a time; what a client sends ahead is held back until the present one is answered."""
 
     __slots__ = (
-        "_ahead",
         "_answered",
         "_at_rest",
         "_block",
+        "_body_left",
         "_desk",
+        "_discards",
         "_held",
+        "_is_answered",
+        "_is_complete",
+        "_is_tunnel",
+        "_lost",
+        "_partial",
         "_task",
         "has_spoken",
+        "head_since",
+        "is_long_running",
         "rests_since",
         "user",
     )
@@ -102,8 +88,16 @@ class Connection(RequestHandler):
         self._desk = desk
         self._at_rest = True
         """Whether no request is being read or answered, and aiohttp's parser is at the beginning of one."""
-        self._ahead: int | None = None
-        """Bytes of the request in aiohttp's hands that have not come; None if that cannot be told: then all others go its way too."""
+        self._partial = bytearray()
+        """The beginning of a head whose end has not come."""
+        self._body_left: int | ChunkedBody = 0
+        """What has not come of the body of the request in aiohttp's hands: its bytes, or how its end is found."""
+        self._is_complete = False
+        """Whether the request in aiohttp's hands has come whole."""
+        self._is_answered = False
+        """Whether the request in aiohttp's hands has been answered before it had come whole."""
+        self._is_tunnel = False
+        """Whether the connection may go on in another protocol: then all that comes is aiohttp's."""
         self._block = b""
         """The headers of the request in aiohttp's hands, if they are worth learning."""
         self._answered: tuple[Request, Response] | None = None
@@ -111,68 +105,154 @@ class Connection(RequestHandler):
         self._task: asyncio.Task[None] | None = None
         """Answers the present request in the short way."""
         self._held = b""
-        """What came while it did."""
+        """What came after the present request; nothing more is read while there is something."""
+        self._discards = False
+        """Whether the last answer has been sent: what comes now is read and dropped, so that the client is not reset before it has read that."""
+        self._lost: asyncio.Future[None] | None = None
+        """Done when the client has closed, for who waits for that."""
         self.has_spoken = False
         """Whether a request has come."""
+        self.is_long_running = False
+        """Whether the present request is one that lasts until its client or the server ends it."""
         self.user: User | None = None
         """The user of the client's certificate; known once a request has come."""
         self.rests_since: float | None = desk.now()
         """When the last request was answered (Unix seconds); None while there is one."""
+        self.head_since: float | None = None
+        """When the first byte of a head came whose end has not come (Unix seconds); None if there is no such head."""
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the client."""
-        if self._task is not None:
-            if data:
-                self._held += data
-                if self.transport is not None:
-                    self.transport.pause_reading()
+        if self._discards:
             return
-        if self._at_rest and data:
-            self._at_rest = False
-            if self._take(data):
-                return
-            self._look(data)
-        elif self._ahead is not None:
-            if len(data) <= self._ahead:
-                self._ahead -= len(data)
-            else:
-                self._ahead, self._block = None, b""
-        super().data_received(data)
+        if not data or self._is_tunnel:
+            super().data_received(data)
+        elif self._at_rest:
+            if self._partial or not self._take(data):
+                self._begin(data)
+        elif self._task is not None or self._is_complete:
+            self._hold(data)
+        else:
+            self._feed(data)
+
+    def _hold(self, data: bytes) -> None:
+        self._held += data
+        self._pause_transport_reading()
 
     def _take(self, data: bytes) -> bool:
         """Begin to answer in the short way, if that can be done."""
-        line = _LINE.match(data)
+        line = LINE.match(data)
         end = data.find(b"\r\n\r\n")
-        if line is None or end < 0:
+        if line is None or end < 0 or self._desk.is_draining:
             return False
-        block, size = _block(data, line.end(), end)
+        block, size = block_of(data, line.end(), end)
         head = self._desk.heads.of(block)
         if head is None or len(data) != end + 4 + size:
             return False
         method, path, query = line.groups()
         request = self._desk.request(
-            self, head, method.decode(), path.decode(), _query(query) if query else NO_QUERY, data[end + 4 :]
+            self, head, method.decode(), path.decode(), query_of(query) if query else NO_QUERY, data[end + 4 :]
         )
         if isinstance(request, Response):
             return False
         if request.origin is not None:
             request.origin.uri = data[line.start(2) : line.end() - len(b" HTTP/1.1")].decode()
+        self._at_rest = False
         self.rests_since = None
         self._task = self._loop.create_task(self._serve(data, request))
         return True
 
-    def _look(self, data: bytes) -> None:
-        """See how long the request is that aiohttp gets, and whether its headers can be learnt."""
-        self._ahead, self._block = None, b""
-        start, end = data.find(b"\r\n"), data.find(b"\r\n\r\n")
+    def _begin(self, data: bytes) -> None:
+        """Read a head, which may come in pieces, and let aiohttp have the request if nothing is wrong with that."""
+        partial = self._partial
+        if not partial and data[:2] == b"\r\n":
+            data = data.lstrip(b"\r\n")  # which old clients send after a body
+            if not data:
+                return
+        seen = len(partial)  # and not looked at again, however small the pieces are
+        partial += data
+        end = partial.find(b"\r\n\r\n", max(0, seen - 3))
         if end < 0:
+            if self.head_since is None:
+                self.head_since = self._desk.now()
+            if refusal := refusal_of_beginning(partial, seen):
+                self._refuse(refusal)
             return
-        block, size = _block(data, start, end)
-        ahead = end + 4 + size - len(data)
-        if ahead >= 0 and not _OWN_WAYS.search(block + b"\r\n"):
-            self._ahead = ahead
-            if len(block) <= _LONGEST_BLOCK:
-                self._block = block
+        data = bytes(partial) if seen else data
+        self._partial, self.head_since = bytearray(), None
+        head = read_head(data[:end])
+        if isinstance(head, Refusal):
+            self._refuse(head)
+            return
+        self._at_rest, self.rests_since = False, None
+        if head.is_ping:
+            self._pong(data[end + 4 :])
+            return
+        self._is_tunnel = head.upgrades
+        self._body_left = ChunkedBody() if head.length is None else head.length
+        self._block = b""
+        block, _ = block_of(data, data.find(b"\r\n"), end)
+        if len(block) <= LONGEST_BLOCK and not OWN_WAYS.search(block + b"\r\n"):
+            self._block = block
+        self._pass_on(data[: end + 4], data[end + 4 :])
+
+    def _pass_on(self, head: bytes, body: bytes) -> None:
+        """Let aiohttp have the head of a request, and as much of the body as has come."""
+        if self._is_tunnel:
+            super().data_received(head + body)
+        elif body or self._body_left != 0:
+            self._feed(body, head)
+        else:
+            self._is_complete = True
+            super().data_received(head)
+
+    def _feed(self, data: bytes, head: bytes = b"") -> None:
+        """Let aiohttp have what belongs to the present request, and hold back the rest."""
+        left = self._body_left
+        if isinstance(left, ChunkedBody):
+            try:
+                end = left.feed(data)
+            except ValueError as error:
+                if self._break_off(error):
+                    return
+                end = -1  # aiohttp's parser says the same
+        elif len(data) < left:
+            self._body_left, end = left - len(data), -1
+        else:
+            self._body_left, end = 0, left
+        own, rest = (data, b"") if end < 0 else (data[:end], data[end:])
+        self._is_complete = end >= 0
+        if rest:
+            self._hold(rest)
+        super().data_received(head + own if head else own)
+        if self._is_complete and self._is_answered:
+            self._rest(self._desk.now())
+
+    def _break_off(self, error: ValueError) -> bool:
+        """End the wait for the present request's body, whose chunks are none, which aiohttp's parser does not. False if aiohttp does not have its head yet."""
+        if self._current_request is not None:
+            body = self._current_request.content
+        elif self._messages:
+            body = self._messages[-1][1]
+        else:
+            return False
+        body.set_exception(RequestPayloadError(str(error)))
+        return True
+
+    def _pong(self, rest: bytes) -> None:
+        """Answer `OPTIONS *` as Go does. rest: what came after its head."""
+        self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")  # type: ignore[union-attr]
+        self._at_rest, self._is_complete = False, True
+        self._held = rest
+        self._loop.call_soon(self._rest, self._desk.now())
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer what is no request that can be read, and close. Nothing of it is logged: it may hold credentials."""
+        logger.warning("a request from %s is refused: %s", peer_of(self.transport), refusal.text)
+        self._at_rest, self._partial, self.head_since = False, bytearray(), None
+        if self.transport is not None:
+            self.transport.write(refusal.answer())
+            self._task = self._loop.create_task(self.linger())
 
     async def _serve(self, data: bytes, request: Request) -> None:
         """Answer in the short way."""
@@ -184,87 +264,138 @@ class Connection(RequestHandler):
         finally:
             self._task = None
         transport = self.transport
-        if transport is not None and not transport.is_closing():
-            now = self._desk.now()
-            usual = usual_bytes(request, response, transport, now)
-            if usual is not None:
-                transport.write(usual)
-                self._rest(now)
-            else:
-                self._answered = request, response
-                self._look(data)
-                super().data_received(data)
-        elif response.watcher is not None:
-            response.watcher.close()
-        elif response.trail is not None:
-            response.trail.ended()
-        if self._held:
-            held, self._held = self._held, b""
-            if self.transport is not None:
-                self.transport.resume_reading()
-                self.data_received(held)
+        if transport is None or transport.is_closing():
+            if response.watcher is not None:
+                response.watcher.close()
+            elif response.trail is not None:
+                response.trail.ended()
+            return
+        now = self._desk.now()
+        usual = usual_bytes(request, response, transport, now)
+        if usual is None:
+            self._answered = request, response
+            end = data.find(b"\r\n\r\n")
+            self._block, self._body_left = b"", len(data) - end - 4
+            self._pass_on(data[: end + 4], data[end + 4 :])
+        elif self.closes_after_answer:
+            transport.write(with_close(usual))
+            await self.linger()
+        else:
+            transport.write(usual)
+            self._rest(now)
 
     def _rest(self, now: float) -> None:
-        """The request is answered. now: Unix seconds."""
-        self._at_rest = True
+        """The request is answered and has come whole. now: Unix seconds."""
+        self._at_rest, self._is_complete, self._is_answered, self.is_long_running = True, False, False, False
         self.rests_since = now
+        if self._held:
+            held, self._held = self._held, b""
+            if not (self._reading_paused or self._buffer_paused):
+                self._resume_transport_reading()
+            self.data_received(held)
+
+    @property
+    def closes_after_answer(self) -> bool:
+        """Whether the present answer is the last one: the server ends, and the client has sent nothing more."""
+        return self._desk.is_draining and not self._held
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request, or a part of one, has come and is not answered."""
+        return not (self._at_rest or self._discards) or bool(self._partial)
 
     def learn(self, head: Head) -> None:
         """Remember the headers of the request in aiohttp's hands, which has come whole and says this."""
-        if self._block and self._ahead == 0:
+        if self._block and self._is_complete:
             self._desk.heads.learn(self._block, head)
             self._block = b""
 
     def take_answered(self) -> tuple[Request, Response] | None:
         """To be called when aiohttp has read a request: that and its answer, if it has been answered already."""
-        self.rests_since = None
         answered, self._answered = self._answered, None
         return answered
 
-    async def finish_response(self, *arguments: Any, **options: Any) -> tuple[web.StreamResponse, bool]:
-        """Send the answer to the request in aiohttp's hands."""
-        result = await super().finish_response(*arguments, **options)
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send the answer to the request in aiohttp's hands, and close the connection if it is not to go on."""
+        if self.closes_after_answer or self._is_tunnel or not self._is_drained_soon():
+            resp.force_close()  # also if the protocol has not changed: nobody has followed where the request ends
+        try:
+            async with asyncio.timeout(self._desk.answer_timeout):
+                result = await super().finish_response(request, resp, start_time)
+        except TimeoutError:  # the client does not read
+            if self.transport is not None:
+                self.transport.abort()
+            return resp, True
         self._block = b""
-        if self._ahead == 0 and result[0].keep_alive:
-            self._rest(self._desk.now())
-        else:
-            self._ahead = None
+        if result[1] or (self._is_tunnel and resp.status == HTTPStatus.SWITCHING_PROTOCOLS):
             self.rests_since = self._desk.now()
+        elif resp.keep_alive and self._is_complete:
+            self._rest(self._desk.now())
+        elif resp.keep_alive:
+            self._is_answered = True  # the next request may come once the present one has come whole
+        elif self._desk.is_draining or self._held or not self._is_complete:
+            await self.linger()
         return result
 
-    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109
-        """Let the present request finish, then close."""
-        if self._task is not None:
-            await asyncio.wait([self._task], timeout=timeout)
-        await super().shutdown(timeout)
+    def _is_drained_soon(self) -> bool:
+        """Whether little enough of the present request's body is still to come that the connection is worth keeping, as in Go."""
+        left = self._body_left
+        return self._is_complete or (not isinstance(left, ChunkedBody) and left <= _WORTH_READING)
 
+    async def linger(self) -> None:
+        """Close once the client has done so, or after a moment: who closes while bytes of the client are on their way resets the connection, and what the
+        client has not read is lost."""
+        transport = self.transport
+        self._discards, self._held = True, b""
+        if transport is None:
+            return
+        self._resume_transport_reading()
+        if transport.can_write_eof():
+            transport.write_eof()
+        self._lost = self._loop.create_future()
+        await asyncio.wait([self._lost], timeout=_LINGER_SECONDS)
+        self.force_close()
 
-class ConnectionServer(web.Server):
-    """Makes a `Connection` for each client."""
+    def close_idle(self, since: float) -> None:
+        """Close if the last answer was given before a moment (Unix seconds) and nothing has come since."""
+        if self.is_busy or self._discards or self.rests_since is None or self.rests_since > since:
+            return
+        if self.transport is not None and not has_input(self.transport):
+            self._discards = True
+            self.force_close()
 
-    def __init__(self, handler: Callable[[web.BaseRequest], Any], desk: Desk, **settings: Any) -> None:
-        super().__init__(handler)
-        self._desk = desk
-        self._settings = settings
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """See asyncio.Protocol."""
+        super().connection_lost(exc)
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(None)
 
-    def __call__(self) -> RequestHandler:
-        """The protocol of a new connection."""
-        return Connection(self, self._desk, loop=asyncio.get_running_loop(), **self._settings)
+    def end(self) -> None:
+        """Stop working for the client."""
+        for task in (self._task, self._task_handler):
+            if task is not None:
+                task.cancel()
 
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to what aiohttp's parser does not take. What it quotes of the request is not logged: it may hold credentials."""
+        if isinstance(exc, ConnectionError):
+            raise exc  # the client has gone, which aiohttp knows to take
+        return (
+            self.bad_request()
+            if isinstance(exc, HttpProcessingError)
+            else super().handle_error(request, status, exc, message)
+        )
 
-NO_QUERY: Mapping[str, str] = {}
-
-
-@functools.lru_cache(maxsize=256)
-def _query(text: bytes) -> Mapping[str, str]:
-    """The parameters of a query in which nothing is escaped."""
-    pairs = (pair.partition("=") for pair in text.decode().split("&") if pair)
-    return MultiDictProxy(MultiDict((name, value) for name, _, value in pairs))
-
-
-def _block(data: bytes, start: int, end: int) -> tuple[bytes, int]:
-    """The headers of a request without `Content-Length`, and what that says."""
-    length = _LENGTH.search(data, start, end + 2)
-    if length is None:
-        return data[start:end], 0
-    return data[start : length.start()] + data[length.end() : end], int(length[1])
+    def bad_request(self) -> LastAnswer:
+        """The answer to a request that is no HTTP; the connection is of no further use."""
+        refusal = Refusal(HTTPStatus.BAD_REQUEST)
+        logger.warning("a request from %s is refused: %s", peer_of(self.transport), refusal.text)
+        return LastAnswer(refusal.status, refusal.answer())

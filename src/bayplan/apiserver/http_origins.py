@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from bayplan.apiserver.requests import Origin
 
 if TYPE_CHECKING:
-    from bayplan.apiserver.http_connection import Connection, Head
+    from bayplan.apiserver.http_connection import Connection
+    from bayplan.apiserver.http_headers import Head
 
 
 def origin_of(connection: Connection, head: Head) -> Origin:

@@ -23,6 +23,7 @@ from multidict import CIMultiDict
 
 from bayplan.api.errors import ApiError, bad_request, failure, internal_error
 from bayplan.apiserver.dialing import dial_problem
+from bayplan.apiserver.http_messages import is_websocket_request, send_messages
 from bayplan.apiserver.relays import Purpose, Relay, log_refusal, unavailable
 from bayplan.apiserver.tls import client_tls
 from bayplan.support.clock import Clock
@@ -112,6 +113,8 @@ class Relays:
         if is_log and not _is_log(answer):
             text = (await answer.content.read(_REFUSAL_BYTES)).decode(errors="replace")
             raise log_refusal(answer.status, text, relay.subject)
+        if is_log and is_websocket_request(http):
+            return await send_messages(http, answer.content)
         stream = web.StreamResponse(status=answer.status, reason=answer.reason)
         if is_log:
             stream.headers["Content-Type"] = "text/plain"

@@ -12,6 +12,7 @@ import asyncio
 from collections import deque
 
 from aiohttp import HttpVersion11, web
+from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
 from bayplan.api.errors import gone
@@ -57,10 +58,8 @@ class WatchStreams:
             while await watcher.wait():
                 if writer is None or transport is None or transport.is_closing():
                     break
-                if transport.get_write_buffer_size() > _BUFFER:
-                    await writer.drain()
-                    if transport.is_closing():
-                        break
+                if transport.get_write_buffer_size() > _BUFFER and not await self._has_read(writer, transport):
+                    break
                 self._write(stream, watcher, watcher.take(_AT_ONCE))
             if watcher.overrun:
                 status = gone("the watch was too slow and has been ended").status
@@ -76,6 +75,15 @@ class WatchStreams:
             if bookmarks is not None:
                 bookmarks.cancel()
         return answer
+
+    async def _has_read(self, writer: AbstractStreamWriter, transport: asyncio.Transport) -> bool:
+        """Wait until the client has read most of what it was sent; False if it has gone, or is cut off because it does not read."""
+        try:
+            async with asyncio.timeout(self._context.settings.request_timeout):
+                await writer.drain()
+        except TimeoutError:
+            transport.abort()
+        return not transport.is_closing()
 
     def close(self) -> None:
         """End all watches."""

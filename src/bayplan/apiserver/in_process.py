@@ -178,8 +178,10 @@ class _SharedWatch:
         self._kind = kind
         self._stored = kind if kind.asks_webhook else context.kinds.storage_kind(kind)
         self._cache = context.objects.cache(self._stored)
+        self._cache.sharers += 1
         self._watcher = watcher
         self._timer = timer
+        self._is_closed = False
 
     async def next_batch(self) -> Sequence[tuple[str, Any]]:
         """See RawWatch."""
@@ -200,6 +202,9 @@ class _SharedWatch:
 
     def close(self) -> None:
         """See RawWatch."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._cache.sharers -= 1
         self._watcher.close()
         if self._timer is not None:
             self._timer.cancel()

@@ -6,23 +6,11 @@ against it; administrators and health checks always get in.
 
 from __future__ import annotations
 
-from bayplan.apiserver.nonresource import PUBLIC_PATHS, TEXT
-from bayplan.apiserver.requests import Request, Response, bool_parameter
+from bayplan.apiserver.nonresource import TEXT
+from bayplan.apiserver.requests import Request, Response
 
-_LONG_RUNNING = frozenset(("log", "exec", "attach", "portforward", "proxy"))
-_READING = frozenset(("GET", "HEAD", "OPTIONS"))
+_READING = frozenset(("get", "head", "list", "options", "watch"))
 _MASTERS = "system:masters"
-
-
-def is_long_running(request: Request) -> bool:
-    """Whether a request is expected to last."""
-    if bool_parameter(request.query, "watch"):
-        return True
-    parts = request.path.strip("/").split("/")
-    rest = parts[2:] if parts[0] == "api" else parts[3:]
-    if rest[:1] == ["namespaces"] and len(rest) > 2:
-        rest = rest[2:]
-    return rest[:1] == ["watch"] or (len(rest) > 2 and rest[2] in _LONG_RUNNING)
 
 
 class InFlight:
@@ -40,7 +28,7 @@ class InFlight:
 
     def enter(self, request: Request) -> bool | None:
         """Count a request. True: it is a changing one, False: a reading one (give it back to `leave`); None: it has to wait."""
-        if request.method in _READING:
+        if request.info.verb in _READING:
             if 0 < self.reading_limit <= self.reading and not _always_served(request):
                 return None
             self.reading += 1
@@ -59,7 +47,8 @@ class InFlight:
 
 
 def _always_served(request: Request) -> bool:
-    return _MASTERS in request.user.groups or request.path.startswith(PUBLIC_PATHS) or is_long_running(request)
+    info = request.info
+    return _MASTERS in request.user.groups or info.is_public or info.is_long_running
 
 
 def too_many_requests() -> Response:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from bayplan.apiserver.server import ApiServer
 
 TEXT = "text/plain; charset=utf-8"
-PUBLIC_PATHS = ("/healthz", "/livez", "/readyz", "/version")
-"""What anybody may read."""
 
 
 def page_not_found() -> Response:
@@ -32,7 +30,7 @@ def page_not_found() -> Response:
 
 
 class NonResource:
-    """Answers everything that `parse_resource_path` does not take."""
+    """Answers everything that `requests.resolve` finds no resource for."""
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server
@@ -45,11 +43,15 @@ class NonResource:
         path = request.path.rstrip("/") or "/"
         if path == "/index.html":
             path = "/"
+        if path[0] != "/":
+            return page_not_found()
         head = path.split("/", 2)[1]
         if head in ("healthz", "livez", "readyz"):
             return self._health.handle(request, path) or page_not_found()
         if path == "/version":
             return Response(200, msgspec.json.format(msgspec.json.encode(version_info()), indent=2), is_final=True)
+        if path == "/metrics/slis":
+            return Response(200, self._health.indicators(), CONTENT_TYPE)
         if path == "/metrics":
             return await self._metrics()
         if head in (".well-known", "openid"):

@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bayplan.api.errors import ApiError, failure, service_unavailable
+from bayplan.api.errors import ApiError, failure, internal_error, service_unavailable
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.protobuf import message_of
 from bayplan.apiserver.cache import Prepared, ResourceCache, stored_value
 from bayplan.apiserver.custom_resources.mixed_cache import mixed
 from bayplan.apiserver.watching import Entry
-from bayplan.store.errors import Conflict, StoreClosed, StoreError, StoreUnavailable
+from bayplan.store.errors import Conflict, StoreClosed, StoreCorrupt, StoreError, StoreUnavailable
 from bayplan.store.interface import Event, Store, Watch
 
 logger = logging.getLogger(__name__)
@@ -121,6 +121,8 @@ class ObjectStore:
         while revision:
             try:
                 page = await self.store.range(start, end, limit=_PAGE, revision=revision)
+            except StoreCorrupt as error:
+                raise internal_error(str(error)) from error
             except (StoreUnavailable, StoreClosed) as error:
                 raise service_unavailable(f"the store cannot be read: {error}") from error
             for item in page.items:
@@ -266,6 +268,8 @@ class ObjectStore:
 
 
 def _unwritten(error: StoreError) -> ApiError:
+    if isinstance(error, StoreCorrupt):
+        return internal_error(str(error))
     return service_unavailable(f"the store cannot be written to: {error}")
 
 

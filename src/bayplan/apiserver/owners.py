@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 _WARNING = (
     ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject "
     "such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uids}"
@@ -17,10 +19,13 @@ def deduplicate_owners(metadata: Any, *, after_admission: bool = False) -> list[
         return []
     kept: list[Any] = []
     doubled: list[str] = []
+    seen: set[bytes] = set()
     for reference in references:
-        if reference in kept:
+        whole = msgspec.json.encode(reference)
+        if whole in seen:
             doubled.append(reference.uid)
         else:
+            seen.add(whole)
             kept.append(reference)
     if not doubled:
         return []

@@ -12,8 +12,9 @@ import msgspec
 from bayplan.api.codec import encode, json_type, with_null_lists
 from bayplan.api.custom_resources.go_values import shown
 from bayplan.api.errors import ApiError, bad_request, invalid, invalid_object
-from bayplan.api.json_syntax import repaired, syntax_problem
+from bayplan.api.json_syntax import infinite_number, large_number, repaired, syntax_problem, too_large
 from bayplan.api.kinds import Kind
+from bayplan.api.nesting import DepthError, check_depth
 
 JSON, MERGE, STRATEGIC = "json", "merge", "strategic"
 _MAP: Final = "map[string]interface {}"
@@ -22,9 +23,14 @@ _MAP: Final = "map[string]interface {}"
 def read_patch(data: bytes, patch_type: str, *, checked: bool) -> Any:
     """A patch from its body. checked: whether fields are validated, which reads the patch once more, by itself. Raises ApiError (400)."""
     try:
+        check_depth(data)
         patch = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        if number := large_number(data):
+            raise _unreadable(patch_type, too_large(number), checked=checked)
+    except (msgspec.DecodeError, UnicodeDecodeError, DepthError):
         problem = syntax_problem(data)
+        if not problem and (number := infinite_number(data)):
+            problem = too_large(number)
         if problem:
             raise _unreadable(patch_type, problem, checked=checked) from None
         patch = msgspec.json.decode(repaired(data))

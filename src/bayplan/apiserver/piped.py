@@ -28,7 +28,8 @@ def _is_passing(one: Item, following: Item) -> bool:
 
 
 class PipedRequests:
-    """Answers what comes through a pipe. Who is at the other end is trusted to say as whom it asks."""
+    """Answers what comes through a pipe. Who is at the other end is trusted to say as whom it asks. If the pipe ends, what has been taken up goes on to its end:
+    a write that is broken off halfway would keep what it has allocated, or give back what the store then has."""
 
     def __init__(self, pipe: Pipe, door: Callable[[str], InProcessDoor]) -> None:
         """door: makes the way in of a user."""
@@ -54,17 +55,20 @@ class PipedRequests:
         self, user: str, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str
     ) -> Awaitable[tuple[int, bytes]]:
         """HTTP status code and body of the answer."""
-        return self._door(user).call(method, path, query, body, content_type)
+        return asyncio.shield(self._door(user).call(method, path, query, body, content_type))
 
     def _send(self, user: str, turns: Sequence[Sequence[Ask]]) -> Awaitable[list[tuple[int, bytes]]]:
         """For each turn HTTP status code and body of the first answer that is an error, or of the last."""
-        return self._door(user).send(turns)
+        return asyncio.shield(self._door(user).send(turns))
 
     async def _watch(self, number: int, user: str, path: str, query: Mapping[str, str]) -> tuple[int, bytes]:
         """Open a watch: status code, and body of an error. Its events are told as `lines`, and at last `ended`."""
         response = await self._door(user).open(path, query)
         if response.watcher is None:
             return response.code, response.whole_body()
+        if self._pipe.is_lost:
+            response.watcher.close()
+            return response.code, b""
         self._watches[number] = asyncio.create_task(self._stream(number, response.watcher, self._door(user)))
         return response.code, b""
 

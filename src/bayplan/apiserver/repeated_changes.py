@@ -17,6 +17,7 @@ from bayplan.api.strategies.pods import NODE_FIELD, NOMINATION_FIELD
 from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import CREATE, UPDATE
 from bayplan.apiserver.admission.service_account import TOKEN_VOLUME
+from bayplan.apiserver.authorization.node import NODES
 from bayplan.apiserver.cache import Prepared, ResourceCache
 from bayplan.apiserver.crowds import is_usual_name
 from bayplan.apiserver.watching import Entry
@@ -249,6 +250,8 @@ class RepeatedChanges:
         query = request.query
         if call.stored.type is not core_v1.Pod or not _QUERY.issuperset(query) or len(request.body) > _LONGEST:
             return None
+        if NODES in request.user.groups:
+            return None
         entry = call.entry(path.namespace, path.name)
         if entry is None or len(entry.body) > _LONGEST:
             return None
@@ -328,7 +331,9 @@ def _askers(call: Call, operation: str, *, admitted: bool) -> tuple[ResourceCach
     context = call.context
     verb, _, subresource = operation.partition("/")
     plugins = context.admission.plan(call.stored, verb, subresource).plugins
-    if context.allocators.serves(call.stored) or not (admitted or all(plugin.idle_without for plugin in plugins)):
+    if context.allocators.serves(call.stored) or not (
+        admitted or all(plugin.idle_without or plugin.is_about_nodes for plugin in plugins)
+    ):
         return None
     kinds = {context.kinds.of_kind(*one) for plugin in plugins for one in plugin.idle_without}
     return tuple(context.objects.cache(kind) for kind in kinds if kind is not None)

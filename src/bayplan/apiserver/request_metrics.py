@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.objects import ObjectStore
-from bayplan.apiserver.requests import Request, ResourcePath, Response, bool_parameter
+from bayplan.apiserver.requests import Request, ResourcePath, Response
 from bayplan.support.metrics import Counter, Gauge, Histogram, Registry
 
 _SCOPE = ("verb", "group", "version", "resource", "subresource", "scope", "component")
@@ -20,6 +20,13 @@ _BUCKETS = (
 _COMPONENT = "apiserver"
 _CONNECT = frozenset(("attach", "exec", "portforward", "proxy"))
 _APPLY = "application/apply-patch+"
+_VERBS = {
+    **{verb: verb.upper() for verb in ("get", "list", "watch", "patch", "delete", "deletecollection", "put", "post")},
+    "head": "GET",
+    "create": "POST",
+    "update": "PUT",
+}
+"""What metrics call verbs, and the methods of other paths; all else is `other`, so that clients cannot make series as they like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +65,14 @@ class RequestMetrics:
     def record(self, request: Request, path: ResourcePath | None, response: Response, seconds: float) -> None:
         """Count a request that has been answered, `seconds` after it came."""
         query = request.query
+        verb = request.info.verb
         key = (
-            request.method,
+            verb if verb in _VERBS else "",
             response.code,
             None if path is None else (_name(path.kind), path.subresource, bool(path.name), bool(path.namespace)),
             response.watcher is not None,
             bool(query) and "dryRun" in query,
-            request.method == "PATCH" and request.content_type.startswith(_APPLY),
+            verb == "patch" and request.content_type.startswith(_APPLY),
         )
         series = self._series.get(key)
         if series is None:
@@ -94,16 +102,14 @@ def _name(kind: Kind) -> object:
 
 def _labels(request: Request, path: ResourcePath | None, *, is_watch: bool) -> tuple[str, ...]:
     """Verb, group, version, resource, subresource, scope, component."""
-    verb = request.method.upper()
+    verb = _VERBS.get(request.info.verb, "other")
     if path is None:
         return verb, "", "", "", "", "", _COMPONENT
     subresource = path.subresource.name if path.subresource is not None else ""
     if subresource in _CONNECT:
         verb = "CONNECT"
-    elif is_watch or (verb == "GET" and (path.is_watch or bool_parameter(request.query, "watch"))):
+    elif is_watch:
         verb = "WATCH"
-    elif not path.name and verb in ("GET", "DELETE"):
-        verb = {"GET": "LIST", "DELETE": "DELETECOLLECTION"}[verb]
     elif verb == "PATCH" and request.content_type.startswith(_APPLY):
         verb = "APPLY"
     scope = "resource" if path.name or verb == "POST" else "namespace" if path.namespace else "cluster"

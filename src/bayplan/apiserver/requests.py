@@ -1,4 +1,4 @@
-"""What comes in and what goes out, independent of the transport; and the one place that takes a path apart."""
+"""What comes in and what goes out, independent of the transport."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from bayplan.api.errors import bad_request, not_found_error, resource_not_found
 from bayplan.api.kinds import Kind, KindTable, Subresource
 from bayplan.apiserver.pieces import JsonList
 from bayplan.apiserver.relays import Relay
+from bayplan.apiserver.request_info import RequestInfo, parse_request_info
 from bayplan.apiserver.watching import Watcher
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ class Request:
     """Set for requests over HTTP if there is an audit log."""
     audit: AuditRecord | None = None
     """Set for requests that are put into the audit log: takes notes."""
+    info: RequestInfo = field(init=False)
+    """What is asked for. Whatever decides about the request reads this, not method and path."""
+
+    def __post_init__(self) -> None:
+        self.info = parse_request_info(self.method, self.path, self.query)
 
 
 @dataclass(slots=True)
@@ -114,7 +120,10 @@ class Response:
 
 @dataclass(slots=True)
 class ResourcePath:
-    """What a resource URL names. Made once per request and not changed: frozen classes cost four times as much to make."""
+    """What of the server's resources a request names: its `RequestInfo` resolved against the table of kinds.
+
+    Made once per request and not changed: frozen classes cost four times as much to make.
+    """
 
     kind: Kind
     namespace: str
@@ -124,48 +133,34 @@ class ResourcePath:
     subresource: Subresource | None
     rest: str = ""
     """What follows the subresource (proxy paths)."""
-    is_watch: bool = False
-    """The deprecated `/watch/` prefix was used."""
+    verb: str = ""
+    """The API verb that was authorized; "" for work of the server's own."""
 
 
-def parse_resource_path(kinds: KindTable, path: str) -> ResourcePath | None:
-    """Take a path apart; None if it is none of a resource (discovery, health, an unknown group, ...).
+def resolve(kinds: KindTable, info: RequestInfo) -> ResourcePath | None:
+    """Find the resource that a request names; None if the path names none (discovery, health, an unknown group, ...).
 
     Raises ApiError (404) if the group exists but the resource does not.
     """
-    parts = path.strip("/").split("/")
-    if parts[0] == "api" and len(parts) > 2:
-        group, version, rest = "", parts[1], parts[2:]
-    elif parts[0] == "apis" and len(parts) > 3:
-        group, version, rest = parts[1], parts[2], parts[3:]
-    else:
+    if not info.is_resource:
         return None
-    is_watch = rest[0] == "watch" and len(rest) > 1
-    if is_watch:
-        rest = rest[1:]
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 2:
-        kind = kinds.of_resource(group, version, rest[2])
-        if kind is not None and kind.namespaced:
-            namespace, rest = rest[1], rest[2:]
-        elif kind is not None or (group and group in kinds.groups()):
-            _no_resource(kinds, group)
-            return None
-    kind = kinds.of_resource(group, version, rest[0])
-    if kind is None:
-        _no_resource(kinds, group)
+    kind = kinds.of_resource(info.group, info.version, info.resource)
+    if kind is None or (not kind.namespaced and (info.is_nested or (kind.is_custom and info.namespace))):
+        _no_resource(kinds, info.group)
         return None
-    name = rest[1] if len(rest) > 1 else ""
-    if name and kind.namespaced and not (namespace or is_watch or kind.is_custom):
+    name, namespace = info.name, info.namespace if kind.namespaced else ""
+    if not kind.is_custom and (
+        (name and kind.namespaced and not namespace) or (info.subresource and (info.has_verb_prefix or not name))
+    ):
         raise resource_not_found()
     subresource = None
-    if len(rest) > 2:
-        subresource = kind.subresource(rest[2])
-        if subresource is None and kind.is_custom:
+    if info.subresource:
+        subresource = kind.subresource(info.subresource)
+        if kind.is_custom and (subresource is None or not name):
             raise not_found_error(kind.plural, kind.group, name)
-        if subresource is None or (len(rest) > 3 and subresource.name != "proxy"):
+        if subresource is None or (info.rest and subresource.name != "proxy"):
             raise resource_not_found()
-    return ResourcePath(kind, namespace, name, subresource, "/".join(rest[3:]), is_watch)
+    return ResourcePath(kind, namespace, name, subresource, info.rest, info.verb)
 
 
 def _no_resource(kinds: KindTable, group: str) -> None:
@@ -191,7 +186,8 @@ def revision_problem(text: str) -> str:
     """Why Go does not read a resourceVersion; "" if it does."""
     if not (text.isdigit() and text.isascii()):
         return f'strconv.ParseUint: parsing "{text}": invalid syntax'
-    return f'strconv.ParseUint: parsing "{text}": value out of range' if int(text) >= 1 << 64 else ""
+    is_large = len(text.lstrip("0")) > _DIGITS or int(text) >= 1 << 64
+    return f'strconv.ParseUint: parsing "{text}": value out of range' if is_large else ""
 
 
 def int_parameter(query: Mapping[str, str], name: str) -> int | None:
@@ -199,31 +195,28 @@ def int_parameter(query: Mapping[str, str], name: str) -> int | None:
     value = query.get(name)
     if value is None:
         return None
-    try:
-        number = int(value)
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
+    if _INTEGER.fullmatch(value) is None:
+        raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+    digits = value.lstrip("+-0")
+    number = int(value[: value[0] in "+-"] + (digits or "0")) if len(digits) <= _DIGITS else 1 << 64
     if not -(1 << 63) <= number < 1 << 63:
         raise bad_request(f'strconv.ParseInt: parsing "{value}": value out of range')
     return number
 
 
-CONNECTIONS = frozenset(("attach", "exec", "log", "portforward", "proxy"))
-"""Subresources that are connections, which may last, not writes."""
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DIGITS = 20
+"""Of the longest number of 64 bits; Python does not read numbers of thousands of digits."""
+
+
 _DURATION = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)")
 _NUMBER_AND_UNIT = re.compile(r"(?:\d+\.?\d*|\.\d+)([^\d.]*)")
 
 
-def check_timeout(query: Mapping[str, str], path: ResourcePath | None) -> None:
+def check_timeout(request: Request) -> None:
     """The parameter `timeout`, which all requests take but those that last, is a duration. Raises ApiError (400)."""
-    given = query.get("timeout", "")
-    if not given or _DURATION.fullmatch(given):
-        return
-    if path is not None and (
-        path.is_watch
-        or bool_parameter(query, "watch")
-        or (path.subresource is not None and path.subresource.name in CONNECTIONS)
-    ):
+    given = request.query.get("timeout", "")
+    if not given or request.info.is_long_running or _DURATION.fullmatch(given):
         return
     raise bad_request(f"invalid timeout specified in the request URL - time: {_duration_problem(given)}")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from bayplan.api.errors import ApiError, bad_request, internal_error, method_not_allowed
+from bayplan.api.errors import ApiError, bad_request, internal_error, method_not_allowed, request_too_large
 from bayplan.api.kinds import DEFAULT_KINDS, KindTable, optional_kinds
 from bayplan.apiserver.admission.chain import build_chain
 from bayplan.apiserver.allocation import Allocators
@@ -23,24 +23,25 @@ from bayplan.apiserver.bootstrap import Restorer, publish, publish_service, rest
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.custom_resources.routes import settled_path, verb_not_supported
 from bayplan.apiserver.deprecation import deprecation_of
+from bayplan.apiserver.health import ALLOCATORS, BOOTSTRAP, CACHES, DEFINITIONS, SERVICE, START, TASKS
 from bayplan.apiserver.negotiation import JSON, PLAIN, Form, negotiate
 from bayplan.apiserver.nonresource import NonResource, page_not_found
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.representation import in_form
+from bayplan.apiserver.request_info import CONNECTIONS, STREAMS
 from bayplan.apiserver.request_metrics import RequestMetrics
 from bayplan.apiserver.requests import (
-    CONNECTIONS,
     Request,
     ResourcePath,
     Response,
-    bool_parameter,
     check_timeout,
-    parse_resource_path,
+    resolve,
 )
 from bayplan.apiserver.service_account_tokens.issuing import build_issuer
 from bayplan.apiserver.service_account_tokens.keys import TokenKeys, make_signing_key
 from bayplan.apiserver.service_account_tokens.verification import ServiceAccountTokens
 from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.apiserver.simulated_addresses import SimulatedAddresses
 from bayplan.apiserver.subresources import SUBRESOURCES
 from bayplan.apiserver.upkeep import Upkeep
 from bayplan.apiserver.verbs import create, delete, patch, read, update
@@ -107,19 +108,22 @@ class ApiServer:
             ),
             clock=clock,
             randomness=randomness,
+            simulated=SimulatedAddresses(objects, kinds),
         )
         self.metrics = self.context.metrics = metrics or Registry()
         self.measured = RequestMetrics(self.metrics, objects)
         self.ready = False
         """Whether the store is open and what every cluster has is published."""
         self.stopping = False
-        """Whether `close` has been called."""
+        """Whether the server has been told to stop: it is not ready any more, and goes on answering until `close`."""
         self.address = "kubernetes.default.svc"
         """Host and port under which clients find this server."""
         self.interceptor: Callable[[Call], Awaitable[None]] | None = None
         """Sees every request on a resource first; it may take its time, and refuse with ApiError. For faults in tests."""
         self.further_metrics: Callable[[], Awaitable[bytes]] | None = None
         """What `/metrics` shows besides `metrics`, in the same form: families of other names."""
+        self.unfinished = set(START)
+        """Steps of the start that are still to be made (see `health`)."""
         self.auditor: Auditor | None = None
         """Records requests; None if there is no audit log. The server closes it."""
         self._impersonations: dict[str, str] = {}
@@ -130,19 +134,35 @@ class ApiServer:
         """Read the store and publish bootstrap objects. Raises what the store raises."""
         objects = self.context.objects
         await objects.open()
+        self.unfinished.discard(CACHES)
         await self._upkeep.open()
+        self.unfinished.discard(DEFINITIONS)
         objects.report_unknown()
         await self.context.allocators.open()
+        self.unfinished.discard(ALLOCATORS)
         await publish(self.context)
+        self.unfinished.discard(BOOTSTRAP)
         self._upkeep.start()
         self._upkeep.repeat("restore", _RESTORED_EVERY, Restorer(self.context).restore)
         self._upkeep.repeat("history", _FORGOTTEN_EVERY, objects.forget_history)
+        self.unfinished.discard(TASKS)
         self.ready = True
+
+    def keep_running(self, name: str, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a task as long as the server runs, again if it fails."""
+        self._upkeep.keep_running(name, start)
+
+    @property
+    def task_failures(self) -> Mapping[str, str]:
+        """Why tasks of the server do not run at the moment, by name."""
+        return self._upkeep.failures
 
     async def publish_address(self, ip: str, port: int) -> None:
         """Let the `kubernetes` service lead to this address, and see to it that it does as long as the server runs. To be called once."""
         self.address = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+        self.unfinished.add(SERVICE)
         await publish_service(self.context, ip, port)
+        self.unfinished.discard(SERVICE)
         self._upkeep.repeat("service", _PUBLISHED_EVERY, partial(restore_service, self.context, ip, port))
 
     async def close(self) -> None:
@@ -169,18 +189,20 @@ class ApiServer:
         path = None
         try:
             path = self._admitted_path(request)
+            if len(request.body) > self.context.settings.max_request_bytes:
+                raise request_too_large(self.context.settings.max_request_bytes)
             if request.query:
-                check_timeout(request.query, path)
+                check_timeout(request)
             if path is None:
                 response = await self._nonresource.handle(request)
             else:
                 response = await self._answer(Call.of(self.context, request, path))
         except ApiError as error:
-            response = _refusal(request, error)
+            response = refusal(request, error)
         except RecursionError:  # only what clients send can be nested that deeply
-            response = _refusal(request, bad_request("exceeded max depth"))
+            response = refusal(request, bad_request("exceeded max depth"))
         except UnicodeDecodeError as error:  # only what clients send may be no text
-            response = _refusal(request, bad_request(f"error decoding: {error}"))
+            response = refusal(request, bad_request(f"error decoding: {error}"))
         except Exception as error:
             logger.exception("%s %s failed", request.method, request.path)
             response = error_response(internal_error(f"{type(error).__name__}: {error}"))
@@ -213,7 +235,7 @@ class ApiServer:
     def _end(self, request: Request, path: ResourcePath, begun: Begun, started: float) -> Response:
         """The answer to a request that had begun at a time, and has ended."""
         problem = begun.writing.problem
-        response = _SUCCESSES[begun.code] if problem is None else _refusal(request, problem)
+        response = _SUCCESSES[begun.code] if problem is None else refusal(request, problem)
         self.measured.record(request, path, response, self.context.clock.now() - started)
         return response
 
@@ -240,7 +262,7 @@ class ApiServer:
             if request.audit is not None:
                 request.audit.impersonated(request.user, self._impersonations[asker])
         try:
-            path = parse_resource_path(self.context.kinds, request.path)
+            path = resolve(self.context.kinds, request.info)
         except ApiError:
             authorizer.admit(request, None)
             raise
@@ -249,17 +271,18 @@ class ApiServer:
 
     async def _answer(self, call: Call) -> Response:
         """Answer a request on a resource; errors carry the warnings that were given before."""
-        form = call.form
+        subresource = call.path.subresource
+        form = PLAIN if subresource is not None and subresource.name in STREAMS else call.form
         try:
             if self.interceptor is not None:
                 await self.interceptor(call)
             response = await self._resource(call)
-            if form is not PLAIN and response.content_type == JSON and form.media_type != JSON:
+            if form.media_type != JSON and response.content_type == JSON and response.relay is None:
                 response.body = in_form(response.body, form.media_type)
                 response.content_type = form.media_type
             return response
         except ApiError as error:
-            response = _refusal(call.request, error)
+            response = refusal(call.request, error)
             response.warnings = call.warnings
             return response
 
@@ -270,7 +293,9 @@ class ApiServer:
             if settled is None:
                 return page_not_found()
             call.path = path = settled
-        verb = verb_of(request, path) if path.subresource is None else ""
+        elif path.subresource is None:
+            _check_routed(request.method, path)
+        verb = path.verb if path.subresource is None else ""
         warning = deprecation_of(call.kind)
         if warning and (verb in call.kind.verbs or verb in ("", "watch")):
             call.warnings.append(warning)
@@ -278,13 +303,13 @@ class ApiServer:
                 request.audit.annotate("k8s.io/deprecated", "true")
         if path.subresource is not None:
             if path.subresource.name not in CONNECTIONS:
-                check_write_options(request.method, request.query)
+                check_write_options(path.verb, request.query)
             return await SUBRESOURCES.handle(call)
         if verb not in call.kind.verbs:
             if verb == "watch" and "list" in call.kind.verbs:
                 raise verb_not_supported("watch", call.kind)
             raise method_not_allowed()
-        check_write_options(request.method, request.query)
+        check_write_options(path.verb, request.query)
         if not call.kind.is_stored:
             return await SUBRESOURCES.handle_virtual(call)
         if verb == "watch":
@@ -307,25 +332,28 @@ class Ending(NamedTuple):
     """The answer, to be asked for once."""
 
 
-def verb_of(request: Request, path: ResourcePath) -> str:
-    """The API verb of a request. Raises ApiError (405)."""
-    method, on_object = request.method, bool(path.name)
-    if method == "GET":
-        if path.is_watch or bool_parameter(request.query, "watch"):
-            return "watch"
-        return "get" if on_object else "list"
-    if method == "POST":
-        if on_object or (path.kind.namespaced and not path.namespace):
-            raise method_not_allowed()
-        return "create"
-    verb = (_OBJECT_METHODS if on_object else _COLLECTION_METHODS).get(method)
-    if verb is None or (path.kind.namespaced and not path.namespace):
+def _check_routed(method: str, path: ResourcePath) -> None:
+    """A built-in resource has a route for this method at this path. Raises ApiError (405)."""
+    verb, on_object = path.verb, bool(path.name)
+    if method not in _METHODS.get(verb, ()) or (verb in _ON_OBJECTS) > on_object or (verb == "create" and on_object):
         raise method_not_allowed()
-    return verb
+    if path.kind.namespaced and not path.namespace and verb not in ("list", "watch"):
+        raise method_not_allowed()
 
 
-_OBJECT_METHODS = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_COLLECTION_METHODS = {"DELETE": "deletecollection"}
+_METHODS = {
+    "get": ("GET",),
+    "list": ("GET",),
+    "watch": ("GET",),
+    "create": ("POST",),
+    "update": ("PUT",),
+    "patch": ("PATCH",),
+    "delete": ("DELETE",),
+    "deletecollection": ("DELETE",),
+}
+"""The methods of verbs. Others may be authorized as the verb (HEAD, all of `/watch/...`), but no route has them."""
+_ON_OBJECTS = frozenset(("update", "patch"))
+"""Verbs that never are about a collection."""
 _VERBS: dict[str, Callable[[Call], Awaitable[Response]]] = {
     "list": read.list_objects,
     "create": create.create,
@@ -336,8 +364,8 @@ _VERBS: dict[str, Callable[[Call], Awaitable[Response]]] = {
 }
 
 
-def _refusal(request: Request, error: ApiError) -> Response:
-    """An error as an answer; indented JSON if it has none of the forms that the client takes, such as a Table."""
+def refusal(request: Request, error: ApiError) -> Response:
+    """An error as an answer in the form that the client takes; indented JSON if it has none of the forms that the client takes, such as a Table."""
     try:
         form = negotiate(request.accept)
     except ApiError:

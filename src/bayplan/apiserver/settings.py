@@ -55,7 +55,11 @@ class ApiServerSettings:
     request_timeout: float = 60.0
     """Seconds that a client may take to send a request's body, and to take its answer (watches excepted)."""
     header_timeout: float = 32.0
-    """Seconds that a new connection may take until its first request is there."""
+    """Seconds that a client may take for the TLS handshake, until its first request comes, and for the head of each request."""
+    shutdown_delay_duration: float = 0.0
+    """Seconds that the server goes on serving after it was told to stop; it is not ready in this time."""
+    shutdown_send_retry_after: bool = False
+    """Whether a server that stops goes on listening until all requests are answered, and answers new ones with 429."""
     kubelet_preferred_address_types: tuple[str, ...] = (
         "Hostname",
         "InternalDNS",

@@ -76,6 +76,11 @@ class Event:
             self._json[key] = line
         return line
 
+    def forget_lines(self) -> None:
+        """Let go of the forms: watchers that still want one make it again."""
+        if self._json:
+            self._json = {}
+
     def rendered(self, key: object, make: Callable[[], bytes]) -> bytes:
         """A form of the event that is made once and shared by all watchers who name it with the same key."""
         line = self._json.get(key)

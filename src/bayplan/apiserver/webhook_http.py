@@ -22,6 +22,8 @@ _LARGEST = 16 << 20
 class HttpSender:
     """A `Sender` with connections that are kept."""
 
+    dials = True
+
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from bayplan.api.errors import ErrorType, FieldError, forbidden, invalid, invalid_object, required, unsupported
 from bayplan.apiserver.requests import parameters
 
-_KINDS = {"POST": "CreateOptions", "PUT": "UpdateOptions"}
+_KINDS = {"create": "CreateOptions", "update": "UpdateOptions"}
 _MANAGER_BYTES = 128
 _FIELD_VALIDATION = ("", "Ignore", "Strict", "Warn")
 
 
-def check_write_options(method: str, query: Mapping[str, str]) -> None:
+def check_write_options(verb: str, query: Mapping[str, str]) -> None:
     """The options of a create or update. Raises ApiError (422)."""
-    kind = _KINDS.get(method)
+    kind = _KINDS.get(verb)
     if kind is not None and query:
         _refuse(kind, _problems(query))
 

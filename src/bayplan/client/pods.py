@@ -78,7 +78,12 @@ class PodDecoder(EventDecoder):
         """See EventDecoder."""
         try:
             event = _decode_event(line)
-            return (event.type, self._pod(event.object)) if event.type != "ERROR" else None
+            if event.type == "ERROR":
+                return None
+            pod = self._pod(event.object)
+            if event.type == "DELETED":
+                self._known.drop(pod.metadata.uid)
+            return event.type, pod
         except msgspec.DecodeError:
             return None
 
@@ -127,6 +132,10 @@ class _Recent(Generic[K, V]):
             if found is not None:
                 self.put(key, found)
         return found
+
+    def drop(self, key: K) -> None:
+        self._young.pop(key, None)
+        self._old.pop(key, None)
 
     def put(self, key: K, value: V) -> None:
         if len(self._young) >= self._kept:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bayplan.scheduler.extenders import Answer, Call, Extender, ExtenderError, TlsSettings
+from bayplan.support.private_files import temporary_private_file
 
 if TYPE_CHECKING:
     import aiohttp
@@ -34,11 +33,8 @@ def ssl_context(extender: Extender) -> ssl.SSLContext | None:
     elif tls.ca_file:
         context.load_verify_locations(cafile=tls.ca_file)
     if tls.cert_data:
-        with tempfile.TemporaryDirectory() as directory:
-            # OpenSSL reads certificates of clients from files only.
-            pair = Path(directory) / "client.pem"
-            pair.touch(mode=0o600)
-            pair.write_bytes(tls.cert_data + b"\n" + tls.key_data)
+        # OpenSSL reads certificates of clients from files only.
+        with temporary_private_file(tls.cert_data + b"\n" + tls.key_data) as pair:
             context.load_cert_chain(pair)
     elif tls.cert_file:
         context.load_cert_chain(tls.cert_file, tls.key_file or None)

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from msgspec.structs import replace
 
 from bayplan.api.errors import ApiError
+from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation.profiles import MIRROR
@@ -22,7 +23,7 @@ from bayplan.client.client import MERGE_PATCH
 from bayplan.cluster.apply import apply_manifests, in_order, nothing_served
 from bayplan.cluster.manifests import ManifestError
 from bayplan.controllers.base import controller_of
-from bayplan.kubelet.simulator.nodes import SILENT, SIMULATED
+from bayplan.kubelet.simulator.nodes import SILENT
 from bayplan.simulation.copies_planner import HOST_LABEL, ZONE_LABEL, NodeShape
 from bayplan.simulation.virtual_cluster import VirtualCluster
 

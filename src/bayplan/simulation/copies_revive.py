@@ -18,13 +18,14 @@ from msgspec.structs import replace
 from bayplan.api.codec import DecodeError
 from bayplan.api.defaults.pods import qos_class
 from bayplan.api.kinds import Kind
+from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import apps_v1, core_v1, meta_v1
 from bayplan.controllers.base import controller_of, owner_reference
 from bayplan.controllers.pods import POD_LABEL
 from bayplan.controllers.revisions import HASH_LABEL, data_of, template_in
-from bayplan.kubelet.simulator.nodes import SILENT, SIMULATED, make_lease
+from bayplan.kubelet.simulator.nodes import SILENT, make_lease
 from bayplan.simulation.copies import KINDS, ClusterCopy, Objects, defaulted
 from bayplan.simulation.copies_load import give_load
 from bayplan.support.timestamps import rfc3339

@@ -21,8 +21,6 @@ OBSERVER: Final = "bayplan:test"
 COMPONENTS: Final = ("system:kube-controller-manager", "system:kube-scheduler", "system:node-simulator")
 READS: Final = ("get", "list", "watch")
 WRITES: Final = ("create", "update", "patch", "delete", "deletecollection")
-_OF_OBJECT: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_OF_COLLECTION: Final = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 
 Act = Callable[[Call], Awaitable[None]]
 
@@ -135,7 +133,7 @@ class Faults:
             return
         path = call.path
         resource = f"{path.kind.plural}/{path.subresource.name}" if path.subresource is not None else path.kind.plural
-        verb = _verb(call)
+        verb = path.verb
         for rule in tuple(self._rules):
             if rule.meets(resource, verb):
                 rule.times -= 1
@@ -143,12 +141,6 @@ class Faults:
                     self._rules.remove(rule)
                 self.committed.append(f"{verb} {resource}")
                 await rule.act(call)
-
-
-def _verb(call: Call) -> str:
-    if call.request.method == "GET" and (call.path.is_watch or call.request.query.get("watch") in ("1", "true")):
-        return "watch"
-    return (_OF_OBJECT if call.path.name else _OF_COLLECTION).get(call.request.method, "")
 
 
 _REASONS: Final = {

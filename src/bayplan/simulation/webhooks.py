@@ -28,6 +28,8 @@ patch may be a list of operations."""
 class FunctionSender:
     """A `Sender` to functions, by URL."""
 
+    dials = False
+
     def __init__(self, functions: Mapping[str, WebhookFunction]) -> None:
         self._functions = functions
 

@@ -20,6 +20,7 @@ from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.manifests import gather_manifests
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.simulation.faults import OBSERVER, Faults
+from bayplan.support.private_files import write_private
 from bayplan.testing.cluster import eventually
 
 T = TypeVar("T")
@@ -93,8 +94,7 @@ class ClusterHandle:
         """What goes wrong for the clients of the kubeconfig."""
         self.server = self.cluster.server_url
         """Base URL of the API."""
-        self.kubeconfig.write_text(self.cluster.kubeconfig())
-        self.kubeconfig.chmod(0o600)
+        write_private(self.kubeconfig, self.cluster.kubeconfig().encode())
 
     async def _start(self) -> Cluster:
         cluster = Cluster(self._settings)

@@ -73,7 +73,8 @@ def test_a_watch_converts_what_it_is_about_and_nothing_else() -> None:
             await door.create(path(), thing(name, spec=HERE))
         await door.create("/api/v1/namespaces", {"metadata": {"name": "other"}})
         await door.create(path(namespace="other"), thing("c", spec=HERE))
-        for where in (two("b", watch="true"), two(watch="true", fieldSelector="metadata.name=b")):
+        of_one = two("b").replace("/namespaces/", "/watch/namespaces/", 1)
+        for where in (of_one, two(watch="true", fieldSelector="metadata.name=b")):
             async with door.watch(where) as follow:
                 assert await following(follow, 1) == [("ADDED", "b", THERE)]
         await door.patch(path("a"), {"spec": {"n": 1}})

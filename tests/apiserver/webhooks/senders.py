@@ -33,6 +33,8 @@ RULE = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resource
 class FakeSender:
     """Webhooks by URL."""
 
+    dials = False
+
     def __init__(self) -> None:
         self.hooks: dict[str, Hook] = {}
         self.asked: list[Tree] = []

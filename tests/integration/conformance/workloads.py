@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from bayplan.apiserver.http import HttpServer
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
@@ -251,7 +252,11 @@ async def _served() -> AsyncIterator[Requests]:
     trust = ssl.create_default_context(cadata=cluster.credentials.authority.certificate.decode())
     try:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust, limit=0)) as session:
-            api = TypedRequests(Served(cluster.api, cluster.server_url, session))
+            api = TypedRequests(
+                Served(
+                    cluster.api, cluster.server_url, session, HttpServer(cluster.api, cluster.api.context.authenticator)
+                )
+            )
             await eventually(lambda: _is_up(api))
             yield api
     finally:

@@ -72,6 +72,9 @@ class AdmissionPlugin:
     idle_without: tuple[tuple[str, str], ...] = ()
     """The kinds without whose objects the plugin does nothing; with them, more than `decided_by` says may decide."""
 
+    is_about_nodes: bool = False
+    """Whether the plugin does nothing unless a node asks. Requests of nodes take no fast path."""
+
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         """Whether the plugin wants to see such requests at all; asked once per combination."""
         return False

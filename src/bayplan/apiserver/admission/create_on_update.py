@@ -22,7 +22,7 @@ class CreateOnUpdate(AdmissionPlugin):
     def validate(self, request: AdmissionRequest) -> None:
         """Refuse the creation."""
         call = request.call
-        if call.request.method == "POST":
+        if call.path.verb in ("", "create"):
             return
         asked = attributes_of(call.request)
         asked.verb = "create"

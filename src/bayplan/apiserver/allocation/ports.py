@@ -51,7 +51,9 @@ class PortOperation:
     def __init__(self, ports: NodePorts, *, dry_run: bool = False) -> None:
         self._ports = ports
         self._dry_run = dry_run
-        self._taken: list[int] = []
+        self._taken: set[int] = set()
+        self._highest = _DRY_RUN_START
+        """Of the taken ones, in a dry run."""
         self._released: list[int] = []
 
     def take(self, port: int) -> None:
@@ -60,12 +62,14 @@ class PortOperation:
             self._ports.take(port)
         elif port in self._ports.used or port in self._taken:
             raise Taken("provided port is already allocated")
-        self._taken.append(port)
+        self._taken.add(port)
+        self._highest = max(self._highest, port)
 
     def take_any(self) -> int:
         """Take a free port. Raises Full."""
-        port = max(self._taken, default=_DRY_RUN_START) + 1 if self._dry_run else self._ports.take_any()
-        self._taken.append(port)
+        port = self._highest + 1 if self._dry_run else self._ports.take_any()
+        self._taken.add(port)
+        self._highest = max(self._highest, port)
         return port
 
     def release(self, port: int) -> None:

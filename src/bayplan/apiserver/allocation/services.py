@@ -164,13 +164,13 @@ class Allocation:
         if spec.type not in _PUBLISHED:
             return
         shared: dict[int, int] = {}
+        asked = {one.port: one.node_port for one in reversed(spec.ports) if one.node_port}
         for index, port in enumerate(spec.ports):
             if not port.node_port and not needs_node_port(spec):
                 continue
             known = shared.get(port.port, 0)
             if not known:
-                wanted = next((one.node_port for one in spec.ports if one.port == port.port and one.node_port), 0)
-                port.node_port = shared[port.port] = self._port(index, wanted)
+                port.node_port = shared[port.port] = self._port(index, asked.get(port.port, 0))
             elif not port.node_port:
                 port.node_port = known
             elif port.node_port != known:

@@ -23,13 +23,12 @@ from bayplan.apiserver.audit.policy import (
 from bayplan.apiserver.audit.record import AuditRecord, Trail
 from bayplan.apiserver.authorization.attributes import Attributes, attributes_of
 from bayplan.apiserver.context import Context
-from bayplan.apiserver.requests import CONNECTIONS, Request, Response, User, parse_resource_path
+from bayplan.apiserver.requests import Request, Response, User, resolve
 from bayplan.apiserver.watching import Watcher
 from bayplan.support.metrics import Registry
 
 Serve = Callable[[Request], Awaitable[Response]]
 _NOBODY = User("")
-_LASTING_VERBS = ("proxy", "watch")
 _TEXT = "text/plain; charset=utf-8"
 _BAD_REQUEST = 400
 
@@ -63,7 +62,7 @@ class Auditor:
             response = await serve(request)
         else:
             request.audit = record
-            response = await self._answer(request, record, serve, is_long_running=_is_long_running(asked))
+            response = await self._answer(request, record, serve, is_long_running=request.info.is_long_running)
         response.audit_id = audit_id
         return response
 
@@ -145,7 +144,7 @@ class Auditor:
         if not (request.body and record.is_allowed) or (response.code == _BAD_REQUEST and is_strict):
             return
         try:
-            path = parse_resource_path(self._context.kinds, request.path)
+            path = resolve(self._context.kinds, request.info)
         except ApiError:
             return  # there is no such resource
         if path is None:
@@ -156,7 +155,7 @@ class Auditor:
             return
         record.name_object(sent.name, sent.namespace, sent.uid, sent.resource_version)
         if whole:
-            strips = record.decision.omits_managed_fields and request.method != "PATCH"
+            strips = record.decision.omits_managed_fields and path.verb != "patch"
             record.request_object(without_managed_fields(sent.data) if strips else sent.data)
 
     async def _process(self, record: AuditRecord, stage: str) -> bool:
@@ -179,10 +178,6 @@ class Auditor:
             return None
         self._events.value += 1
         return record.event(stage, self._context.clock.now())
-
-
-def _is_long_running(asked: Attributes) -> bool:
-    return asked.verb in _LASTING_VERBS or asked.subresource in CONNECTIONS
 
 
 def _when_closed(watcher: Watcher, ended: Callable[[], None]) -> None:

@@ -12,19 +12,21 @@ from bayplan.api import protobuf
 from bayplan.api.codec import DecodeError, decode_reporting, encode, from_tree, to_tree
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import KindTable
+from bayplan.api.nesting import DepthError, check_depth
 from bayplan.api.protobuf.wire import fields
 from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.context import Call, Context, yaml_to_json
-from bayplan.apiserver.requests import CONNECTIONS, JSON, YAML, Request, ResourcePath, Response
+from bayplan.apiserver.request_info import CONNECTIONS
+from bayplan.apiserver.requests import JSON, YAML, Request, ResourcePath, Response
 
 logger = logging.getLogger(__name__)
 
 _APPLY = "application/apply-patch+yaml"
 _METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _META_GROUPS = ("", "meta.k8s.io")
-_WRITES = ("POST", "PUT")
+_WRITES = ("create", "update")
 _MANAGED = b'"managedFields"'
 _OBJECT = (b'{"kind":', b'{\n  "kind":')
 _STATUS = (b'{"kind":"Status"', b'{\n  "kind": "Status"')
@@ -63,13 +65,13 @@ def sent_object(context: Context, request: Request, path: ResourcePath, *, whole
     """
     if not request.body or (path.subresource is not None and path.subresource.name in CONNECTIONS):
         return None
-    if request.method == "PATCH":
+    if path.verb == "patch":
         return _patch(request) if whole else None
     call = Call.of(context, request, path)
     try:
-        if request.method == "DELETE":
+        if path.verb in ("delete", "deletecollection"):
             return _options(call) if whole else None
-        return _object(call, whole=whole) if request.method in _WRITES else None
+        return _object(call, whole=whole) if path.verb in _WRITES else None
     except (ApiError, DecodeError, UnicodeDecodeError, msgspec.DecodeError):
         return None  # what cannot be read has been refused
 
@@ -80,8 +82,9 @@ def _patch(request: Request) -> Sent | None:
     try:
         if request.content_type.partition(";")[0].strip() == _APPLY:
             body = yaml_to_json(body, "")
+        check_depth(body)
         return Sent(_compact(body))
-    except (ApiError, msgspec.DecodeError):
+    except (ApiError, DepthError, msgspec.DecodeError):
         return None  # what cannot be read has been refused
 
 

@@ -18,6 +18,7 @@ from io import FileIO
 from pathlib import Path
 
 from bayplan.apiserver.audit.settings import LogSettings
+from bayplan.support.private_files import create_private, make_private_directory
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,6 @@ _MEGABYTE = 1 << 20
 _COMPRESSED = ".gz"
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d)-(\d\d)-(\d\d)\.(\d{3})")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PRIVATE, _PRIVATE_DIRECTORY = 0o600, 0o700
 
 
 class RotatingFile:
@@ -39,7 +39,7 @@ class RotatingFile:
         self._most = settings.max_size * _MEGABYTE
         """Bytes; 0 for no limit."""
         self._size = 0
-        path.parent.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        make_private_directory(path.parent)
         self._file = self._open()
         if self._most:
             self._clean_up()
@@ -62,10 +62,11 @@ class RotatingFile:
     def _open(self) -> FileIO:
         """The file, made if there is none. Raises OSError."""
 
-        def private(name: str, flags: int) -> int:
-            return os.open(name, flags, _PRIVATE)
+        def existing(name: str, flags: int) -> int:
+            return os.open(name, flags & ~os.O_CREAT)
 
-        file = open(self._path, "ab", buffering=0, opener=private)  # noqa: SIM115  # stays open
+        create_private(self._path)
+        file = open(self._path, "ab", buffering=0, opener=existing)  # noqa: SIM115  # stays open
         self._size = os.fstat(file.fileno()).st_size
         return file
 
@@ -134,6 +135,8 @@ def _compress(path: Path) -> None:
     """Replace a file by its compressed form, which appears when it is whole. Raises OSError."""
     target = path.with_name(path.name + _COMPRESSED)
     unfinished = path.with_name(f".{target.name}.unfinished")
+    unfinished.unlink(missing_ok=True)
+    create_private(unfinished)
     with path.open("rb") as source, gzip.open(unfinished, "wb") as packed:
         shutil.copyfileobj(source, packed)
     unfinished.chmod(path.stat().st_mode & 0o777)

@@ -1,18 +1,11 @@
-"""What a request is about, as authorizers see it. Source of the rules: the API server's request info (Kubernetes' `requestinfo.go`)."""
+"""What a request is about, as authorizers see it: a user and what the request's `RequestInfo` says."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from bayplan.api.errors import ApiError, forbidden_error, quoted
 from bayplan.api.field_selectors import parse_fields
 from bayplan.api.selectors import SelectorError
 from bayplan.apiserver.requests import Request, User
-
-_VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_SPECIAL = ("proxy", "watch")
-_NAMESPACE_SUBRESOURCES = ("status", "finalize")
-_SELECTING = ("list", "watch", "deletecollection")
 
 
 class Attributes:
@@ -96,51 +89,18 @@ class Attributes:
 
 def attributes_of(request: Request) -> Attributes:
     """What a request is about, whether or not there is such a resource."""
-    parts = request.path.strip("/").split("/")
-    if len(parts) < 3 or parts[0] not in ("api", "apis") or (parts[0] == "apis" and len(parts) < 4):
-        return Attributes(request.user, request.method.lower(), path=request.path, is_resource=False)
-    group, version, rest = ("", parts[1], parts[2:]) if parts[0] == "api" else (parts[1], parts[2], parts[3:])
-    verb, by_path = _VERBS.get(request.method, ""), False
-    if rest[0] in _SPECIAL and len(rest) > 1:
-        verb, by_path, rest = rest[0], True, rest[1:]
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 1:
-        namespace = rest[1]
-        if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
-            rest = rest[2:]
-    found = Attributes(
+    info = request.info
+    if not info.is_resource:
+        return Attributes(request.user, info.verb, path=info.path, is_resource=False)
+    return Attributes(
         request.user,
-        verb,
-        group=group,
-        version=version,
-        resource=rest[0],
-        subresource=rest[2] if len(rest) > 2 and verb != "proxy" else "",
-        namespace=namespace,
-        name=rest[1] if len(rest) > 1 else "",
-        path=request.path,
+        info.verb,
+        group=info.group,
+        version=info.version,
+        resource=info.resource,
+        subresource=info.subresource,
+        namespace=info.namespace,
+        name=info.name or info.selected_name,
+        path=info.path,
+        field_selector=info.field_selector,
     )
-    if not found.name:
-        _select(found, request.query)
-    if not by_path and found.verb in _SELECTING:
-        found.field_selector = request.query.get("fieldSelector", "")
-    return found
-
-
-def _select(found: Attributes, query: Mapping[str, str]) -> None:
-    """Without a name, getting is listing or watching (of one object, if a field selector says so), and deleting is deleting a collection."""
-    if found.verb == "get":
-        found.verb = "watch" if query.get("watch", "false").lower() not in ("false", "0") else "list"
-        name = _selected_name(query.get("fieldSelector", ""))
-        if name and name not in (".", "..") and "/" not in name and "%" not in name:
-            found.name = name
-    elif found.verb == "delete":
-        found.verb = "deletecollection"
-
-
-def _selected_name(text: str) -> str:
-    if "metadata.name" not in text:
-        return ""
-    try:
-        return parse_fields(text).exact_match("metadata.name") or ""
-    except SelectorError:
-        return ""

@@ -25,6 +25,8 @@ MODES: Final = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
 NAMESPACES: Final = "namespaces"
 """A namespace is in the namespace of its own name, so that roles in it may allow reading it; verdicts about it depend on the name."""
 _LIMIT: Final = 50_000
+_SELECTING: Final = ("list", "watch")
+"""Verbs whose verdicts may depend on what is selected."""
 _Key = tuple[str, tuple[str, ...], str, Kind, str, str, bool]
 
 
@@ -85,7 +87,7 @@ class AuthorizerChain:
     def admit(self, request: Request, path: ResourcePath | None) -> None:
         """Let a request pass. Raises ApiError (403).
 
-        What a rule allows for every name is remembered by user, method, resource and namespace, so that a permitted write costs a look-up.
+        What a rule allows for every name is remembered by user, verb, resource and namespace, so that a permitted write costs a look-up.
         """
         if request.audit is not None:
             self._admit_noting(request)
@@ -98,15 +100,10 @@ class AuthorizerChain:
             self._stamp = stamp
             self._granted.clear()
         key: _Key | None = None
-        if (
-            path is not None
-            and not path.is_watch
-            and (path.name or request.method != "GET")
-            and path.kind.plural != NAMESPACES
-        ):
+        if path is not None and path.verb not in _SELECTING and path.kind.plural != NAMESPACES:
             subresource = path.subresource.name if path.subresource is not None else ""
             named = bool(path.name)
-            key = (user.name, user.groups, request.method, path.kind, subresource, path.namespace, named)
+            key = (user.name, user.groups, path.verb, path.kind, subresource, path.namespace, named)
             if key in self._granted:
                 return
         attributes = attributes_of(request)

@@ -5,13 +5,9 @@ Source: apiextensions-apiserver's `pkg/apiserver/customresource_handler.go`.
 
 from __future__ import annotations
 
-from typing import Final
-
 from bayplan.api.errors import ApiError, bad_request, failure
 from bayplan.api.kinds import Kind
-from bayplan.apiserver.requests import Request, ResourcePath, bool_parameter
-
-_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+from bayplan.apiserver.requests import Request, ResourcePath
 
 
 def verb_not_supported(verb: str, kind: Kind) -> ApiError:
@@ -22,16 +18,16 @@ def verb_not_supported(verb: str, kind: Kind) -> ApiError:
 
 def settled_path(request: Request, path: ResourcePath) -> ResourcePath | None:
     """The path that a request on a custom resource is about; None if there is no such page. Raises ApiError (400, 405)."""
-    verb = _VERBS.get(request.method, "")
-    is_list = request.method == "GET" and (not path.name or path.is_watch or bool_parameter(request.query, "watch"))
-    if path.kind.namespaced and not path.namespace and not is_list:
+    verb = path.verb
+    if path.kind.namespaced and not path.namespace and verb not in ("list", "watch"):
         return None
     if path.subresource is not None:
-        verb = "delete" if request.method == "DELETE" else verb
-        if verb and verb not in path.subresource.verbs:
+        if verb not in path.subresource.verbs:
             raise verb_not_supported(verb, path.kind)
     elif verb == "create" and path.name:  # the body says which
-        return ResourcePath(path.kind, path.namespace, "", None)
+        return ResourcePath(path.kind, path.namespace, "", None, verb=verb)
     elif verb in ("update", "patch") and not path.name:
         raise bad_request("name must be provided")
+    elif not verb or (verb == "watch" and request.method != "GET"):
+        raise verb_not_supported(verb, path.kind)
     return path

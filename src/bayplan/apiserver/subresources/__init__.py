@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from bayplan.api.errors import ApiError, failure, method_not_allowed
-from bayplan.api.kinds import METRICS_GROUP
+from bayplan.api.kinds import METRICS_GROUP, Subresource
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.subresources import binding, connect, eviction, metrics, reviews, scale, status, tokens
 
 Handler = Callable[[Call], Awaitable[Response]]
-
-_VERB_OF_METHOD = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 class SubresourceTable:
@@ -25,8 +23,7 @@ class SubresourceTable:
         """Answer a request on a subresource. Raises ApiError."""
         subresource = call.path.subresource
         assert subresource is not None
-        verb = _VERB_OF_METHOD.get(call.request.method, "")
-        if verb not in subresource.verbs:
+        if not _has_route(call, subresource):
             raise method_not_allowed()
         handler = self._handlers.get(subresource.name)
         if handler is not None:
@@ -45,6 +42,14 @@ class SubresourceTable:
         if review is not None:
             return await review(call)
         raise not_served(call, call.kind.group_resource)
+
+
+def _has_route(call: Call, subresource: Subresource) -> bool:
+    """Whether the server has a route for the request's method. Proxies take any method, custom resources whatever means a verb that they have."""
+    method, verb = call.request.method, call.path.verb
+    if subresource.name == "proxy" and method == "OPTIONS":
+        return True
+    return verb in subresource.verbs and (method != "HEAD" or subresource.name == "proxy" or call.kind.is_custom)
 
 
 def not_served(call: Call, what: str) -> ApiError:

@@ -17,17 +17,20 @@ from bayplan.api.errors import (
     not_found_error,
     quoted,
 )
+from bayplan.api.simulated_nodes import is_simulated
 from bayplan.api.times import SECONDS_LAYOUT, TimeError, canonical
 from bayplan.api.types import core_v1
 from bayplan.apiserver import relays
 from bayplan.apiserver.authorization.attributes import attributes_of
 from bayplan.apiserver.authorization.interface import Decision
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.dialing import authority_of
 from bayplan.apiserver.relays import Purpose, Relay
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, parameters
 
 _STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 """Options of `exec` and `attach` -> what kubelets call them."""
+_DEFAULT_PORTS = {"http": "80", "https": "443"}
 _NOT_NEGATIVE = "must be greater than or equal to 0"
 
 
@@ -78,6 +81,9 @@ async def handle_proxy(call: Call) -> Response:
     else:
         host, port = relays.pod_address(_pod(call, name.name), name.port)
     relays.check_port(port)
+    if reason := call.context.simulated.reason(host):
+        where = authority_of(host, port or _DEFAULT_PORTS[scheme])
+        raise relays.unavailable(f"error trying to reach service: dial tcp {where}: connect: {reason}")
     rest = f"/{call.path.rest}" if call.path.rest else ""
     if call.request.path.endswith("/"):
         rest += "/"
@@ -178,7 +184,7 @@ def _kubelet(call: Call, node_name: str, what: str) -> tuple[str, str]:
     if node is None:
         raise not_found_error(call.kind.plural, "", node_name)
     host, port = relays.kubelet_address(node, call.context.settings.kubelet_preferred_address_types)
-    if not port:
+    if not port or is_simulated(node):
         raise relays.unavailable(f"node {node_name} runs no containers that {what} could reach")
     return host, port
 

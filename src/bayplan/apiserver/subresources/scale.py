@@ -33,9 +33,9 @@ async def handle(call: Call) -> Response:
     entry = call.entry(call.path.namespace, call.path.name)
     if entry is None:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
-    if call.request.method == "GET":
+    if call.path.verb == "get":
         return _answer(call, await call.in_served_version(entry) if call.kind.asks_webhook else entry)
-    if call.request.method == "PUT":
+    if call.path.verb == "update":
         return await _update(call)
     return await _patch(call)
 
@@ -92,10 +92,23 @@ def _answer(call: Call, entry: Entry) -> Response:
     return answer_in_form(call, 200, _HEAD, scale, "autoscaling")
 
 
+class _Type(msgspec.Struct, rename="camel"):
+    api_version: str | None = None
+    kind: str | None = None
+
+
+def _type_of(data: bytes) -> _Type:
+    """The type that a body says it has; none if it cannot be read, which is said later."""
+    try:
+        return msgspec.json.decode(data, type=_Type)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _Type()
+
+
 async def _update(call: Call) -> Response:
-    given = msgspec.json.decode(call.body_json("Scale"))
-    version = given.get("apiVersion") or "autoscaling/v1"
-    kind = given.get("kind") or "Scale"
+    given = _type_of(call.body_json("Scale"))
+    version = given.api_version or "autoscaling/v1"
+    kind = given.kind or "Scale"
     if call.kind.is_custom and (kind, version) != ("Scale", "autoscaling/v1"):
         scheme = "k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781"
         raise bad_request(f'no kind is registered for the type v1.Scale in scheme "{scheme}"')
@@ -144,7 +157,7 @@ def _scaled(call: Call, obj: Any, scale: autoscaling_v1.Scale, *, applied: bool 
     wanted = scale.metadata.resource_version
     if wanted and wanted != obj.metadata.resource_version:
         raise conflict(call.kind.plural, call.kind.group, call.path.name)
-    if not call.kind.is_custom or call.request.method == "PUT":
+    if not call.kind.is_custom or call.path.verb == "update":
         check_uid(call, scale.metadata.uid, obj.metadata.uid)
     if isinstance(call.kind, CustomKind):
         return _scaled_custom(call, call.kind, obj, scale, applied=applied)

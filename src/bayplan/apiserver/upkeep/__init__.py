@@ -6,8 +6,9 @@ Reconciling of anything else belongs to the controllers.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
+from typing import Any
 
 from bayplan.apiserver.context import Context
 from bayplan.apiserver.custom_resources.approval import CustomResourceApproval
@@ -51,6 +52,15 @@ class Upkeep:
         self._tasks.keep_running("LegacyTokenUse", self._token_use.run)
         for rule in _RULES:
             self._tasks.keep_running(rule.__name__, partial(keep, rule(self._context)))
+
+    def keep_running(self, name: str, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a task until `close`, again if it fails."""
+        self._tasks.keep_running(name, start)
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """Why tasks do not run at the moment, by name."""
+        return self._tasks.failures
 
     def repeat(self, name: str, seconds: float, action: Callable[[], Awaitable[None]]) -> None:
         """Do something again and again, the first time after this many seconds; failures are logged and do not end it."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,7 +28,9 @@ from bayplan.api.errors import (
     not_found_error,
     unsupported_media_type,
 )
+from bayplan.api.json_syntax import large_number
 from bayplan.api.kinds import Kind
+from bayplan.api.nesting import DepthError, check_depth
 from bayplan.api.patches import PatchError, apply_json_patch, apply_merge_patch
 from bayplan.api.schema import definition_of
 from bayplan.api.strategic_patch import apply_strategic_patch
@@ -44,6 +47,8 @@ from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object
 from bayplan.apiserver.verbs.update import check_name, modify
 from bayplan.apiserver.watching import Entry
 from bayplan.apiserver.write_options import check_patch_options
+
+T = TypeVar("T")
 
 APPLY_TYPE = "application/apply-patch+yaml"
 
@@ -116,12 +121,19 @@ async def _create_applied(call: Call, applier: Applier) -> Entry:
 
 def _from_yaml(data: bytes) -> Any:
     """The tree of a YAML document. Raises ApiError (400)."""
+    from bayplan.apiserver.yaml import to_json  # slow to import, and seldom needed
+
+    return msgspec.json.decode(_read_yaml(data, to_json))
+
+
+def _read_yaml(data: bytes, read: Callable[[bytes], T]) -> T:
+    """What a function finds in a YAML document. Raises ApiError (400)."""
     import yaml  # slow to import, and seldom needed
 
-    from bayplan.apiserver.yaml import problem_text, to_json
+    from bayplan.apiserver.yaml import problem_text
 
     try:
-        return msgspec.json.decode(to_json(data))
+        return read(data)
     except yaml.YAMLError as error:
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: {problem_text(error)}") from None
 
@@ -135,7 +147,7 @@ def configuration(call: Call, expected: Kind) -> dict[str, Any]:
     if mode == "Strict" or (mode == "Warn" and is_yaml and call.request.reads_warnings):
         from bayplan.apiserver.yaml import repeated_keys  # slow to import, and seldom needed
 
-        problem = repeated_keys(data)
+        problem = _read_yaml(data, repeated_keys)
         if problem and mode == "Strict":
             raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: {problem}")
         call.warnings.extend(line.strip() for line in problem.splitlines()[1:])
@@ -155,10 +167,13 @@ def configuration(call: Call, expected: Kind) -> dict[str, Any]:
 def _read_configuration(data: bytes) -> tuple[dict[str, Any], bool]:
     """A configuration, and whether it is YAML that is no JSON. Raises ApiError (400)."""
     try:  # JSON is read a hundred times as fast as YAML
+        check_depth(data)
         found, is_yaml = msgspec.json.decode(data), False
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, DepthError):
         is_yaml = True
-    if is_yaml or data[:1] == b"\t":  # with which nothing begins in YAML
+    if (
+        is_yaml or data[:1] == b"\t" or large_number(data)
+    ):  # nothing begins with a tab in YAML, and such a number is text
         found, is_yaml = _from_yaml(data), True
     if found is None:
         return {}, is_yaml

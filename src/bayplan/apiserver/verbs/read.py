@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bayplan.api.errors import bad_request, failure, gone, not_found_error
+from bayplan.api.errors import bad_request, failure, gone, internal_error, not_found_error
 from bayplan.api.field_selectors import FieldSelector, parse_fields
 from bayplan.api.json_syntax import syntax_problem
 from bayplan.api.selectors import SelectorError, parse_labels
@@ -25,7 +25,7 @@ from bayplan.apiserver.list_options import check_list_options
 from bayplan.apiserver.negotiation import PROTOBUF, negotiate_stream
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, revision_problem
 from bayplan.apiserver.watching import ADDED, BOOKMARK, Entry, Watcher
-from bayplan.store.errors import Compacted, FutureRevision
+from bayplan.store.errors import Compacted, FutureRevision, StoreCorrupt
 
 _CONVERTED_AT_ONCE = 500
 """Objects about which a webhook is asked at once to find those that a selector chooses."""
@@ -329,6 +329,8 @@ async def _entries_from_history(
     except FutureRevision:
         check_not_future(call, at)
         raise
+    except StoreCorrupt as error:
+        raise internal_error(str(error)) from error
     entries = [cache.make_entry(item.key, item.value, item.mod_revision, item.create_revision) for item in result.items]
     return entries if select is None else [entry for entry in entries if select(entry)]
 

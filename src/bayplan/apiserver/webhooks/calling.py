@@ -9,11 +9,13 @@ import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from bayplan.api.errors import ApiError, bad_request, internal_error
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import apiextensions_v1, core_v1
 from bayplan.apiserver.context import Context
+from bayplan.apiserver.dialing import authority_of
 from bayplan.apiserver.webhooks.matching import Hook
 from bayplan.apiserver.webhooks.reviews import (
     Answer,
@@ -61,6 +63,10 @@ class Target:
 
 class Sender(Protocol):
     """What posts bytes to a webhook."""
+
+    @property
+    def dials(self) -> bool:
+        """Whether it connects to addresses, which those of simulated nodes are not for."""
 
     async def post(self, target: Target, body: bytes, seconds: float) -> bytes:
         """The body of a successful answer. Raises SendError."""
@@ -120,7 +126,18 @@ def target_of(context: Context, config: ClientConfig) -> Target:
     authority = base64.b64decode(config.ca_bundle).strip() if config.ca_bundle else b""
     service = config.service
     address = None if service is None else _address(context, service.namespace, service.name, service.port or _HTTPS)
-    return Target(url_of(config), address, authority)
+    url = url_of(config)
+    host, port = address or _host_of(url)
+    sender = context.webhook_sender
+    if sender is not None and sender.dials and (reason := context.simulated.reason(host)):
+        raise SendError(f"dial tcp {authority_of(host, port)}: connect: {reason}")
+    return Target(url, address, authority)
+
+
+def _host_of(url: str) -> tuple[str, int]:
+    """Host and port of a URL."""
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or _HTTPS
 
 
 def _address(context: Context, namespace: str, name: str, port: int) -> tuple[str, int]:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 from bayplan.api.node_groups import GROUP_LABEL
 from bayplan.api.quantity import parse
+from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.kubelet.simulator.durations import parse_seconds
-from bayplan.kubelet.simulator.nodes import MACHINE_LABELS, MANAGED_ATTACH, SIMULATED
+from bayplan.kubelet.simulator.nodes import MACHINE_LABELS, MANAGED_ATTACH
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 READY_AT = "bayplan.dev/ready-at"

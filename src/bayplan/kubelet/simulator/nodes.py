@@ -8,6 +8,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from bayplan import KUBERNETES_VERSION
+from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1, meta_v1
 from bayplan.api.types.scalars import Quantity
@@ -16,7 +17,6 @@ from bayplan.kubelet.simulator.settings import USUAL_LEASE, SimulatorSettings
 from bayplan.support.timestamps import rfc3339, rfc3339_micro
 
 LEASE_NAMESPACE = "kube-node-lease"
-SIMULATED = "bayplan.dev/simulated"
 """Annotation of nodes that the simulator plays."""
 MANAGED_ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
 """Annotation of nodes whose kubelet leaves attaching volumes to the controllers, as it does unless told otherwise."""

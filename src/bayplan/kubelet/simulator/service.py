@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bayplan.api.errors import ApiError
 from bayplan.api.node_groups import GROUP_LABEL
+from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1
 from bayplan.api.types.scalars import Quantity
@@ -22,7 +23,6 @@ from bayplan.kubelet.simulator.addresses import Addresses
 from bayplan.kubelet.simulator.groups import NodeGroupSettings, is_new, make_group_node, seconds_to_ready
 from bayplan.kubelet.simulator.nodes import (
     LEASE_NAMESPACE,
-    SIMULATED,
     free_network,
     hosts_of,
     is_erased,

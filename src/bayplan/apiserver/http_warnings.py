@@ -1,0 +1,41 @@
+"""The warnings of an answer as headers, which must not grow with the request.
+
+Source: `apiserver/pkg/endpoints/filters/warning.go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Final
+
+_TOTAL: Final = 4096
+"""Characters of all warnings from which on each is cut off, and beyond which no further one is sent."""
+_EACH: Final = 256
+"""Characters of a warning that is cut off."""
+_BLANKS: Final = {**dict.fromkeys(range(32), " "), 127: " "}
+"""Control characters, which no header may have."""
+
+
+def warning_headers(warnings: Sequence[str]) -> list[str]:
+    """The values of the Warning headers, each warning once."""
+    return [f'299 - "{_escaped(one)}"' for one in _bounded(list(dict.fromkeys(filter(None, warnings))))]
+
+
+def _bounded(warnings: list[str]) -> list[str]:
+    sizes = accumulate(map(len, warnings))
+    index = next((index for index, size in enumerate(sizes) if size > _TOTAL), None)
+    if index is None:
+        return warnings
+    shown = [one[:_EACH] for one in warnings[: index + 1]]
+    written = sum(map(len, shown))
+    for one in warnings[index + 1 :]:
+        if written >= _TOTAL:
+            break
+        shown.append(one[:_EACH])
+        written += len(shown[-1])
+    return shown
+
+
+def _escaped(warning: str) -> str:
+    return warning.replace("\\", "\\\\").replace('"', '\\"').translate(_BLANKS)

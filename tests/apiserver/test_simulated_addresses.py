@@ -1,0 +1,184 @@
+"""Addresses of simulated nodes and their pods are never dialled."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bayplan.api.errors import ApiError
+from bayplan.api.simulated_nodes import SIMULATED
+from bayplan.api.types import admissionregistration_v1 as admission
+from bayplan.api.types import core_v1, discovery_v1, meta_v1
+from bayplan.apiserver.requests import Request
+from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.webhooks.calling import SendError, Target
+from tests.apiserver.serving import ADMIN, client_of, opened
+
+ADDRESS = "10.128.4.7"
+
+
+class Recorder:
+    """A sender that only says that it dials."""
+
+    dials = True
+
+    def __init__(self) -> None:
+        self.targets: list[Target] = []
+
+    async def post(self, target: Target, body: bytes, seconds: float) -> bytes:
+        """See Sender."""
+        self.targets.append(target)
+        raise SendError("refused")
+
+    async def close(self) -> None:
+        """See Sender."""
+
+
+def node(name: str, *, simulated: bool, cidrs: tuple[str, ...] = (), address: str = "") -> core_v1.Node:
+    addresses = (core_v1.NodeAddress(type="InternalIP", address=address),) if address else ()
+    return core_v1.Node(
+        metadata=meta_v1.ObjectMeta(name=name, annotations={SIMULATED: "true"} if simulated else {}),
+        spec=core_v1.NodeSpec(pod_cidr=cidrs[0] if cidrs else "", pod_cidrs=cidrs),
+        status=core_v1.NodeStatus(addresses=addresses),
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "is_refused"),
+    [
+        ("10.128.4.7", True),
+        ("::ffff:10.128.4.7", True),
+        ("10.128.5.7", False),
+        ("fd00:1::5", True),
+        ("fd00:2::5", False),
+        ("192.0.2.9", True),
+        ("192.0.2.8", False),
+        ("10.64.0.1", False),
+        ("localhost", False),
+        ("", False),
+    ],
+)
+def test_networks_and_addresses_of_simulated_nodes_are_known(host: str, is_refused: bool) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            assert api.context.simulated.reason(host) == ""
+            cidrs = ("10.128.4.0/24", "fd00:1::/64")
+            await client.create(node("s", simulated=True, cidrs=cidrs, address="192.0.2.9"))
+            await client.create(node("r", simulated=False, cidrs=("10.64.0.0/24",)))
+            assert bool(api.context.simulated.reason(host)) is is_refused
+            await client.delete(core_v1.Node, "s", "")
+            assert api.context.simulated.reason(host) == ""
+
+    asyncio.run(run())
+
+
+async def service_and_pod(api: ApiServer, port: int) -> None:
+    """A pod on the node `n`, and a service that leads to it."""
+    client = client_of(api)
+    await client.create(core_v1.ServiceAccount(metadata=meta_v1.ObjectMeta(name="default", namespace="default")))
+    metadata = meta_v1.ObjectMeta(name="p", namespace="default")
+    container = core_v1.Container(name="c", image="i", ports=(core_v1.ContainerPort(container_port=port),))
+    await client.create(core_v1.Pod(metadata=metadata, spec=core_v1.PodSpec(containers=(container,), node_name="n")))
+    addresses = {"podIP": ADDRESS, "podIPs": [{"ip": ADDRESS}]}
+    await client.patch(core_v1.Pod, "p", "default", {"status": addresses}, subresource="status")
+    ports = (core_v1.ServicePort(name="x", port=443, target_port=port),)
+    named = meta_v1.ObjectMeta(name="s", namespace="default")
+    await client.create(core_v1.Service(metadata=named, spec=core_v1.ServiceSpec(ports=ports)))
+    target = core_v1.ObjectReference(kind="Pod", name="p", namespace="default")
+    await client.create(
+        core_v1.Endpoints(
+            metadata=named,
+            subsets=(
+                core_v1.EndpointSubset(
+                    addresses=(core_v1.EndpointAddress(ip=ADDRESS, target_ref=target),),
+                    ports=(core_v1.EndpointPort(name="x", port=port),),
+                ),
+            ),
+        )
+    )
+    await client.create(
+        discovery_v1.EndpointSlice(
+            metadata=meta_v1.ObjectMeta(name="s-1", namespace="default", labels={"kubernetes.io/service-name": "s"}),
+            address_type="IPv4",
+            endpoints=(discovery_v1.Endpoint(addresses=(ADDRESS,), target_ref=target),),
+            ports=(discovery_v1.EndpointPort(name="x", port=port),),
+        )
+    )
+
+
+def hook(config: admission.WebhookClientConfig) -> admission.ValidatingWebhookConfiguration:
+    rule = admission.RuleWithOperations(
+        api_groups=("",), api_versions=("v1",), operations=("CREATE",), resources=("configmaps",)
+    )
+    return admission.ValidatingWebhookConfiguration(
+        metadata=meta_v1.ObjectMeta(name="h"),
+        webhooks=(
+            admission.ValidatingWebhook(
+                name="h.example.com",
+                client_config=config,
+                rules=(rule,),
+                side_effects="None",
+                admission_review_versions=("v1",),
+                timeout_seconds=5,
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize("by", ["service", "url"])
+@pytest.mark.parametrize("simulated", [True, False])
+def test_webhooks_in_simulated_pods_are_not_dialled(by: str, simulated: bool) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            sender = api.context.webhook_sender = Recorder()
+            client = client_of(api)
+            await client.create(node("n", simulated=simulated, cidrs=("10.128.4.0/24",)))
+            await service_and_pod(api, 8443)
+            service = admission.ServiceReference(name="s", namespace="default")
+            url = f"https://{ADDRESS}:8443/x"
+            config = admission.WebhookClientConfig(service=service) if by == "service" else None
+            await client.create(hook(config or admission.WebhookClientConfig(url=url)))
+            with pytest.raises(ApiError) as refused:
+                await client.create(core_v1.ConfigMap(metadata=meta_v1.ObjectMeta(name="c", namespace="default")))
+            assert "failed calling webhook" in refused.value.message
+            assert ("no route to host: it is an address of a simulated node" in refused.value.message) is simulated
+            assert len(sender.targets) == (not simulated)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", ["pods/p/proxy/x", "services/s:x/proxy/x", "services/s/proxy/x"])
+def test_proxies_to_simulated_pods_lead_nowhere(path: str) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            await client.create(node("n", simulated=True, cidrs=("10.128.4.0/24",)))
+            await service_and_pod(api, 8080)
+            request = Request("GET", f"/api/v1/namespaces/default/{path}", {}, ADMIN)
+            response = await api.handle(request)
+            assert (response.code, response.relay) == (503, None)
+            if path != "services/s/proxy/x":  # which names no port that there is
+                assert b"simulated node" in response.body
+            await client.patch(core_v1.Node, "n", "", {"metadata": {"annotations": {SIMULATED: None}}})
+            response = await api.handle(request)
+            assert (response.relay is not None) is (path != "services/s/proxy/x")
+
+    asyncio.run(run())
+
+
+def test_the_kubelet_of_a_simulated_node_is_not_asked() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            one = node("n", simulated=True, address="192.0.2.9")
+            endpoint = core_v1.DaemonEndpoint(port=10250)
+            one.status.daemon_endpoints = core_v1.NodeDaemonEndpoints(kubelet_endpoint=endpoint)
+            await client.create(one)
+            await service_and_pod(api, 8080)
+            for path in ("namespaces/default/pods/p/log", "nodes/n/proxy/x", "nodes/n:10250/proxy/x"):
+                response = await api.handle(Request("GET", f"/api/v1/{path}", {}, ADMIN))
+                assert (response.code, response.relay) == (503, None), response
+
+    asyncio.run(run())
