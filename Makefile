@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+KILLS ?= 1000
+FUZZ ?= --seconds 600
 
-.PHONY: help install test faults day check bench demo up clean
+.PHONY: help install test faults fuzz kills day check bench demo up clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +25,13 @@ test: install ## Run all tests
 faults: install ## Clusters and controllers under 1,000 seeds of faults each, in virtual time
 	$(BIN)/bayplan faults --seeds 1000 -j 2
 	$(BIN)/python -m tests.controllers.faults 1000
+
+fuzz: install ## Requests that make no sense against a whole cluster for ten minutes; FUZZ="--seed N" makes them again
+	$(BIN)/python -m tests.fuzz $(FUZZ)
+
+kills: install ## Kill a cluster under load KILLS times (1000): nothing acknowledged is lost, nothing is applied twice
+	$(BIN)/python -m tests.store.kills --store $(KILLS)
+	$(BIN)/python -m tests.store.kills $(KILLS)
 
 day: install ## A virtual day of 100 churning nodes, twice: the traces must be equal byte for byte
 	$(BIN)/python -m tests.simulation.day

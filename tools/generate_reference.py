@@ -71,14 +71,23 @@ def verbs_text() -> Iterator[str]:
     """The chapter on the command line."""
     for verb, summary in VERBS.items():
         command: click.Command = importlib.import_module(f"bayplan.cli.{verb.replace('-', '_')}").command
-        context = click.Context(command, info_name=f"bayplan {verb}")
-        yield f"### `bayplan {verb}`\n\n{summary}.\n\n| option | meaning |\n|---|---|"
-        for parameter in command.get_params(context):
-            record = parameter.get_help_record(context)
-            if record is not None:
-                option, meaning = record
-                yield f"| `{option}` | {meaning.replace('|', chr(92) + '|')} |"
-        yield ""
+        if isinstance(command, click.Group):
+            yield f"### `bayplan {verb}`\n\n{summary}.\n"
+            for name, part in sorted(command.commands.items()):
+                yield from _command_text(f"{verb} {name}", (part.help or "").removesuffix("."), part)
+        else:
+            yield from _command_text(verb, summary, command)
+
+
+def _command_text(name: str, summary: str, command: click.Command) -> Iterator[str]:
+    context = click.Context(command, info_name=f"bayplan {name}")
+    yield f"### `bayplan {name}`\n\n{summary}.\n\n| option | meaning |\n|---|---|"
+    for parameter in command.get_params(context):
+        record = parameter.get_help_record(context)
+        if record is not None:
+            option, meaning = record
+            yield f"| `{option}` | {meaning.replace('|', chr(92) + '|')} |"
+    yield ""
 
 
 def page() -> str:

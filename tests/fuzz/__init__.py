@@ -1,0 +1,1 @@
+"""Requests that make no sense, sent to a whole cluster: `make fuzz`."""
