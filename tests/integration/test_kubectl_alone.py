@@ -146,15 +146,19 @@ def test_long_lists_come_in_chunks_and_go_at_once(kubectl: Kubectl) -> None:
 def test_watch_events_are_shown_as_they_come(kubectl: Kubectl) -> None:
     command = [kubectl.binary, "--kubeconfig", str(kubectl.cluster.kubeconfig), "-n", kubectl.namespace]
     options = ["--output-watch-events", "--no-headers", "--request-timeout=30s"]
+    kubectl("create", "configmap", "listed")
     with subprocess.Popen(
         [*command, "get", "configmaps", "-w", *options], stdout=subprocess.PIPE, text=True
     ) as watching:
         try:
+            assert watching.stdout is not None
+            shown = watching.stdout
+            # kubectl may need longer to list than the next one to create: what the list shows tells that it has.
+            assert shown.readline().split()[:3] == ["ADDED", "listed", "0"]
             kubectl("create", "configmap", "a", "--from-literal=x=1")
             kubectl("patch", "configmap", "a", "-p", '{"data":{"y":"2"}}')
             kubectl("delete", "configmap", "a")
-            assert watching.stdout is not None
-            seen = [watching.stdout.readline().split()[:3] for _ in range(3)]
+            seen = [shown.readline().split()[:3] for _ in range(3)]
         finally:
             watching.kill()
     assert seen == [["ADDED", "a", "1"], ["MODIFIED", "a", "2"], ["DELETED", "a", "2"]]
