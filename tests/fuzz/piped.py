@@ -29,6 +29,7 @@ async def fuzz_pipe(seed: int, count: int, seconds: float) -> list[str]:
     logging.getLogger("bayplan.support.pipe").setLevel(logging.CRITICAL)  # which tells of each call of wrong shape
     async with opened() as api:
         here, there = [await open_pipe(end) for end in socket.socketpair()]
+        here.hearers |= {"lines": lambda *_: None, "ended": lambda _: None}  # of watches that the calls open
         server = PipedRequests(there, lambda _: InProcessDoor(api, ADMIN))
         try:
             for number in range(count):
