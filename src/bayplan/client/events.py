@@ -51,8 +51,10 @@ class _Written:
 class EventRecorder:
     """Records events of one component. Equal events are counted instead of written again, see also `event_correlation`."""
 
-    def __init__(self, client: Client, component: str, clock: Clock, randomness: Randomness) -> None:
-        self._client = client
+    def __init__(self, client: Client, component: str, clock: Clock, randomness: Randomness, *, host: str = "") -> None:
+        """host: the node on which the component runs, for those that run on each."""
+        self.client = client
+        self._host = host
         self._component = component
         self._clock = clock
         self._randomness = randomness
@@ -64,7 +66,7 @@ class EventRecorder:
 
     def event(self, obj: Any, event_type: str, reason: str, message: str, *, action: str = "") -> None:
         """Record an event about an object (or an ObjectReference). With an action it is written in the newer form, as kube-scheduler does."""
-        regarding = obj if isinstance(obj, core_v1.ObjectReference) else reference(self._client, obj)
+        regarding = obj if isinstance(obj, core_v1.ObjectReference) else reference(self.client, obj)
         now = self._clock.now()
         key: Key | None
         if action:
@@ -93,7 +95,8 @@ class EventRecorder:
         else:
             event.first_timestamp = event.last_timestamp = rfc3339(now)
             event.count = 1
-            event.source = core_v1.EventSource(component=self._component)
+            event.source = core_v1.EventSource(component=self._component, host=self._host)
+            event.reporting_instance = self._host
         try:
             self._queue.put_nowait((key, event))
         except asyncio.QueueFull:
@@ -126,7 +129,7 @@ class EventRecorder:
         self._written[key] = written
         if len(self._written) > _REMEMBERED:
             self._written.popitem(last=False)
-        await self._client.post(event)
+        await self.client.post(event)
 
     async def _count(self, event: core_v1.Event, known: _Written) -> bool:
         """Count a repeated event. Returns False if the earlier one is no longer there."""
@@ -136,7 +139,7 @@ class EventRecorder:
         else:
             patch = {"count": known.count, "lastTimestamp": event.last_timestamp, "message": event.message}
         try:
-            await self._client.patch(core_v1.Event, known.name, known.namespace, patch)
+            await self.client.patch(core_v1.Event, known.name, known.namespace, patch)
         except ApiError as error:
             if error.code != 404:
                 raise
