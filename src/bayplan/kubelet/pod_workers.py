@@ -125,6 +125,12 @@ class PodWorkers:
             self._begin_termination(worker, Termination(pod.metadata.deletion_grace_period_seconds))
         self._wake(worker)
 
+    def renew(self, pod: core_v1.Pod) -> None:
+        """A pod looks different in the API, in nothing that asks for work."""
+        worker = self._workers.get(pod.metadata.uid)
+        if worker is not None:
+            worker.pod = pod
+
     def kill(self, uid: str, pod: core_v1.Pod | None, termination: Termination, *, deleted: bool = False) -> None:
         """End a pod. pod: None for one of which only the runtime knows. deleted: it is gone from where it came from."""
         worker = self._workers.get(uid)

@@ -1,0 +1,236 @@
+"""The pods that a node is to run: taken in, admitted, handed to workers, and cleaned up after (the sync loop of pkg/kubelet/kubelet.go)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from bayplan.api.defaults.pods import qos_class
+from bayplan.api.types import core_v1
+from bayplan.kubelet.container_events import WARNING, ContainerEvents
+from bayplan.kubelet.core.admission import NodeOffer, Rejection, rejections
+from bayplan.kubelet.core.conditions import OWN_CONDITIONS
+from bayplan.kubelet.core.pod_status import TERMINAL, is_mirror, is_static
+from bayplan.kubelet.deadlines import seconds_left
+from bayplan.kubelet.pleg import PodEvent, PodEventType, PodLifecycleEvents
+from bayplan.kubelet.pod_garbage import PodGarbage
+from bayplan.kubelet.pod_workers import PodWorkers, Termination, WorkState
+from bayplan.kubelet.runtime.errors import RuntimeRequestError
+from bayplan.kubelet.runtime.types import ContainerState, SandboxState
+from bayplan.kubelet.status_manager import StatusManager
+from bayplan.support.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+HOUSEKEEPING_SECONDS = 2.0
+ORPHAN_GRACE_SECONDS = 1
+
+Admit = Callable[[core_v1.Pod, list[core_v1.Pod]], Rejection | None]
+"""A further check of a pod against those that the node has; None if it may run."""
+
+
+class NodePods:
+    """See the module. `add`, `update` and `delete` hear of pods in the API or in files; all may be called again with the same pod."""
+
+    def __init__(
+        self,
+        workers: PodWorkers,
+        statuses: StatusManager,
+        lifecycle: PodLifecycleEvents,
+        garbage: PodGarbage,
+        events: ContainerEvents,
+        offer: Callable[[], NodeOffer],
+        clock: Clock,
+        checks: Iterable[Admit] = (),
+    ) -> None:
+        self._workers = workers
+        self._statuses = statuses
+        self._lifecycle = lifecycle
+        self._garbage = garbage
+        self._events = events
+        self._offer = offer
+        self._clock = clock
+        self._checks = tuple(checks)
+        self._pods: dict[str, core_v1.Pod] = {}
+        self._mirrors: dict[tuple[str, str], core_v1.Pod] = {}
+        """Mirror pods by namespace and name."""
+        self._admitted: set[str] = set()
+        self.ready = False
+        """Whether all pods of the API are known, so that what is not known is not wanted."""
+        statuses.pod_in_api = self.in_api
+
+    def get(self, uid: str) -> core_v1.Pod | None:
+        """A pod of this node."""
+        return self._pods.get(uid)
+
+    def all(self) -> list[core_v1.Pod]:
+        """All pods of this node, static ones included, mirror pods not."""
+        return list(self._pods.values())
+
+    def active(self) -> list[core_v1.Pod]:
+        """Admitted pods that have not ended."""
+        return [each for uid, each in self._pods.items() if uid in self._admitted and self._is_active(each)]
+
+    def mirror_of(self, pod: core_v1.Pod) -> core_v1.Pod | None:
+        """The mirror pod of a static pod."""
+        return self._mirrors.get((pod.metadata.namespace, pod.metadata.name))
+
+    def mirrors(self) -> list[core_v1.Pod]:
+        """All mirror pods of this node."""
+        return list(self._mirrors.values())
+
+    def in_api(self, pod: core_v1.Pod) -> core_v1.Pod | None:
+        """The pod of the API that shows a pod's status."""
+        return self.mirror_of(pod) if is_static(pod) else self._pods.get(pod.metadata.uid)
+
+    def add(self, pod: core_v1.Pod) -> None:
+        """A pod was bound to this node, or found in a file."""
+        if is_mirror(pod):
+            self._mirrors[pod.metadata.namespace, pod.metadata.name] = pod
+            self._touch_static(pod)
+            return
+        uid = pod.metadata.uid
+        self._pods[uid] = pod
+        ended = pod.status.phase in TERMINAL
+        if ended or pod.metadata.deletion_timestamp is not None:
+            self._workers.update(pod)
+            return
+        rejection = self._rejection(pod)
+        if rejection is not None:
+            self.reject(pod, rejection)
+            return
+        self._admitted.add(uid)
+        self._workers.update(pod)
+
+    def update(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
+        """A pod has changed in the API."""
+        uid = new.metadata.uid
+        if old.metadata.uid != uid:
+            self.delete(old)
+            self.add(new)
+            return
+        if is_mirror(new):
+            self._mirrors[new.metadata.namespace, new.metadata.name] = new
+            self._touch_static(new)
+            return
+        self._pods[uid] = new
+        deleted_now = old.metadata.deletion_timestamp is None and new.metadata.deletion_timestamp is not None
+        if _needs_sync(old, new):
+            if uid in self._admitted or deleted_now or self._workers.state(uid) is not None:
+                self._workers.update(new)
+        else:
+            self._workers.renew(new)
+        self._statuses.refresh(new)
+
+    def delete(self, pod: core_v1.Pod) -> None:
+        """A pod is gone from the API, or from its file: what still runs of it ends."""
+        if is_mirror(pod):
+            self._mirrors.pop((pod.metadata.namespace, pod.metadata.name), None)
+            self._touch_static(pod)
+            return
+        uid = pod.metadata.uid
+        self._pods.pop(uid, None)
+        self._admitted.discard(uid)
+        if self._workers.state(uid) is not None:
+            grace = pod.metadata.deletion_grace_period_seconds
+            self._workers.kill(uid, pod, Termination(grace), deleted=True)
+
+    def on_lifecycle(self, event: PodEvent) -> None:
+        """Something has happened to a container."""
+        if event.type is not PodEventType.REMOVED:
+            self._workers.touch(event.pod_uid)
+
+    async def run(self) -> None:
+        """Clean up every two seconds, until cancelled."""
+        while True:
+            await self._clock.sleep(HOUSEKEEPING_SECONDS)
+            if self.ready:
+                try:
+                    await self.clean_up()
+                except RuntimeRequestError as error:
+                    logger.warning("clean-up: %s", error)
+
+    async def clean_up(self) -> None:
+        """End what nobody wants, forget what has ended, and watch deadlines. Raises RuntimeRequestError."""
+        self._workers.forget(self._pods)
+        self._admitted &= self._pods.keys()
+        self._statuses.forget_all_but(self._pods.keys() | self._workers.known().keys())
+        known = self._workers.known()
+        for uid, (sandboxes, containers) in self._lifecycle.pods().items():
+            runs = any(each.state is ContainerState.RUNNING for each in containers) or any(
+                each.state is SandboxState.READY for each in sandboxes
+            )
+            if uid not in known and uid not in self._pods and runs:
+                logger.info("ending pod %s, of which only the runtime knows", uid)
+                self._workers.kill(uid, None, Termination(ORPHAN_GRACE_SECONDS), deleted=True)
+        self._watch_deadlines()
+        wanted = {uid for uid in self._pods if known.get(uid) is not WorkState.TERMINATED}
+        busy = {uid for uid, state in self._workers.known().items() if state is not WorkState.TERMINATED}
+        await self._garbage.collect(keep=set(self._pods), wanted=wanted | busy)
+
+    def _watch_deadlines(self) -> None:
+        now = self._clock.now()
+        for pod in self.active():
+            status = self._statuses.get(pod.metadata.uid) or pod.status
+            left = seconds_left(pod, status.start_time, now)
+            if left is not None and left <= 0 and not self._workers.is_terminating(pod.metadata.uid):
+                self._workers.touch(pod.metadata.uid)
+
+    def reject(self, pod: core_v1.Pod, rejection: Rejection) -> None:
+        """The node does not take a pod: it has failed."""
+        self._admitted.discard(pod.metadata.uid)
+        self._events.pod(pod, WARNING, rejection.reason, rejection.message)
+        status = msgspec.structs.replace(
+            pod.status,
+            observed_generation=pod.metadata.generation,
+            phase="Failed",
+            reason=rejection.reason,
+            message=f"Pod was rejected: {rejection.message}",
+            qos_class=qos_class(pod.spec),
+        )
+        self._statuses.set(pod, status)
+
+    def _rejection(self, pod: core_v1.Pod) -> Rejection | None:
+        """Why the node does not take a pod, if it does not."""
+        others = [each for each in self.active() if each.metadata.uid != pod.metadata.uid]
+        found = rejections(pod, others, self._offer())
+        if found:
+            return found[0]
+        return next((each for check in self._checks if (each := check(pod, others)) is not None), None)
+
+    def _is_active(self, pod: core_v1.Pod) -> bool:
+        uid = pod.metadata.uid
+        if self._workers.state(uid) is WorkState.TERMINATED:
+            return False
+        status = self._statuses.get(uid) or pod.status
+        if status.phase in TERMINAL or pod.status.phase in TERMINAL:
+            return self._workers.may_have_running_containers(uid)
+        return True
+
+    def _touch_static(self, mirror: core_v1.Pod) -> None:
+        """Look at the static pod again whose mirror pod has changed."""
+        for uid, pod in self._pods.items():
+            if is_static(pod) and (pod.metadata.namespace, pod.metadata.name) == (
+                mirror.metadata.namespace,
+                mirror.metadata.name,
+            ):
+                self._workers.touch(uid)
+                self._statuses.refresh(mirror)
+
+
+def _needs_sync(old: core_v1.Pod, new: core_v1.Pod) -> bool:
+    """Whether a change is more than the echo of a status that this kubelet has written."""
+    before, after = old.metadata, new.metadata
+    if old.spec != new.spec or before.deletion_timestamp != after.deletion_timestamp:
+        return True
+    if before.deletion_grace_period_seconds != after.deletion_grace_period_seconds:
+        return True
+    if before.labels != after.labels or before.annotations != after.annotations:
+        return True
+    return _others_conditions(old) != _others_conditions(new)
+
+
+def _others_conditions(pod: core_v1.Pod) -> list[tuple[str, str]]:
+    return [(each.type, each.status) for each in pod.status.conditions if each.type not in OWN_CONDITIONS]

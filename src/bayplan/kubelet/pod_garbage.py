@@ -1,0 +1,86 @@
+"""Removes containers and sandboxes that have ended and are of no use any more (pkg/kubelet/kuberuntime/kuberuntime_gc.go).
+
+Of each container of a pod that exists the last run is kept, for its status and its log. Of a pod that is gone nothing is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+
+from bayplan.kubelet.pleg import PodLifecycleEvents
+from bayplan.kubelet.runtime.errors import RuntimeRequestError
+from bayplan.kubelet.runtime.interface import Runtime
+from bayplan.kubelet.runtime.labels import CONTAINER_NAME
+from bayplan.kubelet.runtime.types import Container, ContainerState, Sandbox, SandboxState
+
+logger = logging.getLogger(__name__)
+
+_ENDED = (ContainerState.EXITED, ContainerState.CREATED)
+KEPT_RUNS = 1
+"""Runs of a container that are kept besides the one that runs."""
+
+
+class PodGarbage:
+    """See the module."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        lifecycle: PodLifecycleEvents,
+        remove_logs: Callable[[Collection[str]], Awaitable[None]],
+    ) -> None:
+        """remove_logs: removes the logs of all pods but those with these uids."""
+        self._runtime = runtime
+        self._lifecycle = lifecycle
+        self._remove_logs = remove_logs
+
+    async def collect(self, *, keep: Collection[str], wanted: Collection[str]) -> None:
+        """Remove what is of no use.
+
+        keep: uids of the pods that exist. wanted: those of which something may run or be started, whether they exist or not.
+        """
+        changed = False
+        for uid, (sandboxes, containers) in self._lifecycle.pods().items():
+            gone = uid not in keep and uid not in wanted
+            changed |= await self._of_pod(sandboxes, containers, gone=gone)
+        if changed:
+            await self._lifecycle.relist()
+        await self._remove_logs({*keep, *wanted, *self._lifecycle.pods()})
+
+    async def _of_pod(self, sandboxes: Sequence[Sandbox], containers: Sequence[Container], *, gone: bool) -> bool:
+        """Whether anything was removed."""
+        useless = _useless_containers(containers, keep=0 if gone else KEPT_RUNS)
+        removed = set()
+        for container in useless:
+            if await self._try(self._runtime.remove_container(container.id)):
+                removed.add(container.id)
+        used = {each.sandbox_id for each in containers if each.id not in removed}
+        newest = max((each.created_at for each in sandboxes), default=0)
+        for sandbox in sandboxes:
+            if sandbox.state is SandboxState.READY or sandbox.id in used:
+                continue
+            if (gone or sandbox.created_at != newest) and await self._try(self._runtime.remove_sandbox(sandbox.id)):
+                removed.add(sandbox.id)
+        return bool(removed)
+
+    @staticmethod
+    async def _try(removal: Awaitable[None]) -> bool:
+        try:
+            await removal
+        except RuntimeRequestError as error:
+            logger.warning("cannot remove what has ended: %s", error)
+            return False
+        return True
+
+
+def _useless_containers(containers: Sequence[Container], *, keep: int) -> list[Container]:
+    """Ended runs beyond the newest `keep` of each container; one that was made and not yet started is no garbage of a living pod."""
+    by_name: dict[str, list[Container]] = {}
+    states = _ENDED if keep == 0 else (ContainerState.EXITED,)
+    for each in containers:
+        if each.state in states:
+            by_name.setdefault(each.labels.get(CONTAINER_NAME, each.name), []).append(each)
+    return [
+        each for runs in by_name.values() for each in sorted(runs, key=lambda run: run.created_at, reverse=True)[keep:]
+    ]
