@@ -60,6 +60,7 @@ EDGES = {
     "apiserver/dialing.py": {"sockets"},
     "apiserver/webhook_http.py": {"sockets"},
     "client/http.py": {"sockets"},
+    "kubelet/runtime/cri.py": {"sockets"},
     "scheduler/extender_blocking.py": {"sockets"},
     "scheduler/extender_http.py": {"sockets"},
     "cluster/cluster.py": {"sockets"},

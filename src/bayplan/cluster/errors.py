@@ -13,3 +13,7 @@ class AddressInUse(ClusterError):
 
 class DataDirectoryError(ClusterError):
     """The data directory cannot be used."""
+
+
+class RealNodeError(ClusterError):
+    """A real node cannot be started on this machine; the message says what to install or to change."""

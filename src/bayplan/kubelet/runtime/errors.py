@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+_GO_NAMES = {"Ok": "OK", "Cancelled": "Canceled"}
+"""Codes that Go spells in another way than their names say."""
+
 
 class RuntimeRequestError(Exception):
     """A runtime refused or failed a request; `str()` is its own message, `code` the gRPC status name such as UNKNOWN."""
@@ -9,6 +12,12 @@ class RuntimeRequestError(Exception):
     def __init__(self, message: str, code: str = "UNKNOWN") -> None:
         super().__init__(message)
         self.code = code
+
+    @property
+    def rpc_text(self) -> str:
+        """The text that kubelet shows where it shows a gRPC error as it is: `rpc error: code = NotFound desc = ...`."""
+        name = "".join(word.capitalize() for word in self.code.split("_"))
+        return f"rpc error: code = {_GO_NAMES.get(name, name)} desc = {self}"
 
 
 class NotFoundError(RuntimeRequestError):
