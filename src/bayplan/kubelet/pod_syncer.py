@@ -172,6 +172,10 @@ class NodePodSyncer:
         self._failures.pop(uid, None)
         self._statuses.terminate(pod)
 
+    def show(self, pod: core_v1.Pod) -> None:
+        """Say how a pod is by what is known, without asking the runtime."""
+        self._set_status(pod, self._states.get(pod.metadata.uid))
+
     def _set_status(
         self, pod: core_v1.Pod, state: PodState, set_status: SetStatus | None = None, *, terminal: bool = False
     ) -> core_v1.PodStatus:

@@ -1,0 +1,190 @@
+"""A node's kubelet: wires the parts together and runs them.
+
+    API ──pods──▶ NodePods ──▶ PodWorkers ──▶ NodePodSyncer ──▶ PodRuntime ──▶ runtime
+     ▲               ▲              ▲               │                            │
+     └─StatusManager─┼──────────────┼───────────────┘                            │
+                     └──────────────┴──────── PodLifecycleEvents ◀───── lists ───┘
+
+State is derived: after a restart everything is read from the runtime (labels, annotations) and the API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bayplan.api.types import core_v1
+from bayplan.client import Client
+from bayplan.client.events import EventRecorder
+from bayplan.informers import InformerFactory
+from bayplan.informers.informer import Informer
+from bayplan.kubelet.configuration import KubeletConfiguration
+from bayplan.kubelet.container_events import ContainerEvents
+from bayplan.kubelet.container_stopper import ContainerStopper
+from bayplan.kubelet.core.back_off import BackOff
+from bayplan.kubelet.hooks import HookRunner
+from bayplan.kubelet.node_pods import Admit, NodePods
+from bayplan.kubelet.node_state import NodeState
+from bayplan.kubelet.pleg import PodEvent, PodLifecycleEvents
+from bayplan.kubelet.pod_garbage import PodGarbage
+from bayplan.kubelet.pod_runtime import PodBuilder, PodRuntime
+from bayplan.kubelet.pod_states import Explain, PodStateReader, PodStates
+from bayplan.kubelet.pod_syncer import NodePodSyncer, PodDirectories, PodVolumes
+from bayplan.kubelet.pod_workers import PodWorkers, WorkState
+from bayplan.kubelet.prober.handlers import ProbeRunner
+from bayplan.kubelet.prober.manager import ProbeManager
+from bayplan.kubelet.prober.results import ProbeUpdate
+from bayplan.kubelet.runtime.interface import Runtime
+from bayplan.kubelet.static_pods import MirrorPods
+from bayplan.kubelet.status_manager import StatusManager
+from bayplan.support.clock import Clock
+from bayplan.support.randomness import Randomness
+from bayplan.support.tasks import Supervisor
+
+logger = logging.getLogger(__name__)
+
+FIRST_CRASH_LOOP_SECONDS = 10.0
+
+Task = Callable[[], Coroutine[Any, Any, None]]
+
+
+@dataclass(slots=True)
+class NodeParts:
+    """What the kubelet needs of the machine. A test or a simulation gives others."""
+
+    runtime: Runtime
+    builder: PodBuilder
+    volumes: PodVolumes
+    directories: PodDirectories
+    explain: Explain
+    remove_logs: Callable[[Collection[str]], Awaitable[None]]
+    checks: Iterable[Admit] = ()
+    """What else must hold for a pod to run here."""
+    tasks: dict[str, Task] = field(default_factory=dict)
+    """What else runs as long as the kubelet does: name -> what."""
+
+
+class Kubelet:
+    """See the module."""
+
+    def __init__(
+        self,
+        client: Client,
+        node_name: str,
+        configuration: KubeletConfiguration,
+        informers: InformerFactory,
+        make_parts: Callable[[Kubelet], NodeParts],
+        *,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        """make_parts: called once, when what the parts may ask of the kubelet (`pods`, `statuses`, `nodes`) can be named."""
+        self.client = client
+        self.node_name = node_name
+        self.configuration = configuration
+        self.clock = clock
+        self.randomness = randomness
+        self.informers = informers
+        selector = f"metadata.name={node_name}"
+        self.nodes: Informer[core_v1.Node] = informers.informer(core_v1.Node, field_selector=selector)
+        self.api_pods: Informer[core_v1.Pod] = informers.informer(
+            core_v1.Pod, field_selector=f"spec.nodeName={node_name}"
+        )
+        self.recorder = EventRecorder(client, "kubelet", clock, randomness, host=node_name)
+        self.events = ContainerEvents(self.recorder)
+        self.states = PodStates()
+        self.statuses = StatusManager(client, clock, lambda uid: self.workers.may_have_running_containers(uid))
+        self.parts = make_parts(self)
+        runtime = self.parts.runtime
+        self.node_state = NodeState(runtime, self.node, self.statuses.get, clock)
+        self.reader = PodStateReader(runtime, clock, self.parts.explain)
+        self.lifecycle = PodLifecycleEvents(runtime, self.reader, self.states, self._on_lifecycle, clock)
+        self.probes = ProbeManager(
+            ProbeRunner(runtime, self.events), self.statuses.get, self._on_probe, clock=clock, randomness=randomness
+        )
+        hooks = HookRunner(runtime, self.events, clock)
+        self.stopper = ContainerStopper(runtime, hooks, self.events, clock)
+        longest = configuration.crash_loop_back_off.max_container_restart_period
+        self.back_off = BackOff(min(FIRST_CRASH_LOOP_SECONDS, longest), longest)
+        pod_runtime = PodRuntime(runtime, self.parts.builder, hooks, self.stopper, self.events, clock, self.back_off)
+        self.syncer = NodePodSyncer(
+            runtime,
+            pod_runtime,
+            self.stopper,
+            self.reader,
+            self.states,
+            self.lifecycle,
+            self.statuses,
+            self.probes,
+            self.parts.volumes,
+            self.parts.directories,
+            self.node_state,
+            self.events,
+        )
+        self.workers = PodWorkers(self.syncer, self.states, clock, randomness)
+        garbage = PodGarbage(runtime, self.lifecycle, self.parts.remove_logs)
+        self.pods = NodePods(
+            self.workers,
+            self.statuses,
+            self.lifecycle,
+            garbage,
+            self.events,
+            self.node_state.offer,
+            clock,
+            self.parts.checks,
+        )
+        self.mirrors = MirrorPods(client, self.pods.mirror_of, self.node)
+        self.syncer.mirror = self.mirrors.ensure
+
+    def node(self) -> core_v1.Node | None:
+        """This node as the API shows it; None before it is registered."""
+        return self.nodes.cache.get("", self.node_name)
+
+    async def run(self) -> None:
+        """Run until cancelled. Containers go on running after that."""
+        await self.node_state.check()
+        async with Supervisor("kubelet") as tasks:
+            try:
+                tasks.spawn("events", self.recorder.run())
+                tasks.spawn("runtime status", self.node_state.run())
+                tasks.spawn("lists of containers", self.lifecycle.run())
+                tasks.spawn("events of the runtime", self.lifecycle.watch())
+                tasks.spawn("pod statuses", self.statuses.run())
+                for name, task in self.parts.tasks.items():
+                    tasks.spawn(name, task())
+                self.informers.start()
+                await self.informers.wait_for_sync()
+                await self.states.newer_than("", float("-inf"))  # what runs already is known before pods are added
+                self._follow_pods()
+                tasks.spawn("clean-up", self.pods.run())
+                await asyncio.Event().wait()
+            finally:
+                await self.workers.close()
+                await self.probes.close()
+
+    def _follow_pods(self) -> None:
+        """Take in the pods that there are, oldest first as they were admitted before, then every change."""
+        existing = sorted(self.api_pods.cache, key=lambda each: each.metadata.creation_timestamp or "")
+        for pod in existing:
+            self.pods.add(pod)
+        known = {each.metadata.uid for each in existing}
+        self.api_pods.on_change(
+            add=lambda pod: None if pod.metadata.uid in known else self.pods.add(pod),
+            update=self.pods.update,
+            delete=self.pods.delete,
+        )
+        known.clear()
+        self.pods.ready = True
+
+    def _on_lifecycle(self, event: PodEvent) -> None:
+        self.pods.on_lifecycle(event)
+
+    def _on_probe(self, update: ProbeUpdate) -> None:
+        """A probe's result has changed: show it at once, and look at the pod again, which may start it anew."""
+        pod = self.pods.get(update.pod_uid)
+        if pod is not None and self.workers.state(update.pod_uid) is WorkState.SYNC:
+            self.syncer.show(pod)
+        self.workers.touch(update.pod_uid)
