@@ -1,0 +1,80 @@
+"""Which container of which pod a request is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bayplan.api.types import core_v1
+from bayplan.kubelet.core.restarts import AnyContainer
+from bayplan.kubelet.server.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What of a log is wanted (PodLogOptions). `since` is a Unix time; None where nothing is asked for."""
+
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    since: float | None = None
+    tail_lines: int | None = None
+    limit_bytes: int | None = None
+    stream: str = "All"
+
+
+def find_container(pod: core_v1.Pod, name: str) -> AnyContainer:
+    """A container of a pod by name. Raises RequestError (404)."""
+    specs: tuple[AnyContainer, ...] = (
+        *pod.spec.containers,
+        *pod.spec.init_containers,
+        *pod.spec.ephemeral_containers,
+    )
+    for each in specs:
+        if each.name == name:
+            return each
+    raise RequestError(404, f'container "{name}" not found in pod "{pod.metadata.name}"')
+
+
+def _status_of(status: core_v1.PodStatus, name: str) -> core_v1.ContainerStatus | None:
+    found = (*status.container_statuses, *status.init_container_statuses, *status.ephemeral_container_statuses)
+    return next((each for each in found if each.name == name), None)
+
+
+def log_container_id(pod_name: str, status: core_v1.PodStatus, name: str, *, previous: bool) -> str:
+    """The id of the container whose log is meant. Raises RequestError (400) with why there is none."""
+    found = _status_of(status, name)
+    where = f'container "{name}" in pod "{pod_name}"'
+    if found is None:
+        raise RequestError(400, f"{where} is not available")
+    last, ended = found.last_state.terminated, found.state.terminated
+    if previous:
+        if last is None or not last.container_id:
+            raise RequestError(400, f"previous terminated {where} not found")
+        return _id(last.container_id)
+    if found.state.running is not None:
+        return _id(found.container_id)
+    for each in (ended, last):
+        if each is not None and each.container_id:
+            return _id(each.container_id)
+    if ended is not None or last is not None:
+        raise RequestError(400, f"{where} is terminated")
+    waiting = found.state.waiting
+    if waiting is None:
+        raise RequestError(400, f"{where} is waiting to start - no logs yet")
+    texts = {
+        "ErrImagePull": "image can't be pulled",
+        "ImagePullBackOff": "trying and failing to pull image",
+    }
+    raise RequestError(400, f"{where} is waiting to start: {texts.get(waiting.reason, waiting.reason)}")
+
+
+def _id(text: str) -> str:
+    return text.partition("://")[2]
+
+
+def running_container_id(status: core_v1.PodStatus, name: str) -> str:
+    """The id of a container that runs. Raises RequestError (500), as kubelet answers."""
+    found = _status_of(status, name)
+    if found is None or found.state.running is None:
+        raise RequestError(500, f'container not found ("{name}")')
+    return _id(found.container_id)
