@@ -40,6 +40,12 @@ class ContainerEvents:
         """Something about a pod as a whole."""
         self._recorder.event(pod, event_type, reason, message)
 
+    def node(self, node: core_v1.Node, event_type: str, reason: str, message: str) -> None:
+        """Something about the node itself."""
+        name = node.metadata.name
+        where = core_v1.ObjectReference(kind="Node", name=name, uid=name)  # kubelets name the node as its uid
+        self._recorder.event(where, event_type, reason, message)
+
     def _record(self, pod: core_v1.Pod, container: AnyContainer, event_type: str, reason: str, message: str) -> None:
         where = msgspec.structs.replace(reference(self._recorder.client, pod), field_path=field_path(pod, container))
         self._recorder.event(where, event_type, reason, message)
