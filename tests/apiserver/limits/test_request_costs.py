@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from bayplan.api.custom_resources.rule_compilation import compile_rules
+from bayplan.api.custom_resources.rules import Findings, check_rules
 from bayplan.api.errors import MAX_ERROR_BYTES
 from bayplan.api.kinds import Kind
 from bayplan.api.nesting import MAX_DEPTH
@@ -269,6 +271,21 @@ TIMES = (
 )
 
 
+def test_the_highest_generation_is_followed_by_the_lowest() -> None:
+    """As in Go. Kinds whose generation the server does not count keep what a client says."""
+
+    async def run() -> None:
+        async with opened() as api:
+            body = {"metadata": {"name": "a", "generation": 2**63 - 1, "finalizers": ["example.com/a"]}}
+            assert (await ask(api, "POST", MAPS, body))[0] == 201
+            code, answer = await ask(api, "DELETE", f"{MAPS}/a")
+            assert (code, answer["metadata"]["generation"]) == (200, -(2**63))
+            assert (await ask(api, "POST", MAPS, body))[0] == 409
+            assert (await ask(api, "GET", MAPS))[1]["items"][0]["metadata"]["generation"] == -(2**63)
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("moment", TIMES)
 def test_times_at_the_ends_of_time_are_accepted_and_shown(moment: str) -> None:
     async def run() -> None:
@@ -342,6 +359,93 @@ def test_thousands_of_managers_are_joined_quickly() -> None:
             assert len(found["ancient-changes"]) == 7992
 
     asyncio.run(run())
+
+
+_FAILING: dict[str, Any] = {
+    "bounds": {"minimum": 10**9},
+    "patterns": {"pattern": "^x$"},
+    "required fields": {"required": ["b"]},
+    "fields": {"properties": {"a": {"minimum": 10**9}}},
+}
+
+
+@pytest.mark.parametrize("combination", ["anyOf", "oneOf", "allOf"])
+@pytest.mark.parametrize("failing", _FAILING.values(), ids=_FAILING.keys())
+def test_many_items_of_many_alternatives_are_judged_quickly(failing: dict[str, Any], combination: str) -> None:
+    def alternative(number: int) -> dict[str, Any]:
+        return failing if "minimum" not in failing else {"minimum": 10**9 + number}
+
+    async def run() -> None:
+        async with opened() as api:
+            is_object, is_text = "required" in failing or "properties" in failing, "pattern" in failing
+            item: dict[str, Any] = {"type": "string" if is_text else "integer"}
+            if is_object:
+                item = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
+            alternatives = [alternative(number) for number in range(50)]
+            schema = {"type": "array", "items": {**item, combination: alternatives}}
+            fitting = {"type": "array", "items": {**item, combination: [*alternatives[1:], {"not": {"enum": [-1]}}]}}
+            await define(api, {"properties": {"spec": schema, "status": fitting}})
+            values = [{"a": one} if is_object else f"a{one}" if is_text else one for one in range(20_000)]
+            code, answer = await ask(api, "POST", THINGS, thing("a", spec=values))
+            assert (code, answer["reason"]) == (422, "Invalid")
+            assert (
+                "some validation rules were not checked because the object was invalid" in answer["message"]
+                or "more]" in answer["message"]
+            )
+            if combination != "allOf":
+                assert (await ask(api, "POST", THINGS, thing("a", status=values)))[0] == 201
+                assert (await ask(api, "PUT", f"{THINGS}/a", thing("a", status=values[1:])))[0] in (200, 409, 422)
+
+    asyncio.run(run())
+
+
+def judged(schema: dict[str, Any], tree: Any) -> Findings:
+    rules = compile_rules(schema)
+    assert rules is not None
+    return check_rules(rules, tree)
+
+
+_LONG = [
+    ("self.all(x, x >= {})", "integer"),
+    ("self.all(x, !isIP(string(x)) || x == {})", "integer"),
+    ("self.filter(x, x.find('s{}') == 'z').size() >= 0", "string"),
+    ("self.all(x, !x.matches('q{}'))", "string"),
+    ("self.min() <= self.max() + {}", "integer"),
+    ("self.isSorted() || {} > 0", "integer"),
+    ("self == self || {} > 0", "object"),
+    ("(self + self).size() > {}", "object"),
+    ("self.map(x, self + self).size() > {}", "object"),
+    ("self.all(x, self == self && {} >= 0)", "object"),
+]
+
+
+@pytest.mark.parametrize(("rule", "kind"), _LONG, ids=[rule for rule, _ in _LONG])
+def test_rules_about_long_lists_end_within_a_budget(rule: str, kind: str) -> None:
+    items: dict[str, Any] = (
+        {"type": kind, "properties": {"a": {"type": "integer"}}} if kind == "object" else {"type": kind}
+    )
+    schema = {
+        "type": "array",
+        "items": items,
+        "x-kubernetes-validations": [{"rule": rule.format(number)} for number in range(60)],
+    }
+    values = [{"a": one} if kind == "object" else f"s{one}" if kind == "string" else one for one in range(100_000)]
+    started = time.process_time()
+    found = judged(schema, values)
+    assert time.process_time() - started < SECONDS
+    assert all("cost" in error.detail or "failed rule" in error.detail for error in found.errors), found.errors[:3]
+
+
+@pytest.mark.parametrize("pattern", ["a", "b*", "(a)|(b)", ""])
+def test_a_million_matches_of_a_pattern_cost_too_much(pattern: str) -> None:
+    schema = {"type": "string", "x-kubernetes-validations": [{"rule": f"self.findAll('{pattern}').size() >= 0"}] * 9}
+    started = time.process_time()
+    errors = judged(schema, "a" * 1_000_000).errors
+    assert time.process_time() - started < SECONDS
+    assert [error.detail for error in errors] == [
+        "validation failed due to running out of cost budget, no further validation rules will be run"
+    ]
+    assert judged(schema, "aä" * 1000).errors == []
 
 
 @pytest.mark.parametrize(

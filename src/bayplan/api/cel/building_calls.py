@@ -136,6 +136,7 @@ def _equality(builder: Builder, node: Call) -> Step:
             frame.cost += 1
         else:
             frame.cost += costs.equality(left, right)
+            frame.spend(costs.comparison_work(left, right))
         try:
             return equals(left, right) is wanted
         except EvaluationError:
@@ -181,6 +182,8 @@ def _arithmetic(builder: Builder, node: Call) -> Step:
         left, right = _pair(frame, one, other)
         frame.cost += costs.addition(left, right) if by_length else 1
         check_cost(frame)
+        if is_list(left):
+            frame.spend(costs.size(left) + costs.size(right))
         return operator(left, right)
 
     return computed
@@ -228,6 +231,9 @@ def _membership(builder: Builder, node: Call) -> Step:
         wanted, where = _pair(frame, value, holder)
         frame.cost += costs.size(where) if in_list else 1
         check_cost(frame)
+        if is_list(where):
+            frame.spend(len(where))
+            frame.spend(costs.comparison_work(wanted, where))
         return contains(where, wanted)
 
     return found
@@ -272,7 +278,9 @@ def _sum(builder: Builder, node: Call) -> Step:
 
     def computed(frame: Frame) -> Any:
         found = _single(frame, items)
-        frame.cost += costs.walk(found)
+        work = costs.walk(found)
+        frame.cost += work
+        frame.spend(work)
         return zero if is_list(found) and not len(found) else total.resolve(found)(found)
 
     return computed
@@ -301,22 +309,24 @@ def _function(builder: Builder, name: str, given: tuple[Node, ...], *, is_member
         return _costed_after(function, arguments, cost)
     if len(arguments) == 1 and isinstance(cost, int):
         return _of_one(function, arguments[0], cost)
-    return _of_many(function, arguments, cost)
+    step = _of_many(function, arguments, cost, costs.call_work(name), is_walking=name in costs.WALKING)
+    return _worked_after(step) if name == "findAll" else step
 
 
 def _of_one(function: Function, argument: Step, cost: int) -> Step:
-    known, resolve = function.found, function.resolve
+    known, resolve, work = function.found, function.resolve, costs.call_work(function.name)
 
     def called(frame: Frame) -> Any:
         value = _single(frame, argument)
         frame.cost += cost
+        frame.spend(work)
         implementation = known.get(type(value)) or resolve(value)
         return implementation(value)
 
     return called
 
 
-def _of_many(function: Function, arguments: list[Step], cost: int | costs.Cost) -> Step:
+def _of_many(function: Function, arguments: list[Step], cost: int | costs.Cost, work: int, *, is_walking: bool) -> Step:
     known, resolve = function.found, function.resolve
     is_single = len(arguments) == 1
 
@@ -324,9 +334,22 @@ def _of_many(function: Function, arguments: list[Step], cost: int | costs.Cost) 
         values = _values(frame, arguments)
         kinds: Any = type(values[0]) if is_single else tuple(map(type, values))
         implementation = known.get(kinds) or resolve(*values)
-        frame.cost += cost if isinstance(cost, int) else cost(values, None)
+        spent = cost if isinstance(cost, int) else cost(values, None)
+        frame.cost += spent
         check_cost(frame)
+        frame.spend(work + spent if is_walking else work)
         return implementation(*values)
+
+    return called
+
+
+def _worked_after(step: Step) -> Step:
+    """The same for a call that makes a list of many texts, each of which is work."""
+
+    def called(frame: Frame) -> Any:
+        found = step(frame)
+        frame.spend(costs.MATCH * len(found))
+        return found
 
     return called
 

@@ -67,6 +67,35 @@ def walk(value: Any) -> int:
     return 1
 
 
+def comparison_work(one: Any, other: Any) -> int:
+    """Of a comparison, which ends at the first difference but may find none: in microseconds. Texts and numbers are compared at once."""
+    if is_list(one) or isinstance(one, Map):
+        return _COMPARISON * min(volume(one), volume(other))
+    return 0
+
+
+def volume(value: Any) -> int:
+    """How many values there are in a value, at any depth."""
+    count, left = 0, [value]
+    while left:
+        one = left.pop()
+        count += 1
+        if isinstance(one, Optional):
+            left.append(one.value)
+        elif isinstance(one, Map | ListValue):
+            left += one.members()
+        elif type(one) is list:
+            left += one
+        elif type(one) is dict:
+            left += one.values()
+    return count
+
+
+def call_work(function: str) -> int:
+    """Of a call, besides what follows from its cost, in microseconds."""
+    return _SEARCH if function in _SEARCHES else _CALL
+
+
 def _one_text(given: Sequence[Any], result: Any) -> int:
     return _traversed(given[0])
 
@@ -199,6 +228,15 @@ _COSTS: dict[str, int | Cost] = {
 """Of calls by function; all others cost one."""
 AFTER = frozenset(("join",))
 """Functions whose cost depends on their result."""
+WALKING = frozenset(("indexOf", "isSorted", "lastIndexOf", "max", "min", "sum"))
+"""Functions whose work is a microsecond per unit of cost."""
+_CALL, _SEARCH = 2, 8
+"""Microseconds of a call, and of one that looks for a regular expression."""
+MATCH = 2
+"""Microseconds per match of `findAll`."""
+_SEARCHES = frozenset(("find", "findAll", "matches"))
+_COMPARISON = 2
+"""Microseconds per value of a comparison of lists or maps."""
 _TEXT = frozenset((TypeKind.STRING, TypeKind.BYTES))
 
 

@@ -22,13 +22,23 @@ from bayplan.api.cel.values import (
 class Frame:
     """One evaluation."""
 
-    __slots__ = ("cost", "limit", "values")
+    __slots__ = ("cost", "limit", "values", "work", "work_limit")
 
-    def __init__(self, values: list[Any], limit: int) -> None:
+    def __init__(self, values: list[Any], limit: int, work_limit: int) -> None:
         self.values = values
         """Variables by slot, those of loops too. An EvaluationError among them is raised when it is looked at."""
         self.cost = 0
+        """As Kubernetes counts it."""
         self.limit = limit
+        self.work = 0
+        """CPU time that `cost` does not show, in microseconds on a usual machine: estimated from sizes, so that it is the same everywhere."""
+        self.work_limit = work_limit
+
+    def spend(self, work: int) -> None:
+        """Count work before it is done. Raises EvaluationCancelled where it would be too much."""
+        self.work += work
+        if self.work > self.work_limit:
+            raise EvaluationCancelled
 
 
 Step = Callable[[Frame], Any]

@@ -114,6 +114,10 @@ class ListValue:
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(len(self)))
 
+    def members(self) -> Iterable[Any]:
+        """The items, as the expression sees them or as they are kept."""
+        return self
+
     def equals(self, other: Any) -> bool:
         """Whether another value is the same list."""
         if not is_list(other):
@@ -145,6 +149,10 @@ class Map:
     def has(self, key: Any) -> bool:
         """Whether there is a key."""
         return self.find(key) is not ABSENT
+
+    def members(self) -> Iterable[Any]:
+        """The values of all keys, as the expression sees them or as they are kept."""
+        return map(self.find, self.keys())
 
     def equals(self, other: Any) -> bool:
         """Whether another value is the same map."""
@@ -215,10 +223,12 @@ class StructValue(MapValue):
 class JsonMap(Map):
     """An object of JSON, as policies see objects and parameters: keys are strings, integers have 64 bits."""
 
-    __slots__ = ("_fields",)
+    __slots__ = ("_fields", "_found")
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields = fields
+        self._found: dict[str, Any] = {}
+        """Lists and objects that were looked at: an expression may look at a long list again for each of its items."""
 
     def __len__(self) -> int:
         return len(self._fields)
@@ -226,7 +236,15 @@ class JsonMap(Map):
     def find(self, key: Any) -> Any:
         """The value of a key, ABSENT if there is none."""
         found = self._fields.get(key, ABSENT) if type(key) is str else ABSENT
-        return from_json(found)
+        if not isinstance(found, dict | list):
+            return found
+        if key not in self._found:
+            self._found[key] = from_json(found)
+        return self._found[key]
+
+    def members(self) -> Iterable[Any]:
+        """See Map."""
+        return self._fields.values()
 
     def keys(self) -> Iterable[Any]:
         """All keys."""

@@ -131,6 +131,10 @@ class ObjectValue(Map):
         known = [name for name in self._fields if self._schema_of(name) is not None]
         return known if self._properties is None else [escaped(name) or name for name in known]
 
+    def members(self) -> Iterable[Any]:
+        """See Map."""
+        return self._fields.values()
+
     def equals(self, other: Any) -> bool:
         """Whether another object is the same. Raises EvaluationError for what is no object."""
         if not isinstance(other, Map):
@@ -165,6 +169,10 @@ class ItemsValue(ListValue):
 
     def __getitem__(self, index: int) -> Any:
         return typed(self.items[index], self.schema["items"])
+
+    def members(self) -> Iterable[Any]:
+        """See ListValue."""
+        return self.items
 
 
 class SetValue(ItemsValue):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bayplan.api.cel.evaluation import OBJECT_BUDGET, Outcome, Program
+from bayplan.api.cel.evaluation import OBJECT_BUDGET, OBJECT_WORK, Outcome, Program
 from bayplan.api.cel.values import NO_VALUE, EvaluationCancelled, Optional
 from bayplan.api.custom_resources.correlation import Before, key_of, same
 from bayplan.api.custom_resources.rule_compilation import Node, Rule
@@ -101,6 +101,7 @@ class _Walk:
     def __init__(self, budget: int) -> None:
         self.findings = Findings()
         self._budget = budget
+        self._work = OBJECT_WORK
 
     def visit(self, node: Node, path: str, value: Any, old: Any, ratchet: _Ratchet) -> None:
         """Check a part and all below it. Raises _Ended."""
@@ -126,9 +127,10 @@ class _Walk:
             below = f"{path}.{name}" if path else name
             self.visit(node.properties[name], below, value[name], known.get(name), ratchet.field(name))
 
-    def _spend(self, cost: int) -> None:
-        self._budget -= cost
-        self.findings.cost += cost
+    def _spend(self, outcome: Outcome) -> None:
+        self._budget -= outcome.cost
+        self._work -= outcome.work
+        self.findings.cost += outcome.cost
 
     def _refuse(self, node: Node, path: str, detail: str) -> None:
         """Note that a rule could not be checked."""
@@ -138,7 +140,7 @@ class _Walk:
         if node.problem:
             self._refuse(node, path, f"rule compiler initialization error: {node.problem}")
             return
-        if self._budget <= 0:
+        if self._budget <= 0 or self._work <= 0:
             self._refuse(node, path, _OVER_BUDGET)
             raise _Ended
         for rule in node.rules:
@@ -152,11 +154,11 @@ class _Walk:
     ) -> None:
         value, old = values
         variables = _Variables(node.schema, value, old, old_is_optional=rule.old_is_optional)
-        outcome = program.evaluate(variables)
-        if outcome.cost > self._budget:
+        outcome = program.evaluate(variables, work_limit=self._work)
+        if outcome.cost > self._budget or outcome.work > self._work:
             self._refuse(node, path, _OVER_BUDGET)
             raise _Ended
-        self._spend(outcome.cost)
+        self._spend(outcome)
         if outcome.error is not None:
             self._refuse_failed(rule, node, path, outcome)
             return
@@ -195,15 +197,16 @@ class _Walk:
             return ""
         value, old = values
         variables = _Variables(node.schema, value, old if node.uses_old else None, old_is_optional=False)
-        outcome = rule.message_program.evaluate(variables)
-        problem = _MESSAGE_OVER_BUDGET if outcome.cost > self._budget else ""
+        outcome = rule.message_program.evaluate(variables, work_limit=self._work)
+        is_over = outcome.cost > self._budget or outcome.work > self._work
+        problem = _MESSAGE_OVER_BUDGET if is_over else ""
         if not problem and isinstance(outcome.error, EvaluationCancelled):
             what = "no further validation rules will be run due to call cost exceeds limit for messageExpression"
             problem = f"{what}: {quoted(rule.message_text)}"
         if problem:
             self._add(invalid(_joined(path, rule.field_path), node.type, problem), rule, ratchet)
             raise _Ended
-        self._spend(outcome.cost)
+        self._spend(outcome)
         text = outcome.value.strip() if isinstance(outcome.value, str) else ""
         return "" if "\n" in text or len(text.encode()) > _LONGEST_MESSAGE else text
 

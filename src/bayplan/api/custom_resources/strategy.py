@@ -42,12 +42,6 @@ _BLOCKING = frozenset(
         ErrorType.TYPE_INVALID,
     )
 )
-_UNCHECKED = FieldError(
-    ErrorType.INVALID,
-    "<nil>",
-    None,
-    "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +137,7 @@ class CustomStrategy(Strategy):
         if self._rules is None:
             return []
         if any(error.type in _BLOCKING for error in others):
-            return [_UNCHECKED]
+            return [values.UNCHECKED]
         found = self._find(self._rules, obj, old)
         # the question about warnings comes next
         self._last_findings = None if old is None else (obj, old, found)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from bayplan.api.custom_resources import formats, patterns
 from bayplan.api.custom_resources.correlation import Before, identity, same
 from bayplan.api.custom_resources.enums import enum_values
 from bayplan.api.custom_resources.go_values import shown
+from bayplan.api.custom_resources.rejection import rejects
 from bayplan.api.errors import ErrorType, FieldError, invalid, quoted, required, too_long, too_many, unsupported
 from bayplan.api.schema import Schema
 
@@ -30,6 +31,14 @@ _FLOAT32_LIMIT = 3.4028235677973366e38
 _WHOLE_FLOATS = float((1 << 53) - 1)
 """Up to here a float can be told from its neighbours among the whole numbers."""
 _CLOSE = 1e-9
+_MOST_ERRORS = 4000
+"""Errors of one list or object after which the rest of it is not looked at: about as many as an answer shows."""
+UNCHECKED = FieldError(
+    ErrorType.INVALID,
+    _WHOLE,
+    None,
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
+)
 
 
 @dataclass(slots=True)
@@ -281,6 +290,9 @@ def _array(value: Any, schema: Schema, path: str, before: Before | None) -> _Res
     if items is not None:
         for index, item in enumerate(value):
             result.merge(_check(item, items, f"{path}[{index}]", before and before.item(index)))
+            if len(result.errors) >= _MOST_ERRORS:
+                result.add(UNCHECKED)
+                break
     fewest, most = schema.get("minItems"), schema.get("maxItems")
     if fewest is not None and len(value) < fewest:
         result.add(invalid(path, len(value), f"{path} in body should have at least {fewest} items"))
@@ -309,6 +321,9 @@ def _object(value: Any, schema: Schema, path: str, before: Before | None) -> _Re
             # Kubernetes joins the first name of a map at the root with a dot in front; nothing shows it
             below = f"{path}.{name}" if path else name
             result.merge(_check(value[name], inner, below, _below(before, name, path)))
+        if len(result.errors) >= _MOST_ERRORS:
+            result.add(UNCHECKED)
+            break
     for name in schema.get("required", ()):
         if name not in value:
             result.add(required(f"{path}.{name}"))
@@ -328,9 +343,9 @@ def _combined(value: Any, schema: Schema, path: str, before: Before | None) -> _
     """anyOf, oneOf, allOf and not."""
     result = _Result()
     if schema.get("anyOf"):
-        _any_of(_each(value, schema["anyOf"], path, before), path, result)
+        _any_of(value, schema["anyOf"], path, before, result)
     if schema.get("oneOf"):
-        _one_of(list(_each(value, schema["oneOf"], path, before)), path, result)
+        _one_of(value, schema["oneOf"], path, before, result)
     if schema.get("allOf"):
         found = list(_each(value, schema["allOf"], path, before))
         failed = [one for one in found if one.errors]
@@ -353,30 +368,38 @@ def _overall(path: str, what: str) -> FieldError:
     return invalid(_WHOLE, "", f'"{path}" {what}')
 
 
-def _closest(failed: Iterable[_Result]) -> _Result:
-    return max(failed, key=lambda one: one.checks)
+def _merge_closest(value: Any, schemas: Iterable[Schema], path: str, before: Before | None, result: _Result) -> None:
+    """What is wrong with a value by the alternative of which most holds."""
+    result.merge(max(_each(value, schemas, path, before), key=lambda one: one.checks))
 
 
-def _any_of(found: Iterable[_Result], path: str, result: _Result) -> None:
-    failed = []
-    for one in found:
-        if not one.errors:
-            result.merge(one)
-            return
-        failed.append(one)
+def _candidates(value: Any, schemas: Iterable[Schema], path: str, before: Before | None) -> Iterator[_Result]:
+    """What is found by alternatives that a value does not break at first sight and keeps: few of many."""
+    for one in schemas:
+        if not rejects(value, one, before):
+            found = _check_new(value, one, path, before)
+            if not found.errors:
+                yield found
+
+
+def _any_of(value: Any, schemas: list[Schema], path: str, before: Before | None, result: _Result) -> None:
+    valid = next(_candidates(value, schemas, path, before), None)
+    if valid is not None:
+        result.merge(valid)
+        return
     result.add(_overall(path, "must validate at least one schema (anyOf)"))
-    result.merge(_closest(failed))
+    _merge_closest(value, schemas, path, before, result)
 
 
-def _one_of(found: list[_Result], path: str, result: _Result) -> None:
-    valid = [one for one in found if not one.errors]
+def _one_of(value: Any, schemas: list[Schema], path: str, before: Before | None, result: _Result) -> None:
+    valid = list(_candidates(value, schemas, path, before))
     if len(valid) == 1:
         result.merge(valid[0])
         return
     rest = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
     result.add(_overall(path, f"must validate one and only one schema (oneOf). {rest}"))
     if not valid:
-        result.merge(_closest(found))
+        _merge_closest(value, schemas, path, before, result)
 
 
 _CHECKS: tuple[Callable[[Any, Schema, str, Before | None], _Result | None], ...] = (

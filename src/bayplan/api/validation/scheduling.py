@@ -175,6 +175,7 @@ def check_taints(errors: Errors, path: str, taints: tuple[core_v1.Taint, ...]) -
 def check_topology_spread(errors: Errors, path: str, constraints: tuple[core_v1.TopologySpreadConstraint, ...]) -> None:
     """`topologySpreadConstraints` of a pod."""
     pairs = [(constraint.topology_key, constraint.when_unsatisfiable) for constraint in constraints]
+    last = {pair: index for index, pair in enumerate(pairs)}
     for index, constraint in enumerate(constraints):
         where, action = f"{path}[{index}]", constraint.when_unsatisfiable
         if constraint.max_skew <= 0:
@@ -184,7 +185,7 @@ def check_topology_spread(errors: Errors, path: str, constraints: tuple[core_v1.
         if action not in ("DoNotSchedule", "ScheduleAnyway"):
             errors.append(unsupported(f"{where}.whenUnsatisfiable", action, ("DoNotSchedule", "ScheduleAnyway")))
         pair = pairs[index]
-        if pair in pairs[index + 1 :]:
+        if last[pair] > index:
             errors.append(duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{pair[0]}, {pair[1]}}}"))
         if constraint.min_domains is not None:
             if constraint.min_domains <= 0:

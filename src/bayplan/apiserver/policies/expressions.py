@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bayplan.api.cel.compilation import Compiler
-from bayplan.api.cel.evaluation import CompilationError, Program
+from bayplan.api.cel.evaluation import OBJECT_WORK, CompilationError, Program
 from bayplan.api.cel.values import ABSENT, EvaluationError, Map
 from bayplan.api.types import admissionregistration_v1 as types
 
@@ -35,7 +35,7 @@ class Expression:
 class _Variables(Map):
     """The variables of a policy: each is evaluated when it is first looked at."""
 
-    __slots__ = ("_bindings", "_expressions", "_known", "cost")
+    __slots__ = ("_bindings", "_expressions", "_known", "cost", "work_left")
     type_name = "kubernetes.variables"
 
     def __init__(self, expressions: Mapping[str, Expression], bindings: Mapping[str, Any]) -> None:
@@ -44,6 +44,8 @@ class _Variables(Map):
         self._known: dict[str, Any] = {}
         self.cost = 0
         """Of what was evaluated since somebody asked."""
+        self.work_left = OBJECT_WORK
+        """Microseconds that all expressions of the round may still take."""
 
     def __len__(self) -> int:
         return len(self._expressions)
@@ -67,8 +69,9 @@ class _Variables(Map):
     def _evaluated(self, name: str, expression: Expression) -> Any:
         if expression.program is None:
             return EvaluationError(f'composited variable "{name}" fails to compile: {expression.problem}')
-        outcome = expression.program.evaluate(self._bindings)
+        outcome = expression.program.evaluate(self._bindings, work_limit=self.work_left)
         self.cost += outcome.cost
+        self.work_left -= outcome.work
         if outcome.error is not None:
             return EvaluationError(f'composited variable "{name}" fails to evaluate: {outcome.error.message}')
         return outcome.value
@@ -86,10 +89,11 @@ class Round:
         """The value of an expression, or what is wrong with it. Raises OutOfBudget."""
         if expression.program is None:
             return None, f"compilation error: {expression.problem}"
-        outcome = expression.program.evaluate(self._bindings)
+        outcome = expression.program.evaluate(self._bindings, work_limit=self._variables.work_left)
+        self._variables.work_left -= outcome.work
         spent = outcome.cost + self._variables.cost
         self._variables.cost = 0
-        if spent > self.budget:
+        if spent > self.budget or self._variables.work_left <= 0:
             raise OutOfBudget
         self.budget -= spent
         if outcome.error is not None:

@@ -26,6 +26,7 @@ from bayplan.apiserver.context import Call
 from bayplan.apiserver.list_options import check_list_options
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, parameters
 from bayplan.apiserver.verbs import read
+from bayplan.apiserver.verbs.rules import next_generation
 from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
@@ -270,8 +271,8 @@ def _mark(call: Call, obj: Any, options: meta_v1.DeleteOptions) -> bool:
         return True
     if metadata.deletion_timestamp is None:
         metadata.deletion_timestamp = rfc3339(call.context.clock.now())
-        if metadata.generation:
-            metadata.generation += 1
+        if metadata.generation > 0:
+            metadata.generation = next_generation(metadata.generation)
     metadata.deletion_grace_period_seconds = 0
     return False
 
@@ -288,8 +289,8 @@ def _begin_grace(call: Call, obj: Any, options: meta_v1.DeleteOptions) -> bool:
         grace = _grace(obj, options)
         metadata.deletion_timestamp = rfc3339(now + grace)
         metadata.deletion_grace_period_seconds = grace
-        if metadata.generation:
-            metadata.generation += 1
+        if metadata.generation > 0:
+            metadata.generation = next_generation(metadata.generation)
         return True
     left, wanted = metadata.deletion_grace_period_seconds or 0, options.grace_period_seconds
     if not left or wanted is None or wanted >= left:

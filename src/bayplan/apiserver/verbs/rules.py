@@ -14,6 +14,8 @@ from bayplan.apiserver.allocation import Allocation
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.verbs.admin_access import admin_access_problems
 
+_HIGHEST_GENERATION = (1 << 63) - 1
+
 
 async def allocate(call: Call, obj: Any, old: Any | None) -> Allocation:
     """Give an object what the server gives out. The result is committed when the object is written, and undone if it is not."""
@@ -111,7 +113,12 @@ def _prepare(strategy: Strategy, obj: Any, old: Any, subresource: str) -> None:
     else:
         strategy.prepare_update(obj, old)
     if strategy.counts_generation and strategy.spec_changed(obj, old):
-        obj.metadata.generation = old.metadata.generation + 1
+        obj.metadata.generation = next_generation(old.metadata.generation)
+
+
+def next_generation(generation: int) -> int:
+    """The generation after one more change: 64 bits with a sign, which overflow as Go's do. Clients create objects of some kinds with any generation."""
+    return generation + 1 if generation < _HIGHEST_GENERATION else -_HIGHEST_GENERATION - 1
 
 
 def _check_subresource(call: Call, obj: Any, old: Any, subresource: str) -> None:

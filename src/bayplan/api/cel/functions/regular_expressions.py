@@ -1,4 +1,6 @@
-"""Regular expressions in RE2's syntax, which take time in proportion to the text. Sources: cel-go's `matches`; `k8s.io/apiserver/pkg/cel/library/regex.go`."""
+"""Regular expressions in RE2's syntax, which take time in proportion to the text. Texts are searched as bytes: RE2's wrapper would count characters.
+
+Sources: cel-go's `matches`; `k8s.io/apiserver/pkg/cel/library/regex.go`."""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def _legal(pattern: str) -> Any:
 
 
 def _matches(text: str, pattern: str) -> bool:
-    return compiled(pattern).search(text) is not None
+    return compiled(pattern).search(text.encode()) is not None
 
 
 TABLE.add("matches", (STRING, STRING), _matches)
@@ -56,8 +58,9 @@ TABLE.add("matches", (STRING, STRING), _matches, member=True)
 
 @TABLE.member("find", STRING, STRING)
 def _find(text: str, pattern: str) -> str:
-    found = _legal(pattern).search(text)
-    return "" if found is None else str(found.group())
+    data = text.encode()
+    found = _legal(pattern).search(data)
+    return "" if found is None else data[slice(*found.span())].decode()
 
 
 @TABLE.member("findAll", STRING, STRING)
@@ -67,13 +70,22 @@ def _find_all(text: str, pattern: str) -> list[str]:
 
 @TABLE.member("findAll", STRING, STRING, INT)
 def _find_some(text: str, pattern: str, most: int) -> list[str]:
-    """As Go finds them: nothing empty right behind another match."""
+    """As Go finds them: nothing empty right behind another match.
+
+    Only an empty match can be inside a character, as texts are searched as bytes.
+    """
     found: list[str] = []
-    end = -1
-    for match in _legal(pattern).finditer(text):
+    data, end = text.encode(), -1
+    for match in _legal(pattern).finditer(data):
         if 0 <= most <= len(found):
             break
-        if match.end() > match.start() or match.start() != end:
-            found.append(match.group())
-        end = match.end()
+        start, behind = match.span()
+        if behind > start or (start != end and not _is_inside_character(data, start)):
+            found.append(data[start:behind].decode())
+        end = behind
     return found
+
+
+def _is_inside_character(data: bytes, at: int) -> bool:
+    """Whether a place in UTF-8 is not the begin of a character."""
+    return at < len(data) and data[at] & 0xC0 == 0x80
