@@ -37,6 +37,11 @@ EXPECTED = (
         b"failed to create typed patch object",
         "an applied configuration with fields that there are not; the field manager's plain error",
     ),
+    _row(
+        500,
+        b"failed to convert new object .* to proper version",
+        "an applied configuration with values that its Go type cannot hold; the field manager's plain error",
+    ),
     _row(505, b"HTTP Version Not Supported", "a version of HTTP that there is not; net/http's answer"),
     _row(
         500,

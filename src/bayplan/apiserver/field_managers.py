@@ -278,7 +278,7 @@ class Applier:
 
     def refused(self, error: DecodeError) -> ApiError:
         """The answer to a configuration of which no object of the kind comes."""
-        kind, metadata = self.kind, self.applied.get("metadata") or {}
+        kind, metadata = self.kind, self._metadata()
         name, what = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}", f"{kind.group}/{kind.version}"
         why = first_unstructured_problem(kind.type, self.merged) or error
         text = f"unable to convert unstructured object to {what}, Kind={kind.kind}: {why}"
@@ -319,12 +319,17 @@ class Applier:
         except ConversionError as error:
             raise failure(500, "", str(error), details=False) from None
         except TypedError as error:
-            kind, metadata = self.kind, self.applied.get("metadata") or {}
+            kind, metadata = self.kind, self._metadata()
             name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
             shown = (
                 f"failed to create typed patch object ({name}; {kind.group}/{kind.version}, Kind={kind.kind}): {error}"
             )
             raise failure(500, "", shown, details=False) from None
+
+    def _metadata(self) -> dict[str, Any]:
+        """The configuration's metadata, which may be no map."""
+        metadata = self.applied.get("metadata")
+        return metadata if isinstance(metadata, dict) else {}
 
     def _apply(self, tree: dict[str, Any], managers: Managers, *, force: bool) -> tuple[Any | None, Managers]:
         version = self.kind.api_version
@@ -384,7 +389,7 @@ class Applier:
 
     def _as_last_applied(self) -> str:
         """The configuration as `kubectl apply` without --server-side would remember it."""
-        metadata = dict(self.applied.get("metadata") or {})
+        metadata = dict(self._metadata())
         annotations = {key: item for key, item in (metadata.get("annotations") or {}).items() if key != LAST_APPLIED}
         if "annotations" in metadata:
             metadata["annotations"] = annotations

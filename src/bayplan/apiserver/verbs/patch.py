@@ -159,7 +159,8 @@ def configuration(call: Call, expected: Kind) -> dict[str, Any]:
             api_version = kind = ""
         group, _, version = api_version.rpartition("/")
         raise bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
-    if (applied.get("metadata") or {}).get("managedFields") is not None:
+    metadata = applied.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
     return applied
 
