@@ -71,6 +71,7 @@ EDGES = {
     "cluster/cluster.py": {"sockets"},
     "cluster/companion.py": {"sockets", "threads"},
     "cluster/component_process.py": {"sockets"},
+    "cluster/executed_fork_server.py": {"sockets"},
     "cluster/fork_server.py": {"sockets", "time"},
     "cluster/credentials.py": {"chance"},
     "cluster/standalone.py": {"sockets"},

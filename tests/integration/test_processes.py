@@ -214,18 +214,42 @@ def test_a_frozen_component_process_does_not_hold_up_the_end(tmp_path: Path) -> 
     assert not is_there(other)
 
 
-def test_without_the_fork_server_the_cluster_ends(tmp_path: Path) -> None:
-    process = start("--data-dir", str(tmp_path), "--port", "0", "--nodes", "0", "--processes", "2")
-    other = component_process(process)
-    (server,) = children(process.pid)
-    os.kill(server, signal.SIGKILL)
-    assert process.wait(10) == 1
-    assert process.stdout is not None
-    text = process.stdout.read()
-    assert "the fork server has ended: the components cannot be started again" in text
-    assert "Traceback" not in text
-    eventually(lambda: not is_there(other))
-    stop(process)
+def test_a_fork_server_that_ends_is_replaced_with_its_component_process(tmp_path: Path) -> None:
+    process = start("--data-dir", str(tmp_path), "--port", "0", "--nodes", "1", "--processes", "2")
+    known: set[int] = set()
+    for _ in range(2):  # the first fork server is a fork, the next one is not
+        eventually(lambda: bool(children(process.pid)) and bool(children(children(process.pid)[0])))
+        (server,), other = children(process.pid), component_process(process)
+        assert not known & {server, other}
+        known |= {server, other}
+        os.kill(server, signal.SIGKILL)
+        eventually(lambda other=other, server=server: not is_there(other) and not is_there(server))  # type: ignore[misc]
+    eventually(lambda: bool(children(process.pid)) and bool(children(children(process.pid)[0])))
+    run_a_pod(core(tmp_path))  # by the third scheduler, controllers and node
+    (server,), other = children(process.pid), component_process(process)
+    code, _ = stop(process)
+    assert code == 0
+    assert not is_there(server)
+    assert not is_there(other)
+
+
+def test_the_log_tells_of_a_fork_server_that_was_replaced(tmp_path: Path) -> None:
+    command = [BAYPLAN, "up", "--data-dir", str(tmp_path), "--port", "0", "--nodes", "0", "--processes", "2"]
+    log = tmp_path / "log"
+    with (
+        log.open("wb") as file,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file) as process,
+    ):
+        eventually(lambda: bool(children(process.pid)) and bool(children(children(process.pid)[0])))
+        eventually(lambda: (tmp_path / "kubeconfig").exists())
+        api = core(tmp_path)
+        eventually(lambda: bool(api.list_namespace().items))
+        os.kill(children(process.pid)[0], signal.SIGKILL)
+        eventually(lambda: "a new component process runs" in log.read_text())
+        process.terminate()
+        assert process.wait(10) == 0
+    assert "the fork server has ended, and the component process with it; it is started again" in log.read_text()
+    assert "Traceback" not in log.read_text()
 
 
 def test_the_components_do_not_outlive_the_api_server(tmp_path: Path) -> None:

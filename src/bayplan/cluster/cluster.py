@@ -138,7 +138,7 @@ class Cluster:
             await publish_storage_class(self.client())
         if self._companion is not None:
             self._report(names, self._companion.failure)
-            await self._companion.start(names, self._trust(), self._door, self._on_crash, self.clock)
+            await self._companion.start(names, self._trust(), self._door, self.clock)
             self.api.further_metrics = self._companion.metrics
             return
         self._components = components = Components(

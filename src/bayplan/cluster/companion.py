@@ -8,7 +8,8 @@ Python uses one CPU per process. The components meet at the API only, so that th
     metrics, stop                            ->
 
 A component process that ends is replaced, after a delay that doubles with each time; so is one whose event loop does not turn for `_FROZEN_SECONDS`. Its
-successor lists and watches anew and goes on, as after a restart of the cluster: what components know they have from the API.
+successor lists and watches anew and goes on, as after a restart of the cluster: what components know they have from the API. If the fork server ends,
+the kernel ends the component process, and another fork server starts the successor.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from bayplan.apiserver.piped import PipedRequests
 from bayplan.cluster.component_process import load_modules, work
 from bayplan.cluster.components import Trust
 from bayplan.cluster.errors import ClusterError
+from bayplan.cluster.executed_fork_server import start_fork_server
 from bayplan.cluster.fork_server import ForkServer, ForkServerLost
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.support.clock import Clock
 from bayplan.support.garbage import collect_seldom
 from bayplan.support.pipe import Pipe, PipeError, open_pipe
-from bayplan.support.tasks import Crash
 
 logger = logging.getLogger(__name__)
 
@@ -64,18 +65,19 @@ def can_have_one() -> bool:
 def companion(settings: ClusterSettings) -> Iterator[Companion]:
     """Start the second process; to be called before there is an event loop. It is gone on exit."""
     collect_seldom()
-    server = ForkServer(load_modules, partial(work, settings=settings))
+    made = Companion(ForkServer.forked(load_modules, partial(work, settings=settings)), settings)
     try:
-        yield Companion(server)
+        yield made
     finally:
-        server.close()
+        made.end_fork_server()
 
 
 class Companion:
     """Starts component processes, one after the other, and watches over the present one."""
 
-    def __init__(self, server: ForkServer) -> None:
+    def __init__(self, server: ForkServer, settings: ClusterSettings) -> None:
         self._server = server
+        self._settings = settings
         self._first: socket.socket | None = server.fork()
         """The end of the first process's socket pair, until that is used."""
         self._process: _ComponentProcess | None = None
@@ -88,10 +90,9 @@ class Companion:
         names: Sequence[str],
         trust: Trust,
         door: Callable[[str], InProcessDoor],
-        on_crash: Crash,
         clock: Clock,
     ) -> None:
-        """Start components. `door` is the way to the API of a user. on_crash: called when there can be no process any more. Raises ClusterError."""
+        """Start components. `door` is the way to the API of a user. Raises ClusterError."""
         self._names, self._trust, self._door, self._clock = names, trust, door, clock
         self._server.attach()
         try:
@@ -99,7 +100,7 @@ class Companion:
         except (PipeError, ForkServerLost, TimeoutError, OSError) as error:
             raise ClusterError(f"the component process cannot be started: {error}") from error
         self._down = ""
-        self._watching = asyncio.create_task(self._watch_over(process, on_crash), name="component process")
+        self._watching = asyncio.create_task(self._watch_over(process), name="component process")
 
     async def _launch(self) -> _ComponentProcess:
         """A new process whose components have started. Raises ClusterError if their settings are wrong, else PipeError, ForkServerLost, TimeoutError, OSError."""
@@ -114,33 +115,41 @@ class Companion:
             raise
         return process
 
-    async def _watch_over(self, process: _ComponentProcess, on_crash: Crash) -> None:
+    async def _watch_over(self, process: _ComponentProcess) -> None:
         """Replace processes as they end."""
         delay = _FIRST_DELAY
-        try:
-            while True:
-                began = self._clock.monotonic()
+        while True:
+            started = self._clock.monotonic()
+            try:
                 reason = await process.ended()
-                self._process = None
-                if self._clock.monotonic() - began >= _HEALTHY_SECONDS:
-                    delay = _FIRST_DELAY
-                process, delay = await self._replace(reason, delay)
-                self._process, self._down = process, ""
-                logger.warning("a new component process runs (%d)", process.pid)
-        except ForkServerLost as error:
-            self._down = str(error)
-            on_crash("component process", ClusterError(f"{error}: the components cannot be started again"))
+            except ForkServerLost as error:
+                reason = f"{error}, and the component process with it"
+                process.let_go()
+            self._process = None
+            if self._clock.monotonic() - started >= _HEALTHY_SECONDS:
+                delay = _FIRST_DELAY
+            process, delay = await self._replace(reason, delay)
+            self._process, self._down = process, ""
+            logger.warning("a new component process runs (%d)", process.pid)
+
+    def _renew_server(self) -> None:
+        """Start another fork server in place of one that has ended. Raises OSError."""
+        self._server.abandon()
+        self._server = start_fork_server(self._settings)
+        self._server.attach()
 
     async def _replace(self, reason: str, delay: float) -> tuple[_ComponentProcess, float]:
-        """Try until there is a new process, and the delay before the next one. Raises ForkServerLost."""
+        """Try until there is a new process, and the delay before the next one."""
         while True:
             self._down = f"{reason}; it is started again"
             logger.error("%s; it is started again in %.1f s", reason, delay)
             await self._clock.sleep(delay)
             delay = min(2 * delay, _LONGEST_DELAY)
             try:
+                if self._server.is_lost:
+                    self._renew_server()
                 return await self._launch(), delay
-            except (ClusterError, PipeError, TimeoutError, OSError) as error:
+            except (ClusterError, PipeError, ForkServerLost, TimeoutError, OSError) as error:
                 reason = f"the component process cannot be started: {error or type(error).__name__}"
 
     def failure(self, name: str) -> str:
@@ -167,6 +176,10 @@ class Companion:
                 await process.stop()
         if not self._server.is_lost:
             self._server.detach()
+
+    def end_fork_server(self) -> None:
+        """End the fork server, and with it the process."""
+        self._server.close()
 
 
 class _ComponentProcess:
@@ -235,7 +248,7 @@ class _ComponentProcess:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
                     status = await self._server.ended(self.pid)
-                    self._close()
+                    self.let_go()
                     return _how(status)
             silence = silence or "the component process has closed its pipe and does not end"
         await self.kill()
@@ -257,19 +270,19 @@ class _ComponentProcess:
             with contextlib.suppress(PipeError, TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
                     await self._pipe.ask("stop")
-                    self._close()
+                    self.let_go()
                     await self._server.ended(self.pid)
                     return
         await self.kill()
 
     async def kill(self) -> None:
         """End the process at once. Raises ForkServerLost."""
-        self._close()
+        self.let_go()
         self._server.kill(self.pid)
         await self._server.ended(self.pid)
 
-    def _close(self) -> None:
-        """Let go of what the process had here."""
+    def let_go(self) -> None:
+        """End what the process had here."""
         if self._requests is not None:
             self._requests.close()
         if self._pipe is not None:

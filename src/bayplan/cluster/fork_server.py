@@ -7,6 +7,9 @@
                                         <-  its pid, its exit status
 
 The fork server ends when the main process does, and kills what it has forked; the kernel kills each process whose parent has gone, also a stopped one.
+
+The first fork server is a fork of the main process. Should it end, the main process, which then has an event loop and threads, starts another one by executing a
+module: that loads what the fork had for nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -31,6 +35,7 @@ _PATIENCE: Final = 5.0
 _DEATH_SIGNAL: Final = 1
 """PR_SET_PDEATHSIG of prctl(2)."""
 _MESSAGE_BYTES: Final = 64
+_TASK_BYTES: Final = 1 << 17
 _FORK, _KILL, _STARTED, _ENDED = b"fork", b"kill", b"started", b"ended"
 
 Work = Callable[[socket.socket], NoReturn]
@@ -42,17 +47,12 @@ class ForkServerLost(Exception):
 
 
 class ForkServer:
-    """The fork server, as the main process sees it. To be made before there is an event loop or a thread."""
+    """The fork server, as the main process sees it."""
 
-    def __init__(self, prepare: Callable[[], None], work: Work) -> None:
-        """prepare: what the fork server does first, such as to load modules."""
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        main = os.getpid()
-        self._process = os.fork()
-        if self._process == 0:
-            self._control.close()
-            _serve(theirs, main, prepare, work)
-        theirs.close()
+    def __init__(self, control: socket.socket, process: int) -> None:
+        """control: the connection to a fork server; process: its pid."""
+        self._control = control
+        self._process = process
         self._control.setblocking(False)
         self._early: deque[int] = deque()
         """Processes that have started and nobody has asked for yet."""
@@ -60,6 +60,30 @@ class ForkServer:
         """Wait statuses of processes that have ended."""
         self._changed = asyncio.Event()
         self.is_lost = False
+
+    @classmethod
+    def forked(cls, prepare: Callable[[], None], work: Work) -> ForkServer:
+        """A fork of this process, which has no event loop and no other thread yet. prepare: what the fork server does first, such as to load modules."""
+        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        main = os.getpid()
+        process = os.fork()
+        if process == 0:
+            control.close()
+            serve(theirs, main, prepare, work)
+        theirs.close()
+        return cls(control, process)
+
+    @classmethod
+    def executed(cls, module: str, task: bytes) -> ForkServer:
+        """A new Python process that runs a module, which takes the connection by `accept` and calls `serve`. Raises OSError."""
+        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            theirs.set_inheritable(True)
+            control.send(task)
+            arguments = [sys.executable, "-m", module, str(theirs.fileno()), str(os.getpid())]
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            process = os.posix_spawn(sys.executable, arguments, environment)
+        return cls(control, process)
 
     def fork(self) -> socket.socket:
         """Ask for a process; returns this process's end of its socket pair. Raises ForkServerLost."""
@@ -126,6 +150,13 @@ class ForkServer:
         self.detach()
         self._changed.set()
 
+    def abandon(self) -> None:
+        """Let go of a fork server that has ended, or whose connection is broken. What it has forked ends with it."""
+        self._control.close()
+        with contextlib.suppress(ChildProcessError):  # it may have been waited for
+            os.kill(self._process, signal.SIGKILL)
+            os.waitpid(self._process, 0)
+
     def close(self) -> None:
         """End it and what it has forked."""
         self._control.close()
@@ -146,7 +177,15 @@ def end_with_parent(parent: int) -> None:
         os._exit(1)
 
 
-def _serve(control: socket.socket, main: int, prepare: Callable[[], None], work: Work) -> NoReturn:
+def accept() -> tuple[socket.socket, int, bytes]:
+    """In a process made by `ForkServer.executed`: the connection, the pid of the main process, the task. Raises OSError."""
+    handle, main = map(int, sys.argv[1:3])
+    control = socket.socket(fileno=handle)
+    control.set_inheritable(False)
+    return control, main, control.recv(_TASK_BYTES)
+
+
+def serve(control: socket.socket, main: int, prepare: Callable[[], None], work: Work) -> NoReturn:
     """What the fork server does, all its life."""
     try:
         end_with_parent(main)

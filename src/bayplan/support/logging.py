@@ -57,12 +57,23 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields, ensure_ascii=False)
 
 
+_verbosity = 2
+"""With which `set_up_logging` was called."""
+
+
+def logging_verbosity() -> int:
+    """The verbosity of this process's log."""
+    return _verbosity
+
+
 def set_up_logging(*, verbosity: int = 2, form: Form = "text", stream: TextIO | None = None) -> None:
     """Send the log to `stream` (standard error if None). Replaces what an earlier call set up; for the edge of a
     program only.
 
     Uncaught exceptions of threads are logged too, so that none is lost among the output.
     """
+    global _verbosity
+    _verbosity = verbosity
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else KlogFormatter())
     root = logging.getLogger()
