@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from bayplan.api.long_lists import LongList, in_one, in_pieces, is_same
 from bayplan.api.nesting import is_too_deep
 
 MAX_OPERATIONS = 10_000
@@ -52,51 +53,54 @@ def apply_json_patch(tree: Any, operations: Any) -> Any:
             413,
             f"Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}",
         )
-    document = {"": copy_tree(tree)}
+    document = {"": in_pieces(tree)}
     copied = 0
     for operation in operations:
         if not isinstance(operation, dict):
             raise PatchError(400, "error decoding patch: an operation must be an object")
         copied += _apply_operation(document, operation, MAX_COPIED_BYTES - copied)
-    return document[""]
+    return in_one(document[""])
 
 
 def _apply_operation(document: dict[str, Any], operation: dict[str, Any], may_copy: int) -> int:
     """Returns how many bytes of JSON were copied. may_copy: how many may be. Raises PatchError."""
     name, path = operation.get("op"), operation.get("path")
-    copied = 0
     if not isinstance(path, str):
         raise PatchError(422, GENERIC)
-    if name in ("add", "replace", "test"):
-        value = copy_tree(operation.get("value"))
-        if name == "add":
-            _add(document, path, value)
-        elif name == "replace" and not path:
-            document[""] = _whole(value)
-        elif name == "replace":
-            _replace(document, path, value)
-        elif not path:
-            if document[""] != value:
-                raise PatchError(422, GENERIC)
-        elif _get(document, path, missing=None) != value:
+    value = operation.get("value")
+    if name == "add":
+        _add(document, path, in_pieces(value))
+    elif name == "replace" and not path:
+        document[""] = in_pieces(_whole(value))
+    elif name == "replace":
+        _replace(document, path, in_pieces(value))
+    elif name == "test":
+        found = _get(document, path, missing=None) if path else document[""]
+        if not is_same(found, value):
             raise PatchError(422, GENERIC)
     elif name == "remove":
         _remove(document, path)
     elif name in ("move", "copy"):
-        source = operation.get("from")
-        if not isinstance(source, str):
-            raise PatchError(422, GENERIC)
-        value = _get(document, source, missing=None if name == "copy" else _MISSING)
-        if name == "move":
-            _remove(document, source)
-        else:
-            copied = _size(value)
-            if copied > may_copy:
-                raise PatchError(422, GENERIC)
-            value = copy_tree(value)
-        _add(document, path, value)
+        return _move(document, operation.get("from"), path, copies=name == "copy", may_copy=may_copy)
     else:
         raise PatchError(422, GENERIC)
+    return 0
+
+
+def _move(document: dict[str, Any], source: Any, path: str, *, copies: bool, may_copy: int) -> int:
+    """Move or copy a value; returns how many bytes of JSON were copied. Raises PatchError."""
+    if not isinstance(source, str):
+        raise PatchError(422, GENERIC)
+    if not copies:
+        value = _get(document, source, missing=_MISSING)
+        _remove(document, source)
+        _add(document, path, value)
+        return 0
+    value = in_one(_get(document, source, missing=None))
+    copied = _size(value)
+    if copied > may_copy:
+        raise PatchError(422, GENERIC)
+    _add(document, path, in_pieces(value))
     return copied
 
 
@@ -148,13 +152,13 @@ def _parent(document: dict[str, Any], path: str) -> tuple[Any, str]:
     for part in heads:
         if isinstance(node, dict):
             node = node.get(part, _MISSING)
-        elif isinstance(node, list):
+        elif isinstance(node, list | LongList):
             node = node[_index(part, len(node))]
         else:
             node = _MISSING
         if node is _MISSING or node is None:
             raise PatchError(422, GENERIC)
-    if not isinstance(node, dict | list):
+    if not isinstance(node, dict | list | LongList):
         raise PatchError(422, GENERIC)
     return node, last
 

@@ -156,11 +156,9 @@ def _as_data(report: StoreReport) -> dict[str, Any]:
 def backup(file: Path, store: str | None, data_dir: Path | None, output: str) -> None:
     """Copy the store to FILE as of one moment, and verify the copy; the cluster may run meanwhile."""
     from bayplan.store.sqlite_copies import backup as back_up
-    from bayplan.support.progress import Progress
 
     path = store_path(store, data_dir)
-    with _failing(), Progress("pages") as progress:
-        report = back_up(path, file, lambda done, of: progress.tell_part("pages", done, of))
+    report = _copy(back_up, path, file)
     _tell_copy(report, {"store": str(path), "file": str(file)}, f"{file}: a backup of {path}", file, output)
 
 
@@ -171,12 +169,20 @@ def backup(file: Path, store: str | None, data_dir: Path | None, output: str) ->
 def restore(file: Path, store: str | None, data_dir: Path | None, output: str) -> None:
     """Make the store of the backup FILE, once that is verified; there must be none yet, and no cluster may run on it."""
     from bayplan.store.sqlite_copies import restore as restore_store
-    from bayplan.support.progress import Progress
 
     path = store_path(store, data_dir)
-    with _failing(), Progress("pages") as progress:
-        report = restore_store(file, path, lambda done, of: progress.tell_part("pages", done, of))
+    report = _copy(restore_store, file, path)
     _tell_copy(report, {"store": str(path), "file": str(file)}, f"{path}: restored from {file}", path, output)
+
+
+def _copy(
+    copy: Callable[[Path, Path, Callable[[int, int], None]], StoreReport], source: Path, made: Path
+) -> StoreReport:
+    """Copy a store, with a progress bar. Raises Failure."""
+    from bayplan.support.progress import Progress
+
+    with _failing(), Progress("pages") as progress:
+        return copy(source, made, lambda done, of: progress.tell_part("pages", done, of))
 
 
 def _tell_copy(report: StoreReport, data: dict[str, Any], text: str, made: Path, output: str) -> None:

@@ -179,6 +179,8 @@ class Companion:
 
     def end_fork_server(self) -> None:
         """End the fork server, and with it the process."""
+        if self._first is not None:
+            self._first.close()
         self._server.close()
 
 

@@ -53,11 +53,9 @@ def record_checksums(
     deleted: int,
     value: bytes | None,
 ) -> tuple[int, int]:
-    """`value_checksum` and `facts_checksum` of a record in one call, for the path of every write."""
-    of_value = 0 if value is None else crc32(value)
-    deadline = _NO_EXPIRY if expires is None else expires
-    packed = _pack(revision, create_revision, previous_revision, deleted, of_value, deadline)
-    return of_value, crc32(packed, crc32(key.encode()))
+    """`value_checksum` and `facts_checksum` of a record."""
+    of_value = value_checksum(value)
+    return of_value, facts_checksum(revision, key, create_revision, previous_revision, expires, deleted, of_value)
 
 
 def has_intact_facts(facts: tuple[object, ...], checksum: object) -> bool:

@@ -51,7 +51,7 @@ class Summary(NamedTuple):
 
 
 def create_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables of an empty store; the caller has begun a transaction."""
+    """Make the tables of an empty store; in a transaction of the caller."""
     for statement in (_LOG, _LOG_FACTS, _META):
         connection.execute(statement)
     write_summary(connection, Summary(0, 0, 0))

@@ -59,7 +59,7 @@ def _has_two_transactions(stream: BinaryIO, salts: bytes, page_size: int, number
         stream.seek(_HEADER_SIZE + number * (_FRAME_HEADER_SIZE + page_size))
         frame = stream.read(_FRAME_HEADER_SIZE)
         if frame[8:16] != salts:
-            continue  # left over from before the log was last begun anew, or damaged itself
+            continue  # left over from before the log last restarted, or damaged itself
         is_commit = any(frame[4:8])
         if ended or (frame[:4] in pages and not is_commit):
             return True

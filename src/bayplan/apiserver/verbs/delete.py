@@ -296,10 +296,10 @@ def _begin_grace(call: Call, obj: Any, options: meta_v1.DeleteOptions) -> bool:
     if not left or wanted is None or wanted >= left:
         return False
     wanted = 1 if wanted < 0 else wanted
-    begun = parse_rfc3339(metadata.deletion_timestamp) - left
-    if metadata.creation_timestamp and begun < parse_rfc3339(metadata.creation_timestamp):
-        begun = now  # the time given was so long that its end could not be written
-    metadata.deletion_timestamp = rfc3339(begun + wanted)
+    started = parse_rfc3339(metadata.deletion_timestamp) - left
+    if metadata.creation_timestamp and started < parse_rfc3339(metadata.creation_timestamp):
+        started = now  # the time given was so long that its end could not be written
+    metadata.deletion_timestamp = rfc3339(started + wanted)
     metadata.deletion_grace_period_seconds = wanted
     return True
 
