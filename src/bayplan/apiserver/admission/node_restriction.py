@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from bayplan.api.errors import ApiError, forbidden_error, not_found_error, quoted
 from bayplan.api.kinds import Kind
+from bayplan.api.pod_references import MIRROR, claim_names, config_map_names, secret_names
 from bayplan.apiserver.admission.chain import CREATE, DELETE, UPDATE, AdmissionPlugin, AdmissionRequest
 from bayplan.apiserver.admission.node_tokens import check_audience
 from bayplan.apiserver.authorization.node import LEASES, node_identity
-from bayplan.apiserver.authorization.pod_references import MIRROR, claim_names, config_map_names, secret_names
 
 _RESTRICTION = "node-restriction.kubernetes.io"
 _OWN_LABELS = frozenset(

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from bayplan.api.errors import quoted
+from bayplan.api.pod_references import claim_names
 from bayplan.apiserver.admission.chain import AdmissionRequest
 from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.authorization.interface import Decision
-from bayplan.apiserver.authorization.pod_references import claim_names
 
 _VERB = "request-serviceaccounts-token-audience"
 
