@@ -7,12 +7,12 @@ import random
 import pytest
 
 from bayplan.api import selectors
+from bayplan.api.selector_syntax import parse_labels
 from bayplan.api.selectors import (
     NOTHING,
     SelectorError,
     compile_selector,
     from_map,
-    parse_labels,
     requirement,
 )
 from bayplan.api.types.meta_v1 import LabelSelector, LabelSelectorRequirement

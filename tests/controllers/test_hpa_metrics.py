@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from bayplan.api.errors import ApiError
-from bayplan.api.selectors import parse_labels
+from bayplan.api.selector_syntax import parse_labels
 from bayplan.api.types import autoscaling_v2, meta_v1
 from bayplan.client import Client
 from bayplan.controllers.hpa_metrics import MetricsError, MetricsReader, PodMetric

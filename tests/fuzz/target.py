@@ -22,11 +22,11 @@ _SECRET = re.compile(r"Bearer\s+\S{8,}|BEGIN [A-Z ]*PRIVATE KEY")
 class Cluster:
     """A running cluster. Ended by `stop`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, nodes: int = 2) -> None:
         self._log = directory / "log"
         kubeconfig = directory / "kubeconfig"
         arguments = ["--port", "0", "--data-dir", str(directory / "data"), "--kubeconfig", str(kubeconfig)]
-        arguments += ["--nodes", "2", "--apiserver-flag=--event-ttl=20s"]
+        arguments += ["--nodes", str(nodes), "--apiserver-flag=--event-ttl=20s"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen([BAYPLAN, "up", *arguments], stdout=log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + _START_SECONDS
@@ -52,6 +52,14 @@ class Cluster:
         """Resident memory of each process."""
         pages = [int(Path(f"/proc/{one}/statm").read_text().split()[1]) for one in self.processes]
         return [count * os.sysconf("SC_PAGE_SIZE") / (1 << 20) for count in pages]
+
+    def proportional_mib(self) -> list[float]:
+        """The same where a page that processes share counts for each in part."""
+        found = []
+        for one in self.processes:
+            lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
+            found.append(next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024)
+        return found
 
     def faults(self) -> list[str]:
         """What is wrong with the processes and their log."""

@@ -251,6 +251,10 @@ MAX_ERROR_BYTES = 256 * 1024
 """Letters of field errors that one answer tells, besides the first error, which is told whatever its length."""
 
 
+MOST_ERRORS = 10_000
+"""Errors of one list after which a rule may stop: more than `MAX_ERROR_BYTES` lets an answer tell."""
+
+
 def invalid_object(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> ApiError:
     """422: the object breaks rules. Equal errors are told once; of very many, the first ones and how many there are besides."""
     told: dict[str, None] = {}

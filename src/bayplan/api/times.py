@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from bayplan.api import quantity, schema
@@ -66,13 +67,21 @@ def _settle(obj: Any, definition: str) -> None:
             if (settled := _settled(value, step.layout)) is not value:
                 setattr(obj, step.attribute, settled)
         elif step.many == "list":
-            for item in value:
-                _settle(item, step.definition)
+            _settle_all(value, step.definition)
         elif step.many == "map":
             for item in value.values():
                 _settle(item, step.definition)
         else:
             _settle(value, step.definition)
+
+
+def _settle_all(items: Iterable[Any], definition: str) -> None:
+    """Settle items of a list. One that equals a settled one is settled: lists of hundreds of thousands hold little but equal items."""
+    last = None
+    for item in items:
+        if last is None or item != last:
+            _settle(item, definition)
+            last = item
 
 
 def _settled_many(values: Any, layout: str) -> Any:

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from bayplan.api.selectors import SelectorError, parse_labels
+from bayplan.api.selector_syntax import parse_labels
+from bayplan.api.selectors import SelectorError
 from bayplan.api.types.core_v1 import Node, Pod
 from bayplan.scheduler.library import Config
 from bayplan.simulation.allowance import with_defaults

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from bayplan.api.selectors import SelectorError, parse_labels
+from bayplan.api.selector_syntax import parse_labels
+from bayplan.api.selectors import SelectorError
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.planner_moves import NodeUse, emptied_by_room, moving, packing, use_of_nodes
 from bayplan.scheduler.snapshot.pods import pod_key

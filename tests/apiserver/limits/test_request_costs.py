@@ -405,6 +405,32 @@ def judged(schema: dict[str, Any], tree: Any) -> Findings:
     return check_rules(rules, tree)
 
 
+def test_many_claim_templates_and_spread_constraints_are_judged_quickly() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            await ask(api, "POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+            template: dict[str, Any] = {
+                "metadata": {"labels": {"a": "b"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            }
+            spec: dict[str, Any] = {"selector": {"matchLabels": {"a": "b"}}, "template": template, "serviceName": "s"}
+            spec["volumeClaimTemplates"] = [{}] * 250_000
+            path = "/apis/apps/v1/namespaces/default/statefulsets"
+            code, answer = await ask(api, "POST", path, {"metadata": {"name": "a"}, "spec": spec})
+            assert (code, answer["reason"]) == (422, "Invalid")
+            assert "more]" in answer["message"]
+            spread = [
+                {"maxSkew": 1, "topologyKey": f"k{one}", "whenUnsatisfiable": "DoNotSchedule"} for one in range(20_000)
+            ]
+            pod: dict[str, Any] = {**template["spec"], "topologySpreadConstraints": [*spread, spread[7]]}
+            code, answer = await ask(api, "POST", PODS, {"metadata": {"name": "a"}, "spec": pod})
+            assert [cause["field"] for cause in answer["details"]["causes"]] == [
+                "spec.topologySpreadConstraints[7].{topologyKey, whenUnsatisfiable}"
+            ]
+
+    asyncio.run(run())
+
+
 _LONG = [
     ("self.all(x, x >= {})", "integer"),
     ("self.all(x, !isIP(string(x)) || x == {})", "integer"),

@@ -15,7 +15,8 @@ import msgspec
 from bayplan.api.errors import bad_request, failure, gone, internal_error, not_found_error
 from bayplan.api.field_selectors import FieldSelector, parse_fields
 from bayplan.api.json_syntax import syntax_problem
-from bayplan.api.selectors import SelectorError, parse_labels
+from bayplan.api.selector_syntax import parse_labels
+from bayplan.api.selectors import SelectorError
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.cache import ResourceCache
 from bayplan.apiserver.context import Call
