@@ -64,6 +64,7 @@ EDGES = {
     "kubelet/prober/grpc_health.py": {"sockets"},
     "kubelet/prober/handlers.py": {"sockets"},
     "kubelet/static_pods.py": {"threads"},
+    "kubelet/node/addresses.py": {"sockets"},
     "kubelet/server/": {"sockets"},
     "kubelet/runtime/cri.py": {"sockets"},
     "scheduler/extender_blocking.py": {"sockets"},

@@ -31,6 +31,7 @@ VERBS = {
     "apiserver": "Run the API server alone",
     "scheduler": "Run the scheduler against any cluster",
     "controller-manager": "Run the controllers against any cluster",
+    "kubelet": "Run a node of any cluster on this machine",
     "node-simulator": "Play simulated nodes in any cluster",
     "version": "Print versions",
 }

@@ -219,6 +219,7 @@ class SystemMounter:
         finally:
             if process.returncode is None:
                 process.kill()
+                await process.wait()
         if process.returncode:
             text = output.decode(errors="replace")
             raise MountError(f"{program} failed: exit status {process.returncode}\n{shown}\nOutput: {text}")

@@ -77,8 +77,8 @@ class PodBuilder(Protocol):
     def next_log_number(self, pod: core_v1.Pod, container: AnyContainer) -> int:
         """The restart count of a container of which the runtime knows nothing, from the logs that are there."""
 
-    async def started(self, pod: core_v1.Pod, container: AnyContainer, container_id: str) -> None:
-        """A container has been started."""
+    def started(self, pod: core_v1.Pod, container: AnyContainer, container_id: str, restarts: int) -> None:
+        """A container has been started, for the time after so many restarts."""
 
 
 @dataclass(slots=True)
@@ -295,12 +295,12 @@ class PodRuntime:
             await clean_up()
         self._events.normal(pod, container, "Created", "Container created")
         try:
-            await self._builder.started(pod, container, container_id)
             await self._runtime.start_container(container_id)
         except RuntimeRequestError as error:
             self._events.warning(pod, container, "Failed", f"Error: {error}")
             raise StartError("RunContainerError", str(error)) from None
         self._events.normal(pod, container, "Started", "Container started")
+        self._builder.started(pod, container, container_id, request.restarts)
         await self._post_start(start, container, container_id)
 
     async def _post_start(self, start: _Start, container: AnyContainer, container_id: str) -> None:

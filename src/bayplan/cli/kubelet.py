@@ -1,0 +1,269 @@
+"""`bayplan kubelet`: a node of any cluster, with kubelet's flags and configuration file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from bayplan.cli.output import Failure
+
+if TYPE_CHECKING:
+    from bayplan.api.types import core_v1
+    from bayplan.kubelet.configuration import KubeletConfiguration
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_CONFIGURED: Final = {
+    "--address": ("address", str, "Address on which the kubelet's server listens."),
+    "--port": ("port", int, "Port of the kubelet's server."),
+    "--healthz-port": ("healthzPort", int, "Port for health checks on this machine; 0: none."),
+    "--healthz-bind-address": ("healthzBindAddress", str, "Address for health checks."),
+    "--container-runtime-endpoint": (
+        "containerRuntimeEndpoint",
+        str,
+        "Socket of the container runtime, such as unix:///run/containerd/containerd.sock.",
+    ),
+    "--image-service-endpoint": ("imageServiceEndpoint", str, "Socket of the image service, if it is another one."),
+    "--pod-manifest-path": ("staticPodPath", str, "Directory (or file) with static pods."),
+    "--cluster-domain": ("clusterDomain", str, "Domain of the cluster, such as cluster.local."),
+    "--cgroup-driver": ("cgroupDriver", str, "cgroupfs or systemd."),
+    "--cgroup-root": ("cgroupRoot", str, "Cgroup below which all of the node's pods are."),
+    "--max-pods": ("maxPods", int, "Pods that the node takes at most."),
+    "--client-ca-file": ("authentication.x509.clientCAFile", str, "Authority of clients' certificates."),
+    "--authorization-mode": ("authorization.mode", str, "Webhook or AlwaysAllow."),
+    "--tls-cert-file": ("tlsCertFile", str, "Certificate of the kubelet's server."),
+    "--tls-private-key-file": ("tlsPrivateKeyFile", str, "Key of that certificate."),
+    "--resolv-conf": ("resolvConf", str, "The node's resolv.conf, for pods that do not use the cluster's DNS."),
+    "--provider-id": ("providerID", str, "Identity of the machine at a cloud."),
+}
+"""Flags that stand for a field of the configuration: name -> (field, type, help)."""
+_SWITCHES: Final = {
+    "--fail-cgroupv1": ("failCgroupV1", "Refuse machines with cgroup version 1."),
+    "--rotate-certificates": ("rotateCertificates", "Renew the client certificate before it ends."),
+    "--register-node": ("registerNode", "Bring the node into the API."),
+    "--anonymous-auth": ("authentication.anonymous.enabled", "Take requests without credentials."),
+    "--authentication-token-webhook": (
+        "authentication.webhook.enabled",
+        "Take bearer tokens that the API server knows.",
+    ),
+    "--serialize-image-pulls": ("serializeImagePulls", "Pull one image at a time."),
+    "--seccomp-default": ("seccompDefault", "Give all pods the runtime's seccomp profile."),
+    "--fail-swap-on": ("failSwapOn", "Refuse machines that swap."),
+}
+_MAPS: Final = {
+    "--system-reserved": ("systemReserved", "What the system keeps, such as cpu=100m,memory=200Mi."),
+    "--kube-reserved": ("kubeReserved", "What Kubernetes itself keeps."),
+    "--eviction-hard": ("evictionHard", "Thresholds of evictions, such as memory.available<100Mi."),
+    "--eviction-soft": ("evictionSoft", "Thresholds that may be passed for some time."),
+    "--eviction-soft-grace-period": ("evictionSoftGracePeriod", "That time, such as memory.available=1m30s."),
+    "--eviction-minimum-reclaim": (
+        "evictionMinimumReclaim",
+        "How much more is to be freed, such as memory.available=0Mi.",
+    ),
+    "--feature-gates": ("featureGates", "Features to switch on or off, such as A=true,B=false."),
+}
+
+
+def _with_flags(function: F) -> F:
+    for name, (_, kind, text) in reversed(_CONFIGURED.items()):
+        function = click.option(name, type=kind, default=None, help=text)(function)
+    for name, (_, text) in reversed(_SWITCHES.items()):
+        function = click.option(name, type=bool, default=None, help=text)(function)
+    for name, (_, text) in reversed(_MAPS.items()):
+        function = click.option(name, default=None, help=text)(function)
+    function = click.option("--cluster-dns", default=None, help="Addresses of the cluster's DNS, with commas.")(
+        function
+    )
+    return click.option("--register-with-taints", default=None, help="Taints KEY=VALUE:EFFECT, with commas.")(function)
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="KubeletConfiguration.")
+@click.option(
+    "--config-dir", type=click.Path(path_type=Path, exists=True, file_okay=False), help="More of it, in files *.conf."
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    help="How to reach the API server.  [default: $KUBECONFIG, then ~/.kube/config]",
+)
+@click.option(
+    "--root-dir",
+    type=click.Path(path_type=Path),
+    default=Path("/var/lib/kubelet"),
+    show_default=True,
+    help="Directory of volumes and own files.",
+)
+@click.option(
+    "--cert-dir",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Directory of certificates.  [default: pki below --root-dir]",
+)
+@click.option("--pod-log-dir", "pod_logs", default=None, help="Directory of pods' logs (podLogsDir).")
+@click.option(
+    "--container-log-dir",
+    type=click.Path(path_type=Path),
+    default=Path("/var/log/containers"),
+    show_default=True,
+    help="Directory of links to logs.",
+)
+@click.option("--hostname-override", default="", help="Name of the node.  [default: the machine's]")
+@click.option("--node-ip", default="", help="Addresses of the node, one of each family, with a comma.")
+@click.option("--node-labels", default="", help="Labels KEY=VALUE of the node, with commas.")
+@_with_flags
+@click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes.")
+def command(config: Path | None, config_dir: Path | None, kubeconfig: Path | None, **options: Any) -> None:
+    """Run a node of any cluster, Bayplan's or a real one, on this machine."""
+    from bayplan.cluster.errors import ClusterError
+    from bayplan.kubelet.cgroups.errors import CgroupError
+    from bayplan.kubelet.errors import KubeletError
+    from bayplan.support.logging import set_up_logging
+    from bayplan.support.loop import run_loop
+
+    set_up_logging(verbosity=options["v"])
+    if os.geteuid() != 0:
+        raise Failure("bayplan kubelet needs root: it mounts volumes and makes cgroups")
+    try:
+        configuration = _configuration(config, config_dir, options)
+        run_loop(_run(configuration, kubeconfig, options))
+    except ImportError as error:
+        raise Failure(str(error)) from error
+    except (ClusterError, CgroupError, KubeletError) as error:
+        raise Failure(str(error)) from error
+    except OSError as error:
+        raise Failure(f"{error.filename or 'kubelet'}: {error.strerror or error}") from error
+
+
+async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, options: dict[str, Any]) -> None:
+    from bayplan.cli.connect import connect, kubeconfig_path
+    from bayplan.cli.up import stop_event
+    from bayplan.client.kubeconfig import load
+    from bayplan.cluster.node import Node, NodeOptions
+    from bayplan.cluster.node_tls import server_tls
+    from bayplan.kubelet.node.addresses import local_addresses
+    from bayplan.kubelet.node.machine import hostname
+    from bayplan.kubelet.runtime.cri import CriRuntime
+    from bayplan.support.clock import SystemClock
+    from bayplan.support.randomness import SystemRandomness
+
+    stop = stop_event()
+    clock, randomness = SystemClock(), SystemRandomness()
+    client = connect(kubeconfig, "", user_agent="kubelet")
+    server = load(kubeconfig_path(kubeconfig), "").server
+    name = options["hostname_override"] or hostname()
+    given = tuple(each for each in options["node_ip"].split(",") if each)
+    addresses = given or local_addresses(server)
+    runtime = CriRuntime(
+        configuration.container_runtime_endpoint,
+        image_endpoint=configuration.image_service_endpoint,
+        request_timeout=configuration.runtime_request_timeout,
+    )
+    root: Path = options["root_dir"]
+    node = Node(
+        client,
+        runtime,
+        NodeOptions(
+            name=name,
+            hostname=name,
+            addresses=addresses,
+            root=root,
+            labels=_labels(options["node_labels"]),
+            container_log_links=options["container_log_dir"],
+        ),
+        configuration,
+        clock=clock,
+        randomness=randomness,
+    )
+    tls = server_tls(configuration, options["cert_dir"] or root / "pki", name, addresses, clock.now())
+    click.echo(f"started: kubelet of node {name}")
+    running = asyncio.ensure_future(node.run(tls))
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+    finally:
+        for task in (running, stopping):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await client.close()
+
+
+def _labels(text: str) -> dict[str, str]:
+    from bayplan.kubelet.node.registration import check_labels
+
+    labels = _pairs("--node-labels", text, "=")
+    check_labels(labels)
+    return labels
+
+
+def _pairs(flag: str, text: str, separators: str) -> dict[str, str]:
+    """`KEY=VALUE,...` as a map. Raises UsageError."""
+    found = {}
+    for part in text.split(","):
+        if not part:
+            continue
+        at = min((part.index(each) for each in separators if each in part), default=-1)
+        if at <= 0:
+            raise click.UsageError(f"{flag}: {part!r} is not KEY{separators[0]}VALUE")
+        found[part[:at]] = part[at + 1 :]
+    return found
+
+
+def _taints(text: str) -> list[core_v1.Taint]:
+    """`KEY=VALUE:EFFECT,...`. Raises UsageError."""
+    from bayplan.api.types import core_v1
+
+    taints = []
+    for part in text.split(","):
+        pair, colon, effect = part.rpartition(":")
+        key, _, value = pair.partition("=")
+        if not colon or not key or effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+            raise click.UsageError(f"--register-with-taints: {part!r} is not KEY=VALUE:EFFECT")
+        taints.append(core_v1.Taint(key=key, value=value, effect=effect))
+    return taints
+
+
+def _configuration(config: Path | None, extra: Path | None, options: dict[str, Any]) -> KubeletConfiguration:
+    """The file's configuration, with flags over it. Raises ConfigurationError, UsageError."""
+    import msgspec
+
+    from bayplan.kubelet.configuration import from_tree, load, to_tree
+
+    tree = to_tree(load(config, extra))
+    for name, field, value in _given(options):
+        if value is None:
+            continue
+        *path, last = field.split(".")
+        target = tree
+        for part in path:
+            target = target.setdefault(part, {})
+        target[last] = _read_map(name, value) if name in _MAPS else value
+    if options["pod_logs"]:
+        tree["podLogsDir"] = options["pod_logs"]
+    if options["cluster_dns"]:
+        tree["clusterDNS"] = [each for each in options["cluster_dns"].split(",") if each]
+    if options["register_with_taints"]:
+        taints = _taints(options["register_with_taints"])
+        tree["registerWithTaints"] = msgspec.to_builtins(taints)
+    return from_tree(tree, str(config or "flags"))
+
+
+def _given(options: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    """(flag, field of the configuration, value) of all flags that stand for a field."""
+    fields = {name: row[0] for table in (_CONFIGURED, _SWITCHES, _MAPS) for name, row in table.items()}
+    return [(name, field, options[name.removeprefix("--").replace("-", "_")]) for name, field in fields.items()]
+
+
+def _read_map(name: str, text: str) -> dict[str, Any]:
+    if name == "--feature-gates":
+        return {key: value.lower() == "true" for key, value in _pairs(name, text, "=").items()}
+    return dict(_pairs(name, text, "<=" if name in ("--eviction-hard", "--eviction-soft") else "="))

@@ -1,0 +1,587 @@
+"""A node on this machine: the kubelet with all that it needs of containers, cgroups, files and the API."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bayplan.api import quantity
+from bayplan.api.quantity import Quantity, parse
+from bayplan.api.types import core_v1, node_v1
+from bayplan.api.types.scalars import Quantity as WireQuantity
+from bayplan.client import Client
+from bayplan.informers import InformerFactory
+from bayplan.kubelet.api_objects import ApiObjects
+from bayplan.kubelet.cgroups.errors import CgroupError
+from bayplan.kubelet.cgroups.hierarchies import Hierarchies
+from bayplan.kubelet.cgroups.mounts import find_mounts
+from bayplan.kubelet.cgroups.names import parse_root
+from bayplan.kubelet.cgroups.pods import CgroupSettings, PodCgroups, QosCgroups
+from bayplan.kubelet.configuration import KubeletConfiguration
+from bayplan.kubelet.container_events import NORMAL
+from bayplan.kubelet.core.admission import Rejection
+from bayplan.kubelet.core.container_config import pod_log_directory
+from bayplan.kubelet.core.container_resources import LimitSettings
+from bayplan.kubelet.core.dns import NodeDns, parse_resolv_conf
+from bayplan.kubelet.core.eviction import Pressure, Threshold, parse_thresholds
+from bayplan.kubelet.core.security import NodeSecurity, forbidden_sysctl
+from bayplan.kubelet.errors import ConfigurationError
+from bayplan.kubelet.eviction_manager import EvictionManager
+from bayplan.kubelet.images.credential_plugins import CredentialPlugins
+from bayplan.kubelet.images.garbage_collector import (
+    Disk,
+    ImageGarbageCollectionError,
+    ImageGarbageCollector,
+    ImagePolicy,
+)
+from bayplan.kubelet.images.manager import ImageManager, ImageManagerSettings
+from bayplan.kubelet.images.node_credentials import NodeCredentials
+from bayplan.kubelet.images.records import PullRecords, verification_policy
+from bayplan.kubelet.kubelet import Kubelet, NodeParts
+from bayplan.kubelet.log_files import LogReader
+from bayplan.kubelet.log_garbage import remove_logs
+from bayplan.kubelet.mounts import SystemMounter
+from bayplan.kubelet.node.heartbeat import NodeHeartbeat, NodeLease
+from bayplan.kubelet.node.machine import filesystem, read_machine
+from bayplan.kubelet.node.registration import initial_node, register
+from bayplan.kubelet.node.status import NodeFacts, capacity_of
+from bayplan.kubelet.pod_builder import BuilderSettings, Cluster, NodePodBuilder
+from bayplan.kubelet.pod_syncer import VolumeNotReadyError
+from bayplan.kubelet.runtime.errors import RuntimeRequestError
+from bayplan.kubelet.runtime.interface import Runtime
+from bayplan.kubelet.runtime.types import ContainerState, ContainerStatus
+from bayplan.kubelet.server.access import Access
+from bayplan.kubelet.server.containers import LogOptions
+from bayplan.kubelet.server.server import KubeletServer, ServerParts
+from bayplan.kubelet.static_pods import StaticPodFiles
+from bayplan.kubelet.termination import explained
+from bayplan.kubelet.usage_meter import UsageMeter
+from bayplan.kubelet.volumes.errors import VolumeError
+from bayplan.kubelet.volumes.interface import VolumeHost
+from bayplan.kubelet.volumes.kinds import VolumeKinds, default_kinds
+from bayplan.kubelet.volumes.manager import VolumeManager
+from bayplan.support.blocking import in_thread
+from bayplan.support.clock import Clock
+from bayplan.support.randomness import Randomness
+
+logger = logging.getLogger(__name__)
+
+IMAGE_COLLECTION_SECONDS = 300.0
+QOS_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOptions:
+    """What flags say of a node besides its configuration. `addresses` are those that the API shows, the first family first."""
+
+    name: str
+    hostname: str
+    addresses: tuple[str, ...]
+    root: Path = Path("/var/lib/kubelet")
+    labels: Mapping[str, str] = field(default_factory=dict)
+    credential_plugins: CredentialPlugins | None = None
+    container_log_links: Path = Path("/var/log/containers")
+
+
+class Node:
+    """A kubelet on this machine."""
+
+    def __init__(
+        self,
+        client: Client,
+        runtime: Runtime,
+        options: NodeOptions,
+        configuration: KubeletConfiguration,
+        *,
+        clock: Clock,
+        randomness: Randomness,
+    ) -> None:
+        """Raises ConfigurationError, CgroupError."""
+        self.client = client
+        self.runtime = runtime
+        self.options = options
+        self.configuration = configuration
+        self.clock = clock
+        self.randomness = randomness
+        self.machine = read_machine()
+        self.thresholds = _thresholds(configuration)
+        self.informers = InformerFactory(client, clock, randomness)
+        self._services = self.informers.informer(core_v1.Service)
+        self._runtime_classes = self.informers.informer(node_v1.RuntimeClass)
+        self._objects = ApiObjects(client, clock, randomness)
+        self._hierarchies, self.qos, self.cgroups = self._make_cgroups()
+        options.root.mkdir(mode=0o750, parents=True, exist_ok=True)
+        self.kubelet = Kubelet(
+            client, options.name, configuration, self.informers, self._parts, clock=clock, randomness=randomness
+        )
+        self._complete()
+
+    def _make_cgroups(self) -> tuple[Hierarchies | None, QosCgroups | None, PodCgroups | None]:
+        configuration = self.configuration
+        if not configuration.cgroups_per_qos:
+            return None, None, None
+        hierarchies = Hierarchies(find_mounts())
+        if not hierarchies.is_unified and configuration.fail_cgroup_v1:
+            raise ConfigurationError(
+                "kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported and will "
+                "be removed in a future release: set failCgroupV1: false in the kubelet's configuration to run anyway"
+            )
+        settings = CgroupSettings(
+            root=parse_root(configuration.cgroup_root, configuration.cgroup_driver),
+            driver=configuration.cgroup_driver,
+            cpu_quota=configuration.cpu_cfs_quota,
+            cpu_period=int(configuration.cpu_cfs_quota_period * 1_000_000),
+            pids_limit=configuration.pod_pids_limit,
+        )
+        return hierarchies, QosCgroups(hierarchies, settings), PodCgroups(hierarchies, settings, self.clock)
+
+    def _parts(self, kubelet: Kubelet) -> NodeParts:
+        options, configuration = self.options, self.configuration
+        mounter = SystemMounter(in_thread)
+        host = VolumeHost(
+            root=options.root,
+            node_name=options.name,
+            mounter=mounter,
+            objects=self._objects,
+            clock=self.clock,
+            randomness=self.randomness,
+            blocking=in_thread,
+            allocatable=self._allocatable,
+            event=kubelet.events.pod,
+        )
+        self.volumes = VolumeManager(host, VolumeKinds(default_kinds()), node=kubelet.node)
+        self.images = self._make_images(kubelet)
+        logs = Path(configuration.pod_logs_dir)
+        builder = NodePodBuilder(
+            self.runtime,
+            self.images,
+            self.volumes,
+            self._objects,
+            mounter,
+            in_thread,
+            kubelet.events,
+            Cluster(
+                services=lambda: self._services.cache,
+                runtime_class=lambda name: self._runtime_classes.cache.get("", name),
+                node=kubelet.node,
+            ),
+            BuilderSettings(
+                root=options.root,
+                logs=logs,
+                limits=self._limits(),
+                cluster_domain=configuration.cluster_domain,
+                security=NodeSecurity(str(options.root / "seccomp"), configuration.seccomp_default),
+                links=options.container_log_links,
+            ),
+            self.randomness,
+            dns=self._dns,
+            cgroup_parent=self.cgroups.parent if self.cgroups is not None else lambda _: "",
+            runtime_status=lambda: self.kubelet.node_state.runtime_status,
+        )
+        return NodeParts(
+            runtime=self.runtime,
+            builder=builder,
+            volumes=_Volumes(self.volumes),
+            directories=_Directories(self.qos, self.cgroups, lambda: self.kubelet.pods.active()),
+            explain=_explain,
+            remove_logs=lambda keep: in_thread(lambda: remove_logs(logs, options.container_log_links, keep)),
+            checks=(self._check_sysctls, lambda pod, others: self.evictions.rejection(pod, others)),
+            tasks=self._tasks(),
+        )
+
+    def _make_images(self, kubelet: Kubelet) -> ImageManager:
+        configuration, root = self.configuration, self.options.root
+        parallel = configuration.pulls_in_parallel()
+        settings = ImageManagerSettings(
+            serialize_image_pulls=parallel == 1,
+            max_parallel_image_pulls=parallel or 0,
+            registry_pull_qps=configuration.registry_pull_qps,
+            registry_burst=configuration.registry_burst,
+        )
+        verify = verification_policy(
+            configuration.image_pull_credentials_verification_policy,
+            configuration.preloaded_images_verification_allowlist,
+        )
+        return ImageManager(
+            self.runtime,
+            kubelet.recorder,
+            PullRecords(root, self.clock.now, verify),
+            self.clock,
+            settings,
+            node_credentials=NodeCredentials([root / "config.json", root / ".dockercfg"]),
+            plugins=self.options.credential_plugins,
+        )
+
+    def _limits(self) -> LimitSettings:
+        configuration, hierarchies = self.configuration, self._hierarchies
+        return LimitSettings(
+            memory_capacity=self.machine.memory,
+            cpu_quota=configuration.cpu_cfs_quota,
+            cpu_period=int(configuration.cpu_cfs_quota_period * 1_000_000),
+            hugepage_sizes=tuple(hierarchies.hugepage_sizes()) if hierarchies is not None else (),
+            unified=hierarchies is not None and hierarchies.is_unified and not configuration.single_process_oom_kill,
+        )
+
+    def _dns(self) -> NodeDns:
+        configuration = self.configuration
+        own = None
+        if configuration.resolv_conf:
+            path = Path(configuration.resolv_conf)
+            own = parse_resolv_conf(path.read_text(errors="replace")) if path.exists() else None
+        return NodeDns(tuple(configuration.cluster_dns), configuration.cluster_domain, own, self.options.addresses)
+
+    def _check_sysctls(self, pod: core_v1.Pod, others: list[core_v1.Pod]) -> Rejection | None:
+        text = forbidden_sysctl(pod, tuple(self.configuration.allowed_unsafe_sysctls))
+        return Rejection("SysctlForbidden", text) if text else None
+
+    def _allocatable(self) -> Mapping[str, WireQuantity]:
+        node = self.kubelet.node()
+        return node.status.allocatable if node is not None else {}
+
+    def reserved(self) -> dict[str, WireQuantity]:
+        """What pods do not get: for the system, for Kubernetes itself, and what evictions keep free."""
+        capacity = {name: parse(amount) for name, amount in capacity_of(self._bare_facts()).items()}
+        total: dict[str, Quantity] = {}
+        for amounts in (self.configuration.system_reserved, self.configuration.kube_reserved):
+            for name, amount in amounts.items():
+                total[name] = total[name].add(parse(amount)) if name in total else parse(amount)
+        for signal, name in (("memory.available", "memory"), ("nodefs.available", "ephemeral-storage")):
+            threshold = next((each for each in self.thresholds if each.signal == signal and each.is_hard), None)
+            if threshold is not None and name in capacity:
+                kept = Quantity(threshold.amount.of(capacity[name].value()))
+                total[name] = total[name].add(kept) if name in total else kept
+        return {name: str(amount) for name, amount in total.items()}
+
+    def _bare_facts(self) -> NodeFacts:
+        configuration, options = self.configuration, self.options
+        disk = None
+        if configuration.local_storage_capacity_isolation:
+            disk = filesystem(options.root).capacity_bytes
+        return NodeFacts(
+            machine=self.machine,
+            hostname=options.hostname,
+            addresses=options.addresses,
+            port=configuration.port,
+            most_pods=configuration.max_pods,
+            pods_per_core=configuration.pods_per_core,
+            disk=disk,
+            most_images=configuration.node_status_max_images,
+        )
+
+    async def facts(self) -> NodeFacts:
+        """What the node's status is made of, now."""
+        state = self.kubelet.node_state
+        errors = [each for each in (state.runtime_error(), state.network_error()) if each]
+        if self.kubelet.lifecycle.unhealthy_for():
+            errors.append("PLEG is not healthy: pleg was last seen active too long ago")
+        bare = self._bare_facts()
+        try:
+            version, images = await self.runtime.version(), await self.runtime.images()
+        except RuntimeRequestError as error:
+            errors.append(f"container runtime is down: {error}")
+            version, images = bare.version, ()
+        return NodeFacts(
+            machine=bare.machine,
+            hostname=bare.hostname,
+            addresses=bare.addresses,
+            port=bare.port,
+            most_pods=bare.most_pods,
+            pods_per_core=bare.pods_per_core,
+            disk=bare.disk,
+            reserved=self.reserved(),
+            version=version,
+            runtime=state.runtime_status,
+            images=images,
+            most_images=bare.most_images,
+            errors=tuple(dict.fromkeys(errors)),
+            pressures=self.evictions.conditions,
+            volumes_in_use=tuple(self.volumes.volumes_in_use()),
+        )
+
+    def _tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "volumes": self.volumes.run,
+            "node": self._keep_node,
+            "lease": lambda: self._lease().run(),
+            "evictions": lambda: self.evictions.run(),
+            "images": self._collect_images,
+            "cgroups": self._keep_cgroups,
+        }
+        if self.configuration.static_pod_path:
+            tasks["static pods"] = lambda: StaticPodFiles(
+                Path(self.configuration.static_pod_path),
+                self.options.name,
+                self.clock,
+                self.configuration.file_check_frequency,
+                self.kubelet.pods.add,
+                self.kubelet.pods.delete,
+            ).run()
+        return tasks
+
+    def _complete(self) -> None:
+        """Make what needs the kubelet's parts."""
+        configuration, kubelet = self.configuration, self.kubelet
+        self.meter = UsageMeter(
+            self.runtime,
+            self.volumes,
+            in_thread,
+            kubelet.pods.active,
+            root=self.options.root,
+            logs=Path(configuration.pod_logs_dir),
+            processes_most=self.machine.processes_most,
+            qos=self.qos,
+            cgroups=self.cgroups,
+            pods_memory=lambda: quantity.value(self._allocatable().get("memory", 0)),
+        )
+        self.collector = ImageGarbageCollector(
+            self.runtime,
+            self.clock,
+            self._image_disk,
+            ImagePolicy(
+                configuration.image_gc_high_threshold_percent,
+                configuration.image_gc_low_threshold_percent,
+                configuration.image_minimum_gc_age,
+                configuration.image_maximum_gc_age,
+            ),
+        )
+        self.evictions = EvictionManager(
+            Pressure(self.thresholds, configuration.eviction_pressure_transition_period),
+            self.meter.measure,
+            kubelet.pods.active,
+            kubelet.workers,
+            kubelet.events,
+            kubelet.node,
+            {"ephemeral-storage": self._free_images, "inodes": self._free_images},
+            self.clock,
+            most_grace=configuration.eviction_max_pod_grace_period,
+            isolates_storage=configuration.local_storage_capacity_isolation,
+        )
+
+    async def run(self, tls: ssl.SSLContext | None) -> None:
+        """Run the node until cancelled. tls: with which the kubelet's server shows itself. Raises OSError where a port is taken, CgroupError."""
+        configuration = self.configuration
+        if self.qos is not None:
+            self.qos.create(self._pods_limits())
+        server = self._server()
+        try:
+            if configuration.enable_server and tls is not None:
+                await server.start(configuration.address, configuration.port, tls)
+            if configuration.healthz_port:
+                await server.start_health(configuration.healthz_bind_address, configuration.healthz_port)
+            await self.kubelet.run()
+        finally:
+            await server.close()
+            await self._objects.close()
+            await self.runtime.close()
+
+    def _server(self) -> KubeletServer:
+        reader = LogReader(in_thread, self.clock)
+        logs = Path(self.configuration.pod_logs_dir)
+
+        async def read_log(pod: core_v1.Pod, name: str, container_id: str, options: LogOptions) -> AsyncIterator[bytes]:
+            status = await self.runtime.container_status(container_id)
+            path = Path(status.log_path) if status.log_path else logs / pod_log_directory("", pod) / name
+
+            def runs() -> bool:
+                latest = self.kubelet.states.get(pod.metadata.uid).latest(name)
+                return (
+                    latest is not None
+                    and latest.container.id == container_id
+                    and latest.container.state is ContainerState.RUNNING
+                )
+
+            async for piece in reader.read(path, options, runs):
+                yield piece
+
+        parts = ServerParts(
+            runtime=self.runtime,
+            pods=_ServedPods(self.kubelet),
+            read_log=read_log,
+            healthy=self._problem,
+            checkpoints=self.options.root / "checkpoints",
+        )
+        access = Access(self.client, self.configuration, self.options.name, self.clock)
+        return KubeletServer(parts, access, self.configuration, self.clock)
+
+    def _problem(self) -> str:
+        """Why the kubelet does not work; empty if it does."""
+        return "sync Loop took longer than expected" if self.kubelet.lifecycle.unhealthy_for() else ""
+
+    def _pods_limits(self) -> dict[str, WireQuantity]:
+        """What all pods together may use."""
+        capacity = capacity_of(self._bare_facts())
+        reserved = self.configuration.system_reserved, self.configuration.kube_reserved
+        if "pods" in self.configuration.enforce_node_allocatable:
+            for amounts in reserved:
+                for name, amount in amounts.items():
+                    if name in capacity:
+                        capacity[name] = str(parse(capacity[name]).sub(parse(amount)))
+        return capacity
+
+    async def _image_disk(self) -> Disk:
+        found = await self.meter.image_filesystem() or filesystem(self.options.root)
+        return Disk(found.capacity_bytes, found.available_bytes)
+
+    async def _free_images(self) -> None:
+        try:
+            await self.collector.delete_unused()
+        except ImageGarbageCollectionError as error:
+            logger.warning("images: %s", error)
+
+    async def _collect_images(self) -> None:
+        while True:
+            try:
+                await self.collector.detect()
+                await self.collector.collect()
+            except (ImageGarbageCollectionError, RuntimeRequestError) as error:
+                logger.warning("images: %s", error)
+            await self.clock.sleep(IMAGE_COLLECTION_SECONDS)
+
+    async def _keep_cgroups(self) -> None:
+        """Shares of the classes follow the pods; cgroups that an earlier kubelet left go."""
+        while True:
+            if self.qos is not None and self.cgroups is not None and self.kubelet.pods.ready:
+                try:
+                    self.qos.update(self.kubelet.pods.active())
+                    known = set(self.kubelet.workers.known()) | {pod.metadata.uid for pod in self.kubelet.pods.active()}
+                    await self.cgroups.remove_others(known | set(self.kubelet.lifecycle.pods()))
+                    await self.volumes.remove_orphans({*known, *self.kubelet.lifecycle.pods()})
+                except CgroupError as error:
+                    logger.warning("cgroups: %s", error)
+            await self.clock.sleep(QOS_SECONDS if self.kubelet.pods.ready else 1.0)
+
+    async def _keep_node(self) -> None:
+        configuration, options = self.configuration, self.options
+        if configuration.register_node:
+            node = initial_node(
+                options.name,
+                options.hostname,
+                self.machine.architecture,
+                labels=options.labels,
+                taints=configuration.register_with_taints,
+                provider_id=configuration.provider_id,
+                attach_by_controller=configuration.enable_controller_attach_detach,
+            )
+            await register(self.client, node, self.clock)
+        self.kubelet.node_state.host_ips = options.addresses[:2]
+        heartbeat = NodeHeartbeat(
+            self.client,
+            options.name,
+            self.kubelet.node,
+            self.facts,
+            self.kubelet.events,
+            self.clock,
+            update_seconds=configuration.update_seconds(),
+            report_seconds=configuration.report_seconds(),
+            pod_cidr_changed=self.runtime.set_pod_cidr,
+        )
+        registered: core_v1.Node | None = None
+        while registered is None:
+            registered = self.kubelet.node()
+            await self.clock.sleep(0.05)
+        self.kubelet.events.node(registered, NORMAL, "Starting", "Starting kubelet.")
+        await heartbeat.run()
+
+    def _lease(self) -> NodeLease:
+        return NodeLease(
+            self.client,
+            self.options.name,
+            self.kubelet.node,
+            self.clock,
+            self.randomness,
+            duration_seconds=self.configuration.node_lease_duration_seconds,
+        )
+
+
+def _thresholds(configuration: KubeletConfiguration) -> tuple[Threshold, ...]:
+    return parse_thresholds(
+        configuration.eviction_hard,
+        configuration.eviction_soft,
+        configuration.eviction_soft_grace_period,
+        configuration.eviction_minimum_reclaim,
+        merge_defaults=configuration.merge_default_eviction_settings,
+        pods_are_limited="pods" in configuration.enforce_node_allocatable,
+    )
+
+
+async def _explain(status: ContainerStatus) -> ContainerStatus:
+    return await in_thread(lambda: explained(status))
+
+
+class _Volumes:
+    """Volumes as pod workers ask for them."""
+
+    def __init__(self, manager: VolumeManager) -> None:
+        self._manager = manager
+
+    async def mount(self, pod: core_v1.Pod) -> None:
+        """See PodVolumes."""
+        try:
+            await self._manager.mount(pod)
+        except VolumeError as error:
+            raise VolumeNotReadyError(str(error)) from error
+
+    async def unmount(self, pod_uid: str) -> None:
+        """See PodVolumes."""
+        try:
+            await self._manager.unmount(pod_uid)
+        except VolumeError as error:
+            raise VolumeNotReadyError(str(error)) from error
+
+
+class _Directories:
+    """Cgroups of pods as pod workers ask for them; directories belong to the volumes."""
+
+    def __init__(
+        self, qos: QosCgroups | None, cgroups: PodCgroups | None, active: Callable[[], Collection[core_v1.Pod]]
+    ) -> None:
+        self._qos = qos
+        self._cgroups = cgroups
+        self._active = active
+
+    async def prepare(self, pod: core_v1.Pod, *, running: bool) -> bool:
+        """See PodDirectories."""
+        if self._qos is None or self._cgroups is None or self._cgroups.exists(pod):
+            return True
+        if running:
+            return False  # containers that run outside of their pod's cgroup have no limits
+        try:
+            self._qos.update(self._active())
+            self._cgroups.create(pod)
+        except CgroupError as error:
+            raise OSError(str(error)) from error
+        return True
+
+    async def remove(self, pod_uid: str) -> None:
+        """See PodDirectories."""
+        if self._cgroups is None:
+            return
+        try:
+            await self._cgroups.remove(pod_uid)
+        except CgroupError as error:
+            raise OSError(str(error)) from error
+
+
+class _ServedPods:
+    """Pods as the kubelet's server asks for them."""
+
+    def __init__(self, kubelet: Kubelet) -> None:
+        self._kubelet = kubelet
+
+    def all(self) -> list[core_v1.Pod]:
+        """See Pods."""
+        return self._kubelet.pods.all()
+
+    def by_name(self, namespace: str, name: str) -> core_v1.Pod | None:
+        """See Pods."""
+        return next(
+            (each for each in self.all() if (each.metadata.namespace, each.metadata.name) == (namespace, name)), None
+        )
+
+    def status(self, pod: core_v1.Pod) -> core_v1.PodStatus:
+        """See Pods."""
+        return self._kubelet.statuses.get(pod.metadata.uid) or pod.status

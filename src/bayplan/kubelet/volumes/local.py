@@ -1,0 +1,81 @@
+"""local: a directory or device of the node that a persistent volume names, bound into the pod's directory."""
+
+from __future__ import annotations
+
+import os
+
+from bayplan.kubelet.mounts import mount_at
+from bayplan.kubelet.volumes.directories import remove_mount
+from bayplan.kubelet.volumes.errors import SetUpError
+from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeSpec, VolumeUsage
+from bayplan.kubelet.volumes.ownership import set_ownership
+from bayplan.kubelet.volumes.usage import file_system_usage, measured
+
+
+class Local:
+    """See the module."""
+
+    name = "kubernetes.io/local-volume"
+    needs_remount = False
+    is_attachable = False
+    supports_mount_options = True
+
+    def can_support(self, spec: VolumeSpec) -> bool:
+        """See VolumeKind."""
+        return spec.persistent_volume is not None and spec.persistent_volume.spec.local is not None
+
+    def unique_name(self, spec: VolumeSpec, pod_uid: str) -> str:
+        """See VolumeKind."""
+        return f"{self.name}/{spec.name}"
+
+    async def set_up(self, context: SetUp) -> Mounted:
+        """See VolumeKind."""
+        spec, host, directory = context.spec, context.host, context.directory
+        source = spec.persistent_volume.spec.local if spec.persistent_volume is not None else None
+        assert source is not None
+        if not source.path:
+            raise SetUpError(f'LocalVolume volume "{spec.name}" path is empty')
+        if ".." in source.path.split("/"):
+            raise SetUpError(f"invalid path: {source.path} must not contain '..'")
+        if spec.is_block:
+            return Mounted(source.path, read_only=spec.read_only, is_device=True)
+        mounts = host.mounter.list()
+        if mount_at(mounts, directory) is None:
+            shared = self._is_mounted_elsewhere(context)
+            await host.blocking(lambda: directory.mkdir(mode=0o750, parents=True, exist_ok=True))
+            try:
+                await host.mounter.bind(source.path, directory, read_only=spec.read_only)
+            except BaseException:
+                directory.rmdir()
+                raise
+            if not spec.read_only and not shared:
+                group, policy = context.fs_group, context.fs_group_change_policy
+                await host.blocking(lambda: set_ownership(directory, group, read_only=False, policy=policy))
+        return Mounted(str(directory), read_only=spec.read_only, relabel=not spec.read_only)
+
+    def _is_mounted_elsewhere(self, context: SetUp) -> bool:
+        """Whether another pod has the volume already, so that its owner is not to be changed; says so if that is another group."""
+        name, pods = context.directory.name, context.host.root / "pods"
+        others = [
+            each
+            for each in context.host.mounter.list()
+            if each.path.startswith(f"{pods}/") and each.path.endswith(f"/volumes/kubernetes.io~local-volume/{name}")
+        ]
+        source = context.spec.persistent_volume.spec.local if context.spec.persistent_volume is not None else None
+        if others and context.fs_group is not None and source is not None:
+            owner = os.stat(source.path).st_gid
+            if owner != context.fs_group:
+                text = (
+                    f"The requested fsGroup is {context.fs_group}, but the volume {name} has GID {owner}. "
+                    "The volume may not be shareable."
+                )
+                context.host.event(context.pod, "Warning", "AlreadyMountedVolume", text)
+        return bool(others)
+
+    async def tear_down(self, context: TearDown) -> None:
+        """See VolumeKind."""
+        await remove_mount(context)
+
+    async def usage(self, context: SetUp) -> VolumeUsage | None:
+        """See VolumeKind."""
+        return None if context.spec.is_block else await measured(context, file_system_usage)
