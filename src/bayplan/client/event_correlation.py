@@ -52,7 +52,7 @@ class EventCorrelator:
         """The key under which an event is written or counted, None if it is not told at all. Its last part is COMBINED for a combined one."""
         obj = (about.kind, about.namespace, about.name, about.uid, about.api_version)
         group = (*obj, event_type, reason)
-        key = (*group, COMBINED if self._is_one_of_many(group, message, now) else message)
+        key = (*group, about.field_path, COMBINED if self._is_one_of_many(group, message, now) else message)
         return key if self._may_speak(obj, now) else None
 
     def _is_one_of_many(self, group: Key, message: str, now: float) -> bool:
