@@ -13,12 +13,21 @@ class Blocking(Protocol):
     """Runs a function that may block, and returns what it returns."""
 
     async def __call__(self, function: Callable[[], T]) -> T:
-        """The function's result. Once begun it runs to its end, even if the caller is cancelled."""
+        """The function's result. Once begun it runs to its end: a caller that is cancelled is so after that."""
 
 
 async def in_thread(function: Callable[[], T]) -> T:
     """Run it in a thread of the event loop's pool."""
-    return await asyncio.to_thread(function)
+    running = asyncio.ensure_future(asyncio.to_thread(function))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            try:
+                await asyncio.wait((running,))
+            except asyncio.CancelledError:
+                continue  # the thread cannot be stopped, and what follows must not begin before it has ended
+        raise
 
 
 async def at_once(function: Callable[[], T]) -> T:

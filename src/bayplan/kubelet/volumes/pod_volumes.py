@@ -12,7 +12,10 @@ from bayplan.kubelet.volumes.interface import Mounted, SetUp, VolumeHost, Volume
 
 @dataclass(slots=True)
 class PodVolume:
-    """One volume. `mounted` is None until it was set up once; `task` is what sets it up, or brings it up to date, now; `again` says that this is to be done once more."""
+    """One volume.
+
+    `mounted` is None until it was set up once; `task` is what sets it up, or brings it up to date, now; `again` says that this is to be done once more.
+    """
 
     spec: VolumeSpec
     kind: VolumeKind

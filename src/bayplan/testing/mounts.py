@@ -1,0 +1,50 @@
+"""A `Mounter` that only remembers what was mounted, for tests that need no real mounts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bayplan.kubelet.mounts import MountError, MountPoint
+
+
+class RememberedMounts:
+    """Mounts that nobody else sees. Texts put into `failures` (by target) are raised instead of mounting or unmounting."""
+
+    def __init__(self) -> None:
+        self.mounted: list[MountPoint] = []
+        self.failures: dict[str, str] = {}
+        self.shared: list[str] = []
+
+    def list(self) -> Sequence[MountPoint]:
+        """See Mounter."""
+        return tuple(self.mounted)
+
+    async def mount(self, source: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
+        """See Mounter."""
+        self._check(target)
+        self.mounted.append(MountPoint(str(target), source, kind, options=tuple(options)))
+
+    async def bind(self, source: str, target: Path, *, read_only: bool = False) -> None:
+        """See Mounter."""
+        self._check(target)
+        self.mounted.append(MountPoint(str(target), source, "bind", options=("ro" if read_only else "rw",)))
+
+    async def unmount(self, target: Path) -> None:
+        """See Mounter."""
+        self._check(target)
+        for index in range(len(self.mounted) - 1, -1, -1):
+            if self.mounted[index].path == str(target):
+                del self.mounted[index]
+                return
+        raise MountError(f"unmount {target} failed: not mounted")
+
+    async def make_shared(self, target: Path) -> None:
+        """See Mounter."""
+        self._check(target)
+        self.shared.append(str(target))
+
+    def _check(self, target: Path) -> None:
+        text = self.failures.get(str(target))
+        if text is not None:
+            raise MountError(text)
