@@ -66,6 +66,7 @@ EDGES = {
     "kubelet/static_pods.py": {"threads"},
     "kubelet/node/addresses.py": {"sockets"},
     "kubelet/server/": {"sockets"},
+    "kubelet/node/certificate_requests.py": {"chance"},
     "kubelet/runtime/cri.py": {"sockets"},
     "scheduler/extender_blocking.py": {"sockets"},
     "scheduler/extender_http.py": {"sockets"},
