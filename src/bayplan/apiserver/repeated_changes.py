@@ -9,6 +9,7 @@ twice before it is believed.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -307,8 +308,8 @@ class RepeatedChanges:
         if len(texts) > len(_MARKS) or b'"deletionTimestamp"' in before or _TIME.search(later):
             return  # a time in what it came to was worked out from others
         slots = [_FIRST_TIME + times.index(time) for time in (subject.now, *subject.times)]
-        key = (subject.asked, before, tuple(slots), subject.keeps_node)
-        outcome = (later, tuple(sorted(fields.items())))
+        key = (subject.asked, _digest(before), tuple(slots), subject.keeps_node)
+        outcome = (_digest(later), tuple(sorted(fields.items())))
         if self._once.get(key) != outcome:
             _make_room(self._once)
             self._once[key] = outcome
@@ -325,6 +326,11 @@ class RepeatedChanges:
             self._askers[operation] = _askers(call, operation, admitted=admitted)
         askers = self._askers[operation]
         return askers is not None and sum([cache.count for cache in askers]) == 0
+
+
+def _digest(text: bytes) -> bytes:
+    """Stands for a text of some kilobytes that is kept only to be compared: most outcomes come once."""
+    return hashlib.blake2b(text, digest_size=16).digest()
 
 
 def _askers(call: Call, operation: str, *, admitted: bool) -> tuple[ResourceCache, ...] | None:
