@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from bayplan.api.types.core_v1 import Taint, Toleration
@@ -42,23 +42,52 @@ def includes(one: Toleration, other: Toleration) -> bool:
     return one.operator == "Exists"
 
 
+class _Index:
+    """Tolerations by what one must have in common with those that it includes, in their order: there may be thousands."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str | None, str], list[tuple[int, Toleration]]] = {}
+
+    def add(self, number: int, toleration: Toleration) -> None:
+        """Add one; numbers ascend."""
+        value = None if toleration.operator == "Exists" else toleration.value or ""
+        self._places.setdefault((toleration.key or "", value, toleration.effect or ""), []).append((number, toleration))
+
+    def including(self, other: Toleration, after: int = -1) -> Iterator[Toleration]:
+        """Those with higher numbers that include another one."""
+        key, effect = other.key or "", other.effect or ""
+        for place in {
+            (one, value, its) for one in (key, "") for value in (None, other.value or "") for its in (effect, "")
+        }:
+            for number, toleration in reversed(self._places.get(place, ())):
+                if number <= after:
+                    break
+                if includes(toleration, other):
+                    yield toleration
+
+
 def merged(first: Iterable[Toleration], second: Iterable[Toleration]) -> tuple[Toleration, ...]:
     """Both lists in order, without tolerations that another one includes (of equal ones the first stays)."""
     every = (*first, *second)
-    kept: list[Toleration] = []
+    whole, kept, result = _Index(), _Index(), []
     for index, toleration in enumerate(every):
-        if any(includes(one, toleration) for one in kept):
+        whole.add(index, toleration)
+    for index, toleration in enumerate(every):
+        if next(kept.including(toleration), None) is not None:
             continue
-        if any(includes(one, toleration) and not includes(toleration, one) for one in every[index + 1 :]):
+        if any(not includes(toleration, one) for one in whole.including(toleration, index)):
             continue
-        kept.append(toleration)
-    return tuple(kept)
+        kept.add(index, toleration)
+        result.append(toleration)
+    return tuple(result)
 
 
 def within(tolerations: Iterable[Toleration], allowed: Iterable[Toleration]) -> bool:
     """Whether every toleration is included in an allowed one; an empty list of allowed ones allows everything."""
-    bounds = tuple(allowed)
-    return not bounds or all(any(includes(bound, one) for bound in bounds) for one in tolerations)
+    bounds, index = tuple(allowed), _Index()
+    for number, bound in enumerate(bounds):
+        index.add(number, bound)
+    return not bounds or all(next(index.including(one), None) is not None for one in tolerations)
 
 
 def untolerated(tolerations: Iterable[Toleration], taints: Iterable[Taint], effects: Iterable[str]) -> Taint | None:

@@ -14,6 +14,7 @@ import msgspec
 
 from bayplan.api.custom_resources.go_values import type_name
 from bayplan.api.errors import FieldError
+from bayplan.api.nesting import DepthError, check_depth
 from bayplan.api.validation.fields import check_labels
 from bayplan.api.validation.meta import check_annotations
 
@@ -122,7 +123,7 @@ def _converted(version: str, uid: str, data: bytes) -> Sequence[msgspec.Raw]:
     """The objects in a review that says that all went well. Raises ValueError."""
     try:
         review = msgspec.json.decode(data, type=_Review)
-    except msgspec.DecodeError as error:
+    except (RecursionError, msgspec.DecodeError) as error:
         raise ValueError(f"couldn't get version/kind; json parse error: {error}") from error
     if version == "v1" and (review.api_version, review.kind) != (f"{_GROUP}/v1", _KIND):
         got = shown_kind({"apiVersion": review.api_version, "kind": review.kind})
@@ -170,8 +171,9 @@ def _unstructured(raw: bytes) -> Tree:
     if raw == b"null":
         raise ValueError("unexpected end of JSON input")
     try:
+        check_depth(bytes(raw))
         tree = msgspec.json.decode(raw)
-    except msgspec.DecodeError as error:
+    except (DepthError, msgspec.DecodeError) as error:
         raise ValueError(str(error)) from error
     if not isinstance(tree, dict):
         raise ValueError(f"json: cannot unmarshal {type_name(tree)} into Go value of type map[string]interface {{}}")

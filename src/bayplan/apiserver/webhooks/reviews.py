@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from bayplan.api.errors import ApiError, failure
+from bayplan.api.nesting import DepthError, check_depth
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.requests import User
 
@@ -139,8 +140,9 @@ class _Review(msgspec.Struct, rename="camel"):
 def read_answer(version: str, uid: str, data: bytes, *, mutating: bool) -> Answer:
     """The answer in a webhook's body. Raises ReviewError."""
     try:
+        check_depth(data)
         review = msgspec.json.decode(data, type=_Review)
-    except msgspec.DecodeError as error:
+    except (DepthError, msgspec.DecodeError) as error:
         raise ReviewError(f"failed to call webhook: couldn't get version/kind; json parse error: {error}") from error
     response = review.response
     if response is None:
@@ -180,8 +182,10 @@ def _check(review: _Review, response: _Response, uid: str, *, mutating: bool) ->
 
 def _operations(response: _Response) -> list[Tree]:
     try:
-        decoded = msgspec.json.decode(base64.b64decode(response.patch or "", validate=True), type=list[Tree])
-    except (binascii.Error, msgspec.DecodeError) as error:
+        patch = base64.b64decode(response.patch or "", validate=True)
+        check_depth(patch)
+        decoded = msgspec.json.decode(patch, type=list[Tree])
+    except (binascii.Error, DepthError, msgspec.DecodeError) as error:
         raise ReviewError(f"received undecodable patch in webhook response: {error}") from error
     return decoded
 
