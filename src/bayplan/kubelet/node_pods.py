@@ -122,7 +122,7 @@ class NodePods:
                 self._workers.update(new)
         else:
             self._workers.renew(new)
-        self._statuses.refresh(new)
+        self._statuses.refresh(uid, new)
 
     def delete(self, pod: core_v1.Pod) -> None:
         """A pod is gone from the API, or from its file: what still runs of it ends."""
@@ -217,7 +217,7 @@ class NodePods:
                 mirror.metadata.name,
             ):
                 self._workers.touch(uid)
-                self._statuses.refresh(mirror)
+                self._statuses.refresh(uid, mirror)
 
 
 def _needs_sync(old: core_v1.Pod, new: core_v1.Pod) -> bool:

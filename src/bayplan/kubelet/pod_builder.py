@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from bayplan.api.types import core_v1, node_v1
 from bayplan.kubelet.container_events import WARNING, ContainerEvents
 from bayplan.kubelet.core.container_config import (
@@ -193,7 +195,7 @@ class NodePodBuilder:
         """See PodBuilder."""
         pod, container = request.pod, request.container
         try:
-            environment = await self._environment(pod, container)
+            environment = await self._environment(_with_ips(pod, request.ips), container)
             mounts, devices = await self._mounts(request, environment)
             user, username = await self._image_user(request.image_ref)
             verify_non_root(pod, container, user, username, describe(pod))
@@ -378,6 +380,15 @@ def _devices(container: AnyContainer, volumes: Mapping[str, Mounted]) -> tuple[D
             raise MountConfigError(text)
         devices.append(Device(wanted.device_path, volume.host_path, "r" if volume.read_only else "mrw"))
     return tuple(devices)
+
+
+def _with_ips(pod: core_v1.Pod, ips: tuple[str, ...]) -> core_v1.Pod:
+    """The pod with the addresses of its sandbox, which its status may not have yet."""
+    status = msgspec.structs.replace(
+        pod.status, pod_ip=ips[0] if ips else "", pod_ips=tuple(core_v1.PodIP(ip=each) for each in ips)
+    )
+    changed: core_v1.Pod = msgspec.structs.replace(pod, status=status)
+    return changed
 
 
 def _make_directory(path: str) -> None:

@@ -86,16 +86,15 @@ class StatusManager:
         for uid in self._records.keys() - set(uids):
             del self._records[uid]
 
-    def refresh(self, pod: core_v1.Pod) -> None:
-        """The API shows a pod: write its status again if somebody else has changed it."""
-        uid = pod.metadata.uid
+    def refresh(self, uid: str, shown: core_v1.Pod) -> None:
+        """The API shows a pod (or the mirror pod of a static one): write its status again if that is another one."""
         record = self._records.get(uid)
         if record is None:
             return
         if not is_static(record.pod):
-            record.pod = pod
-        wanted = merged_status(pod, pod.status, record.status, may_run=self._may_run(uid))
-        if record.version == record.written and status_patch(pod, wanted) is not None:
+            record.pod = shown
+        wanted = merged_status(shown, shown.status, record.status, may_run=self._may_run(uid))
+        if record.version == record.written and status_patch(shown, wanted) is not None:
             record.written = 0
         if record.version != record.written or record.finished:
             self._enqueue(uid)

@@ -85,6 +85,10 @@ class SimulatedRuntime(SimulatedImages):
 
     # What a test or a simulation does to it.
 
+    def all_containers(self) -> list[ContainerRecord]:
+        """All containers that exist, in whatever state."""
+        return list(self._containers.values())
+
     def end_container(self, container_id: str, exit_code: int, reason: str = "", message: str = "") -> None:
         """Let a container end now, if it runs: `OOMKilled` is a reason."""
         container = self._containers[container_id]

@@ -1,0 +1,238 @@
+"""A kubelet over a simulated runtime, in virtual time: its node, an API server in this process, and what tests ask of both."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from bayplan.api.errors import ApiError
+from bayplan.api.types import core_v1, meta_v1
+from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.client import Client
+from bayplan.client.in_process import InProcessTransport
+from bayplan.informers import InformerFactory
+from bayplan.kubelet.configuration import KubeletConfiguration
+from bayplan.kubelet.core.container_config import ContainerParts, SandboxParts, container_config, sandbox_config
+from bayplan.kubelet.core.restarts import AnyContainer
+from bayplan.kubelet.core.security import sandbox_security
+from bayplan.kubelet.kubelet import Kubelet, NodeParts
+from bayplan.kubelet.pod_runtime import ContainerRequest, StartError
+from bayplan.kubelet.pod_syncer import VolumeNotReadyError
+from bayplan.kubelet.runtime.simulated import SimulatedRuntime
+from bayplan.kubelet.runtime.types import (
+    ContainerConfig,
+    ContainerSecurity,
+    ContainerStatus,
+    DnsConfig,
+    SandboxConfig,
+)
+from bayplan.store.url import open_store
+from bayplan.support.clock import LoopClock
+from bayplan.support.randomness import SeededRandomness
+from bayplan.support.virtual_time import run
+from tests.apiserver.serving import ADMIN
+
+START = 1_767_323_045.0
+NODE = "n1"
+
+
+class PlainBuilder:
+    """Tells the runtime what follows from the pod alone. `failures`: containers that cannot be prepared, by name."""
+
+    def __init__(self, runtime: SimulatedRuntime) -> None:
+        self._runtime = runtime
+        self.failures: dict[str, StartError] = {}
+
+    async def sandbox(self, pod: core_v1.Pod, attempt: int) -> SandboxConfig:
+        return sandbox_config(pod, attempt, SandboxParts("/logs", "cluster.local", DnsConfig(), sandbox_security(pod)))
+
+    def runtime_handler(self, pod: core_v1.Pod) -> str:
+        return ""
+
+    async def image(self, pod: core_v1.Pod, container: AnyContainer, sandbox: SandboxConfig) -> str:
+        if await self._runtime.image_status(container.image) is None:
+            await self._runtime.pull_image(container.image, None)
+        return container.image
+
+    async def container(self, request: ContainerRequest) -> tuple[ContainerConfig, Callable[[], Awaitable[None]]]:
+        failure = self.failures.get(request.container.name)
+        if failure is not None:
+            raise failure
+        parts = ContainerParts(request.image_ref, request.restarts, (), (), ContainerSecurity())
+        return container_config(request.pod, request.container, parts), _nothing
+
+    def next_log_number(self, pod: core_v1.Pod, container: AnyContainer) -> int:
+        return 0
+
+    def started(self, pod: core_v1.Pod, container: AnyContainer, container_id: str, restarts: int) -> None:
+        """Nothing follows."""
+
+
+async def _nothing() -> None:
+    """Nothing was made."""
+
+
+@dataclass
+class PlainVolumes:
+    """Volumes that are there at once, unless `error` says why not."""
+
+    error: str = ""
+    mounted: set[str] = field(default_factory=set)
+
+    async def mount(self, pod: core_v1.Pod) -> None:
+        if self.error:
+            raise VolumeNotReadyError(self.error)
+        self.mounted.add(pod.metadata.uid)
+
+    async def unmount(self, pod_uid: str) -> None:
+        self.mounted.discard(pod_uid)
+
+
+@dataclass
+class PlainDirectories:
+    """Cgroups that only are remembered."""
+
+    made: set[str] = field(default_factory=set)
+
+    async def prepare(self, pod: core_v1.Pod, *, running: bool) -> bool:
+        self.made.add(pod.metadata.uid)
+        return True
+
+    async def remove(self, pod_uid: str) -> None:
+        self.made.discard(pod_uid)
+
+
+@dataclass
+class Played:
+    """What a test sees."""
+
+    client: Client
+    runtime: SimulatedRuntime
+    clock: LoopClock
+    randomness: SeededRandomness
+    builder: PlainBuilder
+    volumes: PlainVolumes = field(default_factory=PlainVolumes)
+    directories: PlainDirectories = field(default_factory=PlainDirectories)
+    configuration: KubeletConfiguration = field(default_factory=KubeletConfiguration)
+    kubelet: Kubelet | None = None
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Kubelet]:
+        """A kubelet, from its start to its end; containers go on after that."""
+        informers = InformerFactory(self.client, self.clock, self.randomness)
+
+        async def explain(status: ContainerStatus) -> ContainerStatus:
+            return status
+
+        async def remove_logs(keep: Collection[str]) -> None:
+            """There are none."""
+
+        def parts(_: Kubelet) -> NodeParts:
+            return NodeParts(self.runtime, self.builder, self.volumes, self.directories, explain, remove_logs)
+
+        kubelet = Kubelet(
+            self.client,
+            NODE,
+            self.configuration,
+            informers,
+            parts,
+            clock=self.clock,
+            randomness=self.randomness,
+        )
+        self.kubelet = kubelet
+        task = asyncio.create_task(kubelet.run())
+        try:
+            yield kubelet
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await informers.stop()
+
+    async def pod(self, name: str = "p") -> core_v1.Pod | None:
+        """A pod as the API shows it; None if it is gone."""
+        try:
+            return await self.client.get(core_v1.Pod, name, "default")
+        except ApiError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    async def create(self, *containers: core_v1.Container, name: str = "p", **spec: Any) -> core_v1.Pod:
+        """A pod on the node."""
+        spec = {"restart_policy": "Always", "node_name": NODE, **spec}
+        annotations = spec.pop("annotations", {})
+        metadata = meta_v1.ObjectMeta(name=name, namespace="default", annotations=annotations)
+        body = core_v1.PodSpec(containers=containers or (container(),), **spec)
+        return await self.client.create(core_v1.Pod(metadata=metadata, spec=body))
+
+    async def until(
+        self, condition: Callable[[core_v1.Pod | None], bool], name: str = "p", seconds: float = 60
+    ) -> core_v1.Pod:
+        """Return the pod when a condition holds of it. Fails after so many (virtual) seconds."""
+        end = self.clock.monotonic() + seconds
+        while True:
+            pod = await self.pod(name)
+            if condition(pod):
+                return pod or core_v1.Pod()
+            status = pod.status if pod is not None else None
+            assert self.clock.monotonic() < end, f"after {seconds:g} s: {status}"
+            await self.clock.sleep(0.05)
+
+    async def events(self, reason: str) -> list[core_v1.Event]:
+        """Events with a reason."""
+        found = (await self.client.list(core_v1.Event, "default")).items
+        return [each for each in found if each.reason == reason]
+
+    def runs(self, name: str) -> int:
+        """How often containers of this name have been started."""
+        return sum(each.started_at > 0 for each in self.runtime.all_containers() if each.config.name == name)
+
+
+def container(name: str = "c", image: str = "nginx", **fields: Any) -> core_v1.Container:
+    """A container."""
+    return core_v1.Container(name=name, image=image, **fields)
+
+
+def phase(wanted: str) -> Callable[[core_v1.Pod | None], bool]:
+    """Whether a pod has this phase."""
+    return lambda pod: pod is not None and pod.status.phase == wanted
+
+
+def ready(pod: core_v1.Pod | None) -> bool:
+    """Whether a pod is ready."""
+    return pod is not None and any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
+
+
+def gone(pod: core_v1.Pod | None) -> bool:
+    """Whether a pod is gone from the API."""
+    return pod is None
+
+
+def play(case: Callable[[Played], Coroutine[Any, Any, None]], **options: Any) -> None:
+    """Run a case in virtual time. options: of the simulated runtime."""
+
+    async def main() -> None:
+        clock, randomness = LoopClock(START), SeededRandomness(1)
+        settings = ApiServerSettings(service_cluster_ip_range="10.0.0.0/16")
+        api = ApiServer(open_store("memory:", clock=clock), clock=clock, randomness=randomness, settings=settings)
+        await api.open()
+        client = Client(InProcessTransport(InProcessDoor(api, ADMIN)))
+        try:
+            account = meta_v1.ObjectMeta(name="default", namespace="default")
+            await client.create(core_v1.ServiceAccount(metadata=account))
+            await client.create(core_v1.Node(metadata=meta_v1.ObjectMeta(name=NODE, labels={"disk": "ssd"})))
+            amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+            status = {"status": {"capacity": amounts, "allocatable": amounts}}
+            await client.patch(core_v1.Node, NODE, "", status, subresource="status")
+            runtime = SimulatedRuntime(clock, randomness, **options)
+            played = Played(client, runtime, clock, randomness, PlainBuilder(runtime))
+            await case(played)
+        finally:
+            await api.close()
+
+    run(main())
