@@ -99,6 +99,11 @@ class HttpServer:
         self._reaper = asyncio.create_task(self._reap(), name="watches of clients that have gone")
         return found
 
+    async def listen_also(self, host: str, port: int) -> None:
+        """Listen on another address, after `start`. Raises OSError if it is taken or not this machine's."""
+        assert self._listener is not None
+        await self._listener.start(host, port)
+
     async def stop(self) -> None:
         """Answer what has come, end watches, close. With `shutdown_send_retry_after` new requests are refused until nothing is left to answer."""
         if self._reaper is not None:

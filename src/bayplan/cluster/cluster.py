@@ -64,7 +64,9 @@ class Cluster:
         self.randomness = randomness or SystemRandomness()
         self.metrics = Registry()
         self.port = 0
-        self.credentials = obtain(settings.directory, (settings.bind_address,), self.clock.now())
+        self.credentials = obtain(
+            settings.directory, (settings.bind_address, *settings.further_addresses), self.clock.now()
+        )
         self.api = ApiServer(
             open_store(settings.store, clock=self.clock, tells_previous=False),
             clock=self.clock,
@@ -103,6 +105,10 @@ class Cluster:
     def kubeconfig(self) -> str:
         """A kubeconfig for the administrator."""
         return render(self.server_url, self.credentials.authority.certificate, self.credentials.admin_token)
+
+    def sign_client(self, user: str, groups: tuple[str, ...]) -> KeyPair:
+        """A new certificate with which a client is this user."""
+        return sign(self.credentials.authority, self.clock.now(), user, organizations=groups)
 
     def client(self, user: str = ADMIN_USER, groups: tuple[str, ...] = (ADMIN_GROUP,)) -> Client:
         """A client in this process, as one user."""
@@ -170,6 +176,8 @@ class Cluster:
         self.api.unfinished.add(AUTHENTICATION)
         try:
             self.port = await self._http.start(settings.bind_address, settings.port, tls)
+            for further in settings.further_addresses:
+                await self._http.listen_also(further, self.port)
         except OSError as error:
             where = f"{settings.bind_address}:{settings.port}"
             if error.errno == errno.EADDRINUSE:
@@ -177,7 +185,7 @@ class Cluster:
                     f"{where} is in use; choose another port with --port (0 picks a free one), or stop what listens there"
                 ) from error
             raise ClusterError(f"cannot listen on {where}: {error.strerror or error}") from error
-        address = settings.bind_address
+        address = settings.further_addresses[0] if settings.further_addresses else settings.bind_address
         await self.api.publish_address(
             {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address), self.port
         )

@@ -35,6 +35,8 @@ class ClusterSettings:
     """Address to listen on."""
     port: int = 0
     """Port to listen on; 0 lets the system choose."""
+    further_addresses: tuple[str, ...] = ()
+    """Addresses to listen on as well. To the first of them the `kubernetes` service leads, as pods can reach it."""
     nodes: SimulatorSettings = field(default_factory=SimulatorSettings)
     """The simulated nodes."""
     api: ApiServerSettings = CLUSTER_API

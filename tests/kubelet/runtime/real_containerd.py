@@ -22,12 +22,12 @@ import pytest
 from bayplan.cluster.real_nodes.containerd import (
     ContainerdSettings,
     ensure_sandbox_image,
-    find_cni_plugins,
     import_image,
     snapshotter_for,
     wait_ready,
     write_config,
 )
+from bayplan.cluster.real_nodes.requirements import find_cni_plugins
 from bayplan.kubelet.runtime.cri import CriRuntime
 from bayplan.support.clock import SystemClock
 from tests.kubelet.waiting import eventually

@@ -18,8 +18,6 @@ from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.pause_image import PAUSE_IMAGE, pause_image
 from bayplan.support.clock import Clock
 
-CNI_PLUGINS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
-"""Where distributions put network plugins: Debian, upstream, Fedora."""
 _LONGEST_SOCKET = 100
 """Characters of a Unix socket's path: 107, of which containerd takes some for the name of a second socket."""
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -76,6 +74,8 @@ def containerd_config(settings: ContainerdSettings) -> str:
                 "restrict_oom_score_adj": True,
                 "stream_server_address": "127.0.0.1",
                 "stream_server_port": "0",
+                # Below its own directory, so that whoever cleans up finds them.
+                "netns_mounts_under_state_dir": True,
             },
         ),
         (f"{cri}.cni", {"bin_dir": str(settings.cni_plugins), "conf_dir": str(settings.cni_config)}),
@@ -122,11 +122,6 @@ def snapshotter_for(directory: Path) -> str:
             return "native"
         subprocess.run(["umount", str(merged)], check=True)
     return "overlayfs"
-
-
-def find_cni_plugins() -> Path | None:
-    """The directory with the network plugins; None where they are not installed."""
-    return next((path for path in CNI_PLUGINS if (path / "bridge").exists()), None)
 
 
 async def wait_ready(runtime: CriRuntime, clock: Clock, seconds: float) -> None:

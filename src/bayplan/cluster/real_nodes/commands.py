@@ -1,0 +1,35 @@
+"""Programs of the system that are run to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+
+from bayplan.cluster.errors import RealNodeError
+
+
+async def run(*command: str, stdin: bytes = b"") -> str:
+    """What a program prints. Raises RealNodeError with what it says if it fails or is not there."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        raise RealNodeError(f"{command[0]} cannot be run: {error.strerror}") from error
+    output, errors = await process.communicate(stdin)
+    if process.returncode:
+        said = (errors or output).decode(errors="replace").strip()
+        raise RealNodeError(f"{shlex.join(command)} failed: {said or f'exit code {process.returncode}'}")
+    return output.decode(errors="replace")
+
+
+async def succeeds(*command: str) -> bool:
+    """Whether a program ends with success; what it prints is not read."""
+    try:
+        await run(*command)
+    except RealNodeError:
+        return False
+    return True

@@ -1,0 +1,161 @@
+"""The network of real nodes: one namespace each, at a bridge; routes between their pods; the way out.
+
+machine ── bridge bp-<id> (.1) ──┬── bp-<id>-1 ═ eth0 (.11) namespace bayplan-<id>-1: kubelet, containerd, pods of real-1
+                                 └── bp-<id>-2 ═ eth0 (.12) namespace bayplan-<id>-2: ...
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from bayplan.cluster.errors import RealNodeError
+from bayplan.cluster.real_nodes.commands import run, succeeds
+from bayplan.cluster.real_nodes.settings import HOST, NAMESPACE, NodePlace, RealNodeSettings
+
+_NAMESPACES = Path("/run/netns")
+_FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+_CNI_VERSION = "0.4.0"
+"""Which all runtimes since containerd 1.4 know."""
+
+
+def inside(place: NodePlace, command: tuple[str, ...]) -> tuple[str, ...]:
+    """A command as it is run in a node's network. Only the network is the node's: mounts and cgroups stay the machine's."""
+    if place.settings.mode == HOST:
+        return command
+    return ("nsenter", f"--net={_NAMESPACES / place.namespace}", "--", *command)
+
+
+async def make_bridge(settings: RealNodeSettings) -> None:
+    """Make the bridge with the machine's address, and the way out. Raises RealNodeError."""
+    if settings.mode != NAMESPACE:
+        return
+    prefix = settings.network.prefixlen
+    await run("ip", "link", "add", settings.bridge, "type", "bridge")
+    await run("ip", "address", "add", f"{settings.gateway}/{prefix}", "dev", settings.bridge)
+    await run("ip", "link", "set", settings.bridge, "up")
+    if settings.outbound and shutil.which("nft") is not None:
+        _keep_forwarding(settings)
+        await run("nft", "-f", "-", stdin=masquerading(settings).encode())
+
+
+def masquerading(settings: RealNodeSettings) -> str:
+    """nftables rules that give what nodes and pods send elsewhere the machine's address."""
+    return (
+        f"table ip {_table(settings)} {{\n"
+        "  chain postrouting {\n"
+        "    type nat hook postrouting priority srcnat - 5; policy accept;\n"
+        f'    ip saddr {{ {settings.network}, {settings.pod_network} }} oifname != "{settings.bridge}" masquerade;\n'
+        "  }\n"
+        "}\n"
+    )
+
+
+def _table(settings: RealNodeSettings) -> str:
+    return f"bayplan_{settings.id}"
+
+
+def _keep_forwarding(settings: RealNodeSettings) -> None:
+    """Let the machine forward packets, and remember whether it did."""
+    before = _FORWARDING.read_text().strip()
+    if before != "1":
+        (settings.state / "ip_forward").write_text(before)
+        _FORWARDING.write_text("1")
+
+
+def _restore_forwarding(settings: RealNodeSettings) -> None:
+    kept = settings.state / "ip_forward"
+    if kept.exists():
+        _FORWARDING.write_text(kept.read_text())
+        kept.unlink()
+
+
+async def make_node_network(place: NodePlace) -> None:
+    """Make a node's namespace and connect it. Raises RealNodeError."""
+    settings = place.settings
+    if settings.mode != NAMESPACE:
+        return
+    name = place.namespace
+    await run("ip", "netns", "add", name)
+    await run("ip", "link", "add", place.link, "type", "veth", "peer", "name", "eth0", "netns", name)
+    await run("ip", "link", "set", place.link, "master", settings.bridge, "up")
+    await run("ip", "-n", name, "address", "add", f"{place.address}/{settings.network.prefixlen}", "dev", "eth0")
+    await run("ip", "-n", name, "link", "set", "eth0", "up")
+    await run("ip", "-n", name, "link", "set", "lo", "up")
+    await run("ip", "-n", name, "route", "add", "default", "via", settings.gateway)
+    await run(*inside(place, ("sh", "-c", f"echo 1 > {_FORWARDING}")))
+
+
+async def set_routes(settings: RealNodeSettings, pod_networks: Mapping[str, str]) -> None:
+    """Lead the pods' networks of nodes (by name) to them, from the machine and from each other. Raises RealNodeError."""
+    if settings.mode != NAMESPACE:
+        return
+    for place in settings.nodes():
+        network = pod_networks.get(place.name)
+        if not network:
+            continue
+        await run("ip", "route", "replace", network, "via", place.address, "dev", settings.bridge)
+        for other in settings.nodes():
+            if other.number != place.number:
+                await run("ip", "-n", other.namespace, "route", "replace", network, "via", place.address)
+
+
+def write_pod_network(place: NodePlace, pod_network: str, plugins: Path) -> None:
+    """Write the CNI configuration of a node's pods: they are at a bridge of the node, with addresses of its network; host ports where the plugin for
+    them and iptables are there. Raises OSError."""
+    is_host = place.settings.mode == HOST
+    chain: list[dict[str, object]] = [
+        {
+            "type": "bridge",
+            "bridge": f"bp-{place.settings.id}-p" if is_host else "cni0",
+            "isDefaultGateway": True,
+            "hairpinMode": True,
+            "ipMasq": is_host and place.settings.outbound,
+            "ipam": {
+                "type": "host-local",
+                "ranges": [[{"subnet": pod_network}]],
+                "dataDir": str(place.state / "addresses"),
+            },
+        }
+    ]
+    if (plugins / "portmap").exists() and shutil.which("iptables") is not None:
+        chain.append({"type": "portmap", "capabilities": {"portMappings": True}})
+    config = {"cniVersion": _CNI_VERSION, "name": "bayplan", "plugins": chain}
+    place.cni_config.mkdir(parents=True, exist_ok=True)
+    file = place.cni_config / "10-bayplan.conflist"
+    text = json.dumps(config, indent=2)
+    if not file.exists() or file.read_text() != text:
+        unfinished = file.with_suffix(".tmp")
+        unfinished.write_text(text)
+        unfinished.replace(file)
+
+
+async def remove_network(settings: RealNodeSettings) -> None:
+    """Remove all that was made here, also for more nodes than there are now. What is not there is removed. Raises RealNodeError."""
+    if shutil.which("ip") is None:
+        return
+    for name in _namespaces(settings):
+        await run("ip", "netns", "delete", name)
+    for link in json.loads(await run("ip", "-json", "link", "show") or "[]"):
+        name = link["ifname"]
+        if name == settings.bridge or name.startswith(f"{settings.bridge}-"):
+            await _remove_link(name)
+    if shutil.which("nft") is not None and await succeeds("nft", "list", "table", "ip", _table(settings)):
+        await run("nft", "delete", "table", "ip", _table(settings))
+    _restore_forwarding(settings)
+
+
+def _namespaces(settings: RealNodeSettings) -> list[str]:
+    """Names of the nodes' namespaces that are there."""
+    return sorted(path.name for path in _NAMESPACES.glob(f"bayplan-{settings.id}-*"))
+
+
+async def _remove_link(name: str) -> None:
+    """Remove a link; one that has gone meanwhile, with its namespace, is removed."""
+    try:
+        await run("ip", "link", "delete", name)
+    except RealNodeError:
+        if await succeeds("ip", "link", "show", name):
+            raise

@@ -1,0 +1,98 @@
+"""One real node: its containerd and its kubelet, in its network."""
+
+from __future__ import annotations
+
+import logging
+import platform
+from pathlib import Path
+
+from bayplan.cluster.errors import RealNodeError
+from bayplan.cluster.real_nodes.commands import run
+from bayplan.cluster.real_nodes.containerd import (
+    ContainerdSettings,
+    ensure_sandbox_image,
+    snapshotter_for,
+    wait_ready,
+    write_config,
+)
+from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command, write_files
+from bayplan.cluster.real_nodes.network import inside, make_node_network
+from bayplan.cluster.real_nodes.processes import SupervisedProcess
+from bayplan.cluster.real_nodes.settings import NodePlace
+from bayplan.kubelet.runtime.cri import CriRuntime
+from bayplan.kubelet.runtime.errors import RuntimeRequestError
+from bayplan.support.clock import Clock
+from bayplan.support.tasks import Supervisor
+
+logger = logging.getLogger(__name__)
+
+_CONTAINERD_SECONDS = 30.0
+"""How long containerd may take to answer."""
+_STOP_SECONDS = 10.0
+
+
+class RealNode:
+    """A node at its place. `tasks` watches over its processes. plugins: the directory of the network plugins."""
+
+    def __init__(self, place: NodePlace, plugins: Path, clock: Clock, tasks: Supervisor) -> None:
+        self.place = place
+        self._clock = clock
+        self._tasks = tasks
+        place.directory.mkdir(parents=True, exist_ok=True)
+        place.state.mkdir(parents=True, exist_ok=True)
+        self.containerd = ContainerdSettings(
+            directory=place.directory / "containerd",
+            state=place.state,
+            cni_plugins=plugins,
+            cni_config=place.cni_config,
+            sandbox_image=place.settings.sandbox_image,
+            snapshotter=snapshotter_for(place.directory),
+        )
+        self.runtime = CriRuntime(self.containerd.endpoint)
+        self._containerd = self._process("containerd", ("containerd", "--config", str(self.containerd.config_file)))
+        self._kubelet = self._process("kubelet", kubelet_command(place))
+
+    def _process(self, name: str, command: tuple[str, ...]) -> SupervisedProcess:
+        place = self.place
+        log, pid_file = place.directory / f"{name}.log", place.state / f"{name}.pid"
+        return SupervisedProcess(f"{name} of {place.name}", inside(place, command), log, pid_file, self._clock)
+
+    async def start(self, api: ApiAccess) -> None:
+        """Start containerd and the kubelet; returns when containerd answers. Raises RealNodeError."""
+        place = self.place
+        await make_node_network(place)
+        # Mounts that pods make are to be seen by other pods, also where the machine's own root keeps its mounts to itself.
+        await run("mount", "--bind", str(place.directory), str(place.directory))
+        await run("mount", "--make-rshared", str(place.directory))
+        try:
+            write_config(self.containerd)
+            write_files(place, self.containerd.endpoint, api)
+        except OSError as error:
+            raise RealNodeError(f"{place.directory}: the node's files cannot be written: {error}") from error
+        self._containerd.log.unlink(missing_ok=True)
+        self._kubelet.log.unlink(missing_ok=True)
+        self._tasks.spawn(self._containerd.name, self._containerd.run())
+        try:
+            await wait_ready(self.runtime, self._clock, _CONTAINERD_SECONDS)
+            await self._remove_pods()
+            await ensure_sandbox_image(self.containerd, self.runtime, self._clock, platform.machine())
+        except (RealNodeError, RuntimeRequestError, ValueError) as error:
+            raise RealNodeError(f"{place.name}: {error}; its log ends: {self._containerd.last_words()}") from error
+        self._tasks.spawn(self._kubelet.name, self._kubelet.run())
+
+    async def _remove_pods(self) -> None:
+        """Remove all pods from containerd, which gives back their networks. Raises RuntimeRequestError."""
+        for sandbox in await self.runtime.sandboxes():
+            await self.runtime.stop_sandbox(sandbox.id)
+            await self.runtime.remove_sandbox(sandbox.id)
+
+    async def stop(self) -> None:
+        """End the kubelet, then the pods, then containerd. What does not end is left for `remove_leftovers`."""
+        await self._kubelet.stop(_STOP_SECONDS)
+        try:
+            if self._containerd.pid:
+                await self._remove_pods()
+        except RuntimeRequestError as error:
+            logger.warning("%s: pods are left to be killed: %s", self.place.name, error)
+        await self._containerd.stop(_STOP_SECONDS)
+        await self.runtime.close()

@@ -1,0 +1,159 @@
+"""Processes of real nodes: started, started again when they end, stopped; and found again by those who come after a killed one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bayplan.cluster.errors import RealNodeError
+from bayplan.support.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+_FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
+_HEALTHY_SECONDS = 60.0
+"""A process that has run for so long is started again after the first delay."""
+_LAST_LINES = 2000
+"""Bytes of a log that are shown when its process ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A process, told from a later one of the same number by when it was started (clock ticks since the machine was)."""
+
+    pid: int
+    started: int
+
+
+def process_id(pid: int) -> ProcessId | None:
+    """The process that has this number now; None if there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat.rpartition(")")[2].split()  # names may hold anything
+    return None if fields[0] in "ZX" else ProcessId(pid, int(fields[19]))
+
+
+def read_pid_file(path: Path) -> ProcessId | None:
+    """The process of a pid file, if it still runs."""
+    try:
+        pid, started = (int(part) for part in path.read_text().split())
+    except (FileNotFoundError, ValueError):
+        return None
+    found = process_id(pid)
+    return found if found == ProcessId(pid, started) else None
+
+
+def processes_with(programs: Iterable[str], argument: str) -> Iterator[ProcessId]:
+    """Processes of programs (by the beginning of their name) that have an argument which begins like this."""
+    beginnings = tuple(programs)
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = Path(entry.path, "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if words[0].rpartition("/")[2].startswith(beginnings) and any(word.startswith(argument) for word in words[1:]):
+            found = process_id(int(entry.name))
+            if found is not None:
+                yield found
+
+
+async def end(processes: Iterable[ProcessId], clock: Clock, number: signal.Signals, seconds: float) -> list[ProcessId]:
+    """Send a signal and wait; returns those that run after `seconds` nevertheless."""
+    left = list(processes)
+    for process in left:
+        if process_id(process.pid) == process:
+            try:
+                os.kill(process.pid, number)
+            except ProcessLookupError:
+                continue
+    until = clock.monotonic() + seconds
+    while left := [each for each in left if process_id(each.pid) == each]:
+        if clock.monotonic() >= until:
+            break
+        await clock.sleep(0.02)
+    return left
+
+
+class SupervisedProcess:
+    """A program that is to run as long as `run` does. What it prints goes to `log`; its number is in `pid_file`."""
+
+    def __init__(self, name: str, command: tuple[str, ...], log: Path, pid_file: Path, clock: Clock) -> None:
+        self.name = name
+        self.command = command
+        self.log = log
+        self.starts = 0
+        """How often it was started."""
+        self._pid_file = pid_file
+        self._clock = clock
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+
+    @property
+    def pid(self) -> int:
+        """The number of the process that runs; 0 for none."""
+        process = self._process
+        return process.pid if process is not None and process.returncode is None else 0
+
+    async def run(self) -> None:
+        """Start the program, and again whenever it ends, after a delay that doubles; until `stop`. Raises RealNodeError if it is not there."""
+        delay = _FIRST_DELAY
+        while not self._stopping.is_set():
+            begun = self._clock.monotonic()
+            code = await self._run_once()
+            if self._stopping.is_set():
+                return
+            if self._clock.monotonic() - begun >= _HEALTHY_SECONDS:
+                delay = _FIRST_DELAY
+            logger.error(
+                "%s has ended (%d), it is started again in %.1f s: %s", self.name, code, delay, self.last_words()
+            )
+            await self._clock.sleep(delay)
+            delay = min(delay * 2, _LONGEST_DELAY)
+
+    async def _run_once(self) -> int:
+        try:
+            with self.log.open("ab") as log:
+                # A session of its own: Ctrl-C in a terminal is for the process that stops this one in good order.
+                self._process = await asyncio.create_subprocess_exec(
+                    *self.command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                )
+        except OSError as error:
+            raise RealNodeError(f"{self.name} cannot be started: {self.command[0]}: {error.strerror}") from error
+        self.starts += 1
+        found = process_id(self._process.pid)
+        if found is not None:
+            self._pid_file.write_text(f"{found.pid} {found.started}\n")
+        return await self._process.wait()
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        try:
+            text = self.log.read_bytes()[-_LAST_LINES:].decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+        return " | ".join(text.splitlines()[-3:])
+
+    async def stop(self, seconds: float) -> None:
+        """Ask it to end, and kill it after `seconds`."""
+        self._stopping.set()
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(seconds):
+                await process.wait()
+        except TimeoutError:
+            logger.warning("%s does not end within %g s and is killed", self.name, seconds)
+            process.kill()
+            await process.wait()
+        self._pid_file.unlink(missing_ok=True)

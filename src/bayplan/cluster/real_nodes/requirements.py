@@ -1,0 +1,91 @@
+"""What a machine must have to run real nodes, and what to install where it does not."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bayplan.cluster.errors import RealNodeError
+from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings
+from bayplan.kubelet.cgroups.errors import CgroupError
+from bayplan.kubelet.cgroups.mounts import find_mounts
+
+CNI_PLUGINS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
+"""Where distributions put network plugins: Debian, upstream, Fedora."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program, and the packages that have it: of Debian and Ubuntu, of Fedora."""
+
+    name: str
+    debian: str
+    fedora: str
+
+
+_ALWAYS = (
+    Program("containerd", "containerd", "containerd"),
+    Program("ctr", "containerd", "containerd"),
+    Program("runc", "runc", "runc"),
+    Program("mount", "mount", "util-linux"),
+)
+_FOR_NAMESPACES = (Program("ip", "iproute2", "iproute"), Program("nsenter", "util-linux", "util-linux"))
+_PLUGINS = Program(
+    "the CNI plugins bridge, host-local and loopback", "containernetworking-plugins", "containernetworking-plugins"
+)
+_PACKAGES = {"grpc": "grpcio", "cri_api": "container-runtime-interface-api"}
+"""Module -> its package on PyPI."""
+
+
+def find_cni_plugins() -> Path | None:
+    """The directory with the network plugins; None where they are not installed."""
+    needed = ("bridge", "host-local", "loopback")
+    return next((path for path in CNI_PLUGINS if all((path / name).exists() for name in needed)), None)
+
+
+def missing(
+    settings: RealNodeSettings,
+    *,
+    platform: str = sys.platform,
+    user: int = 0,
+    which: Callable[[str], str | None] = shutil.which,
+    plugins: Callable[[], Path | None] = find_cni_plugins,
+    module: Callable[[str], object] = importlib.util.find_spec,
+    cgroups: Callable[[], object] = find_mounts,
+) -> list[str]:
+    """What keeps real nodes from running, one line each with the next step. The machine is asked through the arguments; user: the effective user id."""
+    if platform != "linux":
+        return ["real nodes need Linux"]
+    found = []
+    if user != 0:
+        found.append("real nodes need root: run bayplan up with sudo")
+    programs = _ALWAYS if settings.mode == HOST else _ALWAYS + _FOR_NAMESPACES
+    lacking = [program for program in programs if which(program.name) is None]
+    if plugins() is None:
+        lacking.append(_PLUGINS)
+    if lacking:
+        names = ", ".join(program.name for program in lacking)
+        debian = " ".join(dict.fromkeys(program.debian for program in lacking))
+        fedora = " ".join(dict.fromkeys(program.fedora for program in lacking))
+        found.append(
+            f"real nodes need {names}: apt-get install {debian} (Debian, Ubuntu) or dnf install {fedora} (Fedora)"
+        )
+    packages = [package for name, package in _PACKAGES.items() if module(name) is None]
+    if packages:
+        found.append(f"real nodes need the packages {', '.join(packages)}: pip install 'bayplan[kubelet]'")
+    try:
+        cgroups()
+    except CgroupError as error:
+        found.append(f"real nodes need cgroups: {error}")
+    return found
+
+
+def check(settings: RealNodeSettings, user: int) -> None:
+    """Raises RealNodeError that names all that is missing. user: the effective user id."""
+    lines = missing(settings, user=user)
+    if lines:
+        raise RealNodeError("; ".join(lines))

@@ -1,0 +1,111 @@
+"""All real nodes of a cluster, from the first check of the machine to the last clean-up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterable
+
+from bayplan.api.types import core_v1
+from bayplan.client import Client
+from bayplan.cluster.errors import RealNodeError
+from bayplan.cluster.real_nodes.kubelet_files import ApiAccess
+from bayplan.cluster.real_nodes.leftovers import remove_leftovers
+from bayplan.cluster.real_nodes.network import make_bridge, set_routes, write_pod_network
+from bayplan.cluster.real_nodes.node import RealNode
+from bayplan.cluster.real_nodes.requirements import check, find_cni_plugins
+from bayplan.cluster.real_nodes.settings import NAMESPACE, RealNodeSettings
+from bayplan.store.errors import StoreLocked, StoreUnavailable
+from bayplan.store.file_lock import FileLock
+from bayplan.support.clock import Clock
+from bayplan.support.tasks import Supervisor
+
+logger = logging.getLogger(__name__)
+
+
+class RealNodes:
+    """Real nodes: `prepare` before the API server starts, `start` once it answers, `stop` before it ends."""
+
+    def __init__(self, settings: RealNodeSettings, clock: Clock) -> None:
+        self.settings = settings
+        self.nodes: list[RealNode] = []
+        self._clock = clock
+        self._tasks = Supervisor("real nodes", clock=clock)
+        self._lock: FileLock | None = None
+        self._pod_networks: dict[str, str] = {}
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Addresses of this machine on which the nodes look for the API server, besides the loopback one."""
+        return (self.settings.gateway,) if self.settings.mode == NAMESPACE else ()
+
+    async def prepare(self) -> None:
+        """Check the machine, remove what an earlier run has left, make the network. Raises RealNodeError that names what is missing."""
+        check(self.settings, os.geteuid())
+        try:
+            self.settings.directory.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.settings.directory / "real-nodes.lock", self.settings.directory)
+            lock.acquire()
+        except (OSError, StoreLocked, StoreUnavailable) as error:
+            raise RealNodeError(f"{self.settings.directory}: real nodes cannot be kept there: {error}") from error
+        try:
+            await remove_leftovers(self.settings, self._clock)
+            self.settings.state.mkdir(parents=True, exist_ok=True)
+            await make_bridge(self.settings)
+        except BaseException:
+            lock.release()
+            raise
+        self._lock = lock
+
+    async def start(self, api: ApiAccess, client: Client) -> None:
+        """Start the nodes; returns when their containerds answer. client: one that may read nodes. Raises RealNodeError."""
+        plugins = find_cni_plugins()
+        if plugins is None:
+            raise RealNodeError("the CNI plugins have gone")
+        self.nodes = [RealNode(place, plugins, self._clock, self._tasks) for place in self.settings.nodes()]
+        await asyncio.gather(*(node.start(api) for node in self.nodes))
+        self._tasks.keep_running("pod networks", lambda: self._follow(client))
+
+    async def _follow(self, client: Client) -> None:
+        """Give nodes their pod networks as the API assigns them, until cancelled. Raises ApiError, TransportError."""
+        while True:
+            listed = await client.list(core_v1.Node)
+            await self._assign(listed.items)
+            stream = await client.watch(core_v1.Node, resource_version=listed.resource_version)
+            try:
+                async for event in stream:
+                    if event.type in ("ADDED", "MODIFIED"):
+                        await self._assign((event.object,))
+            finally:
+                stream.close()
+
+    async def _assign(self, nodes: Iterable[core_v1.Node]) -> None:
+        own = {node.place.name: node for node in self.nodes}
+        changed = False
+        for each in nodes:
+            node, network = own.get(each.metadata.name), each.spec.pod_cidr
+            if node is None or not network or self._pod_networks.get(each.metadata.name) == network:
+                continue
+            write_pod_network(node.place, network, node.containerd.cni_plugins)
+            self._pod_networks[each.metadata.name] = network
+            changed = True
+        if changed:
+            await set_routes(self.settings, self._pod_networks)
+
+    async def wait(self) -> None:
+        """Return never; raises what a part raised that cannot be started again."""
+        await self._tasks.wait()
+        await asyncio.Event().wait()
+
+    async def stop(self) -> None:
+        """End all nodes and remove what was made for them. Raises RealNodeError if something is left."""
+        if self._lock is None:
+            return
+        await asyncio.gather(*(node.stop() for node in self.nodes))
+        await self._tasks.close()
+        try:
+            await remove_leftovers(self.settings, self._clock)
+        finally:
+            self._lock.release()
+            self._lock = None

@@ -1,0 +1,133 @@
+"""Settings of real nodes, and the names and paths that follow from them. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from bayplan.kubelet.runtime.pause_image import PAUSE_IMAGE
+
+HOST, NAMESPACE = "host", "namespace"
+_FIRST_HOST: Final = 11
+_NETWORKS: Final = ipaddress.ip_network("10.64.0.0/16")
+"""Where the networks of nodes are taken from: one of 256 by the cluster's id."""
+
+
+def kubelet_program() -> tuple[str, ...]:
+    """The command of this installation's own kubelet."""
+    return (sys.executable, "-c", "from bayplan.cli.main import run; run()", "kubelet")
+
+
+@dataclass(frozen=True, slots=True)
+class RealNodeSettings:
+    """How many nodes, and what they are like.
+
+    directory: where containerd's images and the kubelets' files are kept. mode: `namespace` gives each node a network of its own, `host` takes the machine's (for
+    one node). sandbox_image: the image of pods' sandboxes; the built-in one needs no registry. outbound: whether nodes and pods reach what the machine reaches.
+    """
+
+    count: int
+    directory: Path
+    mode: str = NAMESPACE
+    sandbox_image: str = PAUSE_IMAGE
+    outbound: bool = True
+    runtime_directory: Path = Path("/run/bayplan")
+    cluster_dns: tuple[str, ...] = ()
+    cluster_domain: str = "cluster.local"
+    pod_network: str = "10.128.0.0/9"
+    kubelet: tuple[str, ...] = field(default_factory=kubelet_program)
+
+    def __post_init__(self) -> None:
+        if self.mode not in (HOST, NAMESPACE):
+            raise ValueError(f"the mode of real nodes is {HOST} or {NAMESPACE}, not {self.mode!r}")
+        if self.mode == HOST and self.count > 1:
+            raise ValueError(f"{self.count} real nodes need a network each: only one can have the machine's")
+        if self.count > 200:
+            raise ValueError(f"{self.count} real nodes are too many for one machine: at most 200")
+
+    @property
+    def id(self) -> str:
+        """Six digits that tell this cluster's things from others' on the machine: the same for the same directory."""
+        return hashlib.sha256(str(self.directory.absolute()).encode()).hexdigest()[:6]
+
+    @property
+    def state(self) -> Path:
+        """Where sockets and pid files are."""
+        return self.runtime_directory / self.id
+
+    @property
+    def network(self) -> ipaddress.IPv4Network:
+        """The network of the nodes' addresses."""
+        third = int(self.id[:2], 16)
+        return ipaddress.IPv4Network((int(_NETWORKS.network_address) + (third << 8), 24))
+
+    @property
+    def bridge(self) -> str:
+        """The bridge that the nodes are at."""
+        return f"bp-{self.id}"
+
+    @property
+    def gateway(self) -> str:
+        """The machine's address in the nodes' network, where they find the API server."""
+        return str(self.network[1])
+
+    @property
+    def cgroup(self) -> str:
+        """The cgroup below which those of the nodes are."""
+        return f"/bayplan-{self.id}"
+
+    def nodes(self) -> list[NodePlace]:
+        """The nodes."""
+        return [NodePlace(self, number) for number in range(1, self.count + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """Where one node is. number: from 1."""
+
+    settings: RealNodeSettings
+    number: int
+
+    @property
+    def name(self) -> str:
+        """The node's name in the API."""
+        return f"real-{self.number}"
+
+    @property
+    def directory(self) -> Path:
+        """What stays: images, volumes, logs."""
+        return self.settings.directory / self.name
+
+    @property
+    def state(self) -> Path:
+        """What does not: sockets, pid files. Short, as paths of sockets must be."""
+        return self.settings.state / str(self.number)
+
+    @property
+    def cgroup(self) -> str:
+        """The node's --cgroup-root."""
+        return f"{self.settings.cgroup}/{self.name}"
+
+    @property
+    def address(self) -> str:
+        """The node's address in namespace mode."""
+        return str(self.settings.network[_FIRST_HOST + self.number - 1])
+
+    @property
+    def namespace(self) -> str:
+        """The node's network namespace, as `ip netns` names it."""
+        return f"bayplan-{self.settings.id}-{self.number}"
+
+    @property
+    def link(self) -> str:
+        """The node's end of the bridge, on the machine's side."""
+        return f"bp-{self.settings.id}-{self.number}"
+
+    @property
+    def cni_config(self) -> Path:
+        """The directory of the node's networks."""
+        return self.directory / "cni"

@@ -1,0 +1,94 @@
+"""Processes are told apart, started again, and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bayplan.cluster.errors import RealNodeError
+from bayplan.cluster.real_nodes.processes import (
+    ProcessId,
+    SupervisedProcess,
+    end,
+    process_id,
+    processes_with,
+    read_pid_file,
+)
+from bayplan.support.clock import SystemClock
+from tests.kubelet.waiting import eventually
+
+
+def supervised(directory: Path, *command: str) -> SupervisedProcess:
+    """A process with its files in a directory."""
+    return SupervisedProcess("it", command, directory / "log", directory / "it.pid", SystemClock())
+
+
+def test_process_is_started_again_and_stopped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def steps() -> None:
+        it = supervised(tmp_path, "sh", "-c", "echo began; exec sleep 1000")
+        running = asyncio.create_task(it.run())
+        await eventually(
+            lambda: "began" in (tmp_path / "log").read_text() if (tmp_path / "log").exists() else False, "a start"
+        )
+        first = it.pid
+        recorded = read_pid_file(tmp_path / "it.pid")
+        assert recorded is not None
+        assert recorded.pid == first
+        os.kill(first, signal.SIGKILL)
+        await eventually(lambda: it.starts == 2 and it.pid not in (0, first), "a second start")
+        await it.stop(5)
+        await asyncio.wait_for(running, 5)
+        assert it.pid == 0
+        assert not (tmp_path / "it.pid").exists()
+        assert "it has ended (-9), it is started again in 0.5 s: began" in caplog.text
+        await it.stop(5)
+
+    asyncio.run(steps())
+
+
+def test_process_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    async def steps() -> None:
+        it = supervised(tmp_path, "sh", "-c", "trap '' TERM; echo began; while true; do sleep 0.1; done")
+        running = asyncio.create_task(it.run())
+        await eventually(lambda: "began" in it.last_words(), "a start")
+        await it.stop(0.3)
+        await asyncio.wait_for(running, 5)
+
+    asyncio.run(steps())
+
+
+def test_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RealNodeError, match="it cannot be started: /nothing: No such file"):
+        asyncio.run(supervised(tmp_path, "/nothing").run())
+
+
+def test_later_process_of_the_same_number_is_another(tmp_path: Path) -> None:
+    process = subprocess.Popen(["sh", "-c", "read line", "marked-argument"], stdin=subprocess.PIPE)
+    try:
+        found = process_id(process.pid)
+        assert found is not None
+        file = tmp_path / "pid"
+        file.write_text(f"{found.pid} {found.started}\n")
+        assert read_pid_file(file) == found
+        file.write_text(f"{found.pid} {found.started - 1}\n")
+        assert read_pid_file(file) is None
+        file.write_text("nothing")
+        assert read_pid_file(file) is None
+        assert list(processes_with(["sh"], "marked-")) == [found]
+        assert list(processes_with(["other"], "marked-")) == []
+        other = ProcessId(found.pid, found.started - 1)
+        assert asyncio.run(end([other], SystemClock(), signal.SIGKILL, 5)) == []
+        assert process.poll() is None
+        assert asyncio.run(end([found], SystemClock(), signal.SIGCONT, 0.05)) == [found]
+        assert asyncio.run(end([found], SystemClock(), signal.SIGKILL, 5)) == []
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+    assert process_id(process.pid) is None

@@ -1,0 +1,191 @@
+"""What is missing is named, with the package that has it; names and paths of nodes; the files that are written for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bayplan.apiserver.certificates import KeyPair
+from bayplan.cluster.errors import RealNodeError
+from bayplan.cluster.real_nodes.commands import run, succeeds
+from bayplan.cluster.real_nodes.containerd import ContainerdSettings, containerd_config, write_config
+from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command, write_files
+from bayplan.cluster.real_nodes.leftovers import mounts_below
+from bayplan.cluster.real_nodes.network import inside, masquerading, write_pod_network
+from bayplan.cluster.real_nodes.requirements import missing
+from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings
+from bayplan.kubelet.cgroups.errors import CgroupError
+from bayplan.kubelet.configuration import from_tree
+
+
+def settings(directory: Path = Path("/data/real-nodes"), count: int = 2, **more: Any) -> RealNodeSettings:
+    """Settings with a kubelet of a test."""
+    return RealNodeSettings(count, directory, kubelet=("kubelet",), **more)
+
+
+def found(mode: str = "namespace", **more: Any) -> list[str]:
+    """What is missing on a machine that has all but what is said."""
+    machine: dict[str, Any] = {
+        "platform": "linux",
+        "user": 0,
+        "which": lambda name: f"/usr/bin/{name}",
+        "plugins": lambda: Path("/usr/lib/cni"),
+        "module": lambda name: name,
+        "cgroups": lambda: None,
+    }
+    return missing(settings(count=1, mode=mode), **{**machine, **more})
+
+
+def test_machine_that_has_all_is_fit() -> None:
+    assert found() == []
+
+
+def no_cgroups() -> None:
+    """A machine without them."""
+    raise CgroupError("none is mounted")
+
+
+@pytest.mark.parametrize(
+    ("lacks", "said"),
+    [
+        ({"platform": "darwin"}, ["real nodes need Linux"]),
+        ({"user": 1000}, ["real nodes need root: run bayplan up with sudo"]),
+        (
+            {"which": lambda name: None if name in ("containerd", "ctr", "ip") else name, "plugins": lambda: None},
+            [
+                "real nodes need containerd, ctr, ip, the CNI plugins bridge, host-local and loopback: apt-get install containerd iproute2"
+                " containernetworking-plugins (Debian, Ubuntu) or dnf install containerd iproute containernetworking-plugins (Fedora)"
+            ],
+        ),
+        (
+            {"module": lambda name: None if name == "grpc" else name},
+            ["real nodes need the packages grpcio: pip install 'bayplan[kubelet]'"],
+        ),
+        ({"cgroups": no_cgroups}, ["real nodes need cgroups: none is mounted"]),
+    ],
+)
+def test_what_is_missing_is_named(lacks: dict[str, Any], said: list[str]) -> None:
+    assert found(**lacks) == said
+
+
+def test_machines_network_needs_fewer_programs() -> None:
+    lacks: dict[str, Any] = {"which": lambda name: None if name in ("ip", "nsenter") else name}
+    assert found(HOST, **lacks) == []
+    assert found(**lacks) != []
+
+
+def test_names_follow_from_the_directory() -> None:
+    one, other = settings(), settings(Path("/data/other"))
+    assert one.id == settings().id != other.id
+    first, second = one.nodes()
+    assert (first.name, second.name) == ("real-1", "real-2")
+    assert second.address == str(one.network[12])
+    assert one.gateway == str(one.network[1])
+    assert len(second.link) <= 15
+    assert len(settings(count=200).nodes()[-1].link) <= 15
+    assert second.cgroup == f"/bayplan-{one.id}/real-2"
+    assert inside(first, ("x",)) == ("nsenter", f"--net=/run/netns/bayplan-{one.id}-1", "--", "x")
+    assert inside(settings(count=1, mode=HOST).nodes()[0], ("x",)) == ("x",)
+    assert f'ip saddr {{ {one.network}, 10.128.0.0/9 }} oifname != "{one.bridge}" masquerade;' in masquerading(one)
+
+
+@pytest.mark.parametrize(
+    ("count", "mode", "said"),
+    [(2, HOST, "only one"), (1, "other", "host or namespace"), (201, "namespace", "at most 200")],
+)
+def test_settings_are_checked(count: int, mode: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        settings(count=count, mode=mode)
+
+
+def test_containerds_configuration(tmp_path: Path) -> None:
+    containerd = ContainerdSettings(
+        tmp_path / "lib", tmp_path / "run", Path("/usr/lib/cni"), tmp_path / "cni", "native"
+    )
+    write_config(containerd)
+    import tomllib
+
+    config = tomllib.loads(containerd.config_file.read_text())
+    cri = config["plugins"]["io.containerd.grpc.v1.cri"]
+    assert config["grpc"]["address"] == str(containerd.socket)
+    assert cri["sandbox_image"] == "bayplan.dev/pause:1"
+    assert cri["containerd"]["snapshotter"] == "native"
+    assert cri["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"] is False
+    assert cri["cni"] == {"bin_dir": "/usr/lib/cni", "conf_dir": str(tmp_path / "cni")}
+    assert config == tomllib.loads(containerd_config(containerd))
+    long = ContainerdSettings(tmp_path, Path("/" + "x" * 100), Path("/"), tmp_path)
+    with pytest.raises(RealNodeError, match="shorter path"):
+        write_config(long)
+
+
+def test_pod_network_is_written_once(tmp_path: Path) -> None:
+    (first, _) = settings(tmp_path).nodes()
+    write_pod_network(first, "10.128.3.0/24", tmp_path)
+    file = first.cni_config / "10-bayplan.conflist"
+    bridge, *others = json.loads(file.read_text())["plugins"]
+    assert others == []  # there is no plugin for ports
+    assert (bridge["bridge"], bridge["ipMasq"]) == ("cni0", False)
+    assert bridge["ipam"]["ranges"] == [[{"subnet": "10.128.3.0/24"}]]
+    before = file.stat().st_ino
+    write_pod_network(first, "10.128.3.0/24", tmp_path)
+    assert file.stat().st_ino == before
+    write_pod_network(first, "10.128.4.0/24", tmp_path)
+    assert "10.128.4.0/24" in file.read_text()
+    (host,) = settings(tmp_path, count=1, mode=HOST).nodes()
+    write_pod_network(host, "10.128.3.0/24", tmp_path)
+    assert json.loads(file.read_text())["plugins"][0]["ipMasq"] is True
+
+
+def test_kubelet_is_told_all_it_needs(tmp_path: Path) -> None:
+    place = settings(tmp_path, cluster_dns=("10.96.0.10",)).nodes()[0]
+    signed: list[tuple[str, tuple[str, ...]]] = []
+
+    def sign(user: str, groups: tuple[str, ...]) -> KeyPair:
+        signed.append((user, groups))
+        return KeyPair(b"certificate\n", b"key\n")
+
+    write_files(place, "unix:///run/c.sock", ApiAccess("https://10.0.0.1:1", b"authority", sign))
+    assert signed == [("system:node:real-1", ("system:nodes",))]
+    tree = yaml.safe_load((place.directory / "kubelet.yaml").read_text())
+    configuration = from_tree(tree, "kubelet.yaml")
+    assert configuration.container_runtime_endpoint == "unix:///run/c.sock"
+    assert configuration.cgroup_root == place.cgroup
+    assert configuration.cluster_dns == ["10.96.0.10"]
+    assert Path(configuration.authentication.x509.client_ca_file).read_bytes() == b"authority"
+    kubeconfig = yaml.safe_load((place.directory / "kubeconfig").read_text())
+    assert kubeconfig["clusters"][0]["cluster"]["server"] == "https://10.0.0.1:1"
+    client = Path(kubeconfig["users"][0]["user"]["client-key"])
+    assert client.read_bytes() == b"certificate\nkey\n"
+    assert client.stat().st_mode & 0o777 == 0o600
+    command = kubelet_command(place)
+    assert command[0] == "kubelet"
+    assert f"--node-ip={place.address}" in command
+    assert "--hostname-override=real-1" in command
+    assert not any("node-ip" in word for word in kubelet_command(settings(tmp_path, count=1, mode=HOST).nodes()[0]))
+
+
+def test_innermost_and_latest_mounts_come_first() -> None:
+    paths = ["/", "/data", "/data/a", "/data/a/b\\040c", "/data/a", "/database", "/run/x"]
+    mountinfo = "".join(f"1 0 8:1 / {path} rw - ext4 d rw\n" for path in paths)
+    found = mounts_below(mountinfo, Path("/data"), Path("/run"))
+    assert found == ["/data/a/b c", "/run/x", "/data/a", "/data/a", "/data"]
+
+
+def test_programs_that_fail_say_why() -> None:
+    async def steps() -> None:
+        assert await run("cat", stdin=b"text") == "text"
+        with pytest.raises(RealNodeError, match="sh -c 'echo no >&2; exit 3' failed: no"):
+            await run("sh", "-c", "echo no >&2; exit 3")
+        with pytest.raises(RealNodeError, match="failed: exit code 3"):
+            await run("sh", "-c", "exit 3")
+        with pytest.raises(RealNodeError, match="no-such-program cannot be run"):
+            await run("no-such-program")
+        assert await succeeds("true")
+        assert not await succeeds("false")
+
+    asyncio.run(steps())
