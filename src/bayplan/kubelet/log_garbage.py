@@ -2,17 +2,88 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import shutil
 from collections.abc import Collection
 from pathlib import Path
 
+from bayplan.kubelet.core.log_names import SUFFIX, container_of_link, link_name, pod_of_directory
+from bayplan.kubelet.runtime.errors import NotFoundError, RuntimeRequestError
+from bayplan.kubelet.runtime.interface import Runtime
+from bayplan.kubelet.runtime.types import ContainerState
+from bayplan.support.blocking import Blocking
 
-def remove_logs(logs: Path, links: Path, keep: Collection[str]) -> None:
-    """Remove the directories of all pods but those with these uids, and links below `links` that lead to nothing in `logs`."""
-    for directory in logs.iterdir() if logs.is_dir() else ():
-        parts = directory.name.rsplit("_", 1)
-        if len(parts) == 2 and parts[1] not in keep:
-            shutil.rmtree(directory, ignore_errors=True)
-    for link in links.iterdir() if links.is_dir() else ():
-        if link.is_symlink() and link.readlink().is_relative_to(logs) and not link.exists():
-            link.unlink(missing_ok=True)
+logger = logging.getLogger(__name__)
+
+
+class LogGarbage:
+    """The logs of pods (`logs`, one directory per pod) and the links to them by container (`links`)."""
+
+    def __init__(self, runtime: Runtime, blocking: Blocking, logs: Path, links: Path) -> None:
+        self._runtime = runtime
+        self._blocking = blocking
+        self._logs = logs
+        self._links = links
+
+    async def collect(self, keep: Collection[str]) -> None:
+        """Remove the logs of all pods but those with these uids, and links that lead to nothing. What cannot be removed now is tried next time."""
+        await self._blocking(lambda: _remove_directories(self._logs, keep))
+        for link in await self._blocking(self._dangling):
+            if not await self._is_alive(container_of_link(link.name)):
+                await self._blocking(lambda: link.unlink(missing_ok=True))  # noqa: B023 - called at once
+
+    async def link(self, log: Path, pod_name: str, namespace: str, container: str, container_id: str) -> None:
+        """Make the link to the log of a container that has been started, if there is a log. Raises OSError."""
+        place = self._links / link_name(pod_name, namespace, container, container_id)
+
+        def make() -> None:
+            if not log.exists():
+                return
+            self._links.mkdir(mode=0o755, parents=True, exist_ok=True)
+            place.unlink(missing_ok=True)
+            place.symlink_to(log)
+
+        await self._blocking(make)
+
+    def _dangling(self) -> list[Path]:
+        """Links into `logs` that lead to nothing: several kubelets of one machine may share the links."""
+        found = []
+        for name in _names(self._links):
+            path = self._links / name
+            if not name.endswith(SUFFIX) or not path.is_symlink() or path.exists():
+                continue
+            if Path(os.readlink(path)).is_relative_to(self._logs):
+                found.append(path)
+        return found
+
+    async def _is_alive(self, container_id: str) -> bool:
+        """Whether a container has not ended, so that its log is only missing for a moment: it is being rotated."""
+        if not container_id:
+            return False
+        try:
+            status = await self._runtime.container_status(container_id)
+        except NotFoundError:
+            return False
+        except RuntimeRequestError as error:
+            logger.warning("state of container %s, whose log is missing: %s", container_id, error)
+            return True
+        return status.container.state is not ContainerState.EXITED
+
+
+def _names(directory: Path) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+
+
+def _remove_directories(logs: Path, keep: Collection[str]) -> None:
+    for name in _names(logs):
+        uid = pod_of_directory(name)
+        if not uid or uid in keep:
+            continue
+        try:
+            shutil.rmtree(logs / name)
+        except OSError as error:
+            logger.warning("cannot remove logs: %s", error)
