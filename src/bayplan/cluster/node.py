@@ -43,7 +43,8 @@ from bayplan.kubelet.images.node_credentials import NodeCredentials
 from bayplan.kubelet.images.records import PullRecords, verification_policy
 from bayplan.kubelet.kubelet import Kubelet, NodeParts
 from bayplan.kubelet.log_files import LogReader
-from bayplan.kubelet.log_garbage import remove_logs
+from bayplan.kubelet.log_garbage import LogGarbage
+from bayplan.kubelet.log_rotation import LogRotation
 from bayplan.kubelet.mounts import SystemMounter
 from bayplan.kubelet.node.heartbeat import NodeHeartbeat, NodeLease
 from bayplan.kubelet.node.machine import filesystem, read_machine
@@ -53,12 +54,12 @@ from bayplan.kubelet.pod_builder import BuilderSettings, Cluster, NodePodBuilder
 from bayplan.kubelet.pod_syncer import VolumeNotReadyError
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
-from bayplan.kubelet.runtime.types import ContainerState, ContainerStatus
+from bayplan.kubelet.runtime.types import ContainerState
 from bayplan.kubelet.server.access import Access
 from bayplan.kubelet.server.containers import LogOptions
 from bayplan.kubelet.server.server import KubeletServer, ServerParts
 from bayplan.kubelet.static_pods import StaticPodFiles
-from bayplan.kubelet.termination import explained
+from bayplan.kubelet.termination_messages import TerminationMessages
 from bayplan.kubelet.usage_meter import UsageMeter
 from bayplan.kubelet.volumes.errors import VolumeError
 from bayplan.kubelet.volumes.interface import VolumeHost
@@ -187,8 +188,8 @@ class Node:
             builder=builder,
             volumes=_Volumes(self.volumes),
             directories=_Directories(self.qos, self.cgroups, lambda: self.kubelet.pods.active()),
-            explain=_explain,
-            remove_logs=lambda keep: in_thread(lambda: remove_logs(logs, options.container_log_links, keep)),
+            explain=TerminationMessages(in_thread).explain,
+            remove_logs=LogGarbage(self.runtime, in_thread, logs, options.container_log_links).collect,
             checks=(self._check_sysctls, lambda pod, others: self.evictions.rejection(pod, others)),
             tasks=self._tasks(),
         )
@@ -310,6 +311,15 @@ class Node:
             "evictions": lambda: self.evictions.run(),
             "images": self._collect_images,
             "cgroups": self._keep_cgroups,
+            "logs": LogRotation(
+                self.runtime,
+                in_thread,
+                self.clock,
+                max_size=self.configuration.container_log_max_size,
+                max_files=self.configuration.container_log_max_files,
+                interval=self.configuration.container_log_monitor_interval,
+                workers=self.configuration.container_log_max_workers,
+            ).run,
         }
         if self.configuration.static_pod_path:
             tasks["static pods"] = lambda: StaticPodFiles(
@@ -506,10 +516,6 @@ def _thresholds(configuration: KubeletConfiguration) -> tuple[Threshold, ...]:
         merge_defaults=configuration.merge_default_eviction_settings,
         pods_are_limited="pods" in configuration.enforce_node_allocatable,
     )
-
-
-async def _explain(status: ContainerStatus) -> ContainerStatus:
-    return await in_thread(lambda: explained(status))
 
 
 class _Volumes:

@@ -29,6 +29,7 @@ from bayplan.kubelet.core.container_resources import LimitSettings, container_re
 from bayplan.kubelet.core.dns import NodeDns, pod_dns
 from bayplan.kubelet.core.environment import Sources, VariableError, needs, variables
 from bayplan.kubelet.core.hosts import HostnameError, host_network_hosts_file, hosts_file
+from bayplan.kubelet.core.log_names import link_name
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.core.security import (
     NodeSecurity,
@@ -360,8 +361,8 @@ class NodePodBuilder:
     def started(self, pod: core_v1.Pod, container: AnyContainer, container_id: str, restarts: int) -> None:
         """See PodBuilder: collectors of logs find containers by links that name pod, container and id."""
         log = Path(pod_log_directory(str(self._settings.logs), pod), container_log_path(container.name, restarts))
-        metadata = pod.metadata
-        link = self._settings.links / f"{metadata.name}_{metadata.namespace}_{container.name}-{container_id}.log"
+        name = link_name(pod.metadata.name, pod.metadata.namespace, container.name, container_id)
+        link = self._settings.links / name
         try:
             if log.exists():
                 link.parent.mkdir(parents=True, exist_ok=True)
