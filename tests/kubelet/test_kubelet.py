@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,6 +22,14 @@ FAILS = Behaviour(run_seconds=1, exit_code=3)
 def status_of(pod: core_v1.Pod, name: str = "c") -> core_v1.ContainerStatus:
     found = (*pod.status.container_statuses, *pod.status.init_container_statuses)
     return next(each for each in found if each.name == name)
+
+
+def waits(pod: core_v1.Pod | None, reason: str) -> bool:
+    """Whether the container waits, for this reason."""
+    if pod is None or not pod.status.container_statuses:
+        return False
+    waiting = status_of(pod).state.waiting
+    return waiting is not None and waiting.reason == reason
 
 
 def test_a_pod_runs_is_ready_and_goes_with_all_that_it_had() -> None:
@@ -74,13 +83,7 @@ def test_a_container_that_fails_runs_again_after_a_back_off_that_doubles() -> No
         async with played.running():
             await played.create()
             waiting = await played.until(
-                lambda pod: (
-                    pod is not None
-                    and bool(pod.status.container_statuses)
-                    and status_of(pod).state.waiting is not None
-                    and status_of(pod).restart_count == 2
-                    and status_of(pod).state.waiting.reason == "CrashLoopBackOff"
-                )
+                lambda pod: waits(pod, "CrashLoopBackOff") and pod is not None and status_of(pod).restart_count == 2
             )
             state = status_of(waiting).state.waiting
             assert state is not None
@@ -259,7 +262,7 @@ def test_a_startup_probe_holds_back_the_others() -> None:
         ),
     ],
 )
-def test_a_pod_that_the_node_does_not_fit_is_rejected(spec: dict[str, object], reason: str, message: str) -> None:
+def test_a_pod_that_the_node_does_not_fit_is_rejected(spec: dict[str, Any], reason: str, message: str) -> None:
     async def case(played: Played) -> None:
         async with played.running():
             await played.create(**spec)
@@ -359,15 +362,7 @@ def test_a_hook_that_fails_keeps_a_container_from_running_without_telling_its_ou
         async with played.running():
             hook = core_v1.LifecycleHandler(exec=core_v1.ExecAction(command=("prepare",)))
             await played.create(container(lifecycle=core_v1.Lifecycle(post_start=hook)))
-            failed = await played.until(
-                lambda pod: (
-                    bool(played.runs("c"))
-                    and pod is not None
-                    and bool(pod.status.container_statuses)
-                    and status_of(pod).state.waiting is not None
-                    and status_of(pod).state.waiting.reason == "PostStartHookError"
-                )
-            )
+            failed = await played.until(lambda pod: waits(pod, "PostStartHookError"))
             state = status_of(failed).state.waiting
             assert state is not None
             assert "secret" in state.message

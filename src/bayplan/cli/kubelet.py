@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from bayplan.cli.output import Failure
 if TYPE_CHECKING:
     from bayplan.api.types import core_v1
     from bayplan.kubelet.configuration import KubeletConfiguration
+    from bayplan.kubelet.node.certificates import Certificate
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -121,9 +121,11 @@ def _with_flags(function: F) -> F:
 @click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes.")
 def command(config: Path | None, config_dir: Path | None, kubeconfig: Path | None, **options: Any) -> None:
     """Run a node of any cluster, Bayplan's or a real one, on this machine."""
+    from bayplan.client.errors import KubeconfigError
     from bayplan.cluster.errors import ClusterError
     from bayplan.kubelet.cgroups.errors import CgroupError
     from bayplan.kubelet.errors import KubeletError
+    from bayplan.kubelet.node.certificate_requests import CertificateError
     from bayplan.support.logging import set_up_logging
     from bayplan.support.loop import run_loop
 
@@ -135,7 +137,7 @@ def command(config: Path | None, config_dir: Path | None, kubeconfig: Path | Non
         run_loop(_run(configuration, kubeconfig, options))
     except ImportError as error:
         raise Failure(str(error)) from error
-    except (ClusterError, CgroupError, KubeletError) as error:
+    except (ClusterError, CgroupError, KubeletError, KubeconfigError, CertificateError) as error:
         raise Failure(str(error)) from error
     except OSError as error:
         raise Failure(f"{error.filename or 'kubelet'}: {error.strerror or error}") from error
@@ -146,8 +148,9 @@ async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, opt
     from bayplan.cli.up import stop_event
     from bayplan.client.kubeconfig import load
     from bayplan.cluster.node import Node, NodeOptions
-    from bayplan.cluster.node_tls import server_tls
+    from bayplan.cluster.node_tls import ServerTls, client_manager
     from bayplan.kubelet.node.addresses import local_addresses
+    from bayplan.kubelet.node.bootstrap import bootstrap
     from bayplan.kubelet.node.machine import hostname
     from bayplan.kubelet.runtime.cri import CriRuntime
     from bayplan.support.clock import SystemClock
@@ -155,9 +158,21 @@ async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, opt
 
     stop = stop_event()
     clock, randomness = SystemClock(), SystemRandomness()
-    client = connect(kubeconfig, "", user_agent="kubelet")
-    server = load(kubeconfig_path(kubeconfig), "").server
     name = options["hostname_override"] or hostname()
+    root: Path = options["root_dir"]
+    certificates: Path = options["cert_dir"] or root / "pki"
+    path = kubeconfig_path(kubeconfig)
+    if options["bootstrap_kubeconfig"] is not None:
+        await bootstrap(
+            path,
+            options["bootstrap_kubeconfig"],
+            certificates,
+            name,
+            clock,
+            lambda which: connect(which, "", user_agent="kubelet"),
+        )
+    client = connect(path, "", user_agent="kubelet")
+    server = load(path, "").server
     given = tuple(each for each in options["node_ip"].split(",") if each)
     addresses = given or local_addresses(server)
     runtime = CriRuntime(
@@ -165,7 +180,6 @@ async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, opt
         image_endpoint=configuration.image_service_endpoint,
         request_timeout=configuration.runtime_request_timeout,
     )
-    root: Path = options["root_dir"]
     node = Node(
         client,
         runtime,
@@ -181,19 +195,29 @@ async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, opt
         clock=clock,
         randomness=randomness,
     )
-    tls = server_tls(configuration, options["cert_dir"] or root / "pki", name, addresses, clock.now())
+    tls = ServerTls(configuration, certificates, name, clock)
+    tasks = [asyncio.ensure_future(node.run(tls.context)), asyncio.ensure_future(stop.wait())]
+    serving = tls.manager(client, node.kubelet.node, randomness)
+    if serving is not None:
+        tasks.append(asyncio.ensure_future(serving.run()))
+    if configuration.rotate_certificates and options["bootstrap_kubeconfig"] is not None:
+
+        def renewed(_: Certificate) -> None:
+            old, client.transport = client.transport, connect(path, "", user_agent="kubelet").transport
+            tasks.append(asyncio.ensure_future(old.close()))
+
+        tasks.append(
+            asyncio.ensure_future(client_manager(client, certificates, name, clock, randomness, renewed).run())
+        )
     click.echo(f"started: kubelet of node {name}")
-    running = asyncio.ensure_future(node.run(tls))
-    stopping = asyncio.ensure_future(stop.wait())
     try:
-        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            running.result()
+        await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            tasks[0].result()
     finally:
-        for task in (running, stopping):
+        for task in tasks:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks, return_exceptions=True)
         await client.close()
 
 
