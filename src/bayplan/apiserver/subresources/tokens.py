@@ -51,9 +51,12 @@ async def handle(call: Call) -> Response:
         raise not_found_error("serviceaccounts", "", call.path.name)
     issuer = call.context.service_accounts.issuer
     now = call.context.clock.now()
-    _complete(call, request, issuer, now)
+    _complete(call, request, now)
     admission = AdmissionRequest(call, CREATE, request, None, "token", name=call.path.name)
-    await call.context.admission.plan(call.stored, CREATE, "token").run(admission)
+    plan = call.context.admission.plan(call.stored, CREATE, "token")
+    await plan.admit(admission)  # NodeRestriction compares the audiences that were asked for with those of the pod
+    request.spec.audiences = tuple(request.spec.audiences) or issuer.audiences
+    await plan.validate(admission)
     bound, node = _bound(call, request)
     seconds, warn_after = _lifetime(call, request, issuer, bound)
     named = ObjectName(bound.metadata.name, bound.metadata.uid) if bound is not None else None
@@ -90,14 +93,13 @@ def _check_place(call: Call, request: TokenRequest) -> None:
         raise invalid_object("TokenRequest", _GROUP, path.name, [problem])
 
 
-def _complete(call: Call, request: TokenRequest, issuer: TokenIssuer, now: float) -> None:
+def _complete(call: Call, request: TokenRequest, now: float) -> None:
     """Fill in what the request leaves open. Raises ApiError (422)."""
     spec, metadata = request.spec, request.metadata
     if spec.expiration_seconds is None:
         spec.expiration_seconds = _DEFAULT_SECONDS
     wipe_system_fields(metadata)
     track_create(call, request, _VERSION, "token")
-    spec.audiences = tuple(spec.audiences) or issuer.audiences
     metadata.name, metadata.namespace = call.path.name, call.path.namespace
     metadata.uid = call.context.randomness.uuid4()
     metadata.creation_timestamp = rfc3339(now)
