@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-import msgspec
-
-from bayplan.api.defaults.pods import qos_class
 from bayplan.api.types import core_v1
 from bayplan.kubelet.container_events import WARNING, ContainerEvents
-from bayplan.kubelet.core.admission import NodeOffer, Rejection, rejections
+from bayplan.kubelet.core.admission import (
+    NodeAccount,
+    NodeOffer,
+    Rejection,
+    Requests,
+    rejected_status,
+    rejections,
+)
 from bayplan.kubelet.core.conditions import OWN_CONDITIONS
 from bayplan.kubelet.core.pod_status import TERMINAL, is_mirror, is_static
 from bayplan.kubelet.deadlines import seconds_left
@@ -53,6 +57,7 @@ class NodePods:
         self._offer = offer
         self._clock = clock
         self._checks = tuple(checks)
+        self._requests = Requests()
         self._pods: dict[str, core_v1.Pod] = {}
         self._mirrors: dict[tuple[str, str], core_v1.Pod] = {}
         """Mirror pods by namespace and name."""
@@ -182,20 +187,15 @@ class NodePods:
         """The node does not take a pod: it has failed."""
         self._admitted.discard(pod.metadata.uid)
         self._events.pod(pod, WARNING, rejection.reason, rejection.message)
-        status = msgspec.structs.replace(
-            pod.status,
-            observed_generation=pod.metadata.generation,
-            phase="Failed",
-            reason=rejection.reason,
-            message=f"Pod was rejected: {rejection.message}",
-            qos_class=qos_class(pod.spec),
-        )
-        self._statuses.set(pod, status)
+        self._statuses.set(pod, rejected_status(pod, rejection))
 
     def _rejection(self, pod: core_v1.Pod) -> Rejection | None:
         """Why the node does not take a pod, if it does not."""
         others = [each for each in self.active() if each.metadata.uid != pod.metadata.uid]
-        found = rejections(pod, others, self._offer())
+        account = NodeAccount(self._requests)
+        for other in others:
+            account.add(other)
+        found = rejections(pod, account, self._offer())
         if found:
             return found[0]
         return next((each for check in self._checks if (each := check(pod, others)) is not None), None)

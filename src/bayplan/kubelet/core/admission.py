@@ -5,9 +5,14 @@ A pod may be bound to a node by anybody, and the scheduler may have decided on o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+import msgspec
+
+from bayplan.api.defaults.pods import qos_class
 from bayplan.api.node_selectors import pod_may_run_on
 from bayplan.api.pod_resources import pod_total
 from bayplan.api.quantity import Quantity, parse
@@ -20,6 +25,11 @@ _OS_LABEL = "kubernetes.io/os"
 _FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
 CRITICAL_PRIORITY = 2_000_000_000
 """The priority from which pods are critical for the system."""
+
+
+HostPort = tuple[str, str, int]
+"""(protocol, address of the node, port)."""
+_REMEMBERED = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +55,65 @@ class NodeOffer:
     user_namespaces: bool = True
 
 
-def rejections(pod: core_v1.Pod, others: Iterable[core_v1.Pod], offer: NodeOffer) -> list[Rejection]:
-    """All reasons not to take a pod, the one to tell first; none for a pod that fits. others: the pods that the node has already."""
+class Requests:
+    """What pods request, worked out once for specs that share their parts, as those of one template do: milli-units of cpu, whole units of all else."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[int, ...], tuple[Mapping[str, int], tuple[Any, ...]]] = OrderedDict()
+
+    def of(self, spec: core_v1.PodSpec) -> Mapping[str, int]:
+        """The requests of a pod, without its place."""
+        parts = (spec.resources, spec.overhead, *(each.resources for each in (*spec.containers, *spec.init_containers)))
+        key = tuple(map(id, parts))
+        known = self._known.get(key)
+        if known is None:
+            total = pod_total(spec, "requests", overhead=True)
+            known = {name: _amount(name, value) for name, value in total.items()}, parts  # which keep their ids
+            self._known[key] = known
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return known[0]
+
+
+@dataclass(slots=True)
+class NodeAccount:
+    """What the pods of a node take. A pod counts from `add` to `remove`."""
+
+    requests: Requests
+    used: Counter[str] = field(default_factory=Counter)
+    _pods: dict[str, tuple[Mapping[str, int], tuple[HostPort, ...]]] = field(default_factory=dict)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._pods
+
+    def add(self, pod: core_v1.Pod) -> None:
+        """Count a pod, if it is not counted yet."""
+        uid = pod.metadata.uid
+        if uid not in self._pods:
+            amounts = self.requests.of(pod.spec)
+            self._pods[uid] = amounts, tuple(host_ports(pod.spec))
+            self.used.update(amounts)
+            self.used["pods"] += 1
+
+    def remove(self, uid: str) -> None:
+        """Count a pod no longer."""
+        found = self._pods.pop(uid, None)
+        if found is not None:
+            self.used.subtract(found[0])
+            self.used["pods"] -= 1
+
+    def ports(self) -> Iterator[HostPort]:
+        """The ports of the node that are taken."""
+        for _, ports in self._pods.values():
+            yield from ports
+
+
+def rejections(pod: core_v1.Pod, account: NodeAccount, offer: NodeOffer) -> list[Rejection]:
+    """All reasons not to take a pod, the one to tell first; none for a pod that fits. account: of the pods that the node has already."""
     found = _kind_rejection(pod, offer)
     if found is not None:
         return [found]
-    running = tuple(others)
-    return [*_resource_rejections(pod, running, offer.node), *_placement_rejections(pod, running, offer.node)]
+    return [*_resource_rejections(pod, account, offer.node), *_placement_rejections(pod, account, offer.node)]
 
 
 def _kind_rejection(pod: core_v1.Pod, offer: NodeOffer) -> Rejection | None:
@@ -78,37 +140,28 @@ def _amount(name: str, amount: Quantity) -> int:
     return amount.milli_value() if name == "cpu" else amount.value()
 
 
-def _resource_rejections(pod: core_v1.Pod, others: tuple[core_v1.Pod, ...], node: core_v1.Node) -> Iterator[Rejection]:
+def _resource_rejections(pod: core_v1.Pod, account: NodeAccount, node: core_v1.Node) -> Iterator[Rejection]:
     """Resources of which the node has not enough left; extended resources that the node does not have are somebody else's."""
-    allocatable = {name: _amount(name, parse(value)) for name, value in node.status.allocatable.items()}
-    wanted = {name: _amount(name, value) for name, value in pod_total(pod.spec, "requests", overhead=True).items()}
-    wanted["pods"] = 1
-    used = dict.fromkeys(wanted, 0)
-    used["pods"] = len(others)
-    for other in others:
-        requests = pod_total(other.spec, "requests", overhead=True)
-        for name in wanted.keys() - {"pods"}:
-            used[name] += _amount(name, requests[name]) if name in requests else 0
+    wanted = {**account.requests.of(pod.spec), "pods": 1}
+    allocatable = node.status.allocatable
     for name in (*_FIRST, *sorted(wanted.keys() - set(_FIRST))):
         amount = wanted.get(name, 0)
         if not amount or (_is_extended(name) and name not in allocatable):
             continue
-        capacity = allocatable.get(name, 0)
-        if amount > capacity - used[name]:
-            text = (
-                f"Node didn't have enough resource: {name}, "
-                f"requested: {amount}, used: {used[name]}, capacity: {capacity}"
-            )
-            yield Rejection(f"OutOf{name}", text, name, amount - (capacity - used[name]))
+        capacity = _amount(name, parse(allocatable[name])) if name in allocatable else 0
+        used = account.used[name]
+        if amount > capacity - used:
+            text = f"Node didn't have enough resource: {name}, requested: {amount}, used: {used}, capacity: {capacity}"
+            yield Rejection(f"OutOf{name}", text, name, amount - (capacity - used))
 
 
-def _placement_rejections(pod: core_v1.Pod, others: tuple[core_v1.Pod, ...], node: core_v1.Node) -> Iterator[Rejection]:
+def _placement_rejections(pod: core_v1.Pod, account: NodeAccount, node: core_v1.Node) -> Iterator[Rejection]:
     if not pod_may_run_on(pod.spec, node):
         yield _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
     if pod.spec.node_name and pod.spec.node_name != node.metadata.name:
         yield _predicate("NodeName", "node(s) didn't match the requested node name")
-    taken = [port for other in others for port in host_ports(other.spec)]
-    if any(_collide(port, other) for port in host_ports(pod.spec) for other in taken):
+    ports = tuple(host_ports(pod.spec))
+    if ports and any(_collide(port, other) for other in account.ports() for port in ports):
         yield _predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports")
     if not is_static(pod) and untolerated(pod.spec.tolerations, node.spec.taints, ("NoExecute",)) is not None:
         yield _predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate")
@@ -116,10 +169,6 @@ def _placement_rejections(pod: core_v1.Pod, others: tuple[core_v1.Pod, ...], nod
 
 def _predicate(name: str, text: str) -> Rejection:
     return Rejection(name, f"Predicate {name} failed: {text}")
-
-
-HostPort = tuple[str, str, int]
-"""(protocol, address of the node, port)."""
 
 
 def host_ports(spec: core_v1.PodSpec) -> Iterator[HostPort]:
@@ -140,3 +189,16 @@ def _collide(one: HostPort, other: HostPort) -> bool:
 def is_critical(pod: core_v1.Pod) -> bool:
     """Whether others are evicted to make room for a pod: static pods, mirror pods and those of system priority."""
     return is_static(pod) or (pod.spec.priority or 0) >= CRITICAL_PRIORITY
+
+
+def rejected_status(pod: core_v1.Pod, rejection: Rejection) -> core_v1.PodStatus:
+    """The status of a pod that its node has not taken."""
+    status: core_v1.PodStatus = msgspec.structs.replace(
+        pod.status,
+        observed_generation=pod.metadata.generation,
+        phase="Failed",
+        reason=rejection.reason,
+        message=f"Pod was rejected: {rejection.message}",
+        qos_class=qos_class(pod.spec),
+    )
+    return status

@@ -12,7 +12,9 @@ from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder
+from bayplan.kubelet.core.admission import Rejection, rejected_status
 from bayplan.kubelet.simulator import resize
+from bayplan.kubelet.simulator.admission import NodeAdmission
 from bayplan.kubelet.simulator.containers import is_plain, start_seconds
 from bayplan.kubelet.simulator.events import ALL, Told, stopping, told
 from bayplan.kubelet.simulator.pods import Step, next_step
@@ -35,6 +37,7 @@ class PodPlayer:
         randomness: Randomness,
         recorder: EventRecorder,
         resizing: Resizing,
+        admission: NodeAdmission,
         host_ip: Callable[[str], str],
         pod_ip: Callable[[core_v1.Pod], str],
     ) -> None:
@@ -44,6 +47,7 @@ class PodPlayer:
         self._randomness = randomness
         self._recorder = recorder
         self._resizing = resizing
+        self._admission = admission
         self._host_ip = host_ip
         self._pod_ip = pod_ip
         self._begun: dict[str, float] = {}
@@ -73,6 +77,11 @@ class PodPlayer:
         if pod.metadata.deletion_timestamp and uid not in self._stopping:
             self._stopping[uid] = now
             self._tell(pod, stopping(pod, self._settings.events))
+        if not had_begun and _is_new(pod):
+            rejection = self._admission.admit(pod)
+            if rejection is not None:
+                await self._reject(pod, rejection)
+                return None
         step = self._next(pod, now)
         self._due.pop(uid, None)
         if step.wait is not None:
@@ -85,6 +94,11 @@ class PodPlayer:
         if had_begun:
             self._begun.pop(uid, None)
         return None if step.delete else step.wait
+
+    async def _reject(self, pod: core_v1.Pod, rejection: Rejection) -> None:
+        """The node does not take a pod. Raises ApiError, TransportError."""
+        await self._client.update_status(msgspec.structs.replace(pod, status=rejected_status(pod, rejection)))
+        self._recorder.event(pod, "Warning", rejection.reason, rejection.message)
 
     def _next(self, pod: core_v1.Pod, now: float) -> Step:
         """What happens next to a pod."""
@@ -132,3 +146,9 @@ class PodPlayer:
     def _tell(self, pod: core_v1.Pod, events: Iterable[Told]) -> None:
         for event in events:
             self._recorder.event(pod, *event)
+
+
+def _is_new(pod: core_v1.Pod) -> bool:
+    """Whether a pod has just been bound."""
+    status = pod.status
+    return not status.start_time and status.phase == "Pending" and not pod.metadata.deletion_timestamp

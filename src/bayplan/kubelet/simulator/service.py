@@ -20,6 +20,7 @@ from bayplan.client.events import EventRecorder
 from bayplan.informers import InformerFactory
 from bayplan.informers.cache import key_of
 from bayplan.kubelet.simulator.addresses import Addresses
+from bayplan.kubelet.simulator.admission import NodeAdmission
 from bayplan.kubelet.simulator.groups import NodeGroupSettings, is_new, make_group_node, seconds_to_ready
 from bayplan.kubelet.simulator.nodes import (
     LEASE_NAMESPACE,
@@ -86,6 +87,7 @@ class NodeSimulator:
         """Resources of nodes that are not allocatable yet, with their amounts; None for those that are gone."""
         self.recorder = EventRecorder(client, "kubelet", clock, randomness)
         self._resizing = Resizing(self.nodes, self.pods, settings.resize_seconds)
+        self._admission = NodeAdmission(lambda name: self.nodes.cache.get("", name))
         self._player: StagePlayer | PodPlayer = self._stage_player() if settings.stages else self._pod_player()
 
     async def run(self) -> None:
@@ -129,6 +131,7 @@ class NodeSimulator:
             randomness=self.randomness,
             recorder=self.recorder,
             resizing=self._resizing,
+            admission=self._admission,
             host_ip=self._host_ip,
             pod_ip=self._pod_ip,
         )
@@ -320,6 +323,7 @@ class NodeSimulator:
         if pod.spec.node_name and self.plays(pod.spec.node_name):
             if pod.status.pod_ip and not pod.spec.host_network:
                 self._pod_ip(pod)
+            self._admission.see(pod)
             self.queue.add(key_of(pod))
 
     def _changed(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
@@ -332,6 +336,7 @@ class NodeSimulator:
 
     def _gone(self, pod: core_v1.Pod) -> None:
         self._player.forget(pod)
+        self._admission.forget(pod)
         self._resizing.forget(pod)
         self._retry_resizes(pod.spec.node_name)
         if pod.spec.node_name in self._addresses:
