@@ -111,6 +111,22 @@ def test_a_directory_of_other_things_keeps_its_mode(tmp_path: Path) -> None:
     assert mode(tmp_path / "home" / "store.db") == 0o600
 
 
+def test_subdirectories_that_are_left_alone_keep_their_modes(tmp_path: Path) -> None:
+    (tmp_path / "left").mkdir(mode=0o755)
+    for file in (tmp_path / "left" / "image", tmp_path / "store.db", tmp_path / "notes"):
+        file.write_text("")
+        file.chmod(0o644)
+    tmp_path.chmod(0o755)
+    make_contents_private(tmp_path, lambda name: name in ("store.db", "left"), lambda name: name == "left")
+    assert [mode(tmp_path / name) for name in ("left", "left/image", "store.db", "notes", ".")] == [
+        0o755,
+        0o644,
+        0o600,
+        0o600,
+        0o700,
+    ]
+
+
 def test_a_shared_directory_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     assert make_contents_private(tmp_path, lambda _: True) == []

@@ -13,6 +13,8 @@ log = logging.getLogger(__name__)
 
 _OWN_NAMES = ("store.db*", ".store.db*", "pki", "kubeconfig", "clusters", "*.log", "*.log.gz")
 """What Bayplan keeps in a data directory."""
+REAL_NODES = "real-nodes"
+"""The subdirectory of real nodes: images and volumes, whose modes are those of their containers."""
 _CERTIFICATE_NAMES = ("*.crt", "*.key", "admin-token", "sa.pub")
 """What it keeps in a directory of certificates."""
 _NAMED = 5
@@ -39,7 +41,7 @@ def make_directory(directory: Path) -> None:
                     f"{directory / name} is a symbolic link, which is not followed out of the data directory;"
                     " replace it by what it points to"
                 )
-        changed = make_contents_private(directory, _is_own)
+        changed = make_contents_private(directory, _is_own, lambda name: name == REAL_NODES)
         probe = directory / ".writable"
         probe.unlink(missing_ok=True)
         create_private(probe)

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from bayplan.support.loop import run_loop
 if TYPE_CHECKING:
     from bayplan.api.kinds import Kind
     from bayplan.cluster.companion import Companion
+    from bayplan.cluster.real_nodes.settings import RealNodeSettings
     from bayplan.cluster.settings import ClusterSettings
     from bayplan.kubelet.simulator.groups import NodeGroupSettings
 
@@ -37,7 +38,32 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     "--nodes",
     type=click.IntRange(0),
     default=None,
-    help="Simulated nodes.  [default: 3; with --from: those of the copy alone]",
+    help="Simulated nodes.  [default: 3; with --from: those of the copy alone; with --real-nodes: 0]",
+)
+@click.option(
+    "--real-nodes",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Real nodes on this machine, which run containers with containerd; needs root.",
+)
+@click.option(
+    "--real-node-mode",
+    type=click.Choice(("namespace", "host")),
+    default="namespace",
+    show_default=True,
+    help="Whether each real node has a network of its own, or one has the machine's.",
+)
+@click.option(
+    "--real-node-outbound/--no-real-node-outbound",
+    default=True,
+    show_default=True,
+    help="Whether real nodes with networks of their own, and their pods, reach what this machine reaches.",
+)
+@click.option(
+    "--pod-infra-container-image",
+    metavar="IMAGE",
+    help="Image of the sandboxes of pods on real nodes.  [default: one that is made here and needs no registry]",
 )
 @click.option(
     "--from",
@@ -176,6 +202,10 @@ class UpOptions:
     """The options of `up`, by name."""
 
     nodes: int | None
+    real_nodes: int
+    real_node_mode: str
+    real_node_outbound: bool
+    pod_infra_container_image: str | None
     source: str | None
     stages: tuple[Path, ...]
     pod_events: str
@@ -253,7 +283,7 @@ class UpOptions:
         """How many nodes of its own the cluster has."""
         if self.nodes is not None:
             return self.nodes
-        return 3 if self.source is None else 0
+        return 3 if self.source is None and not self.real_nodes else 0
 
     @property
     def directory(self) -> Path | None:
@@ -261,6 +291,21 @@ class UpOptions:
         if self.store or (self.source is not None and self.data_dir is None):
             return None
         return self.data_dir or default_data_directory()
+
+    def real_node_settings(self, settings: ClusterSettings) -> RealNodeSettings | None:
+        """The real nodes of a cluster; None for none. Raises UsageError, Failure."""
+        if not self.real_nodes:
+            return None
+        from bayplan.cli.real_nodes import real_node_settings
+
+        return real_node_settings(
+            self.real_nodes,
+            self.directory,
+            settings,
+            mode=self.real_node_mode,
+            outbound=self.real_node_outbound,
+            sandbox_image=self.pod_infra_container_image,
+        )
 
     def contents(self) -> Contents:
         """What the cluster begins with. Raises Failure."""
@@ -299,10 +344,11 @@ def run_cluster(options: UpOptions) -> None:
     follows_links = options.kubeconfig is not None or options.directory is None
     check_kubeconfig(path, options.directory / "pki" if options.directory else None, follows_links=follows_links)
     settings = options.settings()
+    real_nodes = options.real_node_settings(settings)
     with _company(settings, options.processes) as companion:
         contents = options.contents()  # of which the other process needs no copy
         nodes = settings.nodes.nodes + sum(kind.kind == "Node" for kind, _ in contents)
-        what = f"with {nodes} node{'s' * (nodes != 1)}"
+        what = f"with {nodes + options.real_nodes} node{'s' * (nodes + options.real_nodes != 1)}"
         run_until_stopped(
             settings,
             path,
@@ -312,6 +358,7 @@ def run_cluster(options: UpOptions) -> None:
             elsewhere="--data-dir or --store",
             companion=companion,
             follows_links=follows_links,
+            real_nodes=real_nodes,
         )
 
 
@@ -325,15 +372,18 @@ def run_until_stopped(
     elsewhere: str = "--store",
     companion: Companion | None = None,
     follows_links: bool = True,
+    real_nodes: RealNodeSettings | None = None,
 ) -> None:
     """Run a cluster, which begins with `contents`, until SIGINT or SIGTERM. `elsewhere`: the options that name another place for
     the store. `companion`: the process in which the components run, if that is another one. `follows_links`: whether the
-    kubeconfig's path may be a symbolic link. Raises Failure."""
+    kubeconfig's path may be a symbolic link. `real_nodes`: those on this machine. Raises Failure."""
     from bayplan.cluster.errors import ClusterError
     from bayplan.store.errors import StoreError, StoreLocked
 
     try:
-        run_loop(_serve(settings, kubeconfig.absolute(), manifests, what, contents, companion, follows_links))
+        run_loop(
+            _serve(settings, kubeconfig.absolute(), manifests, what, contents, companion, follows_links, real_nodes)
+        )
     except StoreLocked as error:
         raise Failure(f"{error} with {elsewhere}") from error
     except (ClusterError, StoreError, ValueError) as error:
@@ -365,22 +415,51 @@ async def _serve(
     contents: Contents,
     companion: Companion | None,
     follows_links: bool,
+    real_nodes: RealNodeSettings | None,
 ) -> None:
     from bayplan.cluster.apply import apply_manifests
     from bayplan.cluster.cluster import Cluster
 
     stop = stop_event()
-    cluster = Cluster(settings, contents=contents, companion=companion)
-    await cluster.start()
+    nodes = None
+    if real_nodes is not None:
+        from bayplan.cli.real_nodes import prepared
+
+        nodes, settings = await prepared(real_nodes, settings)
+    try:
+        cluster = Cluster(settings, contents=contents, companion=companion)
+        await cluster.start()
+    except BaseException:
+        if nodes is not None:
+            await nodes.stop()
+        raise
     try:
         write_kubeconfig(kubeconfig, cluster.kubeconfig(), settings.directory, follows_links=follows_links)
         if manifests:
             count = await apply_manifests(cluster.client(), manifests)
             click.echo(f"applied {count} object{'s' * (count != 1)}")
+        if nodes is not None:
+            await nodes.join(cluster)
         click.echo(f"ready: {cluster.server_url} {what}\n\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n")
-        await wait_for_stop(stop, cluster.wait())
+        await wait_for_stop(stop, cluster.wait() if nodes is None else _first(cluster.wait(), nodes.wait()))
     finally:
-        await cluster.stop()
+        try:
+            if nodes is not None:
+                await nodes.stop()
+        finally:
+            await cluster.stop()
+
+
+async def _first(*waits: Coroutine[Any, Any, None]) -> None:
+    """Return when one of them does; raise what the first one raises."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def stop_event() -> asyncio.Event:

@@ -116,17 +116,19 @@ def _make_private(path: Path, flags: int, owner: int, is_meant: Callable[[int], 
         os.close(descriptor)
 
 
-def make_contents_private(directory: Path, is_own: Callable[[str], bool]) -> list[str]:
+def make_contents_private(
+    directory: Path, is_own: Callable[[str], bool], is_left: Callable[[str], bool] = lambda _: False
+) -> list[str]:
     """Take the rights of everybody but the owner from a directory and what is in it; returns the names of what was changed.
 
-    is_own: whether a name in the directory is ours. The directory itself and files of other names are changed only if it
-    looks like ours: it has no other subdirectories, and is not one that everybody may write to (sticky). Symbolic links, and
-    what belongs to other users, are left alone. Raises OSError.
+    is_own: whether a name in the directory is ours. is_left: whether a subdirectory is ours, but not to be looked into. The directory
+    itself and files of other names are changed only if it looks like ours: it has no other subdirectories, and is not one that
+    everybody may write to (sticky). Symbolic links, and what belongs to other users, are left alone. Raises OSError.
     """
     directory = directory.resolve()
     entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     is_dedicated = not directory.stat().st_mode & stat.S_ISVTX and all(
-        is_own(entry.name) for entry in entries if entry.is_dir(follow_symlinks=False)
+        is_own(entry.name) or is_left(entry.name) for entry in entries if entry.is_dir(follow_symlinks=False)
     )
     changed = []
     if is_dedicated and _make_private(directory, os.O_DIRECTORY, PRIVATE_DIRECTORY, stat.S_ISDIR):
@@ -134,7 +136,7 @@ def make_contents_private(directory: Path, is_own: Callable[[str], bool]) -> lis
     for entry in entries:
         path = Path(entry.path)
         if entry.is_dir(follow_symlinks=False):
-            if is_own(entry.name):
+            if is_own(entry.name) and not is_left(entry.name):
                 changed += make_contents_private(path, lambda _: True)
         elif entry.is_file(follow_symlinks=False) and (is_dedicated or is_own(entry.name)) and make_file_private(path):
             changed.append(entry.path)

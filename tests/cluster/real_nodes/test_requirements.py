@@ -16,7 +16,7 @@ from bayplan.cluster.real_nodes.commands import run, succeeds
 from bayplan.cluster.real_nodes.containerd import ContainerdSettings, containerd_config, write_config
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command, write_files
 from bayplan.cluster.real_nodes.leftovers import mounts_below
-from bayplan.cluster.real_nodes.network import inside, masquerading, write_pod_network
+from bayplan.cluster.real_nodes.network import inside, masquerading, overlapping, write_pod_network
 from bayplan.cluster.real_nodes.requirements import missing
 from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings
 from bayplan.kubelet.cgroups.errors import CgroupError
@@ -101,6 +101,23 @@ def test_names_follow_from_the_directory() -> None:
 def test_settings_are_checked(count: int, mode: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         settings(count=count, mode=mode)
+
+
+@pytest.mark.parametrize(
+    ("route", "said"),
+    [
+        ("default", ""),
+        ("0.0.0.0/0", ""),
+        ("192.0.2.0/24", ""),
+        ("10.64.0.0/16", "the network of real nodes, 10.64."),
+        ("10.128.0.0/20", "the network of pods, 10.128.0.0/9, overlaps with 10.128.0.0/20 (device eth0)"),
+        ("10.200.1.7", "--cluster-cidr"),
+    ],
+)
+def test_networks_that_the_machine_has_already_are_refused(route: str, said: str) -> None:
+    found = overlapping(settings(), [{"dst": route, "dev": "eth0"}])
+    assert said in found
+    assert bool(found) is bool(said)
 
 
 def test_containerds_configuration(tmp_path: Path) -> None:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import tempfile
 
 from bayplan.cluster.errors import RealNodeError
 
 
 async def run(*command: str, stdin: bytes = b"") -> str:
     """What a program prints. Raises RealNodeError with what it says if it fails or is not there."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-    except OSError as error:
-        raise RealNodeError(f"{command[0]} cannot be run: {error.strerror}") from error
-    output, errors = await process.communicate(stdin)
+    # Input from a file: a pipe breaks, in uvloop with an exception, where the program ends before it has read it.
+    with tempfile.TemporaryFile() as file:
+        file.write(stdin)
+        file.seek(0)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=file, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+            )
+        except OSError as error:
+            raise RealNodeError(f"{command[0]} cannot be run: {error.strerror}") from error
+    output, errors = await process.communicate()
     if process.returncode:
         said = (errors or output).decode(errors="replace").strip()
         raise RealNodeError(f"{shlex.join(command)} failed: {said or f'exit code {process.returncode}'}")

@@ -6,10 +6,12 @@ machine ── bridge bp-<id> (.1) ──┬── bp-<id>-1 ═ eth0 (.11) name
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes.commands import run, succeeds
@@ -32,6 +34,9 @@ async def make_bridge(settings: RealNodeSettings) -> None:
     """Make the bridge with the machine's address, and the way out. Raises RealNodeError."""
     if settings.mode != NAMESPACE:
         return
+    overlap = overlapping(settings, json.loads(await run("ip", "-json", "route", "show") or "[]"))
+    if overlap:
+        raise RealNodeError(overlap)
     prefix = settings.network.prefixlen
     await run("ip", "link", "add", settings.bridge, "type", "bridge")
     await run("ip", "address", "add", f"{settings.gateway}/{prefix}", "dev", settings.bridge)
@@ -39,6 +44,22 @@ async def make_bridge(settings: RealNodeSettings) -> None:
     if settings.outbound and shutil.which("nft") is not None:
         _keep_forwarding(settings)
         await run("nft", "-f", "-", stdin=masquerading(settings).encode())
+
+
+def overlapping(settings: RealNodeSettings, routes: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong with the machine's routes (as `ip -json route` shows them); "" if the networks of nodes and pods are free."""
+    pods = ipaddress.IPv4Network(settings.pod_network)
+    for route in routes:
+        try:
+            network = ipaddress.IPv4Network(str(route.get("dst")))
+        except ValueError:
+            continue  # default
+        where = f"{network} (device {route.get('dev', '')}) of this machine"
+        if network.prefixlen and network.overlaps(settings.network):
+            return f"the network of real nodes, {settings.network}, overlaps with {where}: use another data directory, from which it follows"
+        if network.prefixlen and network.overlaps(pods):
+            return f"the network of pods, {pods}, overlaps with {where}: choose another with --controller-manager-flag=--cluster-cidr=NETWORK"
+    return ""
 
 
 def masquerading(settings: RealNodeSettings) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from bayplan.api.types import core_v1
 from bayplan.client import Client
+from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess
 from bayplan.cluster.real_nodes.leftovers import remove_leftovers
@@ -57,6 +58,12 @@ class RealNodes:
             lock.release()
             raise
         self._lock = lock
+
+    async def join(self, cluster: Cluster) -> None:
+        """Start the nodes of a cluster that listens on `addresses`. Raises RealNodeError."""
+        host = self.addresses[0] if self.addresses else "127.0.0.1"
+        authority = cluster.credentials.authority.certificate
+        await self.start(ApiAccess(f"https://{host}:{cluster.port}", authority, cluster.sign_client), cluster.client())
 
     async def start(self, api: ApiAccess, client: Client) -> None:
         """Start the nodes; returns when their containerds answer. client: one that may read nodes. Raises RealNodeError."""

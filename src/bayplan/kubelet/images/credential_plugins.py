@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,17 +167,21 @@ class CredentialPlugins:
     async def _response(self, provider: Provider, image: str) -> _Response:
         """What the program answers. Raises OSError, TimeoutError, ValueError; their messages hold nothing that it printed but what it says of errors."""
         request = {"kind": "CredentialProviderRequest", "apiVersion": provider.api_version, "image": image}
-        process = await asyncio.create_subprocess_exec(
-            str(self._directory / provider.name),
-            *provider.args,
-            env={**os.environ, **(provider.environment or {})},
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        # Input from a file: a pipe breaks, in uvloop with an exception, where the program ends before it has read it.
+        with tempfile.TemporaryFile() as file:
+            file.write(msgspec.json.encode(request))
+            file.seek(0)
+            process = await asyncio.create_subprocess_exec(
+                str(self._directory / provider.name),
+                *provider.args,
+                env={**os.environ, **(provider.environment or {})},
+                stdin=file,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
         try:
             async with asyncio.timeout(_LIMIT):
-                output, errors = await process.communicate(msgspec.json.encode(request))
+                output, errors = await process.communicate()
         finally:
             if process.returncode is None:
                 process.kill()

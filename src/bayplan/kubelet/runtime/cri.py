@@ -7,6 +7,7 @@ after the runtime was started anew; calls in between fail at once with `RuntimeU
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -36,6 +37,8 @@ from bayplan.kubelet.runtime.types import (
     SandboxStatus,
 )
 
+# Programs are started beside gRPC, and nothing forks to use it: its handlers for that would only say that they were skipped, at each start.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 try:
     import grpc
     from cri_api.v1 import api_pb2 as wire

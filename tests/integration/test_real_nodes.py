@@ -1,0 +1,117 @@
+"""`bayplan up --real-nodes`: containers that run, on nodes of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client, config
+
+from bayplan.cluster.real_nodes.containerd import ContainerdSettings, import_image
+from bayplan.cluster.real_nodes.settings import NodePlace, RealNodeSettings
+from tests.cluster.real_nodes.test_real_nodes import traces
+from tests.integration.conftest import BAYPLAN, start, stop
+from tests.kubelet.runtime.real_containerd import BUSYBOX, busybox_image, needs_containerd
+
+pytestmark = [needs_containerd, pytest.mark.xdist_group("real nodes")]
+
+
+def eventually(condition: Callable[[], Any], seconds: float = 60) -> Any:
+    """What a condition gives once it is true."""
+    end = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.2)
+
+
+def give_image(place: NodePlace) -> None:
+    """Have busybox on a node."""
+    containerd = ContainerdSettings(place.directory / "containerd", place.state, Path("/"), Path("/"), "native")
+    config_text = (containerd.config_file).read_text()
+    snapshotter = "overlayfs" if 'snapshotter = "overlayfs"' in config_text else "native"
+    containerd = ContainerdSettings(containerd.directory, containerd.state, Path("/"), Path("/"), snapshotter)
+    asyncio.run(import_image(containerd, busybox_image()))
+
+
+def pod(name: str, node: str, *command: str) -> client.V1Pod:
+    """A pod with one container on a node."""
+    container = client.V1Container(name="main", image=BUSYBOX, command=list(command))
+    spec = client.V1PodSpec(
+        containers=[container], node_name=node, restart_policy="Never", termination_grace_period_seconds=1
+    )
+    return client.V1Pod(metadata=client.V1ObjectMeta(name=name), spec=spec)
+
+
+def test_pods_run_on_nodes_of_this_machine(tmp_path: Path) -> None:
+    settings = RealNodeSettings(2, tmp_path / "data" / "real-nodes")
+    arguments = ("--data-dir", str(tmp_path / "data"), "--port", "0", "--real-nodes", "2", "--no-real-node-outbound")
+    process = start(*arguments)
+    try:
+        core = client.CoreV1Api(config.new_client_from_config(str(tmp_path / "data" / "kubeconfig")))
+
+        def ready() -> bool:
+            nodes = core.list_node().items
+            states = [each.status for node in nodes for each in node.status.conditions or () if each.type == "Ready"]
+            return states == ["True", "True"]
+
+        eventually(ready)
+        for place in settings.nodes():
+            give_image(place)
+        eventually(lambda: core.list_namespaced_service_account("default").items)
+        core.create_namespaced_pod("default", pod("one", "real-1", "sh", "-c", "echo from one; exit 3"))
+        core.create_namespaced_pod("default", pod("two", "real-2", "sh", "-c", "echo from two; exec sleep 1000"))
+        ended = eventually(lambda: phase(core, "one", "Failed"))
+        assert ended.status.container_statuses[0].state.terminated.exit_code == 3
+        running = eventually(lambda: phase(core, "two", "Running"))
+        assert running.status.host_ip == settings.nodes()[1].address
+        assert core.read_namespaced_pod_log("one", "default") == "from one\n"
+        assert core.read_namespaced_pod_log("two", "default") == "from two\n"
+        core.delete_namespaced_pod("two", "default")
+        eventually(
+            lambda: not [each for each in core.list_namespaced_pod("default").items if each.metadata.name == "two"]
+        )
+    finally:
+        code, _ = stop(process)
+    assert code == 0
+    assert traces(settings) == []
+
+
+def phase(core: client.CoreV1Api, name: str, wanted: str) -> Any:
+    """The pod if it is in a phase."""
+    found = core.read_namespaced_pod(name, "default")
+    return found if found.status.phase == wanted else None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the message for others is another one")
+def test_machine_without_containerd_is_told_what_to_install(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [BAYPLAN, "up", "--data-dir", str(tmp_path), "--real-nodes", "1"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env={**os.environ, "PATH": str(tmp_path)},
+    )
+    assert done.returncode == 1
+    assert "apt-get install containerd runc" in done.stderr
+
+
+def test_modes_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [BAYPLAN, "up", "--data-dir", str(tmp_path), "--real-nodes", "2", "--real-node-mode", "host"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "only one can have the machine's" in done.stderr
