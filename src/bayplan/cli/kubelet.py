@@ -94,6 +94,11 @@ def _with_flags(function: F) -> F:
     help="How to reach the API server.  [default: $KUBECONFIG, then ~/.kube/config]",
 )
 @click.option(
+    "--bootstrap-kubeconfig",
+    type=click.Path(path_type=Path),
+    help="How to ask for credentials, which are written to --kubeconfig.",
+)
+@click.option(
     "--root-dir",
     type=click.Path(path_type=Path),
     default=Path("/var/lib/kubelet"),
