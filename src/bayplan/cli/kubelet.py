@@ -96,7 +96,7 @@ def _with_flags(function: F) -> F:
 @click.option(
     "--bootstrap-kubeconfig",
     type=click.Path(path_type=Path),
-    help="How to ask for credentials, which are written to --kubeconfig.",
+    help="With it, a certificate is asked for, and --kubeconfig written, unless that is there.",
 )
 @click.option(
     "--root-dir",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import platform
 from pathlib import Path
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 _CONTAINERD_SECONDS = 30.0
 """How long containerd may take to answer."""
 _STOP_SECONDS = 10.0
+_PODS_SECONDS = 30.0
+"""How long the pods of a node may take to end; those that are left then are killed by their cgroups."""
 
 
 class RealNode:
@@ -82,17 +85,20 @@ class RealNode:
 
     async def _remove_pods(self) -> None:
         """Remove all pods from containerd, which gives back their networks. Raises RuntimeRequestError."""
-        for sandbox in await self.runtime.sandboxes():
-            await self.runtime.stop_sandbox(sandbox.id)
-            await self.runtime.remove_sandbox(sandbox.id)
+        await asyncio.gather(*(self._remove_pod(sandbox.id) for sandbox in await self.runtime.sandboxes()))
+
+    async def _remove_pod(self, sandbox_id: str) -> None:
+        await self.runtime.stop_sandbox(sandbox_id)
+        await self.runtime.remove_sandbox(sandbox_id)
 
     async def stop(self) -> None:
         """End the kubelet, then the pods, then containerd. What does not end is left for `remove_leftovers`."""
         await self._kubelet.stop(_STOP_SECONDS)
         try:
             if self._containerd.pid:
-                await self._remove_pods()
-        except RuntimeRequestError as error:
-            logger.warning("%s: pods are left to be killed: %s", self.place.name, error)
+                async with asyncio.timeout(_PODS_SECONDS):
+                    await self._remove_pods()
+        except (RuntimeRequestError, TimeoutError) as error:
+            logger.warning("%s: pods are left to be killed: %s", self.place.name, error or "they take too long")
         await self._containerd.stop(_STOP_SECONDS)
         await self.runtime.close()
