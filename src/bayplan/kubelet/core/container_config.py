@@ -10,7 +10,7 @@ import msgspec
 
 from bayplan.api.codec import encode
 from bayplan.api.types import core_v1
-from bayplan.kubelet.core.expansion import expand, expand_command
+from bayplan.kubelet.core.expansion import expand, expand_command, references
 from bayplan.kubelet.core.hosts import kernel_hostname
 from bayplan.kubelet.core.plan import container_hash
 from bayplan.kubelet.core.restarts import AnyContainer
@@ -180,10 +180,11 @@ def sub_path_of(mount: core_v1.VolumeMount, environment: Iterable[tuple[str, str
     """The part of a volume that is mounted; empty for all of it. Raises MountConfigError."""
     path = mount.sub_path
     if mount.sub_path_expr:
-        values = dict(environment)
+        values = {name: value for name, value in environment if value}
+        missing = {name for name in references(mount.sub_path_expr) if name not in values}
+        if missing:
+            raise MountConfigError(f"missing value for {', '.join(sorted(missing))}")
         path = expand(mount.sub_path_expr, values)
-        if "$(" in path:
-            raise MountConfigError(f'missing value for "{path[path.index("$(") + 2 :].partition(")")[0]}"')
     if not path:
         return ""
     if path.startswith("/"):
@@ -197,22 +198,34 @@ def volume_mount(
     mount: core_v1.VolumeMount, volume: Mounted, host_path: str, sub_path: str, *, recursive_read_only: bool
 ) -> Mount:
     """One mount of a container. host_path: with the sub path. recursive_read_only: whether the runtime can. Raises MountConfigError."""
-    mode = mount.recursive_read_only or "Disabled"
-    if mode == "Enabled" and not recursive_read_only:
-        raise MountConfigError(
-            "failed to resolve recursive read-only mode: "
-            f'volume "{mount.name}" requested recursive read-only mode, but it is not supported by the runtime'
-        )
     container_path = mount.mount_path if mount.mount_path.startswith("/") else f"/{mount.mount_path}"
     return Mount(
         container_path=container_path,
         host_path=host_path,
         read_only=mount.read_only or volume.read_only,
-        recursive_read_only=recursive_read_only and mode in ("Enabled", "IfPossible"),
+        recursive_read_only=_is_recursively_read_only(mount, recursive_read_only),
         selinux_relabel=volume.relabel,
         propagation=_PROPAGATION.get(mount.mount_propagation or "", MountPropagation.PRIVATE),
         image=ImageMount(volume.image, sub_path) if volume.image else None,
     )
+
+
+def _is_recursively_read_only(mount: core_v1.VolumeMount, is_supported: bool) -> bool:
+    """Whether what is mounted below is read-only as well. Raises MountConfigError."""
+    mode = mount.recursive_read_only or "Disabled"
+    if mode == "Disabled":
+        return False
+    problem = ""
+    if not mount.read_only:
+        problem = "it is not read-only"
+    elif mount.mount_propagation not in (None, "None"):
+        problem = f'it is not compatible with propagation "{mount.mount_propagation}"'
+    elif mode == "Enabled" and not is_supported:
+        problem = "it is not supported by the runtime"
+    if problem:
+        text = f'volume "{mount.name}" requested recursive read-only mode, but {problem}'
+        raise MountConfigError(f"failed to resolve recursive read-only mode: {text}")
+    return is_supported
 
 
 def wants_hosts_file(pod: core_v1.Pod, container: AnyContainer, ips: tuple[str, ...]) -> bool:

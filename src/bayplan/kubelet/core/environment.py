@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from bayplan.api.types import core_v1
 from bayplan.api.types.scalars import Quantity as WireQuantity
+from bayplan.kubelet.core.env_file import EnvFileError, value_in_env_file
 from bayplan.kubelet.core.expansion import expand
 from bayplan.kubelet.core.field_values import (
     FieldValueError,
@@ -156,36 +157,17 @@ def _key(
 def _file_key(selector: core_v1.FileKeySelector, sources: Sources) -> str | None:
     """A value of a file with `NAME=value` lines in a volume."""
     text = sources.files.get((selector.volume_name, selector.path))
-    if text is None:
-        if selector.optional:
-            return None
+    if text is None:  # also where the variable is optional: its file is not
         raise VariableError("couldn't parse env file")
-    value = parse_env_file(text).get(selector.key, "")
+    try:
+        value = value_in_env_file(text, selector.key)
+    except EnvFileError:
+        raise VariableError("couldn't parse env file") from None  # what is in the file may be secret
     if value:
         return value
     if selector.optional:
         return None
     raise VariableError(f'environment variable key "{selector.key}" not found in file "{selector.path}"')
-
-
-def parse_env_file(text: str) -> dict[str, str]:
-    """`NAME='value'` assignments: values stand in single quotes and may go over lines; comments begin with #. Raises VariableError."""
-    values: dict[str, str] = {}
-    rest = text.replace("\r\n", "\n")
-    while rest:
-        line, _, after = rest.partition("\n")
-        stripped = line.strip()
-        if not stripped or stripped.startswith("#"):
-            rest = after
-            continue
-        name, equals, quoted = rest.partition("=")
-        if not equals or not quoted.startswith("'") or "\n" in name:
-            raise VariableError("couldn't parse env file")
-        value, end, rest = quoted[1:].partition("'")
-        if not end:
-            raise VariableError("couldn't parse env file")
-        values[name.strip()] = value
-    return values
 
 
 def service_variables(pod: core_v1.Pod, services: Iterable[core_v1.Service]) -> dict[str, str]:

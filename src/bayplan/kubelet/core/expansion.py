@@ -20,6 +20,11 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(value, text)
 
 
+def references(text: str) -> set[str]:
+    """The names that a text refers to."""
+    return {match.group(1) for match in _REFERENCE.finditer(text) if match.group(1) is not None}
+
+
 def expand_command(parts: Iterable[str], values: Mapping[str, str]) -> tuple[str, ...]:
     """Each part of a command, expanded."""
     return tuple(expand(each, values) for each in parts)

@@ -85,7 +85,10 @@ def verify_non_root(
     if image_user == 0:
         raise SecurityError(f"container has runAsNonRoot and image will run as root {where}")
     if image_user is not None and not 0 <= image_user <= _MOST_USER:
-        text = f"container has runAsNonRoot and image has an invalid user id ({image_user}). (Must be 1-({_MOST_USER}))"
+        text = (
+            f"container has runAsNonRoot and image has an invalid user id ({image_user}). (Must be 1-({_MOST_USER})): "
+            f"must be between 0 and {_MOST_USER}, inclusive"
+        )
         raise SecurityError(f"{text} {where}")
 
 
@@ -234,6 +237,7 @@ _SAFE_SYSCTLS: Final = frozenset(
 )
 """Sysctls that have an effect in the pod alone."""
 _IN_IPC: Final = ("kernel.shm", "kernel.msg", "fs.mqueue.", "kernel.sem")
+"""How the names of sysctls of the IPC namespace begin."""
 
 
 def dotted(name: str) -> str:
@@ -249,13 +253,12 @@ def forbidden_sysctl(pod: core_v1.Pod, allowed_unsafe: tuple[str, ...]) -> str:
     security = pod.spec.security_context
     for each in security.sysctls if security is not None else ():
         name = dotted(each.name)
-        in_ipc = name.startswith(_IN_IPC)
-        if (in_ipc and pod.spec.host_ipc) or (name.startswith("net.") and pod.spec.host_network):
-            shared = "host ipc" if in_ipc else "host network"
-            return f'forbidden sysctl: "{name}" not allowed with {shared} enabled'
-        if name in _SAFE_SYSCTLS or any(_matches(name, pattern) for pattern in allowed_unsafe):
-            continue
-        return f'forbidden sysctl: "{name}" not allowlisted'
+        if name not in _SAFE_SYSCTLS and not any(_matches(name, dotted(pattern)) for pattern in allowed_unsafe):
+            return f'forbidden sysctl: "{name}" not allowlisted'
+        if name.startswith(_IN_IPC) and pod.spec.host_ipc:
+            return f'forbidden sysctl: "{name}" not allowed with host IPC enabled'
+        if name.startswith("net.") and pod.spec.host_network:
+            return f'forbidden sysctl: "{name}" not allowed with host Net enabled'
     return ""
 
 
