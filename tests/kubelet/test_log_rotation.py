@@ -232,6 +232,26 @@ def test_links_go_when_their_container_has_ended_and_its_log_is_gone(tmp_path: P
     assert "p_ns_main-alive1.log" not in names(links)
 
 
+def test_logs_of_runs_that_are_gone_are_removed(tmp_path: Path) -> None:
+    directory = tmp_path / "pods" / "ns_p_uid"
+    for container, files in (
+        ("main", ("0.log", "1.log", "1.log.20260102-030405.gz", "2.log", "3.log", "note.txt", "x.log")),
+        ("new", ("0.log", "1.log")),
+    ):
+        (directory / container).mkdir(parents=True)
+        for name in files:
+            (directory / container / name).touch()
+    (directory / "file").touch()
+    marks = {"io.kubernetes.pod.uid": "uid", "io.kubernetes.container.name": "main"}
+    runs = [
+        ContainerStatus(Container(f"c{run}", "s", "main", run, "", "", ContainerState.EXITED, 0, labels=marks))
+        for run in (3, 2)
+    ]
+    run(garbage(Logging(*runs), tmp_path).collect({"uid"}))
+    assert names(directory / "main") == ["2.log", "3.log", "note.txt", "x.log"]
+    assert names(directory / "new") == ["0.log", "1.log"], "the number of the next run is lost"
+
+
 def test_no_directories_are_no_error(tmp_path: Path) -> None:
     run(garbage(Logging(), tmp_path).collect(()))
 

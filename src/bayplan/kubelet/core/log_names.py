@@ -32,6 +32,12 @@ def pod_of_directory(name: str) -> str:
     return uid if separator and "_" in before else ""
 
 
+def run_of_log(name: str) -> int | None:
+    """Which run of its container wrote a log, also one that was rotated; None for a file that is no log."""
+    number, separator, _ = name.partition(SUFFIX)
+    return int(number) if separator and number.isdecimal() else None
+
+
 def split_rotated(names: Iterable[str]) -> tuple[list[str], list[str]]:
     """(rotated logs that are of use, oldest first; what an attempt to compress one left behind)."""
     found = set(names)
