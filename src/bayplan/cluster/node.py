@@ -61,6 +61,7 @@ from bayplan.kubelet.server.server import KubeletServer, ServerParts
 from bayplan.kubelet.static_pods import StaticPodFiles
 from bayplan.kubelet.termination_messages import TerminationMessages
 from bayplan.kubelet.usage_meter import UsageMeter
+from bayplan.kubelet.user_namespaces import UserNamespaces
 from bayplan.kubelet.volumes.errors import VolumeError
 from bayplan.kubelet.volumes.interface import VolumeHost
 from bayplan.kubelet.volumes.kinds import VolumeKinds, default_kinds
@@ -155,12 +156,19 @@ class Node:
             event=kubelet.events.pod,
         )
         self.volumes = VolumeManager(host, VolumeKinds(default_kinds()), node=kubelet.node)
+        self.users = UserNamespaces(
+            options.root,
+            in_thread,
+            ids_per_pod=configuration.user_namespaces.ids_per_pod,
+            max_pods=configuration.max_pods,
+        )
         self.images = self._make_images(kubelet)
         logs = Path(configuration.pod_logs_dir)
         builder = NodePodBuilder(
             self.runtime,
             self.images,
             self.volumes,
+            self.users,
             self._objects,
             mounter,
             in_thread,
@@ -186,7 +194,7 @@ class Node:
         return NodeParts(
             runtime=self.runtime,
             builder=builder,
-            volumes=_Volumes(self.volumes),
+            volumes=_Volumes(self.volumes, self.users),
             directories=_Directories(self.qos, self.cgroups, lambda: self.kubelet.pods.active()),
             explain=TerminationMessages(in_thread).explain,
             remove_logs=LogGarbage(self.runtime, in_thread, logs, options.container_log_links).collect,
@@ -372,8 +380,9 @@ class Node:
         )
 
     async def run(self, tls: ssl.SSLContext | None) -> None:
-        """Run the node until cancelled. tls: with which the kubelet's server shows itself. Raises OSError where a port is taken, CgroupError."""
+        """Run the node until cancelled. tls: with which the kubelet's server shows itself. Raises OSError where a port is taken, CgroupError, UserNamespaceError."""
         configuration = self.configuration
+        await self.users.recover()
         if self.qos is not None:
             self.qos.create(self._pods_limits())
         server = self._server()
@@ -459,7 +468,9 @@ class Node:
                     self.qos.update(self.kubelet.pods.active())
                     known = set(self.kubelet.workers.known()) | {pod.metadata.uid for pod in self.kubelet.pods.active()}
                     await self.cgroups.remove_others(known | set(self.kubelet.lifecycle.pods()))
-                    await self.volumes.remove_orphans({*known, *self.kubelet.lifecycle.pods()})
+                    kept = {*known, *self.kubelet.lifecycle.pods()}
+                    await self.volumes.remove_orphans(kept)
+                    await self.users.release_all_but(kept)
                 except CgroupError as error:
                     logger.warning("cgroups: %s", error)
             await self.clock.sleep(QOS_SECONDS if self.kubelet.pods.ready else 1.0)
@@ -521,8 +532,9 @@ def _thresholds(configuration: KubeletConfiguration) -> tuple[Threshold, ...]:
 class _Volumes:
     """Volumes as pod workers ask for them."""
 
-    def __init__(self, manager: VolumeManager) -> None:
+    def __init__(self, manager: VolumeManager, users: UserNamespaces) -> None:
         self._manager = manager
+        self._users = users
 
     async def mount(self, pod: core_v1.Pod) -> None:
         """See PodVolumes."""
@@ -537,6 +549,7 @@ class _Volumes:
             await self._manager.unmount(pod_uid)
         except VolumeError as error:
             raise VolumeNotReadyError(str(error)) from error
+        await self._users.release(pod_uid)  # its files had owners of the range until now
 
 
 class _Directories:

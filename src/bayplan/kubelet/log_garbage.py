@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from bayplan.kubelet.core.log_names import SUFFIX, container_of_link, link_name, pod_of_directory, run_of_log
+from bayplan.kubelet.core.log_names import SUFFIX, container_of_link, pod_of_directory, run_of_log
 from bayplan.kubelet.runtime.errors import NotFoundError, RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.labels import CONTAINER_NAME, POD_UID
@@ -42,19 +42,6 @@ class LogGarbage:
         for link in await self._blocking(self._dangling):
             if not await self._is_alive(container_of_link(link.name)):
                 await self._blocking(lambda: link.unlink(missing_ok=True))  # noqa: B023 - called at once
-
-    async def link(self, log: Path, pod_name: str, namespace: str, container: str, container_id: str) -> None:
-        """Make the link to the log of a container that has been started, if there is a log. Raises OSError."""
-        place = self._links / link_name(pod_name, namespace, container, container_id)
-
-        def make() -> None:
-            if not log.exists():
-                return
-            self._links.mkdir(mode=0o755, parents=True, exist_ok=True)
-            place.unlink(missing_ok=True)
-            place.symlink_to(log)
-
-        await self._blocking(make)
 
     def _dangling(self) -> list[Path]:
         """Links into `logs` that lead to nothing: several kubelets of one machine may share the links."""

@@ -45,7 +45,15 @@ from bayplan.kubelet.objects import ObjectError, ObjectNotFoundError, ObjectSour
 from bayplan.kubelet.pod_runtime import ContainerRequest, SandboxError, StartError
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
-from bayplan.kubelet.runtime.types import ContainerConfig, Device, Mount, RuntimeStatus, SandboxConfig
+from bayplan.kubelet.runtime.types import (
+    ContainerConfig,
+    Device,
+    Mount,
+    RuntimeStatus,
+    SandboxConfig,
+    UserNamespace,
+)
+from bayplan.kubelet.user_namespaces import UserNamespaceError, UserNamespaces
 from bayplan.kubelet.volumes.errors import SubPathError
 from bayplan.kubelet.volumes.interface import Mounted
 from bayplan.kubelet.volumes.manager import VolumeManager
@@ -56,6 +64,15 @@ from bayplan.support.randomness import Randomness
 logger = logging.getLogger(__name__)
 
 CONFIG_ERROR = "CreateContainerConfigError"
+_CONFIG_ERRORS = (
+    VariableError,
+    MountConfigError,
+    SecurityError,
+    SubPathError,
+    ObjectError,
+    SandboxError,
+    OSError,
+)
 _TERMINATION_MODE = 0o666
 _MOST_ENV_FILE = 64 * 1024
 """Bytes of a file with variables that are read."""
@@ -91,6 +108,7 @@ class NodePodBuilder:
         runtime: Runtime,
         images: ImageManager,
         volumes: VolumeManager,
+        users: UserNamespaces,
         objects: ObjectSource,
         mounter: Mounter,
         blocking: Blocking,
@@ -106,6 +124,7 @@ class NodePodBuilder:
         self._runtime = runtime
         self._images = images
         self._volumes = volumes
+        self._users = users
         self._objects = objects
         self._mounter = mounter
         self._blocking = blocking
@@ -119,8 +138,7 @@ class NodePodBuilder:
 
     async def sandbox(self, pod: core_v1.Pod, attempt: int) -> SandboxConfig:
         """See PodBuilder."""
-        if pod.spec.host_users is False and not self._has_user_namespaces(self.runtime_handler(pod)):
-            raise SandboxError("user namespaces are not supported by the runtime of this node")
+        users = await self._user_namespace(pod)
         dns = pod_dns(pod, self._dns(), describe(pod))
         for reason, message in dns.warnings:
             self._events.pod(pod, WARNING, reason, message)
@@ -128,7 +146,7 @@ class NodePodBuilder:
             log_root=str(self._settings.logs),
             cluster_domain=self._settings.cluster_domain,
             dns=dns.config,
-            security=sandbox_security(pod, None, tuple(self._volumes.extra_groups(pod))),
+            security=sandbox_security(pod, users, tuple(self._volumes.extra_groups(pod))),
             cgroup_parent=self._cgroup_parent(pod),
         )
         try:
@@ -138,8 +156,14 @@ class NodePodBuilder:
             raise SandboxError(str(error)) from error
         return config
 
-    def _has_user_namespaces(self, handler: str) -> bool:
-        return any(each.name == handler and each.user_namespaces for each in self._runtime_status().handlers)
+    async def _user_namespace(self, pod: core_v1.Pod) -> UserNamespace:
+        """The ids of a pod: the node's, or a range of its own. Raises SandboxError."""
+        handler = self.runtime_handler(pod)
+        is_supported = any(each.name == handler and each.user_namespaces for each in self._runtime_status().handlers)
+        try:
+            return await self._users.of(pod, handler=handler, is_supported=is_supported)
+        except (UserNamespaceError, OSError) as error:
+            raise SandboxError(str(error)) from error
 
     def runtime_handler(self, pod: core_v1.Pod) -> str:
         """See PodBuilder."""
@@ -206,12 +230,13 @@ class NodePodBuilder:
                 self._settings.security,
                 image_user=user,
                 image_username=username,
+                users=await self._user_namespace(pod),
                 extra_groups=tuple(self._volumes.extra_groups(pod)),
                 target_id=request.target_id,
             )
             directory = f"{pod_log_directory(str(self._settings.logs), pod)}/{container.name}"
             await self._blocking(lambda: _make_directory(directory))
-        except (VariableError, MountConfigError, SecurityError, SubPathError, ObjectError, OSError) as error:
+        except _CONFIG_ERRORS as error:
             raise StartError(CONFIG_ERROR, str(error)) from error
         parts = ContainerParts(
             image_ref=request.image_ref,

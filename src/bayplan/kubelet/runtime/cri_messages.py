@@ -172,7 +172,8 @@ def _container_security(security: ContainerSecurity) -> wire.LinuxContainerSecur
     return message
 
 
-def _to_mount(mount: Mount) -> wire.Mount:
+def _to_mount(mount: Mount, users: UserNamespace | None) -> wire.Mount:
+    """users: files show the owners that they have in the pod's user namespace, if it has one of its own."""
     return wire.Mount(
         container_path=mount.container_path,
         host_path=mount.host_path,
@@ -182,6 +183,8 @@ def _to_mount(mount: Mount) -> wire.Mount:
         recursive_read_only=mount.recursive_read_only,
         image=wire.ImageSpec(image=mount.image.image) if mount.image else None,
         image_sub_path=mount.image.sub_path if mount.image else "",
+        uidMappings=[_id_mapping(each) for each in users.uids] if users is not None else [],
+        gidMappings=[_id_mapping(each) for each in users.gids] if users is not None else [],
     )
 
 
@@ -194,7 +197,7 @@ def to_container_config(config: ContainerConfig) -> wire.ContainerConfig:
         args=config.args,
         working_dir=config.working_directory,
         envs=[wire.KeyValue(key=key, value=value) for key, value in config.environment],
-        mounts=[_to_mount(each) for each in config.mounts],
+        mounts=[_to_mount(each, config.security.namespaces.users) for each in config.mounts],
         devices=[
             wire.Device(container_path=each.container_path, host_path=each.host_path, permissions=each.permissions)
             for each in config.devices
