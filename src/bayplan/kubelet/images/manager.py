@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.images.back_off import BackOff
+from bayplan.kubelet.core.back_off import BackOff
 from bayplan.kubelet.images.credential_plugins import CredentialPlugins
 from bayplan.kubelet.images.keyring import DockerConfigError, PullCredentials, keyring_of_secrets, lookup_all
 from bayplan.kubelet.images.node_credentials import NodeCredentials
@@ -95,7 +95,7 @@ class ImageManager:
         self._records = records
         self._clock = clock
         settings = settings or ImageManagerSettings()
-        self._back_off = BackOff(clock, settings.first_back_off, settings.longest_back_off)
+        self._back_off = BackOff(settings.first_back_off, settings.longest_back_off)
         self._failures: dict[str, str] = {}
         """What the last pull of a pod's image said, for who waits for the next one."""
         limit = 1 if settings.serialize_image_pulls else settings.max_parallel_image_pulls
@@ -191,7 +191,7 @@ class ImageManager:
         runtime_handler: str,
     ) -> str:
         key = f"{pod_uid}_{image}"
-        if self._back_off.seconds_left(key):
+        if self._back_off.is_waiting(key, self._clock.monotonic()):
             message = f"Back-off pulling image {_quoted(image)}"
             self._recorder.event(reference, NORMAL, "BackOff", message)
             last = self._failures.get(key)
@@ -211,7 +211,8 @@ class ImageManager:
             done = True
         except _PullFailed as error:
             self._recorder.event(reference, WARNING, "Failed", f"Failed to pull image {_quoted(image)}: {error}")
-            self._back_off.failed(key)
+            now = self._clock.monotonic()
+            self._back_off.next(key, now, now)
             failure = _pull_error(image, str(error))
             self._failures[key] = f"{failure.reason}: {failure.message}"
             raise failure from error
@@ -224,7 +225,7 @@ class ImageManager:
             f"Image size: {pulled.size} bytes."
         )
         self._recorder.event(reference, NORMAL, "Pulled", message)
-        self._back_off.forget_expired()
+        self._back_off.collect(self._clock.monotonic())
         return pulled.image_ref
 
     async def _pull_in_turn(
