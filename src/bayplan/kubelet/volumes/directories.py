@@ -137,9 +137,11 @@ async def remove_directory(context: TearDown) -> None:
 
 
 async def remove_tree(host: VolumeHost, directory: Path) -> None:
-    """Remove a directory with its files, but never what is mounted in it. Raises MountError, OSError, SetUpError."""
-    if mount_at(host.mounter.list(), directory) is not None:
-        await unmount_tree(host.mounter, directory)
+    """Remove a directory with its files, but never the files of what is mounted in it, which a container may have done: that is unmounted.
+
+    Raises MountError, OSError, SetUpError.
+    """
+    await unmount_tree(host.mounter, directory)
     left = mounts_below(host.mounter.list(), directory)
     if left:
         raise SetUpError(f"{left[0].path} is still mounted")
