@@ -101,6 +101,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
         ("a/../b", "invalid path: must not contain '..': a/../b"),
         ("..", "invalid path: must not contain '..': .."),
         ("..a", "invalid path: must not start with '..': ..a"),
+        ("./..data", "invalid path: must not start with '..': ..data"),
         ("x" * 256, "invalid path: filenames must be less than or equal to 255 characters"),
         ("x/" * 2049, "invalid path: must be less than or equal to 4096 characters"),
     ],

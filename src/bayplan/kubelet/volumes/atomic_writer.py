@@ -39,7 +39,9 @@ def checked_payload(payload: Mapping[str, FileProjection]) -> dict[str, FileProj
     clean = {}
     for path, file in payload.items():
         _check_path(path)
-        clean[posixpath.normpath(path)] = file
+        normal = posixpath.normpath(path)
+        _check_path(normal)  # `./..data` would take the place of the link
+        clean[normal] = file
     return clean
 
 
