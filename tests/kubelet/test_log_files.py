@@ -215,3 +215,15 @@ def test_parts_of_lines_have_no_end() -> None:
     part = parse_line(b"2026-01-02T03:04:05Z stdout P a b\n")
     assert part is not None
     assert part.text == b"a b"
+
+
+@pytest.mark.parametrize("chunk", range(1, 8))
+@pytest.mark.parametrize("lines", range(6))
+def test_the_tail_is_found_wherever_blocks_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, lines: int
+) -> None:
+    monkeypatch.setattr(log_files, "CHUNK", chunk)
+    path = tmp_path / "0.log"
+    path.write_bytes(b"a\nbb\n\nccc\n")
+    begins = [10, 6, 5, 2, 0, 0]
+    assert tail_offset(path, lines) == begins[lines]

@@ -253,6 +253,14 @@ def test_memory_volumes_hold_the_least_of_what_node_pod_and_volume_allow(
     assert memory_size(pod, {"memory": "8Gi"}, parse(limit) if limit else None) == size
 
 
+def test_memory_of_the_pod_as_a_whole_and_of_containers_without_limits() -> None:
+    limits = core_v1.ResourceRequirements(limits={"memory": "1Gi"})
+    whole = pod_with(containers=(container("a"), container("b")), resources=limits)
+    assert memory_size(whole, {"memory": "8Gi"}, None) == 2**30
+    some = pod_with(containers=(container("a", resources=limits), container("b")))
+    assert memory_size(some, {"memory": "8Gi"}, None) == 8 * 2**30
+
+
 def test_pages_of_several_sizes_need_a_medium_with_a_size() -> None:
     requests: dict[str, str | int | float] = {"hugepages-2Mi": "2Mi", "hugepages-1Gi": "1Gi"}
     pod = pod_with(containers=(container(resources=core_v1.ResourceRequirements(requests=requests)),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -334,6 +335,60 @@ def test_a_volume_for_one_pod_is_not_shared(tmp_path: Path) -> None:
 
     run(case())
     assert "already in use by another pod" in node.events[0]
+
+
+def test_a_volume_for_one_pod_is_kept_from_no_pod_by_other_volumes(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    add_claim(node, tmp_path, access_modes=("ReadWriteOncePod",))
+
+    async def case() -> None:
+        await node.manager.wait_for_mounts(pod_with(empty_dir(), uid="first"))
+        assert list(await node.manager.wait_for_mounts(pod_with(claimed(), uid="second"))) == ["v"]
+        await node.manager.unmount("second")
+        assert list(await node.manager.wait_for_mounts(pod_with(claimed(), uid="third"))) == ["v"]
+
+    run(case())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+@pytest.mark.parametrize(
+    ("groups", "is_told"), [((10, 20), True), ((10, 10), False), ((10, None), False)], ids=["others", "same", "none"]
+)
+def test_a_volume_belongs_to_the_group_of_the_pod_that_came_first(
+    tmp_path: Path, groups: tuple[int, int | None], is_told: bool
+) -> None:
+    node = Node(tmp_path / "root")
+    data = tmp_path / "data"
+    data.mkdir()
+    os.chown(data, -1, groups[0])
+    add_claim(node, data)
+
+    async def case() -> None:
+        for uid, group in zip(("first", "second"), groups, strict=True):
+            security = core_v1.PodSecurityContext(fs_group=group)
+            await node.manager.wait_for_mounts(pod_with(claimed(), uid=uid, security_context=security))
+
+    run(case())
+    owners = [node.directory("local-volume", "pv", uid).stat().st_gid for uid in ("first", "second")]
+    assert owners == [10, os.getegid()], "the second mount gave the volume to its own group"
+    text = (
+        "Warning AlreadyMountedVolume The requested fsGroup is 20, but the volume pv has GID 10. "
+        "The volume may not be shareable."
+    )
+    assert node.events == ([text] if is_told else [])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_volume_that_is_only_read_keeps_its_group(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    add_claim(node, tmp_path)
+    volume = claimed()
+    assert volume.persistent_volume_claim is not None
+    volume.persistent_volume_claim.read_only = True
+    security = core_v1.PodSecurityContext(fs_group=4321)
+    found = run(node.manager.wait_for_mounts(pod_with(volume, security_context=security)))
+    assert found["v"].read_only
+    assert Path(found["v"].host_path).stat().st_gid == os.getegid()
 
 
 @pytest.mark.parametrize(("mode", "section"), [("Block", "volumeMounts"), ("Filesystem", "volumeDevices")])
