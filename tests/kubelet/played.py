@@ -79,14 +79,15 @@ async def _nothing() -> None:
 
 @dataclass
 class PlainVolumes:
-    """Volumes that are there at once, unless `error` says why not."""
+    """Volumes that are there at once, unless `error` says why not; `is_reported` if that had events of its own."""
 
     error: str = ""
+    is_reported: bool = False
     mounted: set[str] = field(default_factory=set)
 
     async def mount(self, pod: core_v1.Pod) -> None:
         if self.error:
-            raise VolumeNotReadyError(self.error)
+            raise VolumeNotReadyError(self.error, is_reported=self.is_reported)
         self.mounted.add(pod.metadata.uid)
 
     async def unmount(self, pod_uid: str) -> None:

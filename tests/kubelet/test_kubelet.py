@@ -357,6 +357,19 @@ def test_volumes_that_cannot_be_mounted_hold_up_one_pod_only() -> None:
     play(case)
 
 
+def test_volumes_whose_failures_had_events_of_their_own_need_no_other() -> None:
+    async def case(played: Played) -> None:
+        async with played.running():
+            played.volumes.error, played.volumes.is_reported = "context deadline exceeded", True
+            await played.create()
+            await asyncio.sleep(5)
+            assert await played.events("FailedMount") == []
+            played.volumes.error = ""
+            await played.until(ready)
+
+    play(case)
+
+
 def test_a_hook_that_fails_keeps_a_container_from_running_without_telling_its_output() -> None:
     async def case(played: Played) -> None:
         async with played.running():

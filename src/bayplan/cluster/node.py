@@ -47,7 +47,7 @@ from bayplan.kubelet.log_garbage import LogGarbage
 from bayplan.kubelet.log_rotation import LogRotation
 from bayplan.kubelet.mounts import SystemMounter
 from bayplan.kubelet.node.heartbeat import NodeHeartbeat, NodeLease
-from bayplan.kubelet.node.machine import filesystem, read_machine
+from bayplan.kubelet.node.machine import CPUS, filesystem, read_machine, thermal_throttles
 from bayplan.kubelet.node.registration import initial_node, register
 from bayplan.kubelet.node.status import NodeFacts, capacity_of
 from bayplan.kubelet.pod_builder import BuilderSettings, Cluster, NodePodBuilder
@@ -183,7 +183,9 @@ class Node:
                 logs=logs,
                 limits=self._limits(),
                 cluster_domain=configuration.cluster_domain,
-                security=NodeSecurity(str(options.root / "seccomp"), configuration.seccomp_default),
+                security=NodeSecurity(
+                    str(options.root / "seccomp"), configuration.seccomp_default, thermal_throttles(CPUS)
+                ),
                 links=options.container_log_links,
             ),
             self.randomness,
@@ -541,7 +543,7 @@ class _Volumes:
         try:
             await self._manager.mount(pod)
         except VolumeError as error:
-            raise VolumeNotReadyError(str(error)) from error
+            raise VolumeNotReadyError(str(error), is_reported=error.interrupted) from error
 
     async def unmount(self, pod_uid: str) -> None:
         """See PodVolumes."""

@@ -42,7 +42,14 @@ class PodVolumes(Protocol):
 
 
 class VolumeNotReadyError(Exception):
-    """Volumes could not be mounted or unmounted; the text is for an event. It is tried again."""
+    """Volumes could not be mounted or unmounted. It is tried again.
+
+    is_reported: each reason has had an event of its own already, so that the text needs none.
+    """
+
+    def __init__(self, message: str, *, is_reported: bool = False) -> None:
+        super().__init__(message)
+        self.is_reported = is_reported
 
 
 class PodDirectories(Protocol):
@@ -214,7 +221,8 @@ class NodePodSyncer:
                 return False
             mounting.result()
         except VolumeNotReadyError as error:
-            self._events.pod(pod, WARNING, "FailedMount", f"Unable to attach or mount volumes: {error}")
+            if not error.is_reported:
+                self._events.pod(pod, WARNING, "FailedMount", f"Unable to attach or mount volumes: {error}")
             raise SyncError(str(error)) from None
         finally:
             mounting.cancel()

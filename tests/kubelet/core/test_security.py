@@ -159,6 +159,9 @@ def test_what_a_container_asks_for_it_gets() -> None:
 
 def test_proc_is_masked_unless_that_is_not_wanted() -> None:
     assert (security().masked_paths, security().read_only_paths) == (MASKED_PATHS, READ_ONLY_PATHS)
+    hot = NodeSecurity(more_masked_paths=("/sys/hot",))
+    assert security(node=hot).masked_paths == (*MASKED_PATHS, "/sys/hot")
+    assert security(Security(proc_mount="Unmasked"), node=hot).masked_paths == ()
     unmasked = security(Security(proc_mount="Unmasked"))
     assert (unmasked.masked_paths, unmasked.read_only_paths) == ((), ())
     assert security(Security(proc_mount="Default")).masked_paths == MASKED_PATHS

@@ -174,10 +174,11 @@ def sandbox_security(
 
 @dataclass(frozen=True, slots=True)
 class NodeSecurity:
-    """What the node decides: where seccomp profiles lie, and whether pods get the runtime's profile without asking."""
+    """What the node decides: where seccomp profiles lie, whether pods get the runtime's profile without asking, what is masked besides `MASKED_PATHS`."""
 
     seccomp_root: str = "/var/lib/kubelet/seccomp"
     seccomp_default: bool = False
+    more_masked_paths: tuple[str, ...] = ()
 
 
 def container_security(
@@ -209,7 +210,7 @@ def container_security(
         supplemental_groups_policy=_groups_policy(pod),
         read_only_root=bool(own.read_only_root_filesystem),
         no_new_privileges=own.allow_privilege_escalation is False,
-        masked_paths=() if unmasked else MASKED_PATHS,
+        masked_paths=() if unmasked else (*MASKED_PATHS, *node.more_masked_paths),
         read_only_paths=() if unmasked else READ_ONLY_PATHS,
         seccomp=seccomp_of(
             found.seccomp, node.seccomp_root, privileged=bool(own.privileged), runtime_default=node.seccomp_default

@@ -36,6 +36,14 @@ def architecture() -> str:
     return _ARCHITECTURES.get(machine, machine)
 
 
+CPUS = Path("/sys/devices/system/cpu")
+
+
+def thermal_throttles(cpus: Path) -> tuple[str, ...]:
+    """Where processors tell how hot they are: containers could learn from it what others do, so it is hidden from them."""
+    return tuple(str(each) for each in sorted(cpus.glob("cpu[0-9]*/thermal_throttle")))
+
+
 def _text(path: str) -> str:
     try:
         return Path(path).read_text(errors="replace").strip()
