@@ -62,7 +62,18 @@ def test_quota(milli: int, period: int, quota: int) -> None:
 
 @pytest.mark.parametrize(
     ("shares", "weight"),
-    [(0, 0), (1, 1), (2, 1), (256, 35), (512, 59), (1024, 100), (2048, 174), (262_144, 10_000), (300_000, 10_000)],
+    [
+        (0, 0),
+        (1, 1),
+        (2, 1),
+        (256, 35),
+        (512, 59),
+        (1024, 100),
+        (2048, 174),
+        (262_143, 10_000),
+        (262_144, 10_000),
+        (300_000, 10_000),
+    ],
 )
 def test_weight_goes_through_least_default_and_most(shares: int, weight: int) -> None:
     assert shares_to_weight(shares) == weight
@@ -180,6 +191,15 @@ def test_oom_scores_of_special_containers() -> None:
         priority_class_name="system-node-critical",
     )
     assert oom_score_adj(static, best, node) == -997
+    mirror = pod(
+        "p",
+        meta={"annotations": {"kubernetes.io/config.mirror": "hash"}},
+        containers=(best,),
+        priority_class_name="system-node-critical",
+    )
+    assert oom_score_adj(mirror, best, node) == -997
+    plain = pod("p", containers=(best,), priority_class_name="system-node-critical")
+    assert oom_score_adj(plain, best, node) == 1000
     main, other = one(requests={"memory": "4Gi"}), one("other", requests={"memory": "2Gi"})
     sidecar = one("side", requests={"memory": "1Gi"}, restart_policy="Always")
     init = one("init", requests={"memory": "1Gi"})

@@ -233,6 +233,8 @@ def test_servers_certificate_is_for_names_and_addresses_of_the_node() -> None:
     assert not satisfies(issued(new_key(), ADDRESSED, START), CertificateTemplate(("other",), ("10.0.0.1",)))
     assert not satisfies(issued(new_key(), CertificateTemplate(), START), ADDRESSED)
     assert satisfies(issued(new_key(), CertificateTemplate(), START), CertificateTemplate())
+    assert not satisfies(issued(new_key(), CertificateTemplate(), START), CertificateTemplate(("node-1",)))
+    assert not satisfies(issued(new_key(), CertificateTemplate(), START), CertificateTemplate((), ("10.0.0.1",)))
 
 
 @pytest.mark.parametrize("host", ["node-1", "10.0.0.1", "x" * 63])
