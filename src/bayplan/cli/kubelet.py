@@ -119,6 +119,18 @@ def _with_flags(function: F) -> F:
     show_default=True,
     help="Directory of links to logs.",
 )
+@click.option(
+    "--image-credential-provider-config",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="CredentialProviderConfig (or a directory of them): plugins that log in to registries.",
+)
+@click.option(
+    "--image-credential-provider-bin-dir",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Directory of these plugins.",
+)
 @click.option("--hostname-override", default="", help="Name of the node.  [default: the machine's]")
 @click.option("--node-ip", default="", help="Addresses of the node, one of each family, with a comma.")
 @click.option("--node-labels", default="", help="Labels KEY=VALUE of the node, with commas.")
@@ -130,10 +142,16 @@ def command(config: Path | None, config_dir: Path | None, kubeconfig: Path | Non
     from bayplan.cluster.errors import ClusterError
     from bayplan.kubelet.cgroups.errors import CgroupError
     from bayplan.kubelet.errors import KubeletError
+    from bayplan.kubelet.images.credential_plugins import CredentialProviderConfigError
     from bayplan.kubelet.node.certificate_requests import CertificateError
     from bayplan.support.logging import set_up_logging
     from bayplan.support.loop import run_loop
 
+    plugin_config, plugin_directory = (options[f"image_credential_provider_{name}"] for name in ("config", "bin_dir"))
+    if (plugin_config is None) != (plugin_directory is None):
+        raise click.UsageError(
+            "--image-credential-provider-config and --image-credential-provider-bin-dir are needed together"
+        )
     set_up_logging(verbosity=options["v"])
     if os.geteuid() != 0:
         raise Failure("bayplan kubelet needs root: it mounts volumes and makes cgroups")
@@ -142,7 +160,14 @@ def command(config: Path | None, config_dir: Path | None, kubeconfig: Path | Non
         run_loop(_run(configuration, kubeconfig, options))
     except ImportError as error:
         raise Failure(str(error)) from error
-    except (ClusterError, CgroupError, KubeletError, KubeconfigError, CertificateError) as error:
+    except (
+        ClusterError,
+        CgroupError,
+        KubeletError,
+        KubeconfigError,
+        CertificateError,
+        CredentialProviderConfigError,
+    ) as error:
         raise Failure(str(error)) from error
     except OSError as error:
         raise Failure(f"{error.filename or 'kubelet'}: {error.strerror or error}") from error
@@ -154,6 +179,7 @@ async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, opt
     from bayplan.client.kubeconfig import load
     from bayplan.cluster.node import Node, NodeOptions
     from bayplan.cluster.node_tls import ServerTls, client_manager
+    from bayplan.kubelet.images.credential_plugins import CredentialPlugins, read_config
     from bayplan.kubelet.node.addresses import local_addresses
     from bayplan.kubelet.node.bootstrap import bootstrap
     from bayplan.kubelet.node.machine import hostname
@@ -166,6 +192,10 @@ async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, opt
     name = options["hostname_override"] or hostname()
     root: Path = options["root_dir"]
     certificates: Path = options["cert_dir"] or root / "pki"
+    plugins = None
+    if options["image_credential_provider_config"] is not None:
+        providers = read_config(options["image_credential_provider_config"])
+        plugins = CredentialPlugins(providers, options["image_credential_provider_bin_dir"], clock)
     path = kubeconfig_path(kubeconfig)
     if options["bootstrap_kubeconfig"] is not None:
         await bootstrap(
@@ -195,6 +225,7 @@ async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, opt
             root=root,
             labels=_labels(options["node_labels"]),
             container_log_links=options["container_log_dir"],
+            credential_plugins=plugins,
         ),
         configuration,
         clock=clock,
