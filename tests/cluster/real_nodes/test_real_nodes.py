@@ -17,6 +17,7 @@ import pytest
 from bayplan.api.types import core_v1
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.errors import RealNodeError
+from bayplan.cluster.real_nodes import node as node_module
 from bayplan.cluster.real_nodes.containerd import import_image
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess
 from bayplan.cluster.real_nodes.leftovers import recorded_processes
@@ -268,6 +269,28 @@ def test_second_cluster_of_the_same_directory_is_refused(tmp_path: Path) -> None
             assert traces(settings)
         finally:
             await first.stop()
+
+    asyncio.run(steps())
+    assert traces(settings) == []
+
+
+def test_node_whose_containerd_hangs_is_removed_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_for(tmp_path, 1)
+    monkeypatch.setattr(node_module, "_PODS_SECONDS", 0.5)
+    monkeypatch.setattr(node_module, "_STOP_SECONDS", 0.5)
+
+    async def steps() -> None:
+        async with running(settings) as (cluster, nodes):
+            (node,) = nodes.nodes
+
+            async def registered() -> bool:
+                found = (await cluster.client().list(core_v1.Node)).items
+                return bool(found and found[0].spec.pod_cidr)
+
+            await eventually(registered, "a node", 20)
+            await run_pod(node, "sleep", "1000")
+            (frozen,) = processes_with(("containerd",), str(node.containerd.config_file))
+            os.kill(frozen.pid, signal.SIGSTOP)
 
     asyncio.run(steps())
     assert traces(settings) == []

@@ -109,7 +109,11 @@ class RealNodes:
         """End all nodes and remove what was made for them. Raises RealNodeError if something is left."""
         if self._lock is None:
             return
-        await asyncio.gather(*(node.stop() for node in self.nodes))
+        outcomes = await asyncio.gather(*(node.stop() for node in self.nodes), return_exceptions=True)
+        for node, outcome in zip(self.nodes, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                # The clean-up that follows takes whatever it has left.
+                logger.error("%s did not stop in good order", node.place.name, exc_info=outcome)
         await self._tasks.close()
         try:
             await remove_leftovers(self.settings, self._clock)
