@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bayplan.api.types import core_v1
 from bayplan.kubelet.images.credential_plugins import (
     CredentialPlugins,
     CredentialProviderConfigError,
     Provider,
+    TokenAttributes,
     read_config,
 )
-from bayplan.kubelet.images.keyring import lookup_all
+from bayplan.kubelet.images.keyring import AccountSource, lookup_all
+from bayplan.testing.builders import metadata, pod
 from bayplan.testing.clock import ManualClock
 
 V1 = "credentialprovider.kubelet.k8s.io/v1"
@@ -108,6 +111,18 @@ def provider(**changes: object) -> dict[str, object]:
     return {key: value for key, value in {**row, **changes}.items() if value is not None}
 
 
+def attributes(**changes: object) -> dict[str, object]:
+    """What is said of tokens."""
+    row = {
+        "serviceAccountTokenAudience": "registry",
+        "requireServiceAccount": True,
+        "requiredServiceAccountAnnotationKeys": ["a"],
+        "optionalServiceAccountAnnotationKeys": ["b"],
+        "cacheType": "ServiceAccount",
+    }
+    return {**row, **changes}
+
+
 def written(path: Path, *rows: dict[str, object]) -> Path:
     """A configuration file."""
     document = {"kind": "CredentialProviderConfig", "apiVersion": "kubelet.config.k8s.io/v1", "providers": list(rows)}
@@ -119,6 +134,9 @@ def test_configuration_is_a_file_or_a_directory(tmp_path: Path) -> None:
     row = provider(args=["x"], env=[{"name": "A", "value": "b"}])
     expected = Provider("ecr", ("*.ecr.test",), 5400.0, V1, ("x",), {"A": "b"})
     assert read_config(written(tmp_path / "b.yaml", row)) == (expected,)
+    (with_tokens,) = read_config(written(tmp_path / "b.yaml", provider(tokenAttributes=attributes(cacheType="Token"))))
+    assert with_tokens.tokens == TokenAttributes("registry", True, ("a",), ("b",), True)
+    written(tmp_path / "b.yaml", row)
     written(tmp_path / "a.json", provider(name="other"))
     (tmp_path / "ignored.txt").write_text("{")
     assert [each.name for each in read_config(tmp_path)] == ["other", "ecr"]
@@ -136,7 +154,19 @@ def test_configuration_is_a_file_or_a_directory(tmp_path: Path) -> None:
         ({"matchImages": []}, "matchImages"),
         ({"defaultCacheDuration": None}, "defaultCacheDuration"),
         ({"defaultCacheDuration": "-1s"}, "defaultCacheDuration"),
-        ({"tokenAttributes": {"serviceAccountTokenAudience": "a"}}, "tokenAttributes"),
+        ({"tokenAttributes": 1}, "tokenAttributes"),
+        ({"tokenAttributes": {}, "apiVersion": "credentialprovider.kubelet.k8s.io/v1beta1"}, "tokenAttributes"),
+        (
+            {"tokenAttributes": attributes(serviceAccountTokenAudience="")},
+            "tokenAttributes.serviceAccountTokenAudience",
+        ),
+        ({"tokenAttributes": attributes(requireServiceAccount=None)}, "tokenAttributes.requireServiceAccount"),
+        ({"tokenAttributes": attributes(requireServiceAccount=False)}, "tokenAttributes: requireServiceAccount"),
+        (
+            {"tokenAttributes": attributes(optionalServiceAccountAnnotationKeys=["a"])},
+            "tokenAttributes: annotation keys",
+        ),
+        ({"tokenAttributes": attributes(cacheType="Other")}, "tokenAttributes.cacheType"),
     ],
 )
 def test_configuration_errors_name_the_field(tmp_path: Path, change: dict[str, object], message: str) -> None:
@@ -154,3 +184,73 @@ def test_missing_files_and_programs_are_named(tmp_path: Path) -> None:
         read_config(tmp_path / "x.yaml")
     with pytest.raises(CredentialProviderConfigError, match="at least 1 item"):
         read_config(written(tmp_path / "x.yaml"))
+
+
+class Accounts:
+    """Service accounts by name, with tokens that change when they are to."""
+
+    def __init__(self) -> None:
+        self.known = {"web": {"a": "1", "b": "2", "c": "3"}, "bare": {}}
+        self.issue = 1
+
+    async def account(self, namespace: str, name: str) -> core_v1.ServiceAccount:
+        """See AccountTokens."""
+        if name not in self.known:
+            raise LookupError(f"no account {name}")
+        return core_v1.ServiceAccount(
+            metadata=metadata(name, namespace, uid=f"uid-{name}", annotations=self.known[name])
+        )
+
+    async def token(self, pod: core_v1.Pod, audience: str) -> str:
+        """See AccountTokens."""
+        return f"{audience}-{pod.spec.service_account_name}-{self.issue}"
+
+
+@pytest.mark.parametrize(("by_token", "runs"), [(False, 1), (True, 2)])
+def test_plugin_gets_a_token_of_the_pods_account(tmp_path: Path, by_token: bool, runs: int) -> None:
+    log, accounts = plugin(tmp_path), Accounts()
+    tokens = TokenAttributes("registry", True, ("a",), ("b", "none"), by_token)
+    provider = Provider("provider", ("quay.io",), 60, V1, ("x",), {"MODE": "y"}, tokens)
+    them = CredentialPlugins([provider], tmp_path, ManualClock(), accounts)
+
+    async def found(account: str) -> list[object]:
+        one = pod("p", service_account_name=account)
+        return [each.source for each in lookup_all(await them.keyrings("quay.io/a", one), "quay.io/a")]
+
+    async def steps() -> None:
+        assert await found("web") == [AccountSource("uid-web", "default", "web")]
+        (line,) = log.read_text().splitlines()
+        assert '"serviceAccountToken":"registry-web-1","serviceAccountAnnotations":{"a":"1","b":"2"}' in line
+        for other in ("", "bare", "gone"):
+            assert await found(other) == []
+        accounts.issue = 2
+        assert len(await found("web")) == 1
+        assert len(log.read_text().splitlines()) == runs
+
+    asyncio.run(steps())
+
+
+def test_pods_without_an_account_may_be_allowed(tmp_path: Path) -> None:
+    plugin(tmp_path)
+    tokens = TokenAttributes("registry", False)
+    them = CredentialPlugins([Provider("provider", ("quay.io",), 60, V1, tokens=tokens)], tmp_path, ManualClock())
+
+    async def steps() -> None:
+        (found,) = lookup_all(await them.keyrings("quay.io/a", pod("p")), "quay.io/a")
+        assert found.source is None
+        one = pod("p", service_account_name="web")
+        assert lookup_all(await them.keyrings("quay.io/a", one), "quay.io/a") == []
+
+    asyncio.run(steps())
+
+
+def test_token_is_no_password_unless_that_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plugin(tmp_path, script=ANSWER.replace('"pw"', '"registry-web-1"'))
+    one = pod("p", service_account_name="web")
+    for by_token in (False, True):
+        tokens = TokenAttributes("registry", True, caches_by_token=by_token)
+        provider = Provider("provider", ("quay.io",), 60, V1, tokens=tokens)
+        them = CredentialPlugins([provider], tmp_path, ManualClock(), Accounts())
+        found = lookup_all(asyncio.run(them.keyrings("quay.io/a", one)), "quay.io/a")
+        assert len(found) == by_token
+    assert "only cacheType Token allows" in caplog.text

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bayplan.kubelet.images.keyring import PullCredentials, SecretSource
+from bayplan.kubelet.images.keyring import AccountSource, PullCredentials, SecretSource
 from bayplan.kubelet.images.records import Access, PullRecords, VerificationPolicyError, verification_policy
 from bayplan.kubelet.runtime.types import Credentials
 
@@ -137,3 +137,18 @@ def test_records_of_images_that_are_gone_are_dropped(tmp_path: Path) -> None:
     assert shown == [Access.ALL, Access.NONE, Access.ALL]
     it.records.prune(["sha256:stays"], START + 101)
     assert it.count("pulled") == 1
+
+
+def test_what_an_account_fetched_is_for_that_account(tmp_path: Path) -> None:
+    def of(name: str) -> PullCredentials:
+        return PullCredentials(Credentials("token"), AccountSource(f"uid-{name}", "default", name))
+
+    it = Setting(tmp_path)
+    it.pulled("a:1", "sha256:a", of("one"))
+    assert it.records.access("a:1", "sha256:a") is Access.BY_SECRET
+    assert it.records.is_opened_by("a:1", "sha256:a", [of("one")])
+    assert not it.records.is_opened_by("a:1", "sha256:a", [of("two")])
+    it.pulled("a:1", "sha256:a", credentials("me"))
+    assert it.records.is_opened_by("a:1", "sha256:a", [of("one")])
+    assert it.records.is_opened_by("a:1", "sha256:a", [credentials("me")])
+    assert not it.records.is_opened_by("a:1", "sha256:a", [PullCredentials(Credentials("token"))])

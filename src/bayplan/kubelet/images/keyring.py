@@ -36,11 +36,20 @@ class SecretSource:
 
 
 @dataclass(frozen=True, slots=True)
+class AccountSource:
+    """The ServiceAccount with whose token a plugin got credentials."""
+
+    uid: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class PullCredentials:
-    """Credentials and where they come from: a Secret of the pod, or None for the node's own, which all its pods may use."""
+    """Credentials and where they come from: a Secret or the ServiceAccount of the pod, or None for the node's own, which all its pods may use."""
 
     credentials: Credentials
-    source: SecretSource | None = None
+    source: SecretSource | AccountSource | None = None
 
     @property
     def hash(self) -> str:
@@ -121,7 +130,7 @@ class Keyring:
 
     entries: dict[str, list[PullCredentials]] = field(default_factory=dict)
 
-    def add(self, config: Mapping[str, Credentials], source: SecretSource | None = None) -> None:
+    def add(self, config: Mapping[str, Credentials], source: SecretSource | AccountSource | None = None) -> None:
         """Take in a Docker configuration."""
         for registry, credentials in config.items():
             key = _key(registry)

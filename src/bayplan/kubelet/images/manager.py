@@ -140,7 +140,7 @@ class ImageManager:
         access = self._records.access(image, image_ref) if image_ref else Access.NONE
         # Only now, as plugins may take long.
         credentials: Sequence[PullCredentials] = (
-            () if access is Access.ALL else await self._credentials(name, pull_secrets)
+            () if access is Access.ALL else await self._credentials(name, pull_secrets, pod)
         )
         if image_ref:
             is_open = access is Access.BY_SECRET and self._records.is_opened_by(image, image_ref, credentials)
@@ -167,7 +167,9 @@ class ImageManager:
         self._recorder.event(reference, WARNING, IMAGE_NEVER_PULL, message)
         return ImagePullError(IMAGE_NEVER_PULL, message)
 
-    async def _credentials(self, name: str, pull_secrets: Sequence[core_v1.Secret]) -> Sequence[PullCredentials]:
+    async def _credentials(
+        self, name: str, pull_secrets: Sequence[core_v1.Secret], pod: core_v1.Pod
+    ) -> Sequence[PullCredentials]:
         """Credentials to try, in this order: the pod's, the node's, those of plugins."""
         repository = parse_reference(name).repository
         try:
@@ -177,7 +179,7 @@ class ImageManager:
         if self._node_credentials is not None:
             keyrings.append(self._node_credentials.keyring())
         if self._plugins is not None:
-            keyrings.extend(await self._plugins.keyrings(repository))
+            keyrings.extend(await self._plugins.keyrings(repository, pod))
         return lookup_all(keyrings, repository)
 
     async def _pull(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from bayplan.kubelet.images.keyring import PullCredentials
+from bayplan.kubelet.images.keyring import AccountSource, PullCredentials, SecretSource
 from bayplan.kubelet.images.references import InvalidReferenceError, without_tag
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
@@ -33,8 +33,15 @@ class _Secret(msgspec.Struct, rename={"credential_hash": "credentialHash"}, froz
     credential_hash: str
 
 
+class _Account(msgspec.Struct, frozen=True):
+    uid: str
+    namespace: str
+    name: str
+
+
 class _Credentials(msgspec.Struct, rename="camel", omit_defaults=True):
     kubernetes_secrets: list[_Secret] = []
+    kubernetes_service_accounts: list[_Account] = []
     node_pods_accessible: bool = False
 
 
@@ -50,7 +57,7 @@ class Access(enum.Enum):
     """Who may use an image that is there."""
 
     ALL = "all pods"
-    BY_SECRET = "pods with a secret that is known to open it"
+    BY_SECRET = "pods with a secret or a service account that is known to open it"
     NONE = "nobody without a pull"
 
 
@@ -117,7 +124,7 @@ class PullRecords:
 
     def succeeded(self, image: str, image_ref: str, used: PullCredentials | None) -> None:
         """The pull that was begun has brought an image. used: the credentials, None for none. Raises OSError."""
-        self._add(image, image_ref, used is None or used.source is None, _secret(used))
+        self._add(image, image_ref, used is None or used.source is None, _secret(used), _account(used))
         self.failed(image)
 
     def access(self, image: str, image_ref: str) -> Access:
@@ -129,11 +136,16 @@ class PullRecords:
         known = self._known(image, image_ref)
         if known is not None and known.node_pods_accessible:
             return Access.ALL
-        return Access.BY_SECRET if known is not None and known.kubernetes_secrets else Access.NONE
+        if known is not None and (known.kubernetes_secrets or known.kubernetes_service_accounts):
+            return Access.BY_SECRET
+        return Access.NONE
 
     def is_opened_by(self, image: str, image_ref: str, credentials: Iterable[PullCredentials]) -> bool:
         """Whether one of the credentials is known to open an image that is there."""
         known = self._known(image, image_ref)
+        credentials = list(credentials)
+        if known is not None and any(_account(each) in known.kubernetes_service_accounts for each in credentials):
+            return True
         secrets = [secret for secret in map(_secret, credentials) if secret is not None]
         return known is not None and any(self._opens(image, image_ref, secret, known) for secret in secrets)
 
@@ -176,28 +188,42 @@ class PullRecords:
         record = _read(self._pulled / _file_name(image_ref))
         return record if record is not None and record.image_ref == image_ref else None
 
-    def _add(self, image: str, image_ref: str, is_open: bool, secret: _Secret | None) -> None:
-        """Write into the record of an image that it can be used by all pods (`is_open`), or with a secret."""
+    def _add(
+        self, image: str, image_ref: str, is_open: bool, secret: _Secret | None, account: _Account | None = None
+    ) -> None:
+        """Write into the record of an image that it can be used by all pods (`is_open`), with a secret, or by a service account."""
         record = self._record(image_ref) or _PulledRecord("", image_ref)
         name = _name(image)
         known = record.credential_mapping.get(name)
         if is_open:
             record.credential_mapping[name] = _Credentials(node_pods_accessible=True)
+        elif account is not None and not (known and known.node_pods_accessible):
+            known = known or _Credentials()
+            if account not in known.kubernetes_service_accounts:
+                accounts = [*known.kubernetes_service_accounts, account]
+                record.credential_mapping[name] = _Credentials(known.kubernetes_secrets, accounts)
         elif secret is not None and not (known and known.node_pods_accessible):
             others = [
                 each
                 for each in (known.kubernetes_secrets if known else ())
                 if (each.uid, each.namespace, each.name) != (secret.uid, secret.namespace, secret.name)
             ]
-            record.credential_mapping[name] = _Credentials([*others, secret])
+            accounts = known.kubernetes_service_accounts if known else []
+            record.credential_mapping[name] = _Credentials([*others, secret], accounts)
         record.last_updated_time = rfc3339(self._now())
         _write(self._pulled / _file_name(image_ref), msgspec.json.encode(record))
 
 
 def _secret(used: PullCredentials | None) -> _Secret | None:
-    if used is None or used.source is None:
+    if used is None or not isinstance(used.source, SecretSource):
         return None
     return _Secret(used.source.uid, used.source.namespace, used.source.name, used.hash)
+
+
+def _account(used: PullCredentials | None) -> _Account | None:
+    if used is None or not isinstance(used.source, AccountSource):
+        return None
+    return _Account(used.source.uid, used.source.namespace, used.source.name)
 
 
 def _file_name(text: str) -> str:
