@@ -31,6 +31,7 @@ from bayplan.kubelet.core.eviction import Pressure, Threshold, parse_thresholds
 from bayplan.kubelet.core.security import NodeSecurity, forbidden_sysctl
 from bayplan.kubelet.errors import ConfigurationError
 from bayplan.kubelet.eviction_manager import EvictionManager
+from bayplan.kubelet.images.accounts import ApiAccounts
 from bayplan.kubelet.images.credential_plugins import CredentialPlugins
 from bayplan.kubelet.images.garbage_collector import (
     Disk,
@@ -204,6 +205,13 @@ class Node:
             tasks=self._tasks(),
         )
 
+    def _plugins(self) -> CredentialPlugins | None:
+        """The credential provider plugins, with the accounts whose tokens they may want."""
+        plugins = self.options.credential_plugins
+        if plugins is not None:
+            plugins.accounts = ApiAccounts(self.client, self._objects.token)
+        return plugins
+
     def _make_images(self, kubelet: Kubelet) -> ImageManager:
         configuration, root = self.configuration, self.options.root
         parallel = configuration.pulls_in_parallel()
@@ -224,7 +232,7 @@ class Node:
             self.clock,
             settings,
             node_credentials=NodeCredentials([root / "config.json", root / ".dockercfg"]),
-            plugins=self.options.credential_plugins,
+            plugins=self._plugins(),
         )
 
     def _limits(self) -> LimitSettings:

@@ -49,7 +49,7 @@ class NodeAuthorizer:
             ("", "persistentvolumes"): self._single,
             ("resource.k8s.io", "resourceclaims"): self._single,
             ("storage.k8s.io", "volumeattachments"): self._single,
-            ("", "serviceaccounts"): self._token,
+            ("", "serviceaccounts"): self._account,
             ("coordination.k8s.io", "leases"): self._lease,
             ("storage.k8s.io", "csinodes"): self._csi_node,
             ("resource.k8s.io", "resourceslices"): self._slice,
@@ -114,6 +114,12 @@ class NodeAuthorizer:
         else:
             found = graph.refers_to(node, asked.resource, asked.namespace, asked.name)
         return _ALLOW if found else _no(f"no relationship found between node '{node}' and this object")
+
+    def _account(self, node: str, asked: Attributes) -> Verdict:
+        """Accounts of the node's pods may be read, for plugins that log in to registries, and tokens of theirs be made."""
+        if asked.verb == "get" and not asked.subresource:
+            return self._readable(node, asked)
+        return self._token(node, asked)
 
     def _token(self, node: str, asked: Attributes) -> Verdict:
         if asked.verb != "create" or not asked.name:
