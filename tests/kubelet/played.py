@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from bayplan.api.errors import ApiError
@@ -18,6 +19,8 @@ from bayplan.client.in_process import InProcessTransport
 from bayplan.informers import InformerFactory
 from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.core.container_config import ContainerParts, SandboxParts, container_config, sandbox_config
+from bayplan.kubelet.core.container_resources import LimitSettings, container_resources
+from bayplan.kubelet.core.resources import CgroupResources, pod_cgroup_resources
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.core.security import sandbox_security
 from bayplan.kubelet.kubelet import Kubelet, NodeParts
@@ -39,6 +42,7 @@ from tests.apiserver.serving import ADMIN
 
 START = 1_767_323_045.0
 NODE = "n1"
+LIMITS = LimitSettings(memory_capacity=8 << 30)
 
 
 class PlainBuilder:
@@ -63,7 +67,8 @@ class PlainBuilder:
         failure = self.failures.get(request.container.name)
         if failure is not None:
             raise failure
-        parts = ContainerParts(request.image_ref, request.restarts, (), (), ContainerSecurity())
+        limits = container_resources(request.pod, request.container, LIMITS)
+        parts = ContainerParts(request.image_ref, request.restarts, (), (), ContainerSecurity(), limits)
         return container_config(request.pod, request.container, parts), _nothing
 
     def next_log_number(self, pod: core_v1.Pod, container: AnyContainer) -> int:
@@ -109,6 +114,31 @@ class PlainDirectories:
 
 
 @dataclass
+class PlainCgroups:
+    """Limits of pods that only are remembered, as the order in which they were set. `usage`: bytes that every pod uses."""
+
+    limited: dict[str, CgroupResources] = field(default_factory=dict)
+    changes: list[CgroupResources] = field(default_factory=list)
+    usage: int = 0
+
+    def resources(self, pod: core_v1.Pod) -> CgroupResources:
+        return pod_cgroup_resources(pod)
+
+    def limits(self, pod: core_v1.Pod) -> CgroupResources:
+        return self.limited.get(pod.metadata.uid, CgroupResources(cpu_quota=-1, memory=0))
+
+    def memory_usage(self, pod: core_v1.Pod) -> int | None:
+        return self.usage
+
+    def set_resources(self, pod: core_v1.Pod, resources: CgroupResources) -> None:
+        has = self.limits(pod)
+        memory = has.memory if resources.memory is None else resources.memory
+        quota = has.cpu_quota if resources.cpu_quota is None else resources.cpu_quota
+        self.limited[pod.metadata.uid] = CgroupResources(cpu_quota=quota, memory=memory)
+        self.changes.append(resources)
+
+
+@dataclass
 class Played:
     """What a test sees."""
 
@@ -119,6 +149,8 @@ class Played:
     builder: PlainBuilder
     volumes: PlainVolumes = field(default_factory=PlainVolumes)
     directories: PlainDirectories = field(default_factory=PlainDirectories)
+    cgroups: PlainCgroups = field(default_factory=lambda: PlainCgroups())
+    records: Path | None = None
     configuration: KubeletConfiguration = field(default_factory=KubeletConfiguration)
     kubelet: Kubelet | None = None
 
@@ -134,7 +166,17 @@ class Played:
             """There are none."""
 
         def parts(_: Kubelet) -> NodeParts:
-            return NodeParts(self.runtime, self.builder, self.volumes, self.directories, explain, remove_logs)
+            return NodeParts(
+                self.runtime,
+                self.builder,
+                self.volumes,
+                self.directories,
+                explain,
+                remove_logs,
+                LIMITS,
+                self.cgroups,
+                self.records,
+            )
 
         kubelet = Kubelet(
             self.client,

@@ -14,6 +14,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from bayplan.api.types import core_v1
@@ -21,15 +22,19 @@ from bayplan.client import Client
 from bayplan.client.events import EventRecorder
 from bayplan.informers import InformerFactory
 from bayplan.informers.informer import Informer
+from bayplan.kubelet.allocations import ACTUATED, ALLOCATED, AllocationRecords
 from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.container_events import ContainerEvents
 from bayplan.kubelet.container_stopper import ContainerStopper
 from bayplan.kubelet.core.back_off import BackOff
+from bayplan.kubelet.core.container_resources import LimitSettings
 from bayplan.kubelet.hooks import HookRunner
 from bayplan.kubelet.node_pods import Admit, NodePods
 from bayplan.kubelet.node_state import NodeState
 from bayplan.kubelet.pleg import PodEvent, PodLifecycleEvents
 from bayplan.kubelet.pod_garbage import PodGarbage
+from bayplan.kubelet.pod_resizer import PodLimits, PodResizer
+from bayplan.kubelet.pod_resizes import PodResizes
 from bayplan.kubelet.pod_runtime import PodBuilder, PodRuntime
 from bayplan.kubelet.pod_states import Explain, PodStateReader, PodStates
 from bayplan.kubelet.pod_syncer import NodePodSyncer, PodDirectories, PodVolumes
@@ -61,6 +66,11 @@ class NodeParts:
     directories: PodDirectories
     explain: Explain
     remove_logs: Callable[[Collection[str]], Awaitable[None]]
+    limits: LimitSettings
+    cgroups: PodLimits | None = None
+    """The cgroups of pods; None where they have none of their own."""
+    records: Path | None = None
+    """The directory of what must outlive the kubelet; None for nothing."""
     checks: Iterable[Admit] = ()
     """What else must hold for a pod to run here."""
     tasks: dict[str, Task] = field(default_factory=dict)
@@ -109,7 +119,12 @@ class Kubelet:
         self.stopper = ContainerStopper(runtime, hooks, self.events, clock)
         longest = configuration.crash_loop_back_off.max_container_restart_period
         self.back_off = BackOff(min(FIRST_CRASH_LOOP_SECONDS, longest), longest)
-        pod_runtime = PodRuntime(runtime, self.parts.builder, hooks, self.stopper, self.events, clock, self.back_off)
+        allocated, actuated = self._records(ALLOCATED), self._records(ACTUATED)
+        self.resizes = PodResizes(allocated, actuated, self.events, self.node_state.offer, clock)
+        resizer = PodResizer(runtime, self.parts.limits, self.parts.cgroups, actuated)
+        pod_runtime = PodRuntime(
+            runtime, self.parts.builder, hooks, self.stopper, self.events, clock, self.back_off, resizer
+        )
         self.syncer = NodePodSyncer(
             runtime,
             pod_runtime,
@@ -123,6 +138,7 @@ class Kubelet:
             self.parts.directories,
             self.node_state,
             self.events,
+            self.resizes,
         )
         self.workers = PodWorkers(self.syncer, self.states, clock, randomness)
         garbage = PodGarbage(runtime, self.lifecycle, self.parts.remove_logs)
@@ -134,10 +150,14 @@ class Kubelet:
             self.events,
             self.node_state.offer,
             clock,
+            self.resizes,
             self.parts.checks,
         )
         self.mirrors = MirrorPods(client, self.pods.mirror_of, self.node)
         self.syncer.mirror = self.mirrors.ensure
+
+    def _records(self, name: str) -> AllocationRecords:
+        return AllocationRecords(self.parts.records / name if self.parts.records is not None else None)
 
     def node(self) -> core_v1.Node | None:
         """This node as the API shows it; None before it is registered."""
@@ -145,6 +165,7 @@ class Kubelet:
 
     async def run(self) -> None:
         """Run until cancelled. Containers go on running after that."""
+        self.resizes.load()
         await self.node_state.check()
         async with Supervisor("kubelet") as tasks:
             try:

@@ -20,6 +20,7 @@ from bayplan.kubelet.core.pod_status import TERMINAL, is_mirror, is_static
 from bayplan.kubelet.deadlines import seconds_left
 from bayplan.kubelet.pleg import PodEvent, PodEventType, PodLifecycleEvents
 from bayplan.kubelet.pod_garbage import PodGarbage
+from bayplan.kubelet.pod_resizes import PodResizes
 from bayplan.kubelet.pod_workers import PodWorkers, Termination, WorkState
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.types import ContainerState, SandboxState
@@ -47,6 +48,7 @@ class NodePods:
         events: ContainerEvents,
         offer: Callable[[], NodeOffer],
         clock: Clock,
+        resizes: PodResizes,
         checks: Iterable[Admit] = (),
     ) -> None:
         self._workers = workers
@@ -56,6 +58,7 @@ class NodePods:
         self._events = events
         self._offer = offer
         self._clock = clock
+        self._resizes = resizes
         self._checks = tuple(checks)
         self._requests = Requests()
         self._pods: dict[str, core_v1.Pod] = {}
@@ -75,8 +78,12 @@ class NodePods:
         return list(self._pods.values())
 
     def active(self) -> list[core_v1.Pod]:
-        """Admitted pods that have not ended."""
-        return [each for uid, each in self._pods.items() if uid in self._admitted and self._is_active(each)]
+        """Admitted pods that have not ended, with the resources that are allocated to them."""
+        return [
+            self._resizes.allocated(each)
+            for uid, each in self._pods.items()
+            if uid in self._admitted and self._is_active(each)
+        ]
 
     def mirror_of(self, pod: core_v1.Pod) -> core_v1.Pod | None:
         """The mirror pod of a static pod."""
@@ -107,7 +114,15 @@ class NodePods:
             self.reject(pod, rejection)
             return
         self._admitted.add(uid)
+        self._resizes.admit(pod)
+        self._retry_resizes()
         self._workers.update(pod)
+
+    def _retry_resizes(self) -> None:
+        """Give pods the resources that they wait for, where there is room now."""
+        waiting = {uid: each for uid, each in self._pods.items() if uid in self._admitted}
+        for pod in self._resizes.retry(waiting, self.active):
+            self._workers.update(pod)
 
     def update(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
         """A pod has changed in the API."""
@@ -122,6 +137,9 @@ class NodePods:
             return
         self._pods[uid] = new
         deleted_now = old.metadata.deletion_timestamp is None and new.metadata.deletion_timestamp is not None
+        if uid in self._admitted and old.spec != new.spec:
+            self._resizes.want(new)
+            self._retry_resizes()
         if _needs_sync(old, new):
             if uid in self._admitted or deleted_now or self._workers.state(uid) is not None:
                 self._workers.update(new)
@@ -163,6 +181,8 @@ class NodePods:
         self._admitted &= self._pods.keys()
         self._statuses.forget_all_but(self._pods.keys() | self._workers.known().keys())
         known = self._workers.known()
+        self._resizes.retain(self._pods.keys() | known.keys())
+        self._retry_resizes()
         for uid, (sandboxes, containers) in self._lifecycle.pods().items():
             runs = any(each.state is ContainerState.RUNNING for each in containers) or any(
                 each.state is SandboxState.READY for each in sandboxes
@@ -192,6 +212,7 @@ class NodePods:
     def _rejection(self, pod: core_v1.Pod) -> Rejection | None:
         """Why the node does not take a pod, if it does not."""
         others = [each for each in self.active() if each.metadata.uid != pod.metadata.uid]
+        pod = self._resizes.allocated(pod)
         account = NodeAccount(self._requests)
         for other in others:
             account.add(other)

@@ -19,6 +19,7 @@ from bayplan.kubelet.core.pod_state import PodState
 from bayplan.kubelet.core.restarts import AnyContainer, is_sidecar
 from bayplan.kubelet.errors import HookError
 from bayplan.kubelet.hooks import HookRunner, describe
+from bayplan.kubelet.pod_resizer import PodResizer, ResizeError
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import ContainerConfig, ContainerState, SandboxConfig
@@ -92,6 +93,10 @@ class SyncOutcome:
     attempted: set[str] = field(default_factory=set)
     """Containers that were to be started."""
     errors: list[str] = field(default_factory=list)
+    resized: bool = False
+    """Whether limits of what runs were to change."""
+    resize_error: str = ""
+    """Why limits that are to change could not be changed."""
     retry_after: float | None = None
 
     def add(self, name: str, error: StartError) -> None:
@@ -114,6 +119,7 @@ class PodRuntime:
         events: ContainerEvents,
         clock: Clock,
         back_off: BackOff,
+        resizer: PodResizer,
     ) -> None:
         self._runtime = runtime
         self._builder = builder
@@ -122,12 +128,14 @@ class PodRuntime:
         self._events = events
         self._clock = clock
         self._back_off = back_off
+        self._resizer = resizer
 
     async def sync(
         self, pod: core_v1.Pod, state: PodState, verdicts: ProbeVerdicts, ending: asyncio.Event, *, restart_all: bool
     ) -> SyncOutcome:
         """Do what is due. ending: set when the pod is to end; nothing more is started then."""
-        actions = compute_pod_actions(pod, state, verdicts, restart_all=restart_all)
+        actuated = self._resizer.actuated(pod)
+        actions = compute_pod_actions(pod, state, verdicts, actuated=actuated, restart_all=restart_all)
         outcome = SyncOutcome()
         try:
             await self._sync(pod, state, actions, ending, outcome)
@@ -149,6 +157,8 @@ class PodRuntime:
         else:
             await self._kill(pod, state, actions, outcome)
         await self._remove_init_containers(pod, state, keep=1)
+        if actions.resize.changes_anything and not actions.kill_pod and not ending.is_set():
+            await self._resize(pod, actions, outcome)
         if ending.is_set() or not _starts_anything(actions):
             return
         sandbox = await self._sandbox_config(pod, actions.attempt)
@@ -180,6 +190,14 @@ class PodRuntime:
                     pod, reset.name, reset.container_id, "killing", KillReason.RESTART_ALL, 0, state.ips
                 )
             await self._runtime.remove_container(reset.container_id)
+
+    async def _resize(self, pod: core_v1.Pod, actions: PodActions, outcome: SyncOutcome) -> None:
+        outcome.changed = outcome.resized = True
+        try:
+            await self._resizer.resize(pod, actions.resize)
+        except ResizeError as error:
+            outcome.resize_error = str(error)
+            outcome.errors.append(str(error))
 
     async def _remove_init_containers(self, pod: core_v1.Pod, state: PodState, *, keep: int) -> None:
         """Of each init container only the last runs are of interest, and none before a new sandbox."""
@@ -294,6 +312,8 @@ class PodRuntime:
         finally:
             await clean_up()
         self._events.normal(pod, container, "Created", "Container created")
+        if isinstance(container, core_v1.Container):
+            self._resizer.started(pod, container)
         try:
             await self._runtime.start_container(container_id)
         except RuntimeRequestError as error:

@@ -17,6 +17,7 @@ from bayplan.kubelet.core.pod_status import TERMINAL, Failure, PodFacts, generat
 from bayplan.kubelet.core.restarts import ALL_CONTAINERS_RESTARTING
 from bayplan.kubelet.errors import SyncError
 from bayplan.kubelet.pleg import PodLifecycleEvents
+from bayplan.kubelet.pod_resizes import PodResizes
 from bayplan.kubelet.pod_runtime import PodRuntime, SyncOutcome
 from bayplan.kubelet.pod_states import PodStateReader, PodStates
 from bayplan.kubelet.pod_workers import SetStatus
@@ -92,6 +93,7 @@ class NodePodSyncer:
         directories: PodDirectories,
         node: NodeCondition,
         events: ContainerEvents,
+        resizes: PodResizes,
     ) -> None:
         self._runtime = runtime
         self._pod_runtime = pod_runtime
@@ -105,12 +107,15 @@ class NodePodSyncer:
         self._directories = directories
         self._node = node
         self._events = events
+        self._resizes = resizes
         self._failures: dict[str, dict[str, StartFailure]] = {}
         self.mirror: Callable[[core_v1.Pod], Coroutine[Any, Any, None]] | None = None
         """Sees that a static pod has its mirror pod in the API."""
 
     async def sync(self, pod: core_v1.Pod, state: PodState, ending: asyncio.Event) -> bool:
         """See PodSyncer."""
+        pod = self._resizes.allocated(pod)
+        self._resizes.observe(pod, state)
         status = self._set_status(pod, state)
         if status.phase in TERMINAL:
             return True
@@ -133,10 +138,20 @@ class NodePodSyncer:
         self._remember(pod.metadata.uid, outcome)
         if outcome.changed:
             await self._lifecycle.refresh(pod.metadata.uid)
-        if outcome.errors:
+        resized = self._note_resize(pod, outcome)
+        if outcome.errors or resized:
             self._set_status(pod, self._states.get(pod.metadata.uid))
+        if outcome.errors:
             raise SyncError("; ".join(outcome.errors), outcome.retry_after)
         return False
+
+    def _note_resize(self, pod: core_v1.Pod, outcome: SyncOutcome) -> bool:
+        """Say how a resize has gone; whether there was one."""
+        if outcome.resize_error:
+            self._resizes.fail(pod, outcome.resize_error)
+        elif outcome.changed:
+            self._resizes.observe(pod, self._states.get(pod.metadata.uid))
+        return outcome.resized
 
     async def terminate(
         self, pod: core_v1.Pod, state: PodState, grace_seconds: int | None, set_status: SetStatus | None
@@ -187,11 +202,14 @@ class NodePodSyncer:
         self, pod: core_v1.Pod, state: PodState, set_status: SetStatus | None = None, *, terminal: bool = False
     ) -> core_v1.PodStatus:
         """Say how the pod is; the status."""
+        pod = self._resizes.allocated(pod)
         before = self._statuses.get(pod.metadata.uid) or pod.status
         facts = self._node.facts(pod)
         failures = self._failures.get(pod.metadata.uid, {})
         containers: StatusFacts = replace(facts.containers, failures=failures)
         facts = replace(facts, containers=containers, terminal=terminal, failure=self._node.eviction(pod))
+        ended = terminal or before.phase in TERMINAL
+        facts = replace(facts, resize_conditions=self._resizes.conditions(pod.metadata.uid, terminal=ended))
         status = generate_pod_status(pod, state, before, self._probes.view(pod, before), facts)
         if set_status is not None:
             status = set_status(status)

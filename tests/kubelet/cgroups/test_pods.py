@@ -112,10 +112,15 @@ def test_pods_cgroup_lives_from_create_to_remove(setting: Setting) -> None:
     assert setting.file(path, "memory.limit_in_bytes", "memory.max") == str(200 << 20)
     setting.pods.set_resources(one, CgroupResources(memory=300 << 20))
     assert setting.file(path, "memory.limit_in_bytes", "memory.max") == str(300 << 20)
+    assert setting.pods.limits(one) == CgroupResources(cpu_quota=50_000, memory=300 << 20)
+    setting.pods.set_resources(one, CgroupResources(cpu_quota=-1, memory=0))
+    assert setting.pods.limits(one) == CgroupResources(cpu_quota=-1, memory=0)
+    setting.pods.set_resources(one, CgroupResources(memory=300 << 20))
     process = setting.run_in(path)
     assert setting.pods.pids("uid-a") == {process}
     usage = setting.pods.usage("uid-a")
     assert (usage.processes, usage.memory_limit) == (1, 300 << 20)
+    assert setting.pods.memory_usage(one) is not None
     assert usage.cpu_nanoseconds is not None
     assert 0 <= (usage.memory_working_set or 0) <= (usage.memory_usage or 0)
     assert setting.qos.usage().processes == 1

@@ -126,6 +126,17 @@ class Hierarchies:
         assert self.mounts.unified is not None
         return _below(self.mounts.unified, path)
 
+    def limits(self, path: str) -> CgroupResources:
+        """The cpu quota and the memory limit that it has: microseconds per period and bytes, -1 and 0 for none."""
+        if self.is_unified:
+            quota, _, _ = self._read(path, "cpu.max").partition(" ")
+            return CgroupResources(
+                cpu_quota=int(quota) if quota.isdigit() else -1, memory=self._number(path, "memory.max") or 0
+            )
+        text = self._read(path, "cpu.cfs_quota_us").strip()
+        memory = self._number(path, "memory.limit_in_bytes") or 0
+        return CgroupResources(cpu_quota=int(text) if text else -1, memory=0 if memory >= 1 << 62 else memory)
+
     def children(self, path: str) -> list[str]:
         """Names of the cgroups directly below one, in any hierarchy."""
         names = set()

@@ -142,6 +142,14 @@ class PodCgroups:
             pids_limit=self._settings.pids_limit,
         )
 
+    def limits(self, pod: core_v1.Pod) -> CgroupResources:
+        """The cpu quota and the memory limit that a pod's cgroup has now. Raises CgroupError."""
+        return self._hierarchies.limits(self._path(pod))
+
+    def memory_usage(self, pod: core_v1.Pod) -> int | None:
+        """Bytes that a pod uses; None where the kernel does not tell. Raises CgroupError."""
+        return self._hierarchies.usage(self._path(pod)).memory_usage
+
     def exists(self, pod: core_v1.Pod) -> bool:
         """Whether a pod's cgroup is there."""
         return self._hierarchies.exists(self._path(pod))

@@ -19,9 +19,11 @@ from bayplan.kubelet.core.plan import (
     ProbeVerdicts,
     Reset,
     has_changed,
+    resize_kill,
     unknown_kill,
 )
 from bayplan.kubelet.core.pod_state import PodState
+from bayplan.kubelet.core.resize import Allocation, Change, plan_container, plan_pod
 from bayplan.kubelet.core.restarts import RESTART_ALL, is_to_be_started, matching_rule
 from bayplan.kubelet.runtime.types import ContainerState, ContainerStatus, NamespaceMode, SandboxState
 
@@ -58,9 +60,15 @@ def sandbox_verdict(pod: core_v1.Pod, state: PodState) -> SandboxVerdict:
 
 
 def compute_pod_actions(
-    pod: core_v1.Pod, state: PodState, verdicts: ProbeVerdicts, *, restart_all: bool = False
+    pod: core_v1.Pod,
+    state: PodState,
+    verdicts: ProbeVerdicts,
+    *,
+    actuated: Allocation,
+    restart_all: bool = False,
 ) -> PodActions:
-    """What is to be done about a pod that is to run. restart_all: all of its containers are to start anew."""
+    """What is to be done about a pod that is to run. pod: with the resources that are allocated to it. actuated: those that its containers have got.
+    restart_all: all of its containers are to start anew."""
     sandbox = sandbox_verdict(pod, state)
     actions = PodActions(
         kill_pod=sandbox.needed, create_sandbox=sandbox.needed, sandbox_id=sandbox.sandbox_id, attempt=sandbox.attempt
@@ -74,9 +82,10 @@ def compute_pod_actions(
     actions.ephemeral_containers = [
         index for index, each in enumerate(pod.spec.ephemeral_containers) if state.latest(each.name) is None
     ]
-    initialized = plan_init_containers(pod, state, verdicts, actions)
+    initialized = plan_init_containers(pod, state, verdicts, actions, actuated)
     if not actions.kill_pod and initialized:
-        _plan_containers(pod, state, verdicts, actions)
+        _plan_containers(pod, state, verdicts, actions, actuated)
+        plan_pod(actions.resize, pod, actuated)
     return actions
 
 
@@ -105,7 +114,9 @@ def any_container_created(pod: core_v1.Pod, state: PodState) -> bool:
     return any(each is not None and each.container.state is not ContainerState.UNKNOWN for each in found)
 
 
-def _plan_containers(pod: core_v1.Pod, state: PodState, verdicts: ProbeVerdicts, actions: PodActions) -> None:
+def _plan_containers(
+    pod: core_v1.Pod, state: PodState, verdicts: ProbeVerdicts, actions: PodActions, actuated: Allocation
+) -> None:
     kept = 0
     for index, container in enumerate(pod.spec.containers):
         status = state.latest(container.name)
@@ -117,7 +128,12 @@ def _plan_containers(pod: core_v1.Pod, state: PodState, verdicts: ProbeVerdicts,
             continue
         kill = _kill_of_running(container, status, verdicts)
         if kill is None:
-            kept += 1
+            container_id = status.container.id
+            if plan_container(actions.resize, pod, container, container_id, actuated) is Change.RESTART:
+                actions.kills[container_id] = resize_kill(container_id, container.name)
+                actions.containers.append(index)
+            else:
+                kept += 1
             continue
         policy = container.restart_policy or pod.spec.restart_policy
         if has_changed(container, status) or policy != "Never":

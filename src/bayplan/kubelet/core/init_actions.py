@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.core.plan import Health, Kill, KillReason, PodActions, ProbeVerdicts, has_changed, unknown_kill
+from bayplan.kubelet.core.plan import (
+    Health,
+    Kill,
+    KillReason,
+    PodActions,
+    ProbeVerdicts,
+    has_changed,
+    resize_kill,
+    unknown_kill,
+)
 from bayplan.kubelet.core.pod_state import PodState
+from bayplan.kubelet.core.resize import Allocation, Change, plan_container
 from bayplan.kubelet.core.restarts import is_sidecar, is_to_be_started
 from bayplan.kubelet.runtime.types import ContainerState, ContainerStatus
 
@@ -16,7 +26,9 @@ def has_failed(status: ContainerStatus) -> bool:
     return status.container.state is ContainerState.EXITED and status.exit_code != 0
 
 
-def plan_init_containers(pod: core_v1.Pod, state: PodState, verdicts: ProbeVerdicts, actions: PodActions) -> bool:
+def plan_init_containers(
+    pod: core_v1.Pod, state: PodState, verdicts: ProbeVerdicts, actions: PodActions, actuated: Allocation
+) -> bool:
     """Add to `actions` what init containers need; whether all are done, so that the other containers may run.
 
     They are looked at from the last one on, because those that are done may have been removed from the runtime: the last one that exists says how
@@ -24,7 +36,7 @@ def plan_init_containers(pod: core_v1.Pod, state: PodState, verdicts: ProbeVerdi
     """
     if not pod.spec.init_containers:
         return True
-    plan = _Plan(pod, state, verdicts, actions)
+    plan = _Plan(pod, state, verdicts, actions, actuated)
     for index in range(len(pod.spec.init_containers) - 1, -1, -1):
         plan.look_at(index)
         if actions.kill_pod:
@@ -39,11 +51,14 @@ def plan_init_containers(pod: core_v1.Pod, state: PodState, verdicts: ProbeVerdi
 class _Plan:
     """One pass over the init containers, from the last to the first."""
 
-    def __init__(self, pod: core_v1.Pod, state: PodState, verdicts: ProbeVerdicts, actions: PodActions) -> None:
+    def __init__(
+        self, pod: core_v1.Pod, state: PodState, verdicts: ProbeVerdicts, actions: PodActions, actuated: Allocation
+    ) -> None:
         self.pod = pod
         self.state = state
         self.verdicts = verdicts
         self.actions = actions
+        self.actuated = actuated
         alive = (ContainerState.CREATED, ContainerState.RUNNING)
         found = (state.latest(each.name) for each in pod.spec.containers)
         self.initialized = any(each is not None and each.container.state in alive for each in found)
@@ -96,6 +111,8 @@ class _Plan:
         elif container.liveness_probe is not None and self.verdicts.liveness.get(container_id) is Health.FAILURE:
             message = f"Init container {name} failed liveness probe"
             self._restart(index, Kill(container_id, name, message, KillReason.LIVENESS))
+        elif plan_container(self.actions.resize, self.pod, container, container_id, self.actuated) is Change.RESTART:
+            self._restart(index, resize_kill(container_id, name))
 
     def _restart(self, index: int, kill: Kill) -> None:
         self.actions.kills[kill.container_id] = kill

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bayplan.kubelet.core.resize import ResizePlan
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.runtime.labels import CONTAINER_HASH
 from bayplan.kubelet.runtime.types import ContainerStatus
@@ -59,7 +60,7 @@ class ProbeVerdicts:
 
 @dataclass(slots=True)
 class PodActions:
-    """What is to be done, in this order: kill, reset, make a sandbox, start."""
+    """What is to be done, in this order: kill, reset, make a sandbox, resize, start."""
 
     kill_pod: bool = False
     create_sandbox: bool = False
@@ -71,6 +72,7 @@ class PodActions:
     ephemeral_containers: list[int] = field(default_factory=list)
     kills: dict[str, Kill] = field(default_factory=dict)
     resets: list[Reset] = field(default_factory=list)
+    resize: ResizePlan = field(default_factory=ResizePlan)
 
 
 def container_hash(container: AnyContainer) -> str:
@@ -86,6 +88,11 @@ def has_changed(container: AnyContainer, status: ContainerStatus) -> bool:
     """Whether a container that exists is not what the spec says any more."""
     known = status.container.annotations.get(CONTAINER_HASH)
     return known is not None and known != container_hash(container)
+
+
+def resize_kill(container_id: str, name: str) -> Kill:
+    """End a container that is to start again with other resources, as its resizePolicy says."""
+    return Kill(container_id, name, f"Container {name} resize requires restart")
 
 
 def unknown_kill(what: str, status: ContainerStatus) -> Kill:
