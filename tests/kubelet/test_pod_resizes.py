@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ def resize_condition(pod: core_v1.Pod | None) -> tuple[str, str]:
     return (found[0].type, found[0].reason) if found else ("", "")
 
 
-def resized(cpu: str, memory: str, generation: int = 2) -> object:
+def resized(cpu: str, memory: str, generation: int = 2) -> Callable[[core_v1.Pod | None], bool]:
     def check(pod: core_v1.Pod | None) -> bool:
         if pod is None or not ready(pod) or pod.status.observed_generation < generation:
             return False
@@ -90,9 +91,9 @@ def test_the_limits_of_the_pod_go_up_before_and_down_after_those_of_its_containe
             order.append("container")
             await update(*arguments)  # type: ignore[arg-type]
 
-        def note_pod(pod: core_v1.Pod, limits: CgroupResources) -> None:
-            order.append("pod cpu" if limits.memory is None else "pod memory")
-            set_resources(pod, limits)
+        def note_pod(pod: core_v1.Pod, resources: CgroupResources) -> None:
+            order.append("pod cpu" if resources.memory is None else "pod memory")
+            set_resources(pod, resources)
 
         played.runtime.update_container = note_update  # type: ignore[method-assign,assignment]
         played.cgroups.set_resources = note_pod  # type: ignore[method-assign]
@@ -151,7 +152,7 @@ def test_what_the_node_does_not_have_at_all_is_infeasible_until_the_pod_asks_for
     async def case(played: Played) -> None:
         told: list[str] = []
         events = ContainerEvents(EventRecorder(played.client, "kubelet", played.clock, played.randomness, host="n1"))
-        events.pod = lambda pod, kind, reason, message: told.append(reason)  # type: ignore[method-assign]
+        events.pod = lambda pod, event_type, reason, message: told.append(reason)  # type: ignore[method-assign]
         node = core_v1.Node(status=core_v1.NodeStatus(allocatable={"cpu": "2", "memory": "1Gi", "pods": "10"}))
         records = AllocationRecords(None), AllocationRecords(None)
         resizes = PodResizes(*records, events, lambda: NodeOffer(node), played.clock)

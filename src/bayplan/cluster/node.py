@@ -14,6 +14,7 @@ from bayplan.api.quantity import Quantity, parse
 from bayplan.api.types import core_v1, node_v1
 from bayplan.api.types.scalars import Quantity as WireQuantity
 from bayplan.client import Client
+from bayplan.cluster.node_pages import NodePages
 from bayplan.informers import InformerFactory
 from bayplan.kubelet.api_objects import ApiObjects
 from bayplan.kubelet.cgroups.errors import CgroupError
@@ -43,6 +44,7 @@ from bayplan.kubelet.images.manager import ImageManager, ImageManagerSettings
 from bayplan.kubelet.images.node_credentials import NodeCredentials
 from bayplan.kubelet.images.records import PullRecords, verification_policy
 from bayplan.kubelet.kubelet import Kubelet, NodeParts
+from bayplan.kubelet.kubelet_metrics import KubeletMetrics
 from bayplan.kubelet.log_files import LogReader
 from bayplan.kubelet.log_garbage import LogGarbage
 from bayplan.kubelet.log_rotation import LogRotation
@@ -60,6 +62,7 @@ from bayplan.kubelet.server.access import Access
 from bayplan.kubelet.server.containers import LogOptions
 from bayplan.kubelet.server.server import KubeletServer, ServerParts
 from bayplan.kubelet.static_pods import StaticPodFiles
+from bayplan.kubelet.stats_collector import StatsCollector
 from bayplan.kubelet.termination_messages import TerminationMessages
 from bayplan.kubelet.usage_meter import UsageMeter
 from bayplan.kubelet.user_namespaces import UserNamespaces
@@ -105,7 +108,8 @@ class Node:
     ) -> None:
         """Raises ConfigurationError, CgroupError."""
         self.client = client
-        self.runtime = runtime
+        self.metrics = KubeletMetrics(options.name, clock)
+        self.runtime = self.metrics.observed(runtime)
         self.options = options
         self.configuration = configuration
         self.clock = clock
@@ -332,6 +336,7 @@ class Node:
             "evictions": lambda: self.evictions.run(),
             "images": self._collect_images,
             "cgroups": self._keep_cgroups,
+            "statistics": lambda: self.stats.run(),
             "logs": LogRotation(
                 self.runtime,
                 in_thread,
@@ -368,6 +373,18 @@ class Node:
             cgroups=self.cgroups,
             pods_memory=lambda: quantity.value(self._allocatable().get("memory", 0)),
         )
+        self.stats = StatsCollector(
+            self.options.name,
+            self.runtime,
+            self.meter,
+            kubelet.pods.active,
+            kubelet.states.get,
+            self.clock,
+            root=self.options.root,
+            qos=self.qos,
+            cgroups=self.cgroups,
+            driver=configuration.cgroup_driver,
+        )
         self.collector = ImageGarbageCollector(
             self.runtime,
             self.clock,
@@ -391,6 +408,8 @@ class Node:
             most_grace=configuration.eviction_max_pod_grace_period,
             isolates_storage=configuration.local_storage_capacity_isolation,
         )
+        self.pages = NodePages(self.metrics, kubelet, self.stats, self.machine)
+        self.pages.connect(self.evictions)
 
     async def run(self, tls: ssl.SSLContext | None) -> None:
         """Run the node until cancelled. tls: with which the kubelet's server shows itself. Raises OSError where a port is taken, CgroupError, UserNamespaceError."""
@@ -435,6 +454,7 @@ class Node:
             read_log=read_log,
             healthy=self._problem,
             checkpoints=self.options.root / "checkpoints",
+            pages=self.pages.by_path(),
         )
         access = Access(self.client, self.configuration, self.options.name, self.clock)
         return KubeletServer(parts, access, self.configuration, self.clock)

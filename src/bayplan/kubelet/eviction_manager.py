@@ -76,6 +76,8 @@ class EvictionManager:
         self._clock = clock
         self._most_grace = most_grace
         self._isolates_storage = isolates_storage
+        self.on_eviction: Callable[[str], None] = lambda _: None
+        """Called with the signal, such as memory.available, when a pod is evicted because of it."""
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -152,6 +154,7 @@ class EvictionManager:
             grace = IMMEDIATE_GRACE if threshold.is_hard else soft_grace(pod, self._most_grace)
             text = threshold_message(pod, threshold, seen, usage.pods.get(pod.metadata.uid))
             if self._evict(pod, text, grace, disruption=True):
+                self.on_eviction(threshold.signal)
                 return [pod.metadata.uid]
         logger.error("no pod can be evicted to reclaim %s", resource)
         return []

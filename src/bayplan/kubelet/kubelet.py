@@ -139,6 +139,7 @@ class Kubelet:
             self.node_state,
             self.events,
             self.resizes,
+            clock,
         )
         self.workers = PodWorkers(self.syncer, self.states, clock, randomness)
         garbage = PodGarbage(runtime, self.lifecycle, self.parts.remove_logs)

@@ -108,6 +108,8 @@ class PodLifecycleEvents:
         """Pods that could not be read although they have changed."""
         self._looked_at: dict[str, float] = {}
         self._listed_at = clock.monotonic()
+        self.on_relist: Callable[[float], None] = lambda _: None
+        """Called after each list with the seconds that it took."""
 
     def unhealthy_for(self) -> float:
         """Seconds beyond the limit since the last list; 0 while lists come."""
@@ -154,6 +156,7 @@ class PodLifecycleEvents:
         self._reader.forget_all_but({each.id for each in containers})
         self._looked_at = {uid: at for uid, at in self._looked_at.items() if uid in self._seen or at > seen_at}
         self._states.listed(seen_at)
+        self.on_relist(self._clock.monotonic() - seen_at)
 
     async def refresh(self, uid: str) -> None:
         """Look at one pod now: it was changed, or the runtime told so."""

@@ -25,6 +25,7 @@ from bayplan.kubelet.prober.manager import ProbeManager
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.status_manager import StatusManager
+from bayplan.support.clock import Clock
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -94,6 +95,7 @@ class NodePodSyncer:
         node: NodeCondition,
         events: ContainerEvents,
         resizes: PodResizes,
+        clock: Clock,
     ) -> None:
         self._runtime = runtime
         self._pod_runtime = pod_runtime
@@ -108,7 +110,12 @@ class NodePodSyncer:
         self._node = node
         self._events = events
         self._resizes = resizes
+        self._clock = clock
         self._failures: dict[str, dict[str, StartFailure]] = {}
+        self._seen_at: dict[str, float] = {}
+        """Since when pods are known that do not run yet (monotonic seconds)."""
+        self.on_running: Callable[[float], None] = lambda _: None
+        """Called when a pod has begun to run, with the seconds since it was first seen."""
         self.mirror: Callable[[core_v1.Pod], Coroutine[Any, Any, None]] | None = None
         """Sees that a static pod has its mirror pod in the API."""
 
@@ -192,6 +199,7 @@ class NodePodSyncer:
         except (VolumeNotReadyError, OSError) as error:
             raise SyncError(str(error), retry_after=1.0) from None
         self._failures.pop(uid, None)
+        self._seen_at.pop(uid, None)
         self._statuses.terminate(pod)
 
     def show(self, pod: core_v1.Pod) -> None:
@@ -213,8 +221,16 @@ class NodePodSyncer:
         status = generate_pod_status(pod, state, before, self._probes.view(pod, before), facts)
         if set_status is not None:
             status = set_status(status)
+        self._time_start(pod.metadata.uid, before.phase, status.phase)
         self._statuses.set(pod, status)
         return self._statuses.get(pod.metadata.uid) or status
+
+    def _time_start(self, uid: str, before: str, phase: str) -> None:
+        now = self._clock.monotonic()
+        if before in ("", "Pending") and phase == "Running":
+            self.on_running(now - self._seen_at.pop(uid, now))
+        elif phase == "Pending":
+            self._seen_at.setdefault(uid, now)
 
     async def _prepare(self, pod: core_v1.Pod, state: PodState) -> None:
         try:

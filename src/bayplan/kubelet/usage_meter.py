@@ -17,6 +17,7 @@ from bayplan.kubelet.node.machine import filesystem, meminfo
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.labels import POD_UID
 from bayplan.kubelet.runtime.types import ContainerStats
+from bayplan.kubelet.volumes.interface import VolumeUsage
 from bayplan.kubelet.volumes.manager import VolumeManager
 from bayplan.support.blocking import Blocking
 
@@ -66,6 +67,10 @@ class UsageMeter:
         self._qos = qos
         self._cgroups = cgroups
         self._pods_memory = pods_memory
+        self.last: Usage | None = None
+        """What was measured last."""
+        self.last_volumes: dict[str, dict[str, VolumeUsage]] = {}
+        """By pod uid and name of the volume."""
 
     async def measure(self) -> Usage:
         """Everything, now. Raises RuntimeRequestError, OSError."""
@@ -73,7 +78,9 @@ class UsageMeter:
         for each in await self._runtime.container_stats():
             stats.setdefault(each.labels.get(POD_UID, ""), []).append(each)
         pods = {pod.metadata.uid: await self._pod(pod, stats.get(pod.metadata.uid, ())) for pod in list(self._pods())}
-        return Usage(await self._node(), pods)
+        self.last_volumes = {uid: volumes for uid, volumes in self.last_volumes.items() if uid in pods}
+        self.last = Usage(await self._node(), pods)
+        return self.last
 
     async def _node(self) -> NodeUsage:
         memory = meminfo()
@@ -113,7 +120,7 @@ class UsageMeter:
                 root=DiskUsage(layer.used_bytes, layer.inodes_used) if layer is not None else None,
                 logs=await self._directory(logs / each.name),
             )
-        volumes = await self._volumes.usage(uid)
+        volumes = self.last_volumes[uid] = await self._volumes.usage(uid)
         ephemeral = {each.name for each in pod.spec.volumes if _is_ephemeral(each)}
         own = self._own(uid)
         return PodUsage(

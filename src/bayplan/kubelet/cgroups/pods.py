@@ -174,6 +174,11 @@ class PodCgroups:
         name = self.list().get(uid)
         return self._hierarchies.pids(path_of(name, self._settings.driver)) if name is not None else set()
 
+    def path(self, uid: str) -> str:
+        """Where a pod's cgroup is below the mount points; empty for a pod without one."""
+        name = self.list().get(uid)
+        return path_of(name, self._settings.driver) if name is not None else ""
+
     def usage(self, uid: str) -> CgroupUsage:
         """What a pod uses. Raises CgroupError if it has no cgroup."""
         name = self.list().get(uid)

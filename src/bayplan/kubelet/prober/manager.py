@@ -62,6 +62,8 @@ class ProbeManager:
         self._results = {each: ProbeResults(each, listener) for each in ProbeType}
         self._workers: dict[str, dict[tuple[str, ProbeType], _Worker]] = {}
         self._pods: dict[str, core_v1.Pod] = {}
+        self.on_probed: Callable[[core_v1.Pod, str, ProbeType, Health], None] = lambda *_: None
+        """Called after each probe: pod, container's name, kind of probe, result."""
 
     def add(self, pod: core_v1.Pod) -> None:
         """Probe the containers of a pod, from now on by this spec; does nothing for those that are probed already."""
@@ -172,6 +174,8 @@ class ProbeManager:
             return step.turn is Turn.WAIT
         container_id = state.container_id
         health = await self._runner.probe(state.type, state.spec, pod, status, state.container, container_id)
+        if health is not None:
+            self.on_probed(pod, state.container.name, state.type, health)
         if health is not None and container_id == state.container_id:
             concluded = conclude(state, health)
             if concluded is not None:
