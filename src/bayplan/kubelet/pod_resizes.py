@@ -11,7 +11,7 @@ from bayplan.api.defaults.pods import qos_class
 from bayplan.api.types import core_v1
 from bayplan.kubelet.allocations import AllocationRecords
 from bayplan.kubelet.container_events import NORMAL, WARNING, ContainerEvents
-from bayplan.kubelet.core.admission import NodeOffer
+from bayplan.kubelet.core.admission import NodeAccount, NodeOffer, Requests
 from bayplan.kubelet.core.pod_state import PodState
 from bayplan.kubelet.core.resize import Allocation, allocation_of, is_in_progress, with_allocation
 from bayplan.kubelet.core.resize_requests import (
@@ -52,6 +52,7 @@ class PodResizes:
         self._events = events
         self._offer = offer
         self._clock = clock
+        self._requests = Requests()
         self._conditions: dict[str, _Conditions] = {}
         self._pending: set[str] = set()
 
@@ -113,7 +114,10 @@ class PodResizes:
         """Whether something changed about a pod."""
         uid, generation = pod.metadata.uid, pod.metadata.generation
         conditions = self._of(uid)
-        refused = refusal(pod, others, self._offer())
+        account = NodeAccount(self._requests)
+        for other in others:
+            account.add(other)
+        refused = refusal(pod, account, self._offer())
         if refused is not None:
             self._pending = self._pending - {uid} if refused.reason == INFEASIBLE else self._pending
             return self._refuse(pod, refused)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.kubelet.core.admission import NodeOffer
+from bayplan.kubelet.core.admission import NodeAccount, NodeOffer, Requests
 from bayplan.kubelet.core.resize import (
     Allocation,
     Change,
@@ -45,6 +45,13 @@ def plan_of(one: core_v1.Pod, actuated: Allocation) -> tuple[ResizePlan, list[Ch
     changes = [plan_container(plan, one, each, f"id-{each.name}", actuated) for each in one.spec.containers]
     plan_pod(plan, one, actuated)
     return plan, changes
+
+
+def account_of(*others: core_v1.Pod) -> NodeAccount:
+    account = NodeAccount(Requests())
+    for other in others:
+        account.add(other)
+    return account
 
 
 class TestPlan:
@@ -113,16 +120,18 @@ class TestRefusal:
 
     def test_what_fits_is_granted(self) -> None:
         other = pod(container("c", resources("1")), uid="2")
-        assert refusal(pod(container("c", resources("1"))), [other], self.offer) is None
+        assert refusal(pod(container("c", resources("1"))), account_of(other), self.offer) is None
 
     def test_more_than_the_node_has_is_infeasible(self) -> None:
         text = "Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000"
-        assert refusal(pod(container("c", resources("3"))), [], self.offer) == Refusal("Infeasible", text)
+        assert refusal(pod(container("c", resources("3"))), account_of(), self.offer) == Refusal("Infeasible", text)
 
     def test_more_than_is_left_is_deferred(self) -> None:
         other = pod(container("c", resources("1")), uid="2")
         text = "Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000"
-        assert refusal(pod(container("c", resources("1500m"))), [other], self.offer) == Refusal("Deferred", text)
+        assert refusal(pod(container("c", resources("1500m"))), account_of(other), self.offer) == Refusal(
+            "Deferred", text
+        )
 
 
 def test_events_say_what_is_asked_for() -> None:

@@ -6,7 +6,6 @@ A resize that no node of this size can carry out is Infeasible; one that has to 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -15,7 +14,7 @@ from bayplan.api.codec import encode
 from bayplan.api.pod_resources import pod_total
 from bayplan.api.quantity import Quantity, milli_value, value
 from bayplan.api.types import core_v1
-from bayplan.kubelet.core.admission import NodeOffer, rejections
+from bayplan.kubelet.core.admission import NodeAccount, NodeOffer, rejections
 from bayplan.kubelet.core.resize import RESIZABLE
 
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
@@ -30,8 +29,8 @@ class Refusal:
     message: str
 
 
-def refusal(pod: core_v1.Pod, others: Iterable[core_v1.Pod], offer: NodeOffer) -> Refusal | None:
-    """Why a pod cannot have what its spec asks for; None if it can. others: the node's other pods with what is allocated to them."""
+def refusal(pod: core_v1.Pod, account: NodeAccount, offer: NodeOffer) -> Refusal | None:
+    """Why a pod cannot have what its spec asks for; None if it can. account: of the node's other pods, with what is allocated to them."""
     wanted = pod_total(pod.spec, "requests", overhead=True)
     allocatable = offer.node.status.allocatable
     for name in RESIZABLE:
@@ -42,7 +41,7 @@ def refusal(pod: core_v1.Pod, others: Iterable[core_v1.Pod], offer: NodeOffer) -
         if asked > capacity:
             text = f"Node didn't have enough capacity: {name}, requested: {asked}, capacity: {capacity}"
             return Refusal(INFEASIBLE, text)
-    found = rejections(pod, others, offer)
+    found = rejections(pod, account, offer)
     return Refusal(DEFERRED, found[0].message) if found else None
 
 
