@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +69,8 @@ class Context:
     simulated: SimulatedAddresses
     webhook_sender: Sender | None = None
     """What reaches webhooks; None if this server calls none."""
+    kubelet_page: Callable[[str, str, str], Awaitable[bytes]] | None = None
+    """Reads a page of a kubelet: (host, port, path) -> body, or ApiError; None if this server reaches none."""
     crowds: Crowds = field(default_factory=Crowds)
     repeated_changes: RepeatedChanges = field(default_factory=RepeatedChanges)
     metrics: Registry = field(default_factory=Registry)

@@ -66,6 +66,7 @@ class HttpServer:
         self.is_draining = False
         self._watches = WatchStreams(server.context)
         self._relays = Relays(server.context.clock, kubelet_tls or client_tls())
+        server.context.kubelet_page = self._relays.kubelet_page
         self._reaper: asyncio.Task[None] | None = None
         settings = server.context.settings
         self.in_flight = InFlight(settings.max_requests_inflight, settings.max_mutating_requests_inflight)

@@ -35,6 +35,8 @@ _OWN: Final = ("authorization", "content-length")
 _CONNECT_SECONDS = 30.0
 _LOOK_SECONDS = 5.0
 """Between two looks whether the client of a silent stream is still there."""
+_PAGE_SECONDS = 10.0
+"""How long a kubelet may take for a page that the server itself asks for."""
 _REFUSAL_BYTES = 50_000
 """Bytes of a refusal that are read."""
 
@@ -81,6 +83,20 @@ class Relays:
             raise _unreachable(relay, url, dial_problem(error, relay.host, port)) from error
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _unreachable(relay, url, str(error) or type(error).__name__) from error
+
+    async def kubelet_page(self, host: str, port: str, path: str) -> bytes:
+        """A page of a kubelet. Raises ApiError (503) if it does not answer with one in time."""
+        relay = Relay(purpose=Purpose.PROXY, scheme="https", host=host, port=port, path=path, query="", is_kubelet=True)
+        url = yarl.URL(f"https://{relay.authority}{path}", encoded=True)
+        limit = aiohttp.ClientTimeout(total=_PAGE_SECONDS)
+        try:
+            async with self._open().get(url, ssl=self._kubelet_tls, allow_redirects=False, timeout=limit) as answer:
+                if answer.status != HTTPStatus.OK:
+                    text = (await answer.content.read(_REFUSAL_BYTES)).decode(errors="replace")
+                    raise unavailable(f"{url} answered {answer.status}: {text}")
+                return await answer.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise unavailable(f"{url} does not answer: {error or type(error).__name__}") from error
 
     async def close(self) -> None:
         """Close the connections."""

@@ -1,4 +1,5 @@
-"""`metrics.k8s.io`: what nodes and pods use. Nothing is collected: figures of simulated nodes are worked out when somebody asks, from annotations of the pods.
+"""`metrics.k8s.io`: what nodes and pods use. Nothing is collected: when somebody asks, figures of simulated nodes are worked out from annotations of the
+pods, and kubelets of real nodes are asked for theirs.
 
 Source of the behaviour: metrics-server (which objects are shown, names, labels, timestamps, columns).
 """
@@ -6,7 +7,7 @@ Source of the behaviour: metrics-server (which objects are shown, names, labels,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from bayplan.api.codec import encode
@@ -16,11 +17,14 @@ from bayplan.api.simulated_usage import SIMULATED_NODE, container_usage, total_u
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
+from bayplan.apiserver.subresources.real_usage import real_usage
 from bayplan.apiserver.verbs.read import selection
 from bayplan.apiserver.watching import Entry
 from bayplan.support.timestamps import rfc3339
 
 _WINDOW = "15s"
+_MEASURED_WINDOW = "10s"
+"""Time between two measurements of a kubelet."""
 _STEP = 250
 """Pods that are worked on in one go."""
 
@@ -43,23 +47,48 @@ async def handle(call: Call) -> Response:
 async def _pod_metrics(call: Call, select: Callable[[Entry], bool] | None) -> list[Entry]:
     nodes = _simulated_nodes(call)
     chance, now, result = call.context.randomness.random, call.context.clock.now(), []
+    real: dict[str, list[tuple[Entry, core_v1.Pod]]] = {}
     async for entry, pod in _running_pods(call, call.path.namespace, select):
-        if pod.spec.node_name in nodes and (usage := container_usage(pod, chance, now)):
+        if pod.spec.node_name not in nodes:
+            real.setdefault(pod.spec.node_name, []).append((entry, pod))
+        elif usage := container_usage(pod, chance, now):
             containers = [{"name": name, "usage": _wire(amounts)} for name, amounts in usage.items()]
             result.append(_entry(call, entry, {"containers": containers}))
-    return result
+    for name, node in (await real_usage(call.context, _nodes(call, real))).items():
+        known = node.by_uid()
+        for entry, pod in real[name]:
+            found = known.get(pod.metadata.uid)
+            if found is not None and (shown := found.wire()) is not None:
+                result.append(_entry(call, entry, {"containers": shown}, found.time()))
+    return sorted(result, key=lambda each: (each.namespace, each.name)) if real else result
 
 
 async def _node_metrics(call: Call, select: Callable[[Entry], bool] | None) -> list[Entry]:
     chance, now = call.context.randomness.random, call.context.clock.now()
-    nodes = {name: entry for name, entry in _simulated_nodes(call).items() if select is None or select(entry)}
+    simulated = _simulated_nodes(call)
+    nodes = {name: entry for name, entry in simulated.items() if select is None or select(entry)}
     totals = {name: total_usage({}) for name in nodes}
     if nodes:
         async for _, pod in _running_pods(call, "", None):
             name = pod.spec.node_name
             if name in totals:
                 totals[name] = total_usage({"": totals[name], **container_usage(pod, chance, now)})
-    return [_entry(call, entry, {"usage": _wire(totals[name])}) for name, entry in nodes.items()]
+    result = [_entry(call, entry, {"usage": _wire(totals[name])}) for name, entry in nodes.items()]
+    cache = call.context.objects.cache(call.context.kinds.of_type(core_v1.Node))
+    entries = {
+        each.name: each for each in cache.ordered() if each.name not in simulated and (select is None or select(each))
+    }
+    for name, node in (await real_usage(call.context, _nodes(call, entries))).items():
+        shown = node.node.wire()
+        if shown is not None:
+            result.append(_entry(call, entries[name], {"usage": shown}, node.node.cpu.time))
+    return sorted(result, key=lambda each: each.name) if entries else result
+
+
+def _nodes(call: Call, names: Iterable[str]) -> list[core_v1.Node]:
+    """Those of these nodes that exist."""
+    found = (call.context.find("Node", "", name) for name in names)
+    return [each for each in found if each is not None]
 
 
 def _simulated_nodes(call: Call) -> dict[str, Entry]:
@@ -85,13 +114,15 @@ async def _running_pods(
             yield entry, cache.decode(entry)
 
 
-def _entry(call: Call, source: Entry, figures: dict[str, Any]) -> Entry:
-    """Figures of an object as an entry of their own."""
+def _entry(call: Call, source: Entry, figures: dict[str, Any], time: str = "") -> Entry:
+    """Figures of an object as an entry of their own. time: of the measurement; now where there was none."""
     now = rfc3339(call.context.clock.now())
     metadata = meta_v1.ObjectMeta(
         name=source.name, namespace=source.namespace, labels=source.labels, creation_timestamp=now
     )
-    body = encode({"metadata": metadata, "timestamp": now, "window": _WINDOW, **figures})[1:]
+    body = encode(
+        {"metadata": metadata, "timestamp": time or now, "window": _MEASURED_WINDOW if time else _WINDOW, **figures}
+    )[1:]
     return Entry(source.namespace, source.name, 0, 0, body, source.labels, source.fields, "")
 
 
