@@ -211,7 +211,7 @@ class StatsCollector:
                 memory_usage=stats.memory_usage,
                 memory_working_set=stats.memory_working_set,
                 memory_rss=stats.memory_rss,
-                memory_available=stats.memory_available,
+                memory_available=stats.memory_available if limits.memory_limit else None,  # runtimes say 0 for no limit
                 page_faults=stats.page_faults,
                 major_page_faults=stats.major_page_faults,
             ),
