@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from bayplan.apiserver.yaml import problem_text, repeated_keys, to_json
+from bayplan.apiserver.yaml_scalars import BINARY, YamlProblem, resolve
 
 
 @pytest.mark.parametrize(
@@ -89,3 +90,9 @@ def test_repeated_keys_are_told_with_their_lines() -> None:
     assert repeated_keys(text) == "\n".join(
         ["yaml: unmarshal errors:", *(f"  {one} already set in map" for one in lines)]
     )
+
+
+@pytest.mark.parametrize("text", ["é", "a", "a-b="])
+def test_what_is_no_base64_is_refused(text: str) -> None:
+    with pytest.raises(YamlProblem, match="!!binary value contains invalid base64 data"):
+        resolve(text, BINARY, is_plain=True)

@@ -6,7 +6,6 @@ Timestamps stay text, numbers to the base of 60 are text, integers of more than 
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 import struct
@@ -47,7 +46,7 @@ def resolve(text: str, tag: str | None, *, is_plain: bool) -> Any:
     if tag == BINARY:
         try:
             return base64.b64decode(text, validate=True).decode(errors="replace")
-        except binascii.Error:
+        except ValueError:
             raise YamlProblem("yaml: !!binary value contains invalid base64 data") from None
     if tag not in _RESOLVABLE:
         return text

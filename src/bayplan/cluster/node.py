@@ -167,6 +167,14 @@ class Node:
             ids_per_pod=configuration.user_namespaces.ids_per_pod,
             max_pods=configuration.max_pods,
         )
+        self.pull_records = PullRecords(
+            options.root,
+            self.clock.now,
+            verification_policy(
+                self.configuration.image_pull_credentials_verification_policy,
+                self.configuration.preloaded_images_verification_allowlist,
+            ),
+        )
         self.images = self._make_images(kubelet)
         logs = Path(configuration.pod_logs_dir)
         builder = NodePodBuilder(
@@ -228,14 +236,10 @@ class Node:
             registry_pull_qps=configuration.registry_pull_qps,
             registry_burst=configuration.registry_burst,
         )
-        verify = verification_policy(
-            configuration.image_pull_credentials_verification_policy,
-            configuration.preloaded_images_verification_allowlist,
-        )
         return ImageManager(
             self.runtime,
             kubelet.recorder,
-            PullRecords(root, self.clock.now, verify),
+            self.pull_records,
             self.clock,
             settings,
             node_credentials=NodeCredentials([root / "config.json", root / ".dockercfg"]),
@@ -415,6 +419,7 @@ class Node:
         """Run the node until cancelled. tls: with which the kubelet's server shows itself. Raises OSError where a port is taken, CgroupError, UserNamespaceError."""
         configuration = self.configuration
         await self.users.recover()
+        await self._recover_pulls()
         if self.qos is not None:
             self.qos.create(self._pods_limits())
         server = self._server()
@@ -484,12 +489,20 @@ class Node:
         except ImageGarbageCollectionError as error:
             logger.warning("images: %s", error)
 
+    async def _recover_pulls(self) -> None:
+        try:
+            images = await self.runtime.images()
+            self.pull_records.recover((each.id, (*each.tags, *each.digests)) for each in images)
+        except (RuntimeRequestError, OSError) as error:
+            logger.warning("records of image pulls: %s", error)
+
     async def _collect_images(self) -> None:
         while True:
             try:
-                await self.collector.detect()
-                await self.collector.collect()
-            except (ImageGarbageCollectionError, RuntimeRequestError) as error:
+                began = self.clock.now()
+                present = await self.collector.collect()
+                self.pull_records.prune(present, began)
+            except (ImageGarbageCollectionError, RuntimeRequestError, OSError) as error:
                 logger.warning("images: %s", error)
             await self.clock.sleep(IMAGE_COLLECTION_SECONDS)
 
