@@ -12,6 +12,7 @@ from pathlib import Path
 from bayplan.cluster.real_nodes.commands import run, succeeds
 from bayplan.cluster.real_nodes.network import inside, make_bridge, make_node_network, remove_network
 from bayplan.cluster.real_nodes.settings import RealNodeSettings
+from tests.cluster.real_nodes.directories import short
 from tests.kubelet.waiting import eventually
 
 _HERE, _THERE = "192.0.2.1", "192.0.2.2"
@@ -19,7 +20,7 @@ _HERE, _THERE = "192.0.2.1", "192.0.2.2"
 
 async def main(directory: Path, outbound: bool) -> None:
     """Print whether the outside answers, whether the machine forwards, and whether rules are left."""
-    settings = RealNodeSettings(1, directory / "nodes", outbound=outbound, runtime_directory=directory / "run")
+    settings = RealNodeSettings(1, directory / "nodes", outbound=outbound, runtime_directory=short(directory))
     settings.state.mkdir(parents=True)
     (place,) = settings.nodes()
     outside = f"outside-{settings.id}"

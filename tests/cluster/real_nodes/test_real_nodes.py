@@ -32,6 +32,7 @@ from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.types import ContainerConfig, SandboxConfig
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.clock import SystemClock
+from tests.cluster.real_nodes.directories import short
 from tests.kubelet.runtime.real_containerd import BUSYBOX, busybox_image, needs_containerd
 from tests.kubelet.waiting import eventually
 
@@ -46,7 +47,7 @@ KUBELET = (sys.executable, str(Path(__file__).with_name("fake_kubelet.py")))
 def settings_for(directory: Path, count: int, mode: str = "namespace") -> RealNodeSettings:
     """Settings of a test: nothing gets out of the machine."""
     return RealNodeSettings(
-        count, directory / "nodes", mode, outbound=False, runtime_directory=directory / "run", kubelet=KUBELET
+        count, directory / "nodes", mode, outbound=False, runtime_directory=short(directory), kubelet=KUBELET
     )
 
 

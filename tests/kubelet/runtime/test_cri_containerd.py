@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -70,9 +72,16 @@ async def ended(runtime: CriRuntime, container_id: str) -> ContainerStatus:
 
 
 def remove_cgroups() -> None:
-    """The pods' cgroups, which no runtime removes."""
+    """The pods' cgroups, which no runtime removes. One whose last process has just been killed is busy for a moment."""
     for path in sorted(Path("/sys/fs/cgroup").glob("**/bayplan-cri-test-*"), reverse=True):
-        path.rmdir()
+        for left in reversed(range(50)):
+            try:
+                path.rmdir()
+                break
+            except OSError as error:
+                if error.errno != errno.EBUSY or not left:
+                    raise
+                time.sleep(0.1)
 
 
 def with_containerd(test: Callable[[CriRuntime, Path], Awaitable[None]], directory: Path) -> None:
