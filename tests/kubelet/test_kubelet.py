@@ -11,8 +11,10 @@ import pytest
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.container_states import STATUS_UNKNOWN
 from bayplan.kubelet.pod_runtime import StartError
+from bayplan.kubelet.prober.handlers import ProbeRunner
 from bayplan.kubelet.runtime.behaviour import Behaviour, Command
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
+from bayplan.kubelet.status_manager import StatusManager
 from tests.kubelet.played import NODE, Played, container, gone, phase, play, ready
 
 ENDS = Behaviour(run_seconds=5)
@@ -217,6 +219,25 @@ def test_readiness_follows_the_probe() -> None:
 
     comes = Behaviour(commands={"ready": lambda seconds: Command(0 if 5 < seconds < 20 else 1)})
     play(case, behaviours={"c": comes})
+
+
+def test_a_fault_in_a_probe_does_not_end_the_probing(monkeypatch: pytest.MonkeyPatch) -> None:
+    probe, faults = ProbeRunner.probe, [RuntimeError("a fault of its own")]
+
+    async def failing(self: ProbeRunner, *arguments: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return await probe(self, *arguments)
+
+    async def case(played: Played) -> None:
+        monkeypatch.setattr(ProbeRunner, "probe", failing)
+        command = core_v1.Probe(exec=core_v1.ExecAction(command=("ready",)))
+        async with played.running():
+            await played.create(container(readiness_probe=command))
+            await played.until(ready)
+        assert not faults
+
+    play(case, behaviours={"c": Behaviour(commands={"ready": Command(exit_code=0)})})
 
 
 def test_a_startup_probe_holds_back_the_others() -> None:
@@ -445,6 +466,24 @@ def test_a_container_that_ended_while_no_kubelet_ran_is_told_once() -> None:
             assert played.runs("c") == 1
 
     play(case, behaviours={"c": Behaviour(run_seconds=10, exit_code=3)})
+
+
+def test_a_part_that_crashes_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, crashes = StatusManager.run, [RuntimeError("a fault of its own")]
+
+    async def crashing(self: StatusManager) -> None:
+        if crashes:
+            raise crashes.pop()
+        await run(self)
+
+    async def case(played: Played) -> None:
+        monkeypatch.setattr(StatusManager, "run", crashing)
+        async with played.running():
+            await played.create()
+            await played.until(ready)
+        assert not crashes
+
+    play(case)
 
 
 def test_a_pod_deleted_while_no_kubelet_ran_is_ended() -> None:

@@ -10,7 +10,6 @@ State is derived: after a restart everything is read from the runtime (labels, a
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from dataclasses import dataclass, field
@@ -168,21 +167,24 @@ class Kubelet:
         """Run until cancelled. Containers go on running after that."""
         self.resizes.load()
         await self.node_state.check()
-        async with Supervisor("kubelet") as tasks:
+        always: dict[str, Task] = {
+            "events": self.recorder.run,
+            "runtime status": self.node_state.run,
+            "lists of containers": self.lifecycle.run,
+            "events of the runtime": self.lifecycle.watch,
+            "pod statuses": self.statuses.run,
+            **self.parts.tasks,
+        }
+        async with Supervisor("kubelet", clock=self.clock) as tasks:
             try:
-                tasks.spawn("events", self.recorder.run())
-                tasks.spawn("runtime status", self.node_state.run())
-                tasks.spawn("lists of containers", self.lifecycle.run())
-                tasks.spawn("events of the runtime", self.lifecycle.watch())
-                tasks.spawn("pod statuses", self.statuses.run())
-                for name, task in self.parts.tasks.items():
-                    tasks.spawn(name, task())
+                for name, task in always.items():
+                    tasks.keep_running(name, task)
                 self.informers.start()
                 await self.informers.wait_for_sync()
                 await self.states.newer_than("", float("-inf"))  # what runs already is known before pods are added
                 self._follow_pods()
-                tasks.spawn("clean-up", self.pods.run())
-                await asyncio.Event().wait()
+                tasks.keep_running("clean-up", self.pods.run)
+                await tasks.wait()
             finally:
                 await self.workers.close()
                 await self.probes.close()

@@ -146,7 +146,7 @@ class ProbeManager:
         if self._clock.now() - self._started_at < period:
             # After a restart of the kubelet not all probes of a node run at once.
             await self._clock.sleep(self._randomness.random() * period)
-        while await self._tick(uid, state):
+        while await self._tick_safely(uid, state):
             worker.hurry.clear()
             waiting = asyncio.ensure_future(worker.hurry.wait())
             sleeping = asyncio.ensure_future(self._clock.sleep(period))
@@ -155,6 +155,13 @@ class ProbeManager:
             finally:
                 waiting.cancel()
                 sleeping.cancel()
+
+    async def _tick_safely(self, uid: str, state: ProbeState) -> bool:
+        try:
+            return await self._tick(uid, state)
+        except Exception:
+            logger.exception("%s probe of container %s of pod %s", state.type.value, state.container.name, uid)
+            return True  # a fault in one probe does not end the probing
 
     async def _tick(self, uid: str, state: ProbeState) -> bool:
         """Probe once if it is time; whether to go on."""
