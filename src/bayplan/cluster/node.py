@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bayplan.api import quantity
-from bayplan.api.quantity import Quantity, parse
 from bayplan.api.types import core_v1, node_v1
 from bayplan.api.types.scalars import Quantity as WireQuantity
 from bayplan.client import Client
+from bayplan.cluster.node_adapters import ServedPods, WorkerDirectories, WorkerVolumes
+from bayplan.cluster.node_clean_up import ImageCleanUp, OrphanCleanUp
+from bayplan.cluster.node_facts import FactReader
 from bayplan.cluster.node_pages import NodePages
 from bayplan.informers import InformerFactory
 from bayplan.kubelet.api_objects import ApiObjects
-from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.cgroups.hierarchies import Hierarchies
 from bayplan.kubelet.cgroups.mounts import find_mounts
 from bayplan.kubelet.cgroups.names import parse_root
@@ -36,7 +37,6 @@ from bayplan.kubelet.images.accounts import ApiAccounts
 from bayplan.kubelet.images.credential_plugins import CredentialPlugins
 from bayplan.kubelet.images.garbage_collector import (
     Disk,
-    ImageGarbageCollectionError,
     ImageGarbageCollector,
     ImagePolicy,
 )
@@ -52,10 +52,8 @@ from bayplan.kubelet.mounts import SystemMounter
 from bayplan.kubelet.node.heartbeat import NodeHeartbeat, NodeLease
 from bayplan.kubelet.node.machine import CPUS, filesystem, read_machine, thermal_throttles
 from bayplan.kubelet.node.registration import initial_node, register
-from bayplan.kubelet.node.status import NodeFacts, capacity_of
+from bayplan.kubelet.node.status import NodeFacts
 from bayplan.kubelet.pod_builder import BuilderSettings, Cluster, NodePodBuilder
-from bayplan.kubelet.pod_syncer import VolumeNotReadyError
-from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import ContainerState
 from bayplan.kubelet.server.access import Access
@@ -66,7 +64,6 @@ from bayplan.kubelet.stats_collector import StatsCollector
 from bayplan.kubelet.termination_messages import TerminationMessages
 from bayplan.kubelet.usage_meter import UsageMeter
 from bayplan.kubelet.user_namespaces import UserNamespaces
-from bayplan.kubelet.volumes.errors import VolumeError
 from bayplan.kubelet.volumes.interface import VolumeHost
 from bayplan.kubelet.volumes.kinds import VolumeKinds, default_kinds
 from bayplan.kubelet.volumes.manager import VolumeManager
@@ -75,9 +72,6 @@ from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 
 logger = logging.getLogger(__name__)
-
-IMAGE_COLLECTION_SECONDS = 300.0
-QOS_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +110,9 @@ class Node:
         self.randomness = randomness
         self.machine = read_machine()
         self.thresholds = _thresholds(configuration)
+        self.fact_reader = FactReader(
+            self.machine, configuration, self.thresholds, options.hostname, options.addresses, options.root
+        )
         self.informers = InformerFactory(client, clock, randomness)
         self._services = self.informers.informer(core_v1.Service)
         self._runtime_classes = self.informers.informer(node_v1.RuntimeClass)
@@ -209,8 +206,8 @@ class Node:
         return NodeParts(
             runtime=self.runtime,
             builder=builder,
-            volumes=_Volumes(self.volumes, self.users),
-            directories=_Directories(self.qos, self.cgroups, lambda: self.kubelet.pods.active()),
+            volumes=WorkerVolumes(self.volumes, self.users),
+            directories=WorkerDirectories(self.qos, self.cgroups, lambda: self.kubelet.pods.active()),
             explain=TerminationMessages(in_thread).explain,
             limits=self._limits(),
             cgroups=self.cgroups,
@@ -272,74 +269,14 @@ class Node:
         node = self.kubelet.node()
         return node.status.allocatable if node is not None else {}
 
-    def reserved(self) -> dict[str, WireQuantity]:
-        """What pods do not get: for the system, for Kubernetes itself, and what evictions keep free."""
-        capacity = {name: parse(amount) for name, amount in capacity_of(self._bare_facts()).items()}
-        total: dict[str, Quantity] = {}
-        for amounts in (self.configuration.system_reserved, self.configuration.kube_reserved):
-            for name, amount in amounts.items():
-                total[name] = total[name].add(parse(amount)) if name in total else parse(amount)
-        for signal, name in (("memory.available", "memory"), ("nodefs.available", "ephemeral-storage")):
-            threshold = next((each for each in self.thresholds if each.signal == signal and each.is_hard), None)
-            if threshold is not None and name in capacity:
-                kept = Quantity(threshold.amount.of(capacity[name].value()))
-                total[name] = total[name].add(kept) if name in total else kept
-        return {name: str(amount) for name, amount in total.items()}
-
-    def _bare_facts(self) -> NodeFacts:
-        configuration, options = self.configuration, self.options
-        disk = None
-        if configuration.local_storage_capacity_isolation:
-            disk = filesystem(options.root).capacity_bytes
-        return NodeFacts(
-            machine=self.machine,
-            hostname=options.hostname,
-            addresses=options.addresses,
-            port=configuration.port,
-            most_pods=configuration.max_pods,
-            pods_per_core=configuration.pods_per_core,
-            disk=disk,
-            most_images=configuration.node_status_max_images,
-        )
-
-    async def facts(self) -> NodeFacts:
-        """What the node's status is made of, now."""
-        state = self.kubelet.node_state
-        errors = [each for each in (state.runtime_error(), state.network_error()) if each]
-        if self.kubelet.lifecycle.unhealthy_for():
-            errors.append("PLEG is not healthy: pleg was last seen active too long ago")
-        bare = self._bare_facts()
-        try:
-            version, images = await self.runtime.version(), await self.runtime.images()
-        except RuntimeRequestError as error:
-            errors.append(f"container runtime is down: {error}")
-            version, images = bare.version, ()
-        return NodeFacts(
-            machine=bare.machine,
-            hostname=bare.hostname,
-            addresses=bare.addresses,
-            port=bare.port,
-            most_pods=bare.most_pods,
-            pods_per_core=bare.pods_per_core,
-            disk=bare.disk,
-            reserved=self.reserved(),
-            version=version,
-            runtime=state.runtime_status,
-            images=images,
-            most_images=bare.most_images,
-            errors=tuple(dict.fromkeys(errors)),
-            pressures=self.evictions.conditions,
-            volumes_in_use=tuple(self.volumes.volumes_in_use()),
-        )
-
     def _tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "volumes": self.volumes.run,
             "node": self._keep_node,
             "lease": lambda: self._lease().run(),
             "evictions": lambda: self.evictions.run(),
-            "images": self._collect_images,
-            "cgroups": self._keep_cgroups,
+            "images": lambda: self.image_clean_up.run(),
+            "orphans": lambda: self.orphan_clean_up.run(),
             "statistics": lambda: self.stats.run(),
             "logs": LogRotation(
                 self.runtime,
@@ -389,7 +326,7 @@ class Node:
             cgroups=self.cgroups,
             driver=configuration.cgroup_driver,
         )
-        self.collector = ImageGarbageCollector(
+        collector = ImageGarbageCollector(
             self.runtime,
             self.clock,
             self._image_disk,
@@ -400,6 +337,8 @@ class Node:
                 configuration.image_maximum_gc_age,
             ),
         )
+        self.image_clean_up = ImageCleanUp(self.runtime, collector, self.pull_records, self.clock)
+        self.orphan_clean_up = OrphanCleanUp(kubelet, self.volumes, self.users, self.qos, self.cgroups, self.clock)
         self.evictions = EvictionManager(
             Pressure(self.thresholds, configuration.eviction_pressure_transition_period),
             self.meter.measure,
@@ -407,7 +346,7 @@ class Node:
             kubelet.workers,
             kubelet.events,
             kubelet.node,
-            {"ephemeral-storage": self._free_images, "inodes": self._free_images},
+            {"ephemeral-storage": self.image_clean_up.free, "inodes": self.image_clean_up.free},
             self.clock,
             most_grace=configuration.eviction_max_pod_grace_period,
             isolates_storage=configuration.local_storage_capacity_isolation,
@@ -419,9 +358,9 @@ class Node:
         """Run the node until cancelled. tls: with which the kubelet's server shows itself. Raises OSError where a port is taken, CgroupError, UserNamespaceError."""
         configuration = self.configuration
         await self.users.recover()
-        await self._recover_pulls()
+        await self.image_clean_up.recover()
         if self.qos is not None:
-            self.qos.create(self._pods_limits())
+            self.qos.create(self.fact_reader.pods_limits())
         server = self._server()
         try:
             if configuration.enable_server and tls is not None:
@@ -455,7 +394,7 @@ class Node:
 
         parts = ServerParts(
             runtime=self.runtime,
-            pods=_ServedPods(self.kubelet),
+            pods=ServedPods(self.kubelet),
             read_log=read_log,
             healthy=self._problem,
             checkpoints=self.options.root / "checkpoints",
@@ -468,58 +407,14 @@ class Node:
         """Why the kubelet does not work; empty if it does."""
         return "sync Loop took longer than expected" if self.kubelet.lifecycle.unhealthy_for() else ""
 
-    def _pods_limits(self) -> dict[str, WireQuantity]:
-        """What all pods together may use."""
-        capacity = capacity_of(self._bare_facts())
-        reserved = self.configuration.system_reserved, self.configuration.kube_reserved
-        if "pods" in self.configuration.enforce_node_allocatable:
-            for amounts in reserved:
-                for name, amount in amounts.items():
-                    if name in capacity:
-                        capacity[name] = str(parse(capacity[name]).sub(parse(amount)))
-        return capacity
-
     async def _image_disk(self) -> Disk:
         found = await self.meter.image_filesystem() or filesystem(self.options.root)
         return Disk(found.capacity_bytes, found.available_bytes)
 
-    async def _free_images(self) -> None:
-        try:
-            await self.collector.delete_unused()
-        except ImageGarbageCollectionError as error:
-            logger.warning("images: %s", error)
-
-    async def _recover_pulls(self) -> None:
-        try:
-            images = await self.runtime.images()
-            self.pull_records.recover((each.id, (*each.tags, *each.digests)) for each in images)
-        except (RuntimeRequestError, OSError) as error:
-            logger.warning("records of image pulls: %s", error)
-
-    async def _collect_images(self) -> None:
-        while True:
-            try:
-                began = self.clock.now()
-                present = await self.collector.collect()
-                self.pull_records.prune(present, began)
-            except (ImageGarbageCollectionError, RuntimeRequestError, OSError) as error:
-                logger.warning("images: %s", error)
-            await self.clock.sleep(IMAGE_COLLECTION_SECONDS)
-
-    async def _keep_cgroups(self) -> None:
-        """Shares of the classes follow the pods; cgroups that an earlier kubelet left go."""
-        while True:
-            if self.qos is not None and self.cgroups is not None and self.kubelet.pods.ready:
-                try:
-                    self.qos.update(self.kubelet.pods.active())
-                    known = set(self.kubelet.workers.known()) | {pod.metadata.uid for pod in self.kubelet.pods.active()}
-                    await self.cgroups.remove_others(known | set(self.kubelet.lifecycle.pods()))
-                    kept = {*known, *self.kubelet.lifecycle.pods()}
-                    await self.volumes.remove_orphans(kept)
-                    await self.users.release_all_but(kept)
-                except CgroupError as error:
-                    logger.warning("cgroups: %s", error)
-            await self.clock.sleep(QOS_SECONDS if self.kubelet.pods.ready else 1.0)
+    async def _facts(self) -> NodeFacts:
+        return await self.fact_reader.now(
+            self.kubelet, self.runtime, self.evictions.conditions, self.volumes.volumes_in_use()
+        )
 
     async def _keep_node(self) -> None:
         configuration, options = self.configuration, self.options
@@ -539,7 +434,7 @@ class Node:
             self.client,
             options.name,
             self.kubelet.node,
-            self.facts,
+            self._facts,
             self.kubelet.events,
             self.clock,
             update_seconds=configuration.update_seconds(),
@@ -573,80 +468,3 @@ def _thresholds(configuration: KubeletConfiguration) -> tuple[Threshold, ...]:
         merge_defaults=configuration.merge_default_eviction_settings,
         pods_are_limited="pods" in configuration.enforce_node_allocatable,
     )
-
-
-class _Volumes:
-    """Volumes as pod workers ask for them."""
-
-    def __init__(self, manager: VolumeManager, users: UserNamespaces) -> None:
-        self._manager = manager
-        self._users = users
-
-    async def mount(self, pod: core_v1.Pod) -> None:
-        """See PodVolumes."""
-        try:
-            await self._manager.mount(pod)
-        except VolumeError as error:
-            raise VolumeNotReadyError(str(error), is_reported=error.interrupted) from error
-
-    async def unmount(self, pod_uid: str) -> None:
-        """See PodVolumes."""
-        try:
-            await self._manager.unmount(pod_uid)
-        except VolumeError as error:
-            raise VolumeNotReadyError(str(error)) from error
-        await self._users.release(pod_uid)  # its files had owners of the range until now
-
-
-class _Directories:
-    """Cgroups of pods as pod workers ask for them; directories belong to the volumes."""
-
-    def __init__(
-        self, qos: QosCgroups | None, cgroups: PodCgroups | None, active: Callable[[], Collection[core_v1.Pod]]
-    ) -> None:
-        self._qos = qos
-        self._cgroups = cgroups
-        self._active = active
-
-    async def prepare(self, pod: core_v1.Pod, *, running: bool) -> bool:
-        """See PodDirectories."""
-        if self._qos is None or self._cgroups is None or self._cgroups.exists(pod):
-            return True
-        if running:
-            return False  # containers that run outside of their pod's cgroup have no limits
-        try:
-            self._qos.update(self._active())
-            self._cgroups.create(pod)
-        except CgroupError as error:
-            raise OSError(str(error)) from error
-        return True
-
-    async def remove(self, pod_uid: str) -> None:
-        """See PodDirectories."""
-        if self._cgroups is None:
-            return
-        try:
-            await self._cgroups.remove(pod_uid)
-        except CgroupError as error:
-            raise OSError(str(error)) from error
-
-
-class _ServedPods:
-    """Pods as the kubelet's server asks for them."""
-
-    def __init__(self, kubelet: Kubelet) -> None:
-        self._kubelet = kubelet
-
-    def all(self) -> list[core_v1.Pod]:
-        """See Pods."""
-        return self._kubelet.pods.all()
-
-    def by_name(self, namespace: str, name: str) -> core_v1.Pod | None:
-        """See Pods."""
-        return next(
-            (each for each in self.all() if (each.metadata.namespace, each.metadata.name) == (namespace, name)), None
-        )
-
-    def status(self, pod: core_v1.Pod) -> core_v1.PodStatus:
-        """See Pods."""
-        return self._kubelet.statuses.get(pod.metadata.uid) or pod.status

@@ -107,11 +107,11 @@ class SupervisedProcess:
         """Start the program, and again whenever it ends, after a delay that doubles; until `stop`. Raises RealNodeError if it is not there."""
         delay = _FIRST_DELAY
         while not self._stopping.is_set():
-            begun = self._clock.monotonic()
+            started = self._clock.monotonic()
             code = await self._run_once()
             if self._stopping.is_set():
                 return
-            if self._clock.monotonic() - begun >= _HEALTHY_SECONDS:
+            if self._clock.monotonic() - started >= _HEALTHY_SECONDS:
                 delay = _FIRST_DELAY
             logger.error(
                 "%s has ended (%d), it is started again in %.1f s: %s", self.name, code, delay, self.last_words()
