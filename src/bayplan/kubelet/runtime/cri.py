@@ -103,21 +103,25 @@ class CriRuntime:
         self._seconds = request_timeout
         self._targets = (_target(endpoint), _target(image_endpoint or endpoint))
         self._channels: dict[str, aio.Channel] = {}
+        self._stubs: dict[Callable[[aio.Channel], Any], Any] = {}
         self._reads_events = False
 
-    def _channel(self, target: str) -> aio.Channel:
+    def _stub(self, service: Callable[[aio.Channel], Any], target: str) -> Any:
         # Made on first use, since a channel belongs to the event loop that runs then.
-        if target not in self._channels:
-            self._channels[target] = aio.insecure_channel(target, options=_OPTIONS)
-        return self._channels[target]
+        stub = self._stubs.get(service)
+        if stub is None:
+            if target not in self._channels:
+                self._channels[target] = aio.insecure_channel(target, options=_OPTIONS)
+            stub = self._stubs[service] = service(self._channels[target])
+        return stub
 
     @property
     def _runtime(self) -> Any:
-        return services.RuntimeServiceStub(self._channel(self._targets[0]))  # type: ignore[no-untyped-call]
+        return self._stub(services.RuntimeServiceStub, self._targets[0])
 
     @property
     def _images(self) -> Any:
-        return services.ImageServiceStub(self._channel(self._targets[1]))  # type: ignore[no-untyped-call]
+        return self._stub(services.ImageServiceStub, self._targets[1])
 
     async def _call(
         self, method: Callable[..., Awaitable[T]], request: object, *, more: float = 0, limited: bool = True
@@ -323,6 +327,7 @@ class CriRuntime:
     async def close(self) -> None:
         """See Runtime."""
         channels, self._channels = self._channels, {}
+        self._stubs.clear()
         for channel in channels.values():
             await channel.close()
 
