@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,8 +15,12 @@ from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
     from bayplan.api.types import core_v1
+    from bayplan.client import Client
+    from bayplan.cluster.node import NodeOptions
     from bayplan.kubelet.configuration import KubeletConfiguration
     from bayplan.kubelet.node.certificates import Certificate
+    from bayplan.kubelet.runtime.interface import Runtime
+    from bayplan.support.clock import Clock
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -177,84 +182,90 @@ async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, opt
     from bayplan.cli.connect import connect, kubeconfig_path
     from bayplan.cli.up import stop_event
     from bayplan.client.kubeconfig import load
-    from bayplan.cluster.node import Node, NodeOptions
+    from bayplan.cluster.node import Node
     from bayplan.cluster.node_tls import ServerTls, client_manager
-    from bayplan.kubelet.images.credential_plugins import CredentialPlugins, read_config
     from bayplan.kubelet.node.addresses import local_addresses
     from bayplan.kubelet.node.bootstrap import bootstrap
-    from bayplan.kubelet.node.machine import hostname
-    from bayplan.kubelet.runtime.cri import CriRuntime
     from bayplan.support.clock import SystemClock
     from bayplan.support.randomness import SystemRandomness
+    from bayplan.support.tasks import Supervisor
+
+    def connected(path: Path | None) -> Client:
+        return connect(path, "", user_agent="kubelet")
 
     stop = stop_event()
     clock, randomness = SystemClock(), SystemRandomness()
+    path = kubeconfig_path(kubeconfig)
+    node_options = _node_options(options, clock)
+    name = node_options.name
+    certificates: Path = options["cert_dir"] or node_options.root / "pki"
+    if options["bootstrap_kubeconfig"] is not None:
+        await bootstrap(path, options["bootstrap_kubeconfig"], certificates, name, clock, connected)
+    if not node_options.addresses:
+        node_options = replace(node_options, addresses=local_addresses(load(path, "").server))
+    client = connected(path)
+    node = Node(client, _runtime(configuration), node_options, configuration, clock=clock, randomness=randomness)
+    tls = ServerTls(configuration, certificates, name, clock)
+    async with Supervisor("kubelet", clock=clock) as tasks:
+        serving = tls.manager(client, node.kubelet.node, randomness)
+        if serving is not None:
+            tasks.keep_running("serving certificate", serving.run)
+        if configuration.rotate_certificates and options["bootstrap_kubeconfig"] is not None:
+
+            def renewed(_: Certificate) -> None:
+                old, client.transport = client.transport, connected(path).transport
+                tasks.spawn("old connections", old.close())
+
+            manager = client_manager(client, certificates, name, clock, randomness, renewed)
+            tasks.keep_running("client certificate", manager.run)
+        click.echo(f"started: kubelet of node {name}")
+        await _until_stopped(node.run(tls.context), stop)
+    await client.close()
+
+
+async def _until_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
+    """Run `work` until `stop` is set. Raises what it raises."""
+    running, stopped = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((running, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+    finally:
+        for task in (running, stopped):
+            task.cancel()
+        await asyncio.gather(running, stopped, return_exceptions=True)
+
+
+def _node_options(options: dict[str, Any], clock: Clock) -> NodeOptions:
+    """What the flags say of the node; without addresses where no flag names them."""
+    from bayplan.cluster.node import NodeOptions
+    from bayplan.kubelet.images.credential_plugins import CredentialPlugins, read_config
+    from bayplan.kubelet.node.machine import hostname
+
     name = options["hostname_override"] or hostname()
-    root: Path = options["root_dir"]
-    certificates: Path = options["cert_dir"] or root / "pki"
     plugins = None
     if options["image_credential_provider_config"] is not None:
         providers = read_config(options["image_credential_provider_config"])
         plugins = CredentialPlugins(providers, options["image_credential_provider_bin_dir"], clock)
-    path = kubeconfig_path(kubeconfig)
-    if options["bootstrap_kubeconfig"] is not None:
-        await bootstrap(
-            path,
-            options["bootstrap_kubeconfig"],
-            certificates,
-            name,
-            clock,
-            lambda which: connect(which, "", user_agent="kubelet"),
-        )
-    client = connect(path, "", user_agent="kubelet")
-    server = load(path, "").server
-    given = tuple(each for each in options["node_ip"].split(",") if each)
-    addresses = given or local_addresses(server)
-    runtime = CriRuntime(
+    return NodeOptions(
+        name=name,
+        hostname=name,
+        addresses=tuple(each for each in options["node_ip"].split(",") if each),
+        root=options["root_dir"],
+        labels=_labels(options["node_labels"]),
+        container_log_links=options["container_log_dir"],
+        credential_plugins=plugins,
+    )
+
+
+def _runtime(configuration: KubeletConfiguration) -> Runtime:
+    from bayplan.kubelet.runtime.cri import CriRuntime
+
+    return CriRuntime(
         configuration.container_runtime_endpoint,
         image_endpoint=configuration.image_service_endpoint,
         request_timeout=configuration.runtime_request_timeout,
     )
-    node = Node(
-        client,
-        runtime,
-        NodeOptions(
-            name=name,
-            hostname=name,
-            addresses=addresses,
-            root=root,
-            labels=_labels(options["node_labels"]),
-            container_log_links=options["container_log_dir"],
-            credential_plugins=plugins,
-        ),
-        configuration,
-        clock=clock,
-        randomness=randomness,
-    )
-    tls = ServerTls(configuration, certificates, name, clock)
-    tasks = [asyncio.ensure_future(node.run(tls.context)), asyncio.ensure_future(stop.wait())]
-    serving = tls.manager(client, node.kubelet.node, randomness)
-    if serving is not None:
-        tasks.append(asyncio.ensure_future(serving.run()))
-    if configuration.rotate_certificates and options["bootstrap_kubeconfig"] is not None:
-
-        def renewed(_: Certificate) -> None:
-            old, client.transport = client.transport, connect(path, "", user_agent="kubelet").transport
-            tasks.append(asyncio.ensure_future(old.close()))
-
-        tasks.append(
-            asyncio.ensure_future(client_manager(client, certificates, name, clock, randomness, renewed).run())
-        )
-    click.echo(f"started: kubelet of node {name}")
-    try:
-        await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
-        if tasks[0].done():
-            tasks[0].result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await client.close()
 
 
 def _labels(text: str) -> dict[str, str]:
