@@ -112,16 +112,6 @@ class LogRotation:
             await self._blocking(lambda: rotated.rename(path))
             raise
 
-    async def remove(self, container_id: str) -> None:
-        """Remove all logs of a container that is to be removed. Raises RuntimeRequestError, OSError."""
-        path = Path((await self._runtime.container_status(container_id)).log_path)
-
-        def remove() -> None:
-            for each in (path, *(path.parent / name for name in _rotated(path))):
-                each.unlink(missing_ok=True)
-
-        await self._blocking(remove)
-
 
 def _rotated(path: Path) -> list[str]:
     """Names of what was rotated of a log."""

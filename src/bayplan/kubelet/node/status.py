@@ -46,9 +46,6 @@ class NodeFacts:
     """Why the node is not ready."""
     pressures: tuple[str, ...] = ()
     volumes_in_use: tuple[str, ...] = ()
-    devices: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Resource of device plugins -> (capacity, allocatable)."""
-    declared_features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,6 @@ def node_status(node: core_v1.Node, facts: NodeFacts, now: str) -> StatusChange:
         volumes_in_use=tuple(sorted(facts.volumes_in_use)),
         runtime_handlers=_handlers(facts.runtime),
         features=core_v1.NodeFeatures(supplemental_groups_policy=facts.runtime.supplemental_groups_policy),
-        declared_features=tuple(sorted(facts.declared_features)),
     )
     return StatusChange(status, tuple(events))
 
@@ -103,8 +99,6 @@ def capacity_of(facts: NodeFacts) -> dict[str, WireQuantity]:
         capacity["ephemeral-storage"] = f"{facts.disk // 1024}Ki"
     for size, number in machine.hugepages.items():
         capacity[f"hugepages-{page_size(size)}"] = _binary(size * number)
-    for name, (total, _) in facts.devices.items():
-        capacity[name] = str(total)
     return capacity
 
 
@@ -125,7 +119,6 @@ def allocatable_of(capacity: Mapping[str, WireQuantity], facts: NodeFacts) -> di
         if name in facts.reserved:
             left = left.sub(parse(facts.reserved[name]))
         result[name] = amount if name not in facts.reserved else _shown(name, left)
-    result.update((name, str(allocatable)) for name, (_, allocatable) in facts.devices.items())
     pages = [parse(amount) for name, amount in capacity.items() if name.startswith("hugepages-")]
     taken = sum(each.value() for each in pages)
     if taken:
