@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -237,193 +238,218 @@ def test_events_come_until_the_stream_breaks(tmp_path: Path) -> None:
     with_fake(tmp_path, steps)
 
 
-def test_sandbox_and_container_configs_arrive_whole(tmp_path: Path) -> None:
-    """Fields that containerd 1.6 does not know are looked at here."""
-    sandbox = SandboxConfig(
+# Fields that containerd 1.6 does not know are looked at with these.
+SANDBOX = SandboxConfig(
+    "web",
+    "shop",
+    "uid-1",
+    2,
+    "host",
+    "/logs",
+    dns=DnsConfig(("10.0.0.10",), ("svc",), ("ndots:5",)),
+    port_mappings=(PortMapping("UDP", 53, 5353, "127.0.0.1"),),
+    labels={"a": "b"},
+    annotations={"c": "d"},
+    cgroup_parent="/kubepods/pod1",
+    security=SandboxSecurity(
+        namespaces=Namespaces(
+            NamespaceMode.NODE,
+            NamespaceMode.POD,
+            NamespaceMode.NODE,
+            users=UserNamespace(NamespaceMode.POD, (IdMapping(65536, 0, 65536),), (IdMapping(131072, 0, 65536),)),
+        ),
+        run_as_user=0,
+        run_as_group=7,
+        supplemental_groups=(5, 6),
+        supplemental_groups_policy="Strict",
+        privileged=True,
+        read_only_root=True,
+        seccomp=SecurityProfile("Localhost", "my.json"),
+        apparmor=SecurityProfile("Unconfined"),
+        selinux=SeLinuxOptions("u", "r", "t", "l"),
+    ),
+    sysctls={"net.core.somaxconn": "1"},
+    overhead=LinuxResources(cpu_shares=2),
+    resources=LinuxResources(memory_limit=3),
+)
+CONTAINER = ContainerConfig(
+    "main",
+    3,
+    "sha256:1",
+    "nginx",
+    ("run",),
+    ("-x",),
+    "/work",
+    (("A", "1"), ("A", "2")),
+    (
+        Mount("/data", "/host", True, True, True, MountPropagation.BIDIRECTIONAL),
+        Mount("/image", image=ImageMount("img", "sub")),
+    ),
+    (Device("/dev/c", "/dev/h", "r"),),
+    ("vendor.com/gpu=0",),
+    {"l": "1"},
+    {"an": "2"},
+    "main/3.log",
+    True,
+    True,
+    True,
+    LinuxResources(1, 2, 3, 4, 5, 6, "0-1", "0", {"2MB": 7}, {"memory.high": "8"}),
+    ContainerSecurity(
+        namespaces=Namespaces(pid=NamespaceMode.TARGET, target_id="t"),
+        capabilities_add=("NET_ADMIN",),
+        capabilities_drop=("ALL",),
+        run_as_username="web",
+        no_new_privileges=True,
+        masked_paths=("/m",),
+        read_only_paths=("/r",),
+    ),
+    "SIGUSR1",
+)
+
+
+def sent(directory: Path) -> Any:
+    """The request that creates CONTAINER in SANDBOX, as the runtime gets it."""
+
+    async def steps(runtime: CriRuntime, server: FakeCri) -> None:
+        server.answers["CreateContainer"] = wire.CreateContainerResponse(container_id="c")
+        await runtime.create_container("s", CONTAINER, SANDBOX)
+        requests.extend(server.requests)
+
+    requests: list[tuple[str, Any]] = []
+    with_fake(directory, steps)
+    ((_, request),) = requests
+    return request
+
+
+def test_sandbox_config_arrives_whole(tmp_path: Path) -> None:
+    shown = sent(tmp_path).sandbox_config
+    assert (shown.metadata.name, shown.metadata.namespace, shown.metadata.uid, shown.metadata.attempt) == (
         "web",
         "shop",
         "uid-1",
         2,
+    )
+    assert (list(shown.dns_config.servers), list(shown.dns_config.searches), list(shown.dns_config.options)) == (
+        ["10.0.0.10"],
+        ["svc"],
+        ["ndots:5"],
+    )
+    (port,) = shown.port_mappings
+    assert (port.protocol, port.container_port, port.host_port, port.host_ip) == (wire.UDP, 53, 5353, "127.0.0.1")
+    assert (shown.hostname, shown.log_directory, dict(shown.labels), dict(shown.annotations)) == (
         "host",
         "/logs",
-        dns=DnsConfig(("10.0.0.10",), ("svc",), ("ndots:5",)),
-        port_mappings=(PortMapping("UDP", 53, 5353, "127.0.0.1"),),
-        labels={"a": "b"},
-        annotations={"c": "d"},
-        cgroup_parent="/kubepods/pod1",
-        security=SandboxSecurity(
-            namespaces=Namespaces(
-                NamespaceMode.NODE,
-                NamespaceMode.POD,
-                NamespaceMode.NODE,
-                users=UserNamespace(NamespaceMode.POD, (IdMapping(65536, 0, 65536),), (IdMapping(131072, 0, 65536),)),
-            ),
-            run_as_user=0,
-            run_as_group=7,
-            supplemental_groups=(5, 6),
-            supplemental_groups_policy="Strict",
-            privileged=True,
-            read_only_root=True,
-            seccomp=SecurityProfile("Localhost", "my.json"),
-            apparmor=SecurityProfile("Unconfined"),
-            selinux=SeLinuxOptions("u", "r", "t", "l"),
-        ),
-        sysctls={"net.core.somaxconn": "1"},
-        overhead=LinuxResources(cpu_shares=2),
-        resources=LinuxResources(memory_limit=3),
+        {"a": "b"},
+        {"c": "d"},
     )
-    container = ContainerConfig(
-        "main",
-        3,
-        "sha256:1",
-        "nginx",
-        ("run",),
-        ("-x",),
-        "/work",
-        (("A", "1"), ("A", "2")),
-        (
-            Mount("/data", "/host", True, True, True, MountPropagation.BIDIRECTIONAL),
-            Mount("/image", image=ImageMount("img", "sub")),
-        ),
-        (Device("/dev/c", "/dev/h", "r"),),
-        ("vendor.com/gpu=0",),
-        {"l": "1"},
-        {"an": "2"},
+    assert (shown.linux.cgroup_parent, dict(shown.linux.sysctls)) == ("/kubepods/pod1", {"net.core.somaxconn": "1"})
+    assert (shown.linux.overhead.cpu_shares, shown.linux.resources.memory_limit_in_bytes) == (2, 3)
+
+
+def test_security_of_a_sandbox_arrives_whole(tmp_path: Path) -> None:
+    security = sent(tmp_path).sandbox_config.linux.security_context
+    options = security.namespace_options
+    assert (options.network, options.pid, options.ipc) == (wire.NODE, wire.POD, wire.NODE)
+    assert [
+        (each.host_id, each.container_id, each.length)
+        for each in (*options.userns_options.uids, *options.userns_options.gids)
+    ] == [
+        (65536, 0, 65536),
+        (131072, 0, 65536),
+    ]
+    assert security.HasField("run_as_user")
+    assert (security.run_as_user.value, security.run_as_group.value, list(security.supplemental_groups)) == (
+        0,
+        7,
+        [5, 6],
+    )
+    assert (security.supplemental_groups_policy, security.privileged, security.readonly_rootfs) == (
+        wire.Strict,
+        True,
+        True,
+    )
+    assert (security.seccomp.profile_type, security.seccomp.localhost_ref) == (
+        wire.SecurityProfile.Localhost,
+        "my.json",
+    )
+    assert security.apparmor.profile_type == wire.SecurityProfile.Unconfined
+    assert (security.selinux_options.user, security.selinux_options.level) == ("u", "l")
+
+
+def test_container_config_arrives_whole(tmp_path: Path) -> None:
+    config = sent(tmp_path).config
+    assert (
+        config.metadata.name,
+        config.metadata.attempt,
+        config.image.image,
+        config.image.user_specified_image,
+    ) == ("main", 3, "sha256:1", "nginx")
+    assert (list(config.command), list(config.args), config.working_dir) == (["run"], ["-x"], "/work")
+    assert [(each.key, each.value) for each in config.envs] == [("A", "1"), ("A", "2")]
+
+
+def test_mounts_and_devices_of_a_container_arrive_whole(tmp_path: Path) -> None:
+    config = sent(tmp_path).config
+    first, second = config.mounts
+    assert (
+        first.container_path,
+        first.host_path,
+        first.readonly,
+        first.recursive_read_only,
+        first.selinux_relabel,
+        first.propagation,
+    ) == (
+        "/data",
+        "/host",
+        True,
+        True,
+        True,
+        wire.PROPAGATION_BIDIRECTIONAL,
+    )
+    assert (second.image.image, second.image_sub_path, first.HasField("image")) == ("img", "sub", False)
+    assert [(each.container_path, each.host_path, each.permissions) for each in config.devices] == [
+        ("/dev/c", "/dev/h", "r")
+    ]
+    assert [each.name for each in config.CDI_devices] == ["vendor.com/gpu=0"]
+    assert (config.log_path, config.stdin, config.stdin_once, config.tty, config.stop_signal) == (
         "main/3.log",
         True,
         True,
         True,
-        LinuxResources(1, 2, 3, 4, 5, 6, "0-1", "0", {"2MB": 7}, {"memory.high": "8"}),
-        ContainerSecurity(
-            namespaces=Namespaces(pid=NamespaceMode.TARGET, target_id="t"),
-            capabilities_add=("NET_ADMIN",),
-            capabilities_drop=("ALL",),
-            run_as_username="web",
-            no_new_privileges=True,
-            masked_paths=("/m",),
-            read_only_paths=("/r",),
-        ),
-        "SIGUSR1",
+        wire.SIGUSR1,
     )
 
-    async def steps(runtime: CriRuntime, server: FakeCri) -> None:
-        server.answers["CreateContainer"] = wire.CreateContainerResponse(container_id="c")
-        await runtime.create_container("s", container, sandbox)
-        ((_, request),) = server.requests
-        shown = request.sandbox_config
-        assert (shown.metadata.name, shown.metadata.namespace, shown.metadata.uid, shown.metadata.attempt) == (
-            "web",
-            "shop",
-            "uid-1",
-            2,
-        )
-        assert (list(shown.dns_config.servers), list(shown.dns_config.searches), list(shown.dns_config.options)) == (
-            ["10.0.0.10"],
-            ["svc"],
-            ["ndots:5"],
-        )
-        (port,) = shown.port_mappings
-        assert (port.protocol, port.container_port, port.host_port, port.host_ip) == (wire.UDP, 53, 5353, "127.0.0.1")
-        assert (shown.hostname, shown.log_directory, dict(shown.labels), dict(shown.annotations)) == (
-            "host",
-            "/logs",
-            {"a": "b"},
-            {"c": "d"},
-        )
-        assert (shown.linux.cgroup_parent, dict(shown.linux.sysctls)) == ("/kubepods/pod1", {"net.core.somaxconn": "1"})
-        assert (shown.linux.overhead.cpu_shares, shown.linux.resources.memory_limit_in_bytes) == (2, 3)
-        security = shown.linux.security_context
-        options = security.namespace_options
-        assert (options.network, options.pid, options.ipc) == (wire.NODE, wire.POD, wire.NODE)
-        assert [
-            (each.host_id, each.container_id, each.length)
-            for each in (*options.userns_options.uids, *options.userns_options.gids)
-        ] == [
-            (65536, 0, 65536),
-            (131072, 0, 65536),
-        ]
-        assert security.HasField("run_as_user")
-        assert (security.run_as_user.value, security.run_as_group.value, list(security.supplemental_groups)) == (
-            0,
-            7,
-            [5, 6],
-        )
-        assert (security.supplemental_groups_policy, security.privileged, security.readonly_rootfs) == (
-            wire.Strict,
-            True,
-            True,
-        )
-        assert (security.seccomp.profile_type, security.seccomp.localhost_ref) == (
-            wire.SecurityProfile.Localhost,
-            "my.json",
-        )
-        assert security.apparmor.profile_type == wire.SecurityProfile.Unconfined
-        assert (security.selinux_options.user, security.selinux_options.level) == ("u", "l")
-        config = request.config
-        assert (
-            config.metadata.name,
-            config.metadata.attempt,
-            config.image.image,
-            config.image.user_specified_image,
-        ) == ("main", 3, "sha256:1", "nginx")
-        assert (list(config.command), list(config.args), config.working_dir) == (["run"], ["-x"], "/work")
-        assert [(each.key, each.value) for each in config.envs] == [("A", "1"), ("A", "2")]
-        first, second = config.mounts
-        assert (
-            first.container_path,
-            first.host_path,
-            first.readonly,
-            first.recursive_read_only,
-            first.selinux_relabel,
-            first.propagation,
-        ) == (
-            "/data",
-            "/host",
-            True,
-            True,
-            True,
-            wire.PROPAGATION_BIDIRECTIONAL,
-        )
-        assert (second.image.image, second.image_sub_path, first.HasField("image")) == ("img", "sub", False)
-        assert [(each.container_path, each.host_path, each.permissions) for each in config.devices] == [
-            ("/dev/c", "/dev/h", "r")
-        ]
-        assert [each.name for each in config.CDI_devices] == ["vendor.com/gpu=0"]
-        assert (config.log_path, config.stdin, config.stdin_once, config.tty, config.stop_signal) == (
-            "main/3.log",
-            True,
-            True,
-            True,
-            wire.SIGUSR1,
-        )
-        limits = config.linux.resources
-        assert (
-            limits.cpu_period,
-            limits.cpu_quota,
-            limits.cpu_shares,
-            limits.memory_limit_in_bytes,
-            limits.memory_swap_limit_in_bytes,
-        ) == (1, 2, 3, 4, 5)
-        assert (limits.oom_score_adj, limits.cpuset_cpus, limits.cpuset_mems, dict(limits.unified)) == (
-            6,
-            "0-1",
-            "0",
-            {"memory.high": "8"},
-        )
-        assert [(each.page_size, each.limit) for each in limits.hugepage_limits] == [("2MB", 7)]
-        own = config.linux.security_context
-        assert (own.namespace_options.pid, own.namespace_options.target_id) == (wire.TARGET, "t")
-        assert (list(own.capabilities.add_capabilities), list(own.capabilities.drop_capabilities)) == (
-            ["NET_ADMIN"],
-            ["ALL"],
-        )
-        assert (own.HasField("run_as_user"), own.run_as_username, own.no_new_privs) == (False, "web", True)
-        assert (list(own.masked_paths), list(own.readonly_paths)) == (["/m"], ["/r"])
 
-    with_fake(tmp_path, steps)
+def test_resources_of_a_container_arrive_whole(tmp_path: Path) -> None:
+    limits = sent(tmp_path).config.linux.resources
+    assert (
+        limits.cpu_period,
+        limits.cpu_quota,
+        limits.cpu_shares,
+        limits.memory_limit_in_bytes,
+        limits.memory_swap_limit_in_bytes,
+    ) == (1, 2, 3, 4, 5)
+    assert (limits.oom_score_adj, limits.cpuset_cpus, limits.cpuset_mems, dict(limits.unified)) == (
+        6,
+        "0-1",
+        "0",
+        {"memory.high": "8"},
+    )
+    assert [(each.page_size, each.limit) for each in limits.hugepage_limits] == [("2MB", 7)]
 
 
-def test_answers_are_read_whole(tmp_path: Path) -> None:
+def test_security_of_a_container_arrives_whole(tmp_path: Path) -> None:
+    own = sent(tmp_path).config.linux.security_context
+    assert (own.namespace_options.pid, own.namespace_options.target_id) == (wire.TARGET, "t")
+    assert (list(own.capabilities.add_capabilities), list(own.capabilities.drop_capabilities)) == (
+        ["NET_ADMIN"],
+        ["ALL"],
+    )
+    assert (own.HasField("run_as_user"), own.run_as_username, own.no_new_privs) == (False, "web", True)
+    assert (list(own.masked_paths), list(own.readonly_paths)) == (["/m"], ["/r"])
+
+
+def test_status_of_the_runtime_is_read_whole(tmp_path: Path) -> None:
     async def steps(runtime: CriRuntime, server: FakeCri) -> None:
         server.answers["Status"] = wire.StatusResponse(
             status=wire.RuntimeStatus(conditions=[wire.RuntimeCondition(type="NetworkReady", reason="r", message="m")]),
@@ -442,6 +468,12 @@ def test_answers_are_read_whole(tmp_path: Path) -> None:
         (handler,) = status.handlers
         assert (handler.name, handler.recursive_read_only_mounts, handler.user_namespaces) == ("kata", True, True)
         assert status.supplemental_groups_policy
+
+    with_fake(tmp_path, steps)
+
+
+def test_status_of_a_sandbox_is_read_whole(tmp_path: Path) -> None:
+    async def steps(runtime: CriRuntime, server: FakeCri) -> None:
         server.answers["PodSandboxStatus"] = wire.PodSandboxStatusResponse(
             status=wire.PodSandboxStatus(
                 id="s",
@@ -463,6 +495,12 @@ def test_answers_are_read_whole(tmp_path: Path) -> None:
         assert (sandbox.ips, sandbox.network) == (("10.0.0.1", "fd00::1"), NamespaceMode.NODE)
         assert sandbox.users is not None
         assert sandbox.users.uids == (IdMapping(1, 0, 2),)
+
+    with_fake(tmp_path, steps)
+
+
+def test_status_of_a_container_is_read_whole(tmp_path: Path) -> None:
+    async def steps(runtime: CriRuntime, server: FakeCri) -> None:
         server.answers["ContainerStatus"] = wire.ContainerStatusResponse(
             status=wire.ContainerStatus(
                 id="c",
@@ -495,6 +533,12 @@ def test_answers_are_read_whole(tmp_path: Path) -> None:
         assert container.mounts == (Mount("/i", image=ImageMount("img", "sub")),)
         assert container.resources == LinuxResources(cpu_quota=5, unified={"a": "b"})
         assert (container.user, container.stop_signal) == (ContainerUser(1, 2, (3,)), "SIGUSR2")
+
+    with_fake(tmp_path, steps)
+
+
+def test_images_are_read_whole(tmp_path: Path) -> None:
+    async def steps(runtime: CriRuntime, server: FakeCri) -> None:
         server.answers["ListImages"] = wire.ListImagesResponse(
             images=[
                 wire.Image(id="i", repo_digests=["d"], size=4, uid=wire.Int64Value(value=0), username="u", pinned=True)
@@ -502,6 +546,12 @@ def test_answers_are_read_whole(tmp_path: Path) -> None:
         )
         (image,) = await runtime.images()
         assert (image.digests, image.size, image.user_id, image.username, image.pinned) == (("d",), 4, 0, "u", True)
+
+    with_fake(tmp_path, steps)
+
+
+def test_statistics_are_read_whole(tmp_path: Path) -> None:
+    async def steps(runtime: CriRuntime, server: FakeCri) -> None:
         server.answers["ListContainerStats"] = wire.ListContainerStatsResponse(
             stats=[
                 wire.ContainerStats(
@@ -514,6 +564,12 @@ def test_answers_are_read_whole(tmp_path: Path) -> None:
         (stats,) = await runtime.container_stats()
         assert (stats.name, stats.cpu_nanoseconds, stats.memory_working_set, stats.memory_rss) == ("main", 0, 3, None)
         assert stats.writable_layer is None
+
+    with_fake(tmp_path, steps)
+
+
+def test_cgroup_driver_is_read_whole(tmp_path: Path) -> None:
+    async def steps(runtime: CriRuntime, server: FakeCri) -> None:
         server.answers["RuntimeConfig"] = wire.RuntimeConfigResponse(
             linux=wire.LinuxRuntimeConfiguration(cgroup_driver=wire.CGROUPFS)
         )

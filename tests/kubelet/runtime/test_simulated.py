@@ -127,9 +127,9 @@ def test_stopping_takes_until_the_end_or_the_grace_period(
     async def steps() -> None:
         it = runtime(behaviours={"nginx": behaviour})
         _, container_id = await started(it)
-        begun = now()
+        before = now()
         await it.stop_container(container_id, grace)
-        assert now() - begun == pytest.approx(seconds)
+        assert now() - before == pytest.approx(seconds)
         status = await it.container_status(container_id)
         assert (status.container.state, status.exit_code) == (ContainerState.EXITED, exit_code)
         await it.stop_container(container_id, grace)
@@ -190,10 +190,10 @@ def test_commands_end_as_the_table_says() -> None:
         assert (await it.exec_sync(container_id, ["warm"], 1)).exit_code == 1
         await asyncio.sleep(10)
         assert (await it.exec_sync(container_id, ["warm"], 1)).exit_code == 0
-        begun = now()
+        before = now()
         with pytest.raises(RuntimeTimeoutError, match="timeout 4s exceeded"):
             await it.exec_sync(container_id, ["hang"], 4)
-        assert now() - begun == 4
+        assert now() - before == 4
         await it.stop_container(container_id, 0)
         with pytest.raises(RuntimeRequestError, match="CONTAINER_EXITED"):
             await it.exec_sync(container_id, ["check"], 1)
@@ -297,18 +297,18 @@ def test_calls_that_hang_end_at_their_limit_and_hold_up_no_other() -> None:
         it = runtime(request_timeout=20)
         _, container_id = await started(it)
         it.faults.hanging.add("containers")
-        begun = now()
+        before = now()
         hanging = asyncio.create_task(it.containers())
         assert (await it.version()).name == "simulated"
-        assert now() == begun
+        assert now() == before
         with pytest.raises(RuntimeTimeoutError):
             await hanging
-        assert now() - begun == 20
+        assert now() - before == 20
         it.faults.hanging = {"*"}
-        begun = now()
+        before = now()
         with pytest.raises(RuntimeTimeoutError):
             await it.stop_container(container_id, 30)
-        assert now() - begun == 50
+        assert now() - before == 50
         it.faults.hanging.clear()
         assert (await it.container_status(container_id)).container.state is ContainerState.RUNNING
 
@@ -320,9 +320,9 @@ def test_late_answers_come_after_what_was_asked_for_has_happened() -> None:
         it = runtime(request_timeout=20)
         await it.pull_image("nginx", None)
         it.faults.late["run_sandbox"] = 5
-        begun = now()
+        before = now()
         await it.run_sandbox(pod())
-        assert now() - begun == 5
+        assert now() - before == 5
         it.faults.late["run_sandbox"] = 500
         with pytest.raises(RuntimeTimeoutError):
             await it.run_sandbox(pod("two"))
