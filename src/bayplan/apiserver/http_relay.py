@@ -50,9 +50,9 @@ class Relays:
         self._session: aiohttp.ClientSession | None = None
 
     async def serve(
-        self, http: web.BaseRequest, body: bytes, relay: Relay, begun: Callable[[int], None] | None = None
+        self, http: web.BaseRequest, body: bytes, relay: Relay, started: Callable[[int], None] | None = None
     ) -> web.StreamResponse:
-        """Ask, and pass the answer on as it comes. begun: told of the status of an answer that goes on. Raises ApiError."""
+        """Ask, and pass the answer on as it comes. started: told of the status of an answer that goes on. Raises ApiError."""
         upgrades = "upgrade" in http.headers.get("Connection", "").lower()
         if relay.purpose is Purpose.STREAM and not upgrades:
             raise bad_request("Upgrade request required")
@@ -71,8 +71,8 @@ class Relays:
                 skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             )
             async with await _answer_of(http, asking) as answer:
-                if begun is not None and not (relay.purpose is Purpose.LOG and not _is_log(answer)):
-                    begun(answer.status)
+                if started is not None and not (relay.purpose is Purpose.LOG and not _is_log(answer)):
+                    started(answer.status)
                 if answer.status == HTTPStatus.SWITCHING_PROTOCOLS:
                     return await self._tunnel(http, answer)
                 return await self._pass_on(http, relay, answer)

@@ -115,7 +115,7 @@ class NodePodSyncer:
         self._seen_at: dict[str, float] = {}
         """Since when pods are known that do not run yet (monotonic seconds)."""
         self.on_running: Callable[[float], None] = lambda _: None
-        """Called when a pod has begun to run, with the seconds since it was first seen."""
+        """Called when a pod runs for the first time, with the seconds since it was first seen."""
         self.mirror: Callable[[core_v1.Pod], Coroutine[Any, Any, None]] | None = None
         """Sees that a static pod has its mirror pod in the API."""
 

@@ -13,7 +13,7 @@ class Blocking(Protocol):
     """Runs a function that may block, and returns what it returns."""
 
     async def __call__(self, function: Callable[[], T]) -> T:
-        """The function's result. Once begun it runs to its end: a caller that is cancelled is so after that."""
+        """The function's result. Once started it runs to its end: a caller that is cancelled is so after that."""
 
 
 async def in_thread(function: Callable[[], T]) -> T:

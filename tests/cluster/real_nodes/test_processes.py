@@ -56,8 +56,11 @@ def test_process_that_does_not_end_is_killed(tmp_path: Path) -> None:
         it = supervised(tmp_path, "sh", "-c", "trap '' TERM; echo began; while true; do sleep 0.1; done")
         running = asyncio.create_task(it.run())
         await eventually(lambda: "began" in it.last_words(), "a start")
+        pid = it.pid
+        assert process_id(pid) is not None
         await it.stop(0.3)
         await asyncio.wait_for(running, 5)
+        assert process_id(pid) is None
 
     asyncio.run(steps())
 

@@ -92,7 +92,7 @@ def bytes_to_free(policy: ImagePolicy, disk: Disk) -> tuple[int, int]:
 
 
 class ImageGarbageCollector:
-    """Remembers when images were used and removes them. disk: the state of the images' file system now. Pruning of pull records is the caller's: `remaining`."""
+    """Remembers when images were used and removes them. disk: the state of the images' file system now. The caller prunes the pull records."""
 
     def __init__(
         self, runtime: Runtime, clock: Clock, disk: Callable[[], Awaitable[Disk]], policy: ImagePolicy | None = None

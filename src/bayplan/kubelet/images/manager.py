@@ -206,7 +206,7 @@ class ImageManager:
             raise ImagePullError(IMAGE_PULL, text) from error
         done = False
         self._recorder.event(reference, NORMAL, "Pulling", f"Pulling image {_quoted(image)}")
-        begun = self._clock.monotonic()
+        started = self._clock.monotonic()
         try:
             pulled = await self._pull_in_turn(name, credentials, sandbox, runtime_handler)
             self._records.succeeded(image, pulled.image_ref, pulled.used)
@@ -221,13 +221,14 @@ class ImageManager:
         finally:
             if not done:
                 self._records.failed(image)
-        waited = _milliseconds(self._clock.monotonic() - begun)
+        waited = _milliseconds(self._clock.monotonic() - started)
         message = (
             f"Successfully pulled image {_quoted(image)} in {_milliseconds(pulled.seconds)} ({waited} including waiting). "
             f"Image size: {pulled.size} bytes."
         )
         self._recorder.event(reference, NORMAL, "Pulled", message)
         self._back_off.collect(self._clock.monotonic())
+        self._failures = {key: text for key, text in self._failures.items() if self._back_off.seconds(key)}
         return pulled.image_ref
 
     async def _pull_in_turn(
@@ -242,7 +243,7 @@ class ImageManager:
     async def _pull_now(
         self, name: str, credentials: Sequence[PullCredentials], sandbox: SandboxConfig | None, runtime_handler: str
     ) -> _Pulled:
-        begun = self._clock.monotonic()
+        started = self._clock.monotonic()
         failures: list[str] = []
         if not self._rate.take():
             raise _PullFailed("pull QPS exceeded")
@@ -256,7 +257,7 @@ class ImageManager:
                 if text not in failures:
                     failures.append(text)
                 continue
-            return _Pulled(image_ref, await self._size(name, runtime_handler), self._clock.monotonic() - begun, used)
+            return _Pulled(image_ref, await self._size(name, runtime_handler), self._clock.monotonic() - started, used)
         raise _PullFailed(failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]")
 
     async def _size(self, name: str, runtime_handler: str) -> int:

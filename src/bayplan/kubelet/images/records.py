@@ -116,14 +116,14 @@ class PullRecords:
         self._intents[image] += 1
 
     def failed(self, image: str) -> None:
-        """The pull that was begun has failed."""
+        """A pull that `begin` recorded has failed."""
         self._intents[image] -= 1
         if self._intents[image] <= 0:
             del self._intents[image]
             (self._pulling / _file_name(image)).unlink(missing_ok=True)
 
     def succeeded(self, image: str, image_ref: str, used: PullCredentials | None) -> None:
-        """The pull that was begun has brought an image. used: the credentials, None for none. Raises OSError."""
+        """A pull that `begin` recorded has brought an image. used: the credentials, None for none. Raises OSError."""
         self._add(image, image_ref, used is None or used.source is None, _secret(used), _account(used))
         self.failed(image)
 

@@ -281,7 +281,7 @@ def _go_list(names: Sequence[str]) -> str:
 
 
 async def _stop(entry: PodVolumes) -> None:
-    """End the work on a pod's volumes; blocking calls that have begun end first."""
+    """End the work on a pod's volumes; blocking calls that were submitted end first."""
     tasks = [each.task for each in entry.volumes.values() if each.task is not None and not each.task.done()]
     for task in tasks:
         task.cancel()
