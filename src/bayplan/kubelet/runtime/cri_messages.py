@@ -282,9 +282,13 @@ def _from_user_namespace(message: wire.UserNamespace) -> UserNamespace:
 
 def from_container(message: wire.Container) -> Container:
     """A container of a list."""
+    return _container(message, message.pod_sandbox_id)
+
+
+def _container(message: wire.Container | wire.ContainerStatus, sandbox_id: str) -> Container:
     return Container(
         id=message.id,
-        sandbox_id=message.pod_sandbox_id,
+        sandbox_id=sandbox_id,
         name=message.metadata.name,
         attempt=message.metadata.attempt,
         image=message.image.image,
@@ -302,19 +306,7 @@ def from_container_status(message: wire.ContainerStatus) -> ContainerStatus:
     linux = message.resources.linux
     user = message.user.linux
     return ContainerStatus(
-        container=Container(
-            id=message.id,
-            sandbox_id="",
-            name=message.metadata.name,
-            attempt=message.metadata.attempt,
-            image=message.image.image,
-            image_ref=message.image_ref,
-            state=ContainerState(wire.ContainerState.Name(message.state)),
-            created_at=message.created_at,
-            image_id=message.image_id,
-            labels=dict(message.labels),
-            annotations=dict(message.annotations),
-        ),
+        container=_container(message, ""),
         started_at=max(message.started_at, 0),
         finished_at=max(message.finished_at, 0),
         exit_code=message.exit_code,
