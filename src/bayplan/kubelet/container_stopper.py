@@ -58,10 +58,15 @@ class ContainerStopper:
         """End all containers of a pod, then its sandboxes. grace_seconds: None for the pod's own. Raises RuntimeRequestError."""
         running = state.running
         order = _Order(pod.spec, [each.container.name for each in running])
-        stops = (
-            self._stop_in_order(pod, each.container.name, each.container.id, grace_seconds, order, state.ips)
-            for each in running
-        )
+
+        async def stop(name: str, container_id: str) -> None:
+            try:
+                text, reason = f"Stopping container {name}", KillReason.UNKNOWN
+                await self.stop_container(pod, name, container_id, text, reason, grace_seconds, state.ips, order)
+            finally:
+                order.ended(name)
+
+        stops = (stop(each.container.name, each.container.id) for each in running)
         results = await asyncio.gather(*stops, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -83,8 +88,9 @@ class ContainerStopper:
         reason: KillReason,
         grace_seconds: int | None,
         ips: tuple[str, ...],
+        order: _Order | None = None,
     ) -> None:
-        """End one container. message: for the event. Raises RuntimeRequestError."""
+        """End one container. message: for the event; order: in which it has its turn. Raises RuntimeRequestError."""
         container = _find(pod, name)
         if container is None:
             await self._runtime.stop_container(container_id, MINIMUM_GRACE)
@@ -92,33 +98,11 @@ class ContainerStopper:
         self._announce(pod, container, container_id, message)
         grace = grace_period(pod, container, reason) if grace_seconds is None else grace_seconds
         left = await self._pre_stop(pod, container, container_id, grace, ips)
-        await self._runtime.stop_container(container_id, max(left, MINIMUM_GRACE))
-        self._forget(container_id)
-
-    async def _stop_in_order(
-        self,
-        pod: core_v1.Pod,
-        name: str,
-        container_id: str,
-        grace_seconds: int | None,
-        order: _Order,
-        ips: tuple[str, ...],
-    ) -> None:
-        container = _find(pod, name)
-        if container is None:
-            await self._runtime.stop_container(container_id, MINIMUM_GRACE)
-            return
-        self._announce(pod, container, container_id, f"Stopping container {name}")
-        grace = grace_period(pod, container, KillReason.UNKNOWN) if grace_seconds is None else grace_seconds
-        left = await self._pre_stop(pod, container, container_id, grace, ips)
-        if left > 0:
-            began = self._clock.monotonic()
+        if order is not None and left > 0:
+            started = self._clock.monotonic()
             await order.wait_for_turn(name, left)
-            left -= int(self._clock.monotonic() - began)
-        try:
-            await self._runtime.stop_container(container_id, max(left, MINIMUM_GRACE))
-        finally:
-            order.ended(name)
+            left -= int(self._clock.monotonic() - started)
+        await self._runtime.stop_container(container_id, max(left, MINIMUM_GRACE))
         self._forget(container_id)
 
     def _announce(self, pod: core_v1.Pod, container: AnyContainer, container_id: str, message: str) -> None:
