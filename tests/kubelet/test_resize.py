@@ -8,12 +8,9 @@ import msgspec
 import pytest
 
 from bayplan.api.types import core_v1
+from bayplan.kubelet.core.resize_requests import DEFERRED, IN_PROGRESS, INFEASIBLE, PENDING
 from bayplan.kubelet.simulator.pods import next_step
 from bayplan.kubelet.simulator.resize import (
-    DEFERRED,
-    IN_PROGRESS,
-    INFEASIBLE,
-    PENDING,
     Resize,
     Room,
     advance,

@@ -23,11 +23,11 @@ from bayplan.kubelet.core.resize_requests import (
     Refusal,
     raises_requests,
     refusal,
+    resize_condition,
     resize_text,
 )
 from bayplan.kubelet.runtime.types import ContainerState
 from bayplan.support.clock import Clock
-from bayplan.support.timestamps import rfc3339
 
 
 @dataclass(slots=True)
@@ -186,11 +186,4 @@ class PodResizes:
         return self._conditions.setdefault(uid, _Conditions())
 
     def _condition(self, kind: str, reason: str, message: str, generation: int) -> core_v1.PodCondition:
-        return core_v1.PodCondition(
-            type=kind,
-            status="True",
-            reason=reason,
-            message=message,
-            observed_generation=generation,
-            last_transition_time=rfc3339(self._clock.now()),
-        )
+        return resize_condition(kind, reason, message, generation, self._clock.now())

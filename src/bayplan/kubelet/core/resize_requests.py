@@ -16,6 +16,7 @@ from bayplan.api.quantity import Quantity, milli_value, value
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.admission import NodeAccount, NodeOffer, rejections
 from bayplan.kubelet.core.resize import RESIZABLE
+from bayplan.support.timestamps import rfc3339
 
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 INFEASIBLE, DEFERRED, ERROR = "Infeasible", "Deferred", "Error"
@@ -27,6 +28,18 @@ class Refusal:
 
     reason: str
     message: str
+
+
+def resize_condition(kind: str, reason: str, message: str, generation: int, now: float) -> core_v1.PodCondition:
+    """A condition that tells of a resize of this generation of a pod's spec. now: seconds since the epoch."""
+    return core_v1.PodCondition(
+        type=kind,
+        status="True",
+        reason=reason,
+        message=message,
+        observed_generation=generation,
+        last_transition_time=rfc3339(now),
+    )
 
 
 def refusal(pod: core_v1.Pod, account: NodeAccount, offer: NodeOffer) -> Refusal | None:

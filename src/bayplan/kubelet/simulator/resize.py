@@ -20,10 +20,9 @@ import msgspec
 
 from bayplan.api.quantity import milli_value, value
 from bayplan.api.types import core_v1
+from bayplan.kubelet.core.resize_requests import DEFERRED, IN_PROGRESS, INFEASIBLE, PENDING, resize_condition
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
-PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
-INFEASIBLE, DEFERRED = "Infeasible", "Deferred"
 _RESOURCES = ("cpu", "memory")
 _KILLED = 137
 """Exit code of a container that is stopped to be started with other resources."""
@@ -98,10 +97,10 @@ def advance(pod: core_v1.Pod, now: float, seconds: float, room: Callable[[], Roo
     refusal = _refusal(pod, room())
     if refusal is not None:
         reason, message = refusal
-        pending = _condition(PENDING, reason, message, generation, now)
+        pending = resize_condition(PENDING, reason, message, generation, now)
         return Resize(_with_conditions(status, {PENDING: pending, IN_PROGRESS: None}))
-    begun = _condition(IN_PROGRESS, "", "", generation, now)
-    status = _with_conditions(_allocated(status, containers), {PENDING: None, IN_PROGRESS: begun})
+    started = resize_condition(IN_PROGRESS, "", "", generation, now)
+    status = _with_conditions(_allocated(status, containers), {PENDING: None, IN_PROGRESS: started})
     return Resize(status, max(seconds, 0.0))
 
 
@@ -121,17 +120,6 @@ def _refusal(pod: core_v1.Pod, room: Room) -> tuple[str, str] | None:
             )
             return DEFERRED, message
     return None
-
-
-def _condition(kind: str, reason: str, message: str, generation: int, now: float) -> core_v1.PodCondition:
-    return core_v1.PodCondition(
-        type=kind,
-        status="True",
-        reason=reason,
-        message=message,
-        observed_generation=generation,
-        last_transition_time=rfc3339(now),
-    )
 
 
 def _with_conditions(

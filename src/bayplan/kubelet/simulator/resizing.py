@@ -9,6 +9,7 @@ import msgspec
 from bayplan.api.types import core_v1
 from bayplan.informers import Informer
 from bayplan.informers.cache import key_of
+from bayplan.kubelet.core.resize_requests import DEFERRED, PENDING
 from bayplan.kubelet.simulator import resize
 
 
@@ -26,7 +27,7 @@ class Resizing:
         """A running pod after the next step of its resize, and seconds until the one after that."""
         key, node = key_of(pod), pod.spec.node_name
         found = resize.advance(pod, now, self._seconds, lambda: self._room(pod))
-        if any(one.type == resize.PENDING and one.reason == resize.DEFERRED for one in found.status.conditions):
+        if any(one.type == PENDING and one.reason == DEFERRED for one in found.status.conditions):
             self._deferred.setdefault(node, {})[key] = None
         else:
             self.forget(pod)
