@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from bayplan.api.long_lists import LONG, LongList, in_one, in_pieces, is_same
 from bayplan.api.patches import PatchError, apply_json_patch
+from tests.cpu_time import cpu_time_below
 
 _CHANGES = st.lists(
     st.tuples(st.sampled_from(["insert", "delete", "set", "append"]), st.integers(0, 10**6)), max_size=60
@@ -74,9 +74,8 @@ def test_a_tree_is_the_same_in_pieces() -> None:
 def test_thousands_of_changes_of_a_long_list_are_quick(operation: dict[str, Any]) -> None:
     tree, count = {"a": list(range(700_000))}, 9_999
     plain = list(tree["a"])
-    started = time.process_time()
-    patched = apply_json_patch(tree, [operation] * count)["a"]
-    assert time.process_time() - started < 2.5
+    with cpu_time_below(2.5):
+        patched = apply_json_patch(tree, [operation] * count)["a"]
     match operation["op"]:
         case "add":
             plain[1:1] = [1] * count

@@ -174,6 +174,12 @@ class ItemsValue(ListValue):
         """See ListValue."""
         return self.items
 
+    def add(self, other: Any) -> Any:
+        """See ListValue; lists of one schema are put together as they are kept."""
+        if type(other) is ItemsValue and other.schema is self.schema:
+            return ItemsValue([*self.items, *other.items], self.schema)
+        return super().add(other)
+
 
 class SetValue(ItemsValue):
     """A set: order does not count, and what is added is added once."""
