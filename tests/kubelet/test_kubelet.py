@@ -14,6 +14,7 @@ from bayplan.kubelet.pod_runtime import StartError
 from bayplan.kubelet.prober.handlers import ProbeRunner
 from bayplan.kubelet.runtime.behaviour import Behaviour, Command
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
+from bayplan.kubelet.runtime.labels import POD_NAME
 from bayplan.kubelet.status_manager import StatusManager
 from tests.kubelet.played import NODE, Played, container, gone, phase, play, ready
 
@@ -312,6 +313,38 @@ def test_a_pod_that_asks_for_more_than_is_left_is_rejected() -> None:
             assert ready(first)
 
     play(case)
+
+
+def test_a_critical_pod_starts_when_the_pods_that_make_room_have_ended() -> None:
+    async def case(played: Played) -> None:
+        async with played.running() as kubelet:
+            resources: list[str] = []
+            kubelet.pods.on_preemption = resources.append
+            for name, cpu in (("small", "1"), ("large", "3")):
+                wants = core_v1.ResourceRequirements(requests={"cpu": cpu})
+                await played.create(container(resources=wants), name=name)
+                await played.until(ready, name)
+            wants = core_v1.ResourceRequirements(requests={"cpu": "2"})
+            await played.create(container("d", resources=wants), priority_class_name="system-node-critical")
+            failed = await played.until(phase("Failed"), "large")
+            assert (failed.status.reason, failed.status.message) == (
+                "Preempting",
+                "Preempted in order to admit critical pod",
+            )
+            disruption = next(each for each in failed.status.conditions if each.type == "DisruptionTarget")
+            assert (disruption.reason, disruption.message) == (
+                "TerminationByKubelet",
+                "Pod was preempted by Kubelet to accommodate a critical pod.",
+            )
+            await played.until(ready)
+            ended = next(each for each in played.runtime.all_containers() if each.config.labels[POD_NAME] == "large")
+            started = next(each for each in played.runtime.all_containers() if each.config.name == "d")
+            assert started.started_at >= ended.finished_at > 0
+            assert ready(await played.pod("small"))
+            assert [each.involved_object.name for each in await played.events("Preempting")] == ["large"]
+            assert resources == ["cpu"]
+
+    play(case, behaviours={"c": Behaviour(stop_seconds=7)})
 
 
 def test_the_ports_of_an_ended_pod_are_free_again() -> None:

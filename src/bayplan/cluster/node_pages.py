@@ -40,6 +40,7 @@ class NodePages:
         self._kubelet.lifecycle.on_relist = self._metrics.relisted
         self._kubelet.syncer.on_running = self._metrics.pod_start.observe
         self._kubelet.probes.on_probed = self._probed
+        self._kubelet.pods.on_preemption = self._metrics.preempted
         evictions.on_eviction = self._metrics.evicted
 
     def by_path(self) -> dict[str, Page]:

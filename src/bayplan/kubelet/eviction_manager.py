@@ -13,7 +13,6 @@ from bayplan.api.tolerations import tolerates
 from bayplan.api.types import core_v1
 from bayplan.kubelet.container_events import WARNING, ContainerEvents
 from bayplan.kubelet.core.admission import Rejection, is_critical
-from bayplan.kubelet.core.conditions import DISRUPTION_TARGET
 from bayplan.kubelet.core.eviction import (
     REASON,
     RESOURCES,
@@ -27,6 +26,7 @@ from bayplan.kubelet.core.eviction import (
     soft_grace,
     threshold_message,
 )
+from bayplan.kubelet.core.pod_status import disrupted
 from bayplan.kubelet.core.usage import NodeUsage, PodUsage
 from bayplan.kubelet.pod_workers import PodWorkers, Termination
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
@@ -164,23 +164,11 @@ class EvictionManager:
         if is_critical(pod):
             return False
         self._events.pod(pod, WARNING, REASON, text)
-        condition = core_v1.PodCondition(
-            type=DISRUPTION_TARGET,
-            status="True",
-            reason="TerminationByKubelet",
-            message=text,
-            observed_generation=pod.metadata.generation,
-        )
 
         def failed(status: core_v1.PodStatus) -> core_v1.PodStatus:
-            conditions = tuple(each for each in status.conditions if each.type != DISRUPTION_TARGET)
-            changed: core_v1.PodStatus = msgspec.structs.replace(
-                status,
-                phase="Failed",
-                reason=REASON,
-                message=text,
-                conditions=(*conditions, condition) if disruption else status.conditions,
-            )
+            if disruption:
+                return disrupted(pod, status, REASON, text, text)
+            changed: core_v1.PodStatus = msgspec.structs.replace(status, phase="Failed", reason=REASON, message=text)
             return changed
 
         termination = Termination(grace_seconds=grace, set_status=failed, evicted=True)

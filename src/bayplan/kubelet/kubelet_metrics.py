@@ -67,6 +67,9 @@ class KubeletMetrics:
             exponential_buckets(0.005, 2.5, 14),
         )
         self._evictions = own.gauge("kubelet_evictions", "Pods that were evicted, by signal", ("eviction_signal",))
+        self._preemptions = own.gauge(
+            "kubelet_preemptions", "Pods that ended for critical pods, by the resource", ("preemption_signal",)
+        )
         self._probe_total = self.probes.counter(
             "prober_probe_total",
             "Probes of containers by their result",
@@ -76,6 +79,10 @@ class KubeletMetrics:
     def evicted(self, signal: str) -> None:
         """A pod was evicted because of a signal such as memory.available."""
         self._evictions.labels(signal).inc()
+
+    def preempted(self, resource: str) -> None:
+        """A pod ended to make room for a critical one, which lacked a resource such as cpu."""
+        self._preemptions.labels(resource).inc()
 
     def probed(self, container: str, namespace: str, pod: str, uid: str, probe_type: str, health: Health) -> None:
         """A container was probed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.container_events import WARNING, ContainerEvents
@@ -16,7 +17,10 @@ from bayplan.kubelet.core.admission import (
     rejections,
 )
 from bayplan.kubelet.core.conditions import OWN_CONDITIONS
-from bayplan.kubelet.core.pod_status import TERMINAL, is_mirror, is_static
+from bayplan.kubelet.core.pod_status import TERMINAL, disrupted, is_mirror, is_static
+from bayplan.kubelet.core.preemption import DISRUPTION_MESSAGE, make_room
+from bayplan.kubelet.core.preemption import MESSAGE as PREEMPTED
+from bayplan.kubelet.core.preemption import REASON as PREEMPTING
 from bayplan.kubelet.deadlines import seconds_left
 from bayplan.kubelet.pleg import PodEvent, PodEventType, PodLifecycleEvents
 from bayplan.kubelet.pod_garbage import PodGarbage
@@ -34,6 +38,14 @@ ORPHAN_GRACE_SECONDS = 1
 
 Admit = Callable[[core_v1.Pod, list[core_v1.Pod]], Rejection | None]
 """A further check of a pod against those that the node has; None if it may run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Admission:
+    """A pod is taken when these have ended, which make room. missing: the resource for which they do."""
+
+    victims: list[core_v1.Pod]
+    missing: str
 
 
 class NodePods:
@@ -65,6 +77,8 @@ class NodePods:
         self._mirrors: dict[tuple[str, str], core_v1.Pod] = {}
         """Mirror pods by namespace and name."""
         self._admitted: set[str] = set()
+        self.on_preemption: Callable[[str], None] = lambda _: None
+        """Called with the resource that is missing, such as cpu, for each pod that ends to make room for a critical one."""
         self.ready = False
         """Whether all pods of the API are known, so that what is not known is not wanted."""
         statuses.pod_in_api = self.in_api
@@ -109,14 +123,16 @@ class NodePods:
         if ended or pod.metadata.deletion_timestamp is not None:
             self._workers.update(pod)
             return
-        rejection = self._rejection(pod)
-        if rejection is not None:
-            self.reject(pod, rejection)
+        admission = self._admission(pod)
+        if isinstance(admission, Rejection):
+            self.reject(pod, admission)
             return
+        for victim in admission.victims:
+            self._preempt(victim, admission.missing)
         self._admitted.add(uid)
         self._resizes.admit(pod)
         self._retry_resizes()
-        self._workers.update(pod)
+        self._workers.update(pod, after=[each.metadata.uid for each in admission.victims])
 
     def _retry_resizes(self) -> None:
         """Give pods the resources that they wait for, where there is room now."""
@@ -209,17 +225,30 @@ class NodePods:
         self._events.pod(pod, WARNING, rejection.reason, rejection.message)
         self._statuses.set(pod, rejected_status(pod, rejection))
 
-    def _rejection(self, pod: core_v1.Pod) -> Rejection | None:
-        """Why the node does not take a pod, if it does not."""
+    def _admission(self, pod: core_v1.Pod) -> Rejection | _Admission:
+        """Why the node does not take a pod, or what is to be done first."""
         others = [each for each in self.active() if each.metadata.uid != pod.metadata.uid]
         pod = self._resizes.allocated(pod)
+        for check in self._checks:
+            rejection = check(pod, others)
+            if rejection is not None:
+                return rejection
         account = NodeAccount(self._requests)
         for other in others:
             account.add(other)
         found = rejections(pod, account, self._offer())
-        if found:
-            return found[0]
-        return next((each for check in self._checks if (each := check(pod, others)) is not None), None)
+        lasting, victims = make_room(pod, others, found, self._requests)
+        return lasting[0] if lasting else _Admission(victims, found[0].resource if found else "")
+
+    def _preempt(self, pod: core_v1.Pod, resource: str) -> None:
+        """End a pod to make room for a critical one, which lacks a resource."""
+        self._events.pod(pod, WARNING, PREEMPTING, PREEMPTED)
+
+        def failed(status: core_v1.PodStatus) -> core_v1.PodStatus:
+            return disrupted(pod, status, PREEMPTING, PREEMPTED, DISRUPTION_MESSAGE)
+
+        self._workers.kill(pod.metadata.uid, pod, Termination(set_status=failed, evicted=True))
+        self.on_preemption(resource)
 
     def _is_active(self, pod: core_v1.Pod) -> bool:
         uid = pod.metadata.uid

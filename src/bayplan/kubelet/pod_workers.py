@@ -96,6 +96,8 @@ class _Worker:
     """Whether anything was done for the pod."""
     deleted: bool = False
     """Whether the pod is gone from where it came from."""
+    after: frozenset[str] = frozenset()
+    """Uids of pods that make room for this one: it starts when they have ended."""
 
 
 class PodWorkers:
@@ -111,8 +113,9 @@ class PodWorkers:
         """Full name of a static pod -> uid of the one that may run: another of the same name waits for its end."""
         self.on_terminated: Callable[[core_v1.Pod], None] = lambda _: None
 
-    def update(self, pod: core_v1.Pod) -> None:
-        """A pod is to run, has changed, or is to be looked at again; one that is being deleted or has ended is led to its end."""
+    def update(self, pod: core_v1.Pod, after: Iterable[str] = ()) -> None:
+        """A pod is to run, has changed, or is to be looked at again; one that is being deleted or has ended is led to its end. after: uids of pods that must
+        have ended before anything of this one starts."""
         uid = pod.metadata.uid
         worker = self._workers.get(uid)
         if worker is None:
@@ -121,6 +124,7 @@ class PodWorkers:
                 worker.state = WorkState.TERMINATING  # what is left of it after a restart of the kubelet is to go
                 worker.ending.set()
         worker.pod = pod
+        worker.after |= frozenset(after)
         if pod.metadata.deletion_timestamp is not None:
             self._begin_termination(worker, Termination(pod.metadata.deletion_grace_period_seconds))
         self._wake(worker)
@@ -244,6 +248,9 @@ class PodWorkers:
                 logger.exception("pod %s", worker.uid)
                 self._later(worker, self._randomness.jitter(RETRY_SECONDS, _JITTER))
         worker.done.set()
+        for other in self._workers.values():
+            if worker.uid in other.after:
+                other.wake.set()
         if worker.pod is not None:
             self.on_terminated(worker.pod)
 
@@ -297,8 +304,10 @@ class PodWorkers:
         worker.state = WorkState.TERMINATED
 
     def _may_start(self, worker: _Worker) -> bool:
-        """Of static pods with one name only one may be there at a time, the next when it has ended."""
+        """Whether those that make room have ended; of static pods with one name only one may be there at a time, the next when it has ended."""
         pod = worker.pod
+        if worker.state is WorkState.SYNC and any(map(self._may_run, worker.after)):
+            return False
         if pod is None or worker.started or not is_static(pod):
             return True
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
@@ -307,6 +316,10 @@ class PodWorkers:
             return False
         self._static[name] = worker.uid
         return True
+
+    def _may_run(self, uid: str) -> bool:
+        worker = self._workers.get(uid)
+        return worker is not None and worker.state is not WorkState.TERMINATED
 
     def _later(self, worker: _Worker, seconds: float) -> None:
         if worker.timer is not None:

@@ -196,6 +196,24 @@ def _sorted_by_family(ips: tuple[str, ...], host_ips: tuple[str, ...]) -> tuple[
     return tuple(each for each in (first, second) if each is not None)
 
 
+def disrupted(
+    pod: core_v1.Pod, status: core_v1.PodStatus, reason: str, message: str, why: str, *, phase: str = "Failed"
+) -> core_v1.PodStatus:
+    """The status of a pod that its node ends. why: what the condition DisruptionTarget says."""
+    condition = core_v1.PodCondition(
+        type=DISRUPTION_TARGET,
+        status="True",
+        reason="TerminationByKubelet",
+        message=why,
+        observed_generation=pod.metadata.generation,
+    )
+    others = tuple(each for each in status.conditions if each.type != DISRUPTION_TARGET)
+    changed: core_v1.PodStatus = msgspec.structs.replace(
+        status, phase=phase, reason=reason, message=message, conditions=(*others, condition)
+    )
+    return changed
+
+
 def terminated_pod_status(pod: core_v1.Pod, before: core_v1.PodStatus) -> core_v1.PodStatus:
     """The status of a pod of which nothing runs any more: containers that were not seen to end have ended with an unknown result."""
     text = "The container could not be located when the pod was terminated"
