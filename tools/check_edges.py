@@ -27,6 +27,7 @@ GUARDED = {
     "aiohttp": "sockets",
     "uvloop": "sockets",
     "grpc": "sockets",
+    "dbus_fast": "sockets",
 }
 """Module -> what it brings. `datetime` brings nothing but its `now`, which is looked for by name."""
 CALLS = {
@@ -60,6 +61,7 @@ EDGES = {
     "apiserver/dialing.py": {"sockets"},
     "apiserver/webhook_http.py": {"sockets"},
     "client/http.py": {"sockets"},
+    "kubelet/logind.py": {"sockets"},
     "kubelet/http_actions.py": {"sockets"},
     "kubelet/prober/grpc_health.py": {"sockets"},
     "kubelet/prober/handlers.py": {"sockets"},

@@ -24,6 +24,7 @@ from bayplan.kubelet.core.resources import CgroupResources, pod_cgroup_resources
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.core.security import sandbox_security
 from bayplan.kubelet.kubelet import Kubelet, NodeParts
+from bayplan.kubelet.node_pods import Admit
 from bayplan.kubelet.pod_runtime import ContainerRequest, StartError
 from bayplan.kubelet.pod_syncer import VolumeNotReadyError
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
@@ -153,6 +154,8 @@ class Played:
     records: Path | None = None
     configuration: KubeletConfiguration = field(default_factory=KubeletConfiguration)
     kubelet: Kubelet | None = None
+    admit: Admit = lambda _pod, _others: None
+    """What else must hold for a pod to run here."""
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Kubelet]:
@@ -176,6 +179,7 @@ class Played:
                 LIMITS,
                 self.cgroups,
                 self.records,
+                checks=(lambda pod, others: self.admit(pod, others),),
             )
 
         kubelet = Kubelet(

@@ -31,6 +31,7 @@ from bayplan.kubelet.core.container_resources import LimitSettings
 from bayplan.kubelet.core.dns import NodeDns, parse_resolv_conf
 from bayplan.kubelet.core.eviction import Pressure, Threshold, parse_thresholds
 from bayplan.kubelet.core.security import NodeSecurity, forbidden_sysctl
+from bayplan.kubelet.core.shutdown import grace_periods
 from bayplan.kubelet.errors import ConfigurationError
 from bayplan.kubelet.eviction_manager import EvictionManager
 from bayplan.kubelet.images.accounts import ApiAccounts
@@ -48,11 +49,13 @@ from bayplan.kubelet.kubelet_metrics import KubeletMetrics
 from bayplan.kubelet.log_files import LogReader
 from bayplan.kubelet.log_garbage import LogGarbage
 from bayplan.kubelet.log_rotation import LogRotation
+from bayplan.kubelet.logind import connect_to_logind
 from bayplan.kubelet.mounts import SystemMounter
 from bayplan.kubelet.node.heartbeat import NodeHeartbeat, NodeLease
 from bayplan.kubelet.node.machine import CPUS, filesystem, read_machine, thermal_throttles
 from bayplan.kubelet.node.registration import initial_node, register
 from bayplan.kubelet.node.status import NodeFacts
+from bayplan.kubelet.node_shutdown import NodeShutdown
 from bayplan.kubelet.pod_builder import BuilderSettings, Cluster, NodePodBuilder
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import ContainerState
@@ -213,7 +216,11 @@ class Node:
             cgroups=self.cgroups,
             records=options.root,
             remove_logs=LogGarbage(self.runtime, in_thread, logs, options.container_log_links).collect,
-            checks=(self._check_sysctls, lambda pod, others: self.evictions.rejection(pod, others)),
+            checks=(
+                lambda pod, others: self.shutdown.rejection(pod, others),
+                lambda pod, others: self.evictions.rejection(pod, others),
+                self._check_sysctls,
+            ),
             tasks=self._tasks(),
         )
 
@@ -278,6 +285,7 @@ class Node:
             "images": lambda: self.image_clean_up.run(),
             "orphans": lambda: self.orphan_clean_up.run(),
             "statistics": lambda: self.stats.run(),
+            "shutdown": lambda: self.shutdown.run(),
             "logs": LogRotation(
                 self.runtime,
                 in_thread,
@@ -351,8 +359,21 @@ class Node:
             most_grace=configuration.eviction_max_pod_grace_period,
             isolates_storage=configuration.local_storage_capacity_isolation,
         )
+        self.heartbeat = self._make_heartbeat()
+        self.shutdown = NodeShutdown(
+            grace_periods(configuration),
+            connect_to_logind,
+            kubelet.pods.active,
+            kubelet.workers,
+            kubelet.events,
+            kubelet.node,
+            self.heartbeat.look,
+            in_thread,
+            self.options.root,
+            self.clock,
+        )
         self.pages = NodePages(self.metrics, kubelet, self.stats, self.machine)
-        self.pages.connect(self.evictions)
+        self.pages.connect(self.evictions, self.shutdown)
 
     async def run(self, tls: ssl.SSLContext | None) -> None:
         """Run the node until cancelled. tls: with which the kubelet's server shows itself. Raises OSError where a port is taken, CgroupError, UserNamespaceError."""
@@ -413,7 +434,20 @@ class Node:
 
     async def _facts(self) -> NodeFacts:
         return await self.fact_reader.now(
-            self.kubelet, self.runtime, self.evictions.conditions, self.volumes.volumes_in_use()
+            self.kubelet, self.runtime, self.evictions.conditions, self.volumes.volumes_in_use(), self.shutdown.error
+        )
+
+    def _make_heartbeat(self) -> NodeHeartbeat:
+        return NodeHeartbeat(
+            self.client,
+            self.options.name,
+            self.kubelet.node,
+            self._facts,
+            self.kubelet.events,
+            self.clock,
+            update_seconds=self.configuration.update_seconds(),
+            report_seconds=self.configuration.report_seconds(),
+            pod_cidr_changed=self.runtime.set_pod_cidr,
         )
 
     async def _keep_node(self) -> None:
@@ -430,23 +464,12 @@ class Node:
             )
             await register(self.client, node, self.clock)
         self.kubelet.node_state.host_ips = options.addresses[:2]
-        heartbeat = NodeHeartbeat(
-            self.client,
-            options.name,
-            self.kubelet.node,
-            self._facts,
-            self.kubelet.events,
-            self.clock,
-            update_seconds=configuration.update_seconds(),
-            report_seconds=configuration.report_seconds(),
-            pod_cidr_changed=self.runtime.set_pod_cidr,
-        )
         registered: core_v1.Node | None = None
         while registered is None:
             registered = self.kubelet.node()
             await self.clock.sleep(0.05)
         self.kubelet.events.node(registered, NORMAL, "Starting", "Starting kubelet.")
-        await heartbeat.run()
+        await self.heartbeat.run()
 
     def _lease(self) -> NodeLease:
         return NodeLease(

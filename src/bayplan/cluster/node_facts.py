@@ -73,8 +73,9 @@ class FactReader:
         runtime: Runtime,
         pressures: tuple[str, ...],
         volumes_in_use: Collection[str],
+        shutdown: str,
     ) -> NodeFacts:
-        """All facts, now."""
+        """All facts, now. shutdown: what is said while the node goes down, else empty."""
         state = kubelet.node_state
         errors = [each for each in (state.runtime_error(), state.network_error()) if each]
         if kubelet.lifecycle.unhealthy_for():
@@ -84,6 +85,8 @@ class FactReader:
             facts = replace(facts, version=await runtime.version(), images=await runtime.images())
         except RuntimeRequestError as error:
             errors.append(f"container runtime is down: {error}")
+        if shutdown:
+            errors.append(shutdown)
         return replace(
             facts,
             reserved=self.reserved(),

@@ -11,6 +11,7 @@ from bayplan.kubelet.eviction_manager import EvictionManager
 from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.kubelet_metrics import KubeletMetrics
 from bayplan.kubelet.node.machine import Machine
+from bayplan.kubelet.node_shutdown import NodeShutdown
 from bayplan.kubelet.prober.results import ProbeType
 from bayplan.kubelet.runtime.types import ContainerState, SandboxState
 from bayplan.kubelet.server.server import Page
@@ -35,13 +36,14 @@ class NodePages:
         self._stats = stats
         self._machine = machine
 
-    def connect(self, evictions: EvictionManager) -> None:
+    def connect(self, evictions: EvictionManager, shutdown: NodeShutdown) -> None:
         """Have the kubelet's parts count what they do."""
         self._kubelet.lifecycle.on_relist = self._metrics.relisted
         self._kubelet.syncer.on_running = self._metrics.pod_start.observe
         self._kubelet.probes.on_probed = self._probed
         self._kubelet.pods.on_preemption = self._metrics.preempted
         evictions.on_eviction = self._metrics.evicted
+        shutdown.on_times = lambda times: self._metrics.shut_down(times.start, times.end)
 
     def by_path(self) -> dict[str, Page]:
         """All pages."""

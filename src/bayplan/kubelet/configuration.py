@@ -313,6 +313,21 @@ def check(configuration: KubeletConfiguration, source: str) -> None:
         raise ConfigurationError(
             f"{source}: maxParallelImagePulls: cannot be larger than 1 unless serializeImagePulls is false"
         )
+    _check_shutdown(configuration, source)
+
+
+def _check_shutdown(configuration: KubeletConfiguration, source: str) -> None:
+    whole, critical = configuration.shutdown_grace_period, configuration.shutdown_grace_period_critical_pods
+    if critical > whole:
+        text = f"shutdownGracePeriodCriticalPods {go_duration(critical)} must be <= shutdownGracePeriod {go_duration(whole)}"
+        raise ConfigurationError(f"{source}: {text}")
+    for name, period in (("shutdownGracePeriod", whole), ("shutdownGracePeriodCriticalPods", critical)):
+        if period and period < 1:
+            text = f"{name} {go_duration(period)} must be either zero or otherwise >= 1 sec"
+            raise ConfigurationError(f"{source}: {text}")
+    if configuration.shutdown_grace_period_by_pod_priority and (whole or critical):
+        text = "Cannot specify both shutdownGracePeriodByPodPriority and shutdownGracePeriod at the same time"
+        raise ConfigurationError(f"{source}: {text}")
 
 
 def load(path: Path | None, extra: Path | None = None) -> KubeletConfiguration:

@@ -70,6 +70,13 @@ class KubeletMetrics:
         self._preemptions = own.gauge(
             "kubelet_preemptions", "Pods that ended for critical pods, by the resource", ("preemption_signal",)
         )
+        self._shutdown_start = own.gauge(
+            "kubelet_graceful_shutdown_start_time_seconds",
+            "When the last graceful shutdown began, in seconds since 1970",
+        ).labels()
+        self._shutdown_end = own.gauge(
+            "kubelet_graceful_shutdown_end_time_seconds", "When the last graceful shutdown ended, in seconds since 1970"
+        ).labels()
         self._probe_total = self.probes.counter(
             "prober_probe_total",
             "Probes of containers by their result",
@@ -83,6 +90,11 @@ class KubeletMetrics:
     def preempted(self, resource: str) -> None:
         """A pod ended to make room for a critical one, which lacked a resource such as cpu."""
         self._preemptions.labels(resource).inc()
+
+    def shut_down(self, start: float, end: float) -> None:
+        """When the last shutdown of the node began, and when all pods had ended; 0 for not yet."""
+        self._shutdown_start.set(start)
+        self._shutdown_end.set(end)
 
     def probed(self, container: str, namespace: str, pod: str, uid: str, probe_type: str, health: Health) -> None:
         """A container was probed."""
