@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -17,7 +19,10 @@ from bayplan.kubelet.core.resize import Allocation
 from bayplan.kubelet.core.resources import CgroupResources
 from bayplan.kubelet.pod_resizes import PodResizes
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
+from bayplan.support.blocking import at_once, in_thread
 from tests.kubelet.played import Played, container, play, ready
+
+T = TypeVar("T")
 
 MIB = 1 << 20
 
@@ -154,7 +159,7 @@ def test_what_the_node_does_not_have_at_all_is_infeasible_until_the_pod_asks_for
         events = ContainerEvents(EventRecorder(played.client, "kubelet", played.clock, played.randomness, host="n1"))
         events.pod = lambda pod, event_type, reason, message: told.append(reason)  # type: ignore[method-assign]
         node = core_v1.Node(status=core_v1.NodeStatus(allocatable={"cpu": "2", "memory": "1Gi", "pods": "10"}))
-        records = AllocationRecords(None), AllocationRecords(None)
+        records = AllocationRecords(None, at_once), AllocationRecords(None, at_once)
         resizes = PodResizes(*records, events, lambda: NodeOffer(node), played.clock)
         pods = [
             core_v1.Pod(
@@ -247,21 +252,60 @@ def test_what_is_allocated_outlives_the_kubelet(tmp_path: Path) -> None:
 def test_records_that_cannot_be_read_are_left_out_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / ALLOCATED
     path.write_text("{")
-    records = AllocationRecords(path)
-    records.load()
-    assert records.get("1") is None
+
+    async def case() -> None:
+        records = AllocationRecords(path, in_thread)
+        records.load()
+        assert records.get("1") is None
+        records.set("1", Allocation({"c": resources("1", "1Gi")}))
+        records.set("2", Allocation())
+        records.retain(["1"])
+        await records.close()
+
+    asyncio.run(case())
     assert "is left out" in caplog.text
-    records.set("1", Allocation({"c": resources("1", "1Gi")}))
-    records.set("2", Allocation())
-    records.retain(["1"])
-    again = AllocationRecords(path)
+    again = AllocationRecords(path, at_once)
     again.load()
     assert again.get("1") == Allocation({"c": resources("1", "1Gi")})
     assert again.get("2") is None
 
 
+def test_many_changes_at_once_are_written_together(tmp_path: Path) -> None:
+    writes = []
+
+    async def counted(function: Callable[[], T]) -> T:
+        writes.append(1)
+        return await in_thread(function)
+
+    async def case() -> None:
+        records = AllocationRecords(tmp_path / ALLOCATED, counted)
+        for number in range(100):
+            records.set(str(number), Allocation())
+        await asyncio.sleep(0)
+        records.set("100", Allocation())  # while the others are being written
+        await records.close()
+
+    asyncio.run(case())
+    assert len(writes) == 2
+    again = AllocationRecords(tmp_path / ALLOCATED, at_once)
+    again.load()
+    assert all(again.get(str(number)) is not None for number in range(101))
+
+
 def test_pods_run_on_where_records_cannot_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    records = AllocationRecords(tmp_path / "missing" / ALLOCATED)
-    records.set("1", Allocation())
-    assert records.get("1") == Allocation()
+    directory = tmp_path / "missing"
+
+    async def case() -> None:
+        records = AllocationRecords(directory / ALLOCATED, in_thread)
+        records.set("1", Allocation())
+        await records.close()
+        assert records.get("1") == Allocation()
+        directory.mkdir()
+        records.set("2", Allocation())
+        await records.close()
+
+    asyncio.run(case())
     assert "is not up to date" in caplog.text
+    again = AllocationRecords(directory / ALLOCATED, at_once)
+    again.load()
+    assert again.get("1") == again.get("2") == Allocation()

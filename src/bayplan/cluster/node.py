@@ -215,6 +215,7 @@ class Node:
             limits=self._limits(),
             cgroups=self.cgroups,
             records=options.root,
+            blocking=in_thread,
             remove_logs=LogGarbage(self.runtime, in_thread, logs, options.container_log_links).collect,
             checks=(
                 lambda pod, others: self.shutdown.rejection(pod, others),

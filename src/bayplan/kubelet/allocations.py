@@ -6,14 +6,17 @@ actuated_pods_state in the kubelet's directory).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.resize import Allocation
+from bayplan.support.blocking import Blocking
 from bayplan.support.private_files import write_private
 
 logger = logging.getLogger(__name__)
@@ -22,15 +25,19 @@ ALLOCATED, ACTUATED = "allocated_pods_state", "actuated_pods_state"
 
 
 class AllocationRecords:
-    """Resources by pod uid, in a file that is written at every change.
+    """Resources by pod uid, in a file that is written soon after every change.
 
-    Pods run on when the file cannot be written, as on a full disk: that is logged, and the next change writes all of it.
+    What a kubelet that is killed has not written yet is found out again: pods are allocated what their specs ask for, and resized to that. Pods run on when the
+    file cannot be written, as on a full disk: that is logged, and the next change writes all of it.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, blocking: Blocking) -> None:
         """path: None to keep nothing beyond this process."""
         self._path = path
+        self._blocking = blocking
         self._pods: dict[str, Allocation] = {}
+        self._is_written = True
+        self._writing: asyncio.Task[None] | None = None
 
     def load(self) -> None:
         """Read what an earlier kubelet left. A file that cannot be read counts as none: pods are then allocated what their specs ask for."""
@@ -64,11 +71,24 @@ class AllocationRecords:
         if gone:
             self._save()
 
+    async def close(self) -> None:
+        """Return when everything is written."""
+        if self._writing is not None:
+            await self._writing
+
     def _save(self) -> None:
-        if self._path is not None:
-            try:
-                write_private(self._path, msgspec.json.encode(self._pods))
-            except OSError as error:
-                logger.error(
-                    "%s is not up to date, a restart of the kubelet forgets allocations: %s", self._path, error
-                )
+        self._is_written = False
+        if self._path is not None and self._writing is None:
+            self._writing = asyncio.create_task(self._write(self._path))
+
+    async def _write(self, path: Path) -> None:
+        """Write until nothing has changed meanwhile."""
+        try:
+            while not self._is_written:
+                self._is_written = True
+                data = msgspec.json.encode(self._pods)
+                await self._blocking(partial(write_private, path, data))
+        except OSError as error:
+            logger.error("%s is not up to date, a restart of the kubelet forgets allocations: %s", path, error)
+        finally:
+            self._writing = None

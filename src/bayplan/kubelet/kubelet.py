@@ -44,6 +44,7 @@ from bayplan.kubelet.prober.results import ProbeUpdate
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.static_pods import MirrorPods
 from bayplan.kubelet.status_manager import StatusManager
+from bayplan.support.blocking import Blocking, at_once
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
@@ -70,6 +71,8 @@ class NodeParts:
     """The cgroups of pods; None where they have none of their own."""
     records: Path | None = None
     """The directory of what must outlive the kubelet; None for nothing."""
+    blocking: Blocking = at_once
+    """How files are written."""
     checks: Iterable[Admit] = ()
     """What else must hold for a pod to run here."""
     tasks: dict[str, Task] = field(default_factory=dict)
@@ -157,7 +160,8 @@ class Kubelet:
         self.syncer.mirror = self.mirrors.ensure
 
     def _records(self, name: str) -> AllocationRecords:
-        return AllocationRecords(self.parts.records / name if self.parts.records is not None else None)
+        directory = self.parts.records
+        return AllocationRecords(directory / name if directory is not None else None, self.parts.blocking)
 
     def node(self) -> core_v1.Node | None:
         """This node as the API shows it; None before it is registered."""
@@ -188,6 +192,7 @@ class Kubelet:
             finally:
                 await self.workers.close()
                 await self.probes.close()
+                await self.resizes.close()
 
     def _follow_pods(self) -> None:
         """Take in the pods that there are, oldest first as they were admitted before, then every change."""

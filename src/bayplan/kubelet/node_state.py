@@ -18,6 +18,8 @@ from bayplan.support.clock import Clock
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 5.0
+UNREADY_CHECK_SECONDS = 0.25
+"""How often a runtime is asked that is not ready, so that its node waits no longer than it must."""
 UNHEALTHY_SECONDS = 30.0
 """How long a runtime may not answer before the node is not ready."""
 
@@ -44,10 +46,11 @@ class NodeState:
         self.host_ips: tuple[str, ...] = ()
 
     async def run(self) -> None:
-        """Ask the runtime every five seconds, until cancelled."""
+        """Ask the runtime every five seconds, sooner while it is not ready, until cancelled."""
         while True:
             await self.check()
-            await self._clock.sleep(CHECK_SECONDS)
+            ready = not self._error and not self.network_error()
+            await self._clock.sleep(CHECK_SECONDS if ready else UNREADY_CHECK_SECONDS)
 
     async def check(self) -> None:
         """Ask the runtime once."""

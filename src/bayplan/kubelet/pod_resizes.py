@@ -175,6 +175,11 @@ class PodResizes:
         known = self._conditions.get(uid) or _Conditions()
         return tuple(msgspec.structs.replace(each) for each in (known.pending, known.in_progress) if each is not None)
 
+    async def close(self) -> None:
+        """Return when the records are written."""
+        await self._allocated.close()
+        await self._actuated.close()
+
     def retain(self, uids: set[str]) -> None:
         """Forget all other pods."""
         self._allocated.retain(uids)

@@ -225,14 +225,11 @@ class StatsCollector:
         )
 
     def _pod_interfaces(self, pod: core_v1.Pod) -> tuple[Interface, ...]:
-        """Those of the network that the pod's processes are in; none for pods in the node's own."""
+        """Those of the network that a process of the pod is in; none for pods in the node's own."""
         if pod.spec.host_network or self._cgroups is None:
             return ()
-        for pid in sorted(self._cgroups.pids(pod.metadata.uid)):
-            found = _interfaces(str(pid))
-            if found:
-                return found
-        return ()
+        pid = self._cgroups.any_pid(pod.metadata.uid)
+        return _interfaces(str(pid)) if pid is not None else ()
 
     def _volumes(self, pod: core_v1.Pod) -> tuple[VolumeSample, ...]:
         claims = _claims(pod)

@@ -117,7 +117,7 @@ def test_pods_cgroup_lives_from_create_to_remove(setting: Setting) -> None:
     assert setting.pods.limits(one) == CgroupResources(cpu_quota=-1, memory=0)
     setting.pods.set_resources(one, CgroupResources(memory=300 << 20))
     process = setting.run_in(path)
-    assert setting.pods.pids("uid-a") == {process}
+    assert setting.pods.any_pid("uid-a") == process
     usage = setting.pods.usage("uid-a")
     assert (usage.processes, usage.memory_limit) == (1, 300 << 20)
     assert setting.pods.memory_usage(one) is not None
@@ -144,7 +144,7 @@ def test_cgroups_that_a_dead_kubelet_left_are_found_and_removed(setting: Setting
     assert sorted(later.list()) == ["uid-gone", "uid-kept"]
     assert asyncio.run(later.remove_others(["uid-kept"])) == ["uid-gone"]
     assert setting.processes[0].wait(5) == -9
-    assert later.pids("uid-kept") == {stays}
+    assert later.any_pid("uid-kept") == stays
     assert sorted(later.list()) == ["uid-kept"]
 
 

@@ -145,6 +145,19 @@ class Hierarchies:
                 names |= {entry.name for entry in os.scandir(_below(root, path)) if entry.is_dir(follow_symlinks=False)}
         return sorted(names)
 
+    def is_anywhere(self, path: str) -> bool:
+        """Whether a cgroup is there in any hierarchy."""
+        return any(_below(root, path).is_dir() for root in self._roots)
+
+    def any_pid(self, path: str) -> int | None:
+        """A process of a cgroup, or of one below it; None if there is none."""
+        for directory, _, _ in os.walk(_below(self._roots[0], path)):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, NotADirectoryError):
+                found = [int(line) for line in Path(directory, "cgroup.procs").read_text().split()]
+                if any(found):
+                    return next(each for each in found if each)
+        return None
+
     def pids(self, path: str) -> set[int]:
         """Processes of a cgroup and of all below it."""
         found: set[int] = set()

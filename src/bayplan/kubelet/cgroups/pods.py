@@ -169,28 +169,31 @@ class PodCgroups:
                     found[name[-1].removeprefix(POD_PREFIX)] = name
         return found
 
-    def pids(self, uid: str) -> set[int]:
-        """Processes of a pod; none for a pod without a cgroup."""
-        name = self.list().get(uid)
-        return self._hierarchies.pids(path_of(name, self._settings.driver)) if name is not None else set()
+    def any_pid(self, uid: str) -> int | None:
+        """A process of a pod; None for a pod without any."""
+        path = self.path(uid)
+        return self._hierarchies.any_pid(path) if path else None
 
     def path(self, uid: str) -> str:
         """Where a pod's cgroup is below the mount points; empty for a pod without one."""
-        name = self.list().get(uid)
-        return path_of(name, self._settings.driver) if name is not None else ""
+        for kind in _CLASSES:
+            path = path_of(pod_name(self._settings.root, kind, uid), self._settings.driver)
+            if self._hierarchies.is_anywhere(path):
+                return path
+        return ""
 
     def usage(self, uid: str) -> CgroupUsage:
         """What a pod uses. Raises CgroupError if it has no cgroup."""
-        name = self.list().get(uid)
-        if name is None:
+        path = self.path(uid)
+        if not path:
             raise CgroupError(f"pod {uid} has no cgroup")
-        return self._hierarchies.usage(path_of(name, self._settings.driver))
+        return self._hierarchies.usage(path)
 
     async def remove(self, uid: str) -> None:
         """Kill what is left of a pod and remove its cgroup; nothing for a pod without one. Raises CgroupError if processes do not end."""
-        name = self.list().get(uid)
-        if name is not None:
-            await kill_and_remove(self._hierarchies, path_of(name, self._settings.driver), self._clock)
+        path = self.path(uid)
+        if path:
+            await kill_and_remove(self._hierarchies, path, self._clock)
 
     async def remove_others(self, known: Iterable[str]) -> Sequence[str]:
         """Remove the cgroups of all pods but the `known` (uids), which an earlier kubelet has left; returns the uids of those that went. What cannot
