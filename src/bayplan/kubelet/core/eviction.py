@@ -56,6 +56,8 @@ class Amount:
 
     units: int = 0
     share: float | None = None
+    text: str = field(default="", compare=False)
+    """The quantity as messages show it; empty for a share."""
 
     def of(self, capacity: int) -> int:
         """In units."""
@@ -102,7 +104,7 @@ def parse_amount(name: str, text: str) -> Amount | None:
         raise ConfigurationError(f"{name}: {text!r} is neither a quantity nor a percentage") from None
     if units <= 0:
         raise ConfigurationError(f"{name}: {text} must be positive")
-    return Amount(units)
+    return Amount(units, text=quantity.canonical(text))
 
 
 def parse_thresholds(
@@ -259,9 +261,9 @@ def threshold_message(
     """Why a pod is evicted, for its status and an event."""
     resource = RESOURCES[threshold.signal]
     found = seen[threshold.signal]
-    limit = threshold.amount.of(found.capacity)
+    limit = threshold.amount.text or _binary(threshold.amount.of(found.capacity))
     text = f"The node was low on resource: {resource}. "
-    text += f"Threshold quantity: {_shown(limit)}, available: {_available(resource, found.available)}. "
+    text += f"Threshold quantity: {limit}, available: {_available(resource, found.available)}. "
     if usage is None:
         return text
     if resource == "memory" and pod.spec.resources is not None and usage.memory is not None:
@@ -291,10 +293,6 @@ def _container_usage(usage: PodUsage, name: str, resource: str) -> int | None:
     if resource == "ephemeral-storage" and found.root is not None and found.logs is not None:
         return found.root.used_bytes + found.logs.used_bytes
     return None
-
-
-def _shown(units: int) -> str:
-    return quantity.canonical(units)
 
 
 def _available(resource: str, units: int) -> str:
