@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 KILLS ?= 1000
 FUZZ ?= --seconds 600
 
-.PHONY: help install test faults fuzz kills day check bench demo up clean
+.PHONY: help install test faults fuzz kills node-kills day check bench demo up clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ fuzz: install ## Requests that make no sense against a whole cluster for ten min
 kills: install ## Kill a cluster under load KILLS times (1000): nothing acknowledged is lost, nothing is applied twice
 	$(BIN)/python -m tests.store.kills --store $(KILLS)
 	$(BIN)/python -m tests.store.kills $(KILLS)
+
+node-kills: install ## Kill kubelet and containerd of a real node while KILLS containers (1000) end: each end is told once, nothing is left
+	$(BIN)/python -m tests.cluster.real_nodes.kills $(KILLS)
 
 day: install ## A virtual day of 100 churning nodes, twice: the traces must be equal byte for byte
 	$(BIN)/python -m tests.simulation.day

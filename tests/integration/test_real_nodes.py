@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import time
@@ -13,11 +12,11 @@ from typing import Any
 import pytest
 from kubernetes import client, config
 
-from bayplan.cluster.real_nodes.containerd import ContainerdSettings, import_image
-from bayplan.cluster.real_nodes.settings import NodePlace, RealNodeSettings
+from bayplan.cluster.real_nodes.settings import RealNodeSettings
+from tests.cluster.real_nodes.images import give_image
 from tests.cluster.real_nodes.test_real_nodes import traces
 from tests.integration.conftest import BAYPLAN, start, stop
-from tests.kubelet.runtime.real_containerd import BUSYBOX, busybox_image, needs_containerd
+from tests.kubelet.runtime.real_containerd import BUSYBOX, needs_containerd
 
 pytestmark = [needs_containerd, pytest.mark.xdist_group("real nodes")]
 
@@ -31,15 +30,6 @@ def eventually(condition: Callable[[], Any], seconds: float = 60) -> Any:
             return found
         assert time.monotonic() < end, "it never came true"
         time.sleep(0.2)
-
-
-def give_image(place: NodePlace) -> None:
-    """Have busybox on a node."""
-    containerd = ContainerdSettings(place.directory / "containerd", place.state, Path("/"), Path("/"), "native")
-    config_text = (containerd.config_file).read_text()
-    snapshotter = "overlayfs" if 'snapshotter = "overlayfs"' in config_text else "native"
-    containerd = ContainerdSettings(containerd.directory, containerd.state, Path("/"), Path("/"), snapshotter)
-    asyncio.run(import_image(containerd, busybox_image()))
 
 
 def pod(name: str, node: str, *command: str) -> client.V1Pod:

@@ -14,9 +14,10 @@ import pytest
 from kubernetes import client, config
 
 from bayplan.cluster.real_nodes.settings import RealNodeSettings
+from tests.cluster.real_nodes.images import give_image
 from tests.cluster.real_nodes.test_real_nodes import traces
 from tests.integration.conftest import start, stop
-from tests.integration.test_real_nodes import eventually, give_image
+from tests.integration.test_real_nodes import eventually
 from tests.kubelet.runtime.real_containerd import BUSYBOX, needs_containerd
 
 pytestmark = [

@@ -15,7 +15,7 @@ from bayplan.support.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-_FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
+_FIRST_DELAY, _LONGEST_DELAY = 0.5, 5.0
 _HEALTHY_SECONDS = 60.0
 """A process that has run for so long is started again after the first delay."""
 _LAST_LINES = 2000

@@ -16,6 +16,7 @@ from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.client.errors import TransportError
 from bayplan.kubelet.container_events import ContainerEvents
 from bayplan.kubelet.node.status import NodeFacts, has_changed, node_status
+from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.support.timestamps import rfc3339, rfc3339_micro
@@ -63,7 +64,7 @@ class NodeHeartbeat:
             ready = False
             try:
                 ready = await self.look()
-            except (ApiError, TransportError, OSError) as error:
+            except (ApiError, TransportError, OSError, RuntimeRequestError) as error:
                 logger.warning("cannot write the status of node %s: %s", self._node_name, error)
             await self._clock.sleep(self._update_seconds if ready else min(1.0, self._update_seconds))
 

@@ -1,0 +1,220 @@
+"""Kills the kubelet and containerd of a real node again and again while containers end, and looks for ends that are lost, wrong or told twice.
+
+    python -m tests.cluster.real_nodes.kills [CONTAINERS] [SEED]
+
+Every container notes on the node that it has run, lives for a random while and ends with a random code. When all have ended:
+  * each pod's status has the code with which its container ended, and never had another;
+  * no container has run twice;
+  * those that have not run, or not to their end, failed with StartError: who is killed while it starts a container takes the start with it, and a pod that is
+    never started again has failed then, as on any kubelet;
+  * when the pods are deleted, no cgroup, mount, network namespace, shim or directory of them is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bayplan.api.types import core_v1, meta_v1
+from bayplan.client import Client
+from bayplan.client.http import HttpTransport
+from bayplan.client.kubeconfig import load
+from bayplan.cluster.real_nodes.processes import processes_with, read_pid_file
+from bayplan.cluster.real_nodes.settings import NodePlace, RealNodeSettings
+from tests.cluster.real_nodes.images import give_image
+from tests.integration.conftest import start, stop
+from tests.kubelet.runtime.real_containerd import BUSYBOX
+from tests.kubelet.waiting import eventually
+
+AT_ONCE = 40
+"""Pods that the node has at the same time."""
+_NAMESPACE = "default"
+_LIMIT = 300.0
+"""Seconds within which a pod must have ended, or be gone."""
+VICTIMS = ("kubelet", "containerd")
+START_ERROR = "StartError"
+
+
+@dataclass
+class Tally:
+    """What is known of all containers."""
+
+    wanted: dict[str, int] = field(default_factory=dict)
+    """Pod -> the code with which its container ends."""
+    told: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
+    """Pod -> every (code, reason) that its status has had."""
+    kills: Counter[str] = field(default_factory=Counter)
+    gone: set[str] = field(default_factory=set)
+
+    def see(self, kind: str, pod: core_v1.Pod) -> None:
+        """A pod has changed."""
+        name = pod.metadata.name
+        if kind == "DELETED":
+            self.gone.add(name)
+        for status in pod.status.container_statuses:
+            for state in (status.state, status.last_state):
+                if state.terminated is not None:
+                    self.told.setdefault(name, set()).add((state.terminated.exit_code, state.terminated.reason))
+
+    def not_started(self) -> int:
+        """How many containers a kill kept from running to their end."""
+        return sum(all(reason == START_ERROR for _, reason in ends) for ends in self.told.values())
+
+    def problems(self, shared: Path) -> list[str]:
+        """All that is not as it should be. shared: where containers note that they have run."""
+        found = []
+        for name, code in self.wanted.items():
+            runs = len((shared / name).read_text().splitlines()) if (shared / name).exists() else 0
+            if runs > 1:
+                found.append(f"{name} has run {runs} times")
+            ends = self.told.get(name, set())
+            codes = {each for each, reason in ends if reason != START_ERROR}
+            if not ends or codes not in ({code} if runs else set(), set()):
+                found.append(f"{name} has run {runs} times, ended with {code}, its status says {sorted(ends)}")
+        return found
+
+
+def a_pod(name: str, node: str, shared: Path, seconds: float, code: int) -> core_v1.Pod:
+    """A pod whose container notes that it runs, waits and ends."""
+    script = f"echo run >> /shared/{name}; sleep {seconds:.2f}; exit {code}"
+    container = core_v1.Container(
+        name="main",
+        image=BUSYBOX,
+        command=("sh", "-c", script),
+        volume_mounts=(core_v1.VolumeMount(name="shared", mount_path="/shared"),),
+    )
+    volume = core_v1.Volume(name="shared", host_path=core_v1.HostPathVolumeSource(path=str(shared)))
+    spec = core_v1.PodSpec(containers=(container,), volumes=(volume,), node_name=node, restart_policy="Never")
+    return core_v1.Pod(metadata=meta_v1.ObjectMeta(name=name, namespace=_NAMESPACE), spec=spec)
+
+
+async def kill_now_and_then(
+    place: NodePlace, tally: Tally, chance: random.Random, seconds: tuple[float, float]
+) -> None:
+    """Kill one of both after random times, until cancelled."""
+    while True:
+        await asyncio.sleep(chance.uniform(*seconds))
+        victim = chance.choice(VICTIMS)
+        found = read_pid_file(place.state / f"{victim}.pid")
+        if found is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(found.pid, signal.SIGKILL)
+                tally.kills[victim] += 1
+
+
+async def follow(client: Client, tally: Tally) -> None:
+    """Note what the API says of the pods, until cancelled."""
+    async for event in await client.watch(core_v1.Pod, _NAMESPACE):
+        tally.see(event.type, event.object)
+
+
+async def run_all(
+    client: Client, place: NodePlace, tally: Tally, chance: random.Random, shared: Path, count: int
+) -> None:
+    """Create the pods, so many at a time, and delete each when it has ended."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(number: int) -> None:
+        name, code = f"p-{number}", chance.randrange(256)
+        seconds = chance.uniform(0, 3)
+        async with room:
+            tally.wanted[name] = code
+            await client.create(a_pod(name, place.name, shared, seconds, code))
+            await eventually(lambda: name in tally.told, f"the end of {name}", _LIMIT)
+            await client.delete(core_v1.Pod, name, _NAMESPACE)
+            await eventually(lambda: name in tally.gone, f"{name} gone", _LIMIT)
+
+    await asyncio.gather(*(one(number) for number in range(count)))
+
+
+def left_behind(place: NodePlace) -> list[str]:
+    """What there is of pods on a node without pods."""
+    cgroups = [str(path) for path in Path("/sys/fs/cgroup").glob(f"**{place.cgroup}/**/pod*")]
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    pods = place.directory / "kubelet" / "pods"
+    found = [*cgroups, *(line for line in mounts if f"{pods}/" in line)]
+    found += [str(path) for path in pods.iterdir()] if pods.exists() else []
+    shims = list(processes_with(("containerd-shim",), str(place.state)))
+    return [*found, *(f"shim {each.pid}" for each in shims)]
+
+
+async def _is_ready(client: Client) -> bool:
+    nodes = (await client.list(core_v1.Node)).items
+    accounts = (await client.list(core_v1.ServiceAccount, _NAMESPACE)).items
+    conditions = [each for node in nodes for each in node.status.conditions if each.type == "Ready"]
+    return bool(accounts) and [each.status for each in conditions] == ["True"]
+
+
+async def play(
+    kubeconfig: Path, place: NodePlace, shared: Path, count: int, seed: int, seconds: tuple[float, float]
+) -> Tally:
+    """Run so many containers, with random times from `seconds` between two kills. Fails where something is wrong."""
+    client, tally, chance = Client(HttpTransport(load(kubeconfig))), Tally(), random.Random(seed)
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        await eventually(lambda: _is_ready(client), "the node is ready", 60)
+        tasks.append(asyncio.create_task(follow(client, tally)))
+        tasks.append(asyncio.create_task(kill_now_and_then(place, tally, chance, seconds)))
+        await run_all(client, place, tally, chance, shared, count)
+        problems = tally.problems(shared)
+        assert not problems, f"{len(problems)} problems, kills {dict(tally.kills)}: " + "; ".join(problems[:20])
+        tasks[1].cancel()
+        await eventually(lambda: not left_behind(place), "a clean node", 120)
+        return tally
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await client.close()
+
+
+def run(directory: Path, count: int, seed: int, seconds: tuple[float, float] = (4.0, 16.0)) -> Tally:
+    """Start a cluster with one real node below a directory, run and kill, and stop it."""
+    place = RealNodeSettings(1, directory / "data" / "real-nodes").nodes()[0]
+    shared = directory / "shared"
+    shared.mkdir()
+    process = start(
+        "--data-dir",
+        str(directory / "data"),
+        "--nodes",
+        "0",
+        "--real-nodes",
+        "1",
+        "--no-real-node-outbound",
+        "--port",
+        "0",
+    )
+    try:
+        give_image(place)
+        return asyncio.run(play(directory / "data" / "kubeconfig", place, shared, count, seed, seconds))
+    finally:
+        stop(process)
+
+
+def main() -> int:
+    """As the module says."""
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
+    print(f"{count} containers, seed {seed}", flush=True)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="bp") as directory:
+        tally = run(Path(directory), count, seed)
+    kills = ", ".join(f"{tally.kills[each]} of {each}" for each in VICTIMS)
+    seconds = time.monotonic() - started
+    print(
+        f"{len(tally.wanted)} containers have ended in {seconds:.0f} s, with kills: {kills}; {tally.not_started()} did not start"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
