@@ -235,6 +235,11 @@ def canonical(value: str | int | float) -> str:
     return str(parse(value))
 
 
+def binary(amount: int) -> str:
+    """Whole units with the largest binary suffix that loses nothing, as Kubernetes writes bytes that it has measured."""
+    return str(Quantity(amount, format=Format.BINARY_SI))
+
+
 def value(quantity: str | int | float) -> int:
     """Whole units of a wire quantity, rounded away from zero; ValueError as for `parse`."""
     return parse(quantity).value()

@@ -261,7 +261,7 @@ def threshold_message(
     """Why a pod is evicted, for its status and an event."""
     resource = RESOURCES[threshold.signal]
     found = seen[threshold.signal]
-    limit = threshold.amount.text or _binary(threshold.amount.of(found.capacity))
+    limit = threshold.amount.text or quantity.binary(threshold.amount.of(found.capacity))
     text = f"The node was low on resource: {resource}. "
     text += f"Threshold quantity: {limit}, available: {_available(resource, found.available)}. "
     if usage is None:
@@ -270,7 +270,7 @@ def threshold_message(
         wanted = pod.spec.resources.requests.get("memory")
         if wanted is not None:
             text += (
-                f"Pod {pod.metadata.name} was using {_binary(usage.memory)}, request is {wanted}, "
+                f"Pod {pod.metadata.name} was using {quantity.binary(usage.memory)}, request is {wanted}, "
                 f"has larger consumption of {resource}. "
             )
     for container in (*pod.spec.containers, *pod.spec.init_containers):
@@ -278,7 +278,7 @@ def threshold_message(
         wanted = container.resources.requests.get(resource, "0")
         if taken is not None and taken > quantity.value(wanted):
             text += (
-                f"Container {container.name} was using {_binary(taken)}, request is {wanted}, "
+                f"Container {container.name} was using {quantity.binary(taken)}, request is {wanted}, "
                 f"has larger consumption of {resource}. "
             )
     return text
@@ -296,15 +296,7 @@ def _container_usage(usage: PodUsage, name: str, resource: str) -> int | None:
 
 
 def _available(resource: str, units: int) -> str:
-    return str(units) if resource in ("inodes", "pids") else _binary(units)
-
-
-def _binary(units: int) -> str:
-    """Bytes as Kubernetes prints binary quantities: the largest unit that divides them."""
-    for suffix, size in (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
-        if units and units % size == 0:
-            return f"{units // size}{suffix}"
-    return str(units)
+    return quantity.canonical(units) if resource in ("inodes", "pids") else quantity.binary(units)
 
 
 def local_storage_violation(pod: core_v1.Pod, usage: PodUsage, *, separate_images: bool) -> str:

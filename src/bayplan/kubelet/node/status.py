@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from bayplan.api.quantity import Quantity, parse
+from bayplan.api.quantity import Quantity, binary, parse
 from bayplan.api.types import core_v1
 from bayplan.api.types.scalars import Quantity as WireQuantity
 from bayplan.kubelet.node.machine import Machine
@@ -92,23 +92,19 @@ def capacity_of(facts: NodeFacts) -> dict[str, WireQuantity]:
         pods = min(pods, facts.pods_per_core * machine.processors)
     capacity: dict[str, WireQuantity] = {
         "cpu": str(machine.processors),
-        "memory": f"{machine.memory // 1024}Ki",
+        "memory": binary(machine.memory),
         "pods": str(pods),
     }
     if facts.disk is not None:
-        capacity["ephemeral-storage"] = f"{facts.disk // 1024}Ki"
+        capacity["ephemeral-storage"] = binary(facts.disk)
     for size, number in machine.hugepages.items():
-        capacity[f"hugepages-{page_size(size)}"] = _binary(size * number)
+        capacity[f"hugepages-{page_size(size)}"] = binary(size * number)
     return capacity
 
 
 def page_size(size: int) -> str:
     """The size of a huge page as resources are named by it: 2Mi, 1Gi."""
     return f"{size >> 30}Gi" if size >= 1 << 30 else f"{size >> 20}Mi" if size >= 1 << 20 else f"{size >> 10}Ki"
-
-
-def _binary(amount: int) -> str:
-    return "0" if not amount else f"{amount >> 20}Mi" if amount % (1 << 20) == 0 else str(amount)
 
 
 def allocatable_of(capacity: Mapping[str, WireQuantity], facts: NodeFacts) -> dict[str, WireQuantity]:
@@ -130,9 +126,7 @@ def _shown(name: str, amount: Quantity) -> str:
     """An amount that is left, in the units that kubelet uses; never negative."""
     if amount.sign() <= 0:
         return "0"
-    if name == "memory":
-        return f"{amount.value() // 1024}Ki"
-    return str(amount) if name == "cpu" else str(amount.value())
+    return str(amount) if name == "cpu" else binary(amount.value())
 
 
 def addresses_of(facts: NodeFacts) -> tuple[core_v1.NodeAddress, ...]:
