@@ -501,6 +501,29 @@ def test_a_container_that_ended_while_no_kubelet_ran_is_told_once() -> None:
     play(case, behaviours={"c": Behaviour(run_seconds=10, exit_code=3)})
 
 
+def has_failed(pod: core_v1.Pod | None) -> bool:
+    """Whether the status says how the container c has ended."""
+    ends = [each.state.terminated for each in pod.status.container_statuses if each.name == "c"] if pod else []
+    return [(each.exit_code, each.reason) for each in ends if each is not None] == [(3, "Error")]
+
+
+def test_an_end_that_was_told_stays_though_the_runtime_forgets_it() -> None:
+    async def case(played: Played) -> None:
+        async with played.running():
+            await played.create(container(), container("d"), restart_policy="Never")
+            await played.until(has_failed)
+            for each in played.runtime.all_containers():
+                if each.config.name == "c":
+                    each.exit_code, each.reason = 255, "Unknown"
+        async with played.running() as kubelet:
+            await played.clock.sleep(5)
+            for uid in kubelet.workers.known():
+                kubelet.workers.touch(uid)
+            assert has_failed(await played.until(phase("Failed")))
+
+    play(case, behaviours={"c": FAILS, "d": ENDS})
+
+
 def test_a_part_that_crashes_is_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     run, crashes = StatusManager.run, [RuntimeError("a fault of its own")]
 

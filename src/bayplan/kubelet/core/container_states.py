@@ -22,6 +22,8 @@ from bayplan.kubelet.runtime.types import ContainerState, ContainerStatus
 from bayplan.support.timestamps import rfc3339
 
 STATUS_UNKNOWN = "ContainerStatusUnknown"
+FORGOTTEN = "Unknown"
+"""The reason that containerd gives for an end that it has missed, with code 255."""
 KILLED = 137
 """Exit code of what was killed, and of what nobody knows."""
 
@@ -223,13 +225,21 @@ def _set_state(
                 finished_at=_seconds(found.finished_at),
                 container_id=status.container_id,
             )
-            status.state = core_v1.ContainerState(terminated=ended)
+            status.state = core_v1.ContainerState(terminated=_first_told(ended, old))
         case ContainerState.UNKNOWN if old is not None and old.state.running is not None:
             reason = RESTARTING_ALL if facts.restarting_all else STATUS_UNKNOWN
             status.state = _killed(reason, "The container could not be located when the pod was terminated")
             status.restart_count = old.restart_count + 1
         case _:
             status.state = core_v1.ContainerState(waiting=core_v1.ContainerStateWaiting())
+
+
+def _first_told(
+    ended: core_v1.ContainerStateTerminated, old: core_v1.ContainerStatus | None
+) -> core_v1.ContainerStateTerminated:
+    """How a container has ended: as it was told before, where a runtime that was killed does not know any more."""
+    told = old.state.terminated if old is not None else None
+    return told if told is not None and ended.reason == FORGOTTEN and told.container_id == ended.container_id else ended
 
 
 def _completed(
