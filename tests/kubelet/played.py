@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,18 @@ from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.informers import InformerFactory
 from bayplan.kubelet.configuration import KubeletConfiguration
+from bayplan.kubelet.core.container_allocation import ContainerAllocation
 from bayplan.kubelet.core.container_config import ContainerParts, SandboxParts, container_config, sandbox_config
 from bayplan.kubelet.core.container_resources import LimitSettings, container_resources
 from bayplan.kubelet.core.resources import CgroupResources, pod_cgroup_resources
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.core.security import sandbox_security
 from bayplan.kubelet.kubelet import Kubelet, NodeParts
+from bayplan.kubelet.pod_builder import ContainerAllocations
 from bayplan.kubelet.pod_runtime import ContainerRequest, StartError
 from bayplan.kubelet.pod_syncer import VolumeNotReadyError
+from bayplan.kubelet.resource_managers.container_manager import ContainerManager
+from bayplan.kubelet.resource_managers.errors import AllocationError
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
 from bayplan.kubelet.runtime.types import (
     ContainerConfig,
@@ -51,6 +55,7 @@ class PlainBuilder:
     def __init__(self, runtime: SimulatedRuntime) -> None:
         self._runtime = runtime
         self.failures: dict[str, StartError] = {}
+        self.allocations: ContainerAllocations | None = None
 
     async def sandbox(self, pod: core_v1.Pod, attempt: int) -> SandboxConfig:
         return sandbox_config(pod, attempt, SandboxParts("/logs", "cluster.local", DnsConfig(), sandbox_security(pod)))
@@ -68,8 +73,25 @@ class PlainBuilder:
         if failure is not None:
             raise failure
         limits = container_resources(request.pod, request.container, LIMITS)
-        parts = ContainerParts(request.image_ref, request.restarts, (), (), ContainerSecurity(), limits)
+        given = await self._given(request)
+        parts = ContainerParts(
+            request.image_ref,
+            request.restarts,
+            tuple(given.environment.items()),
+            (),
+            ContainerSecurity(),
+            replace(limits, cpuset_cpus=given.cpus, cpuset_mems=given.memory_nodes),
+            given.devices,
+        )
         return container_config(request.pod, request.container, parts), _nothing
+
+    async def _given(self, request: ContainerRequest) -> ContainerAllocation:
+        if self.allocations is None:
+            return ContainerAllocation()
+        try:
+            return await self.allocations.container(request.pod, request.container)
+        except AllocationError as error:
+            raise StartError("CreateContainerConfigError", str(error)) from error
 
     def next_log_number(self, pod: core_v1.Pod, container: AnyContainer) -> int:
         return 0
@@ -153,6 +175,8 @@ class Played:
     records: Path | None = None
     configuration: KubeletConfiguration = field(default_factory=KubeletConfiguration)
     kubelet: Kubelet | None = None
+    make_resources: Callable[[Kubelet], ContainerManager] | None = None
+    """Makes what gives containers CPUs, memory and devices; None for nothing."""
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Kubelet]:
@@ -165,7 +189,9 @@ class Played:
         async def remove_logs(keep: Collection[str]) -> None:
             """There are none."""
 
-        def parts(_: Kubelet) -> NodeParts:
+        def parts(kubelet: Kubelet) -> NodeParts:
+            resources = self.make_resources(kubelet) if self.make_resources is not None else None
+            self.builder.allocations = resources
             return NodeParts(
                 self.runtime,
                 self.builder,
@@ -176,6 +202,8 @@ class Played:
                 LIMITS,
                 self.cgroups,
                 self.records,
+                resources=resources,
+                tasks={"cpus": resources.run} if resources is not None else {},
             )
 
         kubelet = Kubelet(

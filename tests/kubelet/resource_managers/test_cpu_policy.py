@@ -60,7 +60,7 @@ def test_containers_get_the_cpus_that_kubelet_gives(case: dict[str, Any]) -> Non
         assert cpus is not None
         assert format_cpu_set(cpus) == case["expected"]
         assert not cpus & state.shared
-    elif "caches" in case and case["caches"]:
+    elif case.get("caches"):
         given = state.assignments[wanted.metadata.uid].values()
         used = {topology(case["topology"]).cpus[cpu].uncore_cache for each in given for cpu in each}
         assert format_cpu_set(used) == case["caches"]
