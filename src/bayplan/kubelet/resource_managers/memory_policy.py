@@ -67,7 +67,7 @@ class StaticMemoryPolicy:
             for name, blocks in containers.items():
                 for block in blocks:
                     _assign_known(machine, block, uid, name)
-        if not _are_equal(state.machine, machine):
+        if not are_equal(state.machine, machine):
             raise ResourceManagerError("[memorymanager] the expected machine state is different from the real one")
 
     def machine(self) -> Machine:
@@ -313,7 +313,7 @@ def _release(machine: Machine, block: Block) -> None:
             left -= given
 
 
-def _are_equal(one: Machine, other: Machine) -> bool:
+def are_equal(one: Machine, other: Machine) -> bool:
     """Whether two machines are the same, and groups of nodes have the same memory left together; single nodes of a group may differ."""
     if one.keys() != other.keys():
         return False
