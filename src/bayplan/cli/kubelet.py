@@ -46,7 +46,11 @@ _CONFIGURED: Final = {
     "--tls-private-key-file": ("tlsPrivateKeyFile", str, "Key of that certificate."),
     "--resolv-conf": ("resolvConf", str, "The node's resolv.conf, for pods that do not use the cluster's DNS."),
     "--cpu-manager-policy": ("cpuManagerPolicy", str, "none, or static: Guaranteed pods get whole CPUs of their own."),
-    "--memory-manager-policy": ("memoryManagerPolicy", str, "None, or Static: Guaranteed pods get memory of few NUMA nodes."),
+    "--memory-manager-policy": (
+        "memoryManagerPolicy",
+        str,
+        "None, or Static: Guaranteed pods get memory of few NUMA nodes.",
+    ),
     "--topology-manager-policy": (
         "topologyManagerPolicy",
         str,

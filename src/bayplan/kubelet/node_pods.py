@@ -130,7 +130,7 @@ class NodePods:
         if ended or pod.metadata.deletion_timestamp is not None:
             self._workers.update(pod)
             return
-        if self._allocation is None:
+        if self._allocation is None or uid in self._admitted:
             self._admit(pod, None)
         elif uid not in self._allocating:
             self._allocating.add(uid)

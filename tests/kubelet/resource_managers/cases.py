@@ -49,7 +49,7 @@ def cpu_state(case: dict[str, Any]) -> CpuState:
 
 def container(name: str, cpu: str = "1", limit: str = "", *, memory: str = "1G", **more: str) -> core_v1.Container:
     """A container with requests and limits."""
-    requests = {"cpu": cpu, "memory": memory, **more}
+    requests: dict[str, str | int | float] = {"cpu": cpu, "memory": memory, **more}
     resources = core_v1.ResourceRequirements(requests=requests, limits={**requests, "cpu": limit or cpu})
     return core_v1.Container(name=name, image="app", resources=resources)
 

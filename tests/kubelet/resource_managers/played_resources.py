@@ -161,6 +161,10 @@ class Resources:
 
 def guaranteed(name: str = "c", cpu: str = "1", memory: str = "1Gi", **devices: str) -> core_v1.Container:
     """A container whose limits are its requests."""
-    amounts = {"cpu": cpu, "memory": memory, **({GPU: devices["gpus"]} if devices else {})}
+    amounts: dict[str, str | int | float] = {
+        "cpu": cpu,
+        "memory": memory,
+        **({GPU: devices["gpus"]} if devices else {}),
+    }
     resources = core_v1.ResourceRequirements(requests=amounts, limits=amounts)
     return core_v1.Container(name=name, image="nginx", resources=resources)

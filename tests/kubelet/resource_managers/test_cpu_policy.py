@@ -145,7 +145,7 @@ def test_a_state_survives_a_restart_also_with_strict_reservation(tmp_path: Path)
     after = CpuState("static", path)
     after.load()
     a_policy(after, strict)
-    assert after.get("pod", "app") == before.get("pod", "app") == {1, 5}
+    assert after.get("pod", "app") == before.get("pod", "app") == frozenset((1, 5))
     assert format_cpu_set(after.shared) == "2-4,6-7"
 
 
@@ -191,7 +191,7 @@ def test_checkpoints_of_kubernetes_are_read_and_written_as_they_are(tmp_path: Pa
     path.write_text(content)
     state = CpuState("none", path)
     state.load()
-    assert state.get("pod", "container1") == {4, 5, 6}
+    assert state.get("pod", "container1") == frozenset((4, 5, 6))
     state.save()
     assert path.read_text() == content
 

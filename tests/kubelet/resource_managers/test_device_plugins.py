@@ -75,11 +75,14 @@ class Kubelet:
     async def admit(self, wanted: core_v1.Pod) -> Rejection | None:
         """What becomes of a pod."""
         decided: asyncio.Future[Rejection | None] = asyncio.get_running_loop().create_future()
-        self.manager.admit(wanted, decided.set_result)
-        rejection = await decided
-        if rejection is None:
-            self.pods.append(wanted)
-        return rejection
+
+        def done(rejection: Rejection | None) -> None:
+            if rejection is None:
+                self.pods.append(wanted)
+            decided.set_result(rejection)
+
+        self.manager.admit(wanted, done)
+        return await decided
 
     async def ask(self, method: str, request: Any, answer: type[Any]) -> Any:
         """What the pod resources API says."""
@@ -224,7 +227,7 @@ def test_a_plugin_that_hangs_has_its_pods_rejected_in_time_and_others_go_on(tmp_
 def test_a_plugin_that_goes_while_it_is_asked_has_its_pod_rejected(tmp_path: Path) -> None:
     async def case(kubelet: Kubelet, plugin: DevicePlugin) -> None:
         asked = asyncio.ensure_future(kubelet.admit(pod(guaranteed("app", gpus="1"))))
-        await eventually(lambda: plugin.calls, "the question")
+        await eventually(lambda: bool(plugin.calls), "the question")
         await kubelet.server.leave(GPU)
         refused = await asked
         assert refused is not None

@@ -139,8 +139,7 @@ class ContainerManager:
         rejection = Rejection(error.reason, error.message()) if error is not None else None
         done(rejection)
         self._admitting.pop(uid, None)
-        if rejection is not None:
-            self._keep_active()
+        self._keep_active()  # the pod may have been rejected, here or for another reason
 
     def release(self, uid: str) -> None:
         """See PodAllocation."""

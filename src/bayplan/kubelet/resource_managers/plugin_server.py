@@ -139,6 +139,10 @@ class PluginServer:
         if watch is not None:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
+        connection = self._connections.pop(resource, None)
+        if connection is not None:  # the watch was ended before it began
+            self._tell(self._devices.disconnected(resource))
+            await connection.close()
 
     async def ask(self, call: PluginCall) -> PluginReply:
         """Ask the plugin of a resource. Raises PluginError, also when it takes too long."""

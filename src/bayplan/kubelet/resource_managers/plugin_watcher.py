@@ -5,6 +5,7 @@ Device plugins are taken; others (storage, dynamic resources) are told that nobo
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import stat
@@ -61,9 +62,10 @@ class PluginWatcher:
                 if seen.resource:
                     await self._plugins.leave(seen.resource)
         for path, file in sockets.items():
-            seen = self._seen.setdefault(path, _Seen(file))
-            if not seen.resource and self._clock.monotonic() >= seen.retry_at:
-                await self._try(path, seen)
+            self._seen.setdefault(path, _Seen(file))
+        now = self._clock.monotonic()
+        due = [(path, seen) for path, seen in self._seen.items() if not seen.resource and now >= seen.retry_at]
+        await asyncio.gather(*(self._try(path, seen) for path, seen in due))
 
     async def _try(self, path: Path, seen: _Seen) -> None:
         connection = Connection(path)
