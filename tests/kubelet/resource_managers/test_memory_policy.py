@@ -15,7 +15,8 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.configuration import MemoryReservation
 from bayplan.kubelet.resource_managers.errors import AllocationError, CheckpointError, ResourceManagerError
 from bayplan.kubelet.resource_managers.machine_topology import NumaNode
-from bayplan.kubelet.resource_managers.memory_policy import StaticMemoryPolicy, are_equal
+from bayplan.kubelet.resource_managers.memory_machine import are_equal
+from bayplan.kubelet.resource_managers.memory_policy import StaticMemoryPolicy
 from bayplan.kubelet.resource_managers.memory_state import MEMORY_STATE, Block, MemoryState, NodeMemory
 from bayplan.kubelet.resource_managers.providers import MemoryManager
 from bayplan.kubelet.resource_managers.reservations import reserved_memory

@@ -4,56 +4,33 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final
 
 from bayplan.api.pod_resources import containers_total
 from bayplan.api.quantity import value
 from bayplan.api.types import core_v1
-from bayplan.kubelet.node.status import DeviceCapacity
 from bayplan.kubelet.resource_managers.device_calls import (
     HEALTHY,
     Allocate,
     Allocated,
     PluginCall,
     PluginDevice,
-    PluginOptions,
     PluginReply,
     PreStart,
     Steps,
 )
 from bayplan.kubelet.resource_managers.device_checkpoint import DeviceCheckpoint
 from bayplan.kubelet.resource_managers.device_hints import device_hints, has_topology
+from bayplan.kubelet.resource_managers.device_inventory import DeviceInventory, OfferedDevices
 from bayplan.kubelet.resource_managers.device_selection import Selection, select
-from bayplan.kubelet.resource_managers.errors import AllocationError, CheckpointError, PluginError
-from bayplan.kubelet.resource_managers.pod_devices import NO_NUMA_NODE, ContainerDevices, PodDevices, combined
+from bayplan.kubelet.resource_managers.errors import AllocationError, PluginError
+from bayplan.kubelet.resource_managers.pod_devices import NO_NUMA_NODE, ContainerDevices, combined
 from bayplan.kubelet.resource_managers.requests import is_init_container
 from bayplan.kubelet.resource_managers.topology_hints import Affinities, Hints, TopologyHint
 
 logger = logging.getLogger(__name__)
 
-STOP_GRACE_SECONDS: Final = 300.0
-"""How long the resources of a plugin that has gone are still shown, as unhealthy ones."""
 
-
-@dataclass(slots=True)
-class Endpoint:
-    """A plugin that is, or was, there for a resource. `stopped_at`: since when it is gone (monotonic seconds); None while it is there."""
-
-    options: PluginOptions = PluginOptions()  # noqa: RUF009 - frozen
-    stopped_at: float | None = None
-
-
-@dataclass(slots=True)
-class _Resource:
-    """The devices of a resource by id, and those of them that may be given away."""
-
-    devices: dict[str, PluginDevice] = field(default_factory=dict)
-    healthy: set[str] = field(default_factory=set)
-    unhealthy: set[str] = field(default_factory=set)
-
-
-class DeviceManager:
+class DeviceManager(DeviceInventory):
     """See the module. Implements `HintProvider`."""
 
     def __init__(
@@ -65,95 +42,14 @@ class DeviceManager:
         is_starting_with: Callable[[str, str], bool] = lambda uid, container: False,
     ) -> None:
         """now: monotonic seconds. is_starting_with: whether this kubelet still takes in what there was, and a container (pod uid, name) ran before it."""
+        super().__init__(checkpoint, now)
         self._numa_nodes = tuple(numa_nodes)
         self._affinities = affinities
-        self._checkpoint = checkpoint
-        self._now = now
         self._is_starting_with = is_starting_with
-        self._resources: dict[str, _Resource] = {}
-        self._endpoints: dict[str, Endpoint] = {}
-        self.pods = PodDevices()
         self._chosen: dict[str, dict[str, set[str]]] = {}
         """Pod uid -> resource -> devices that are chosen for it while its plugins are asked."""
         self._reusable: dict[str, dict[str, frozenset[str]]] = {}
         """Pod uid -> resource -> devices of its init containers, which those after them may have."""
-
-    def load(self) -> None:
-        """Take over what an earlier kubelet gave away. Its resources are shown with no device until their plugins come again."""
-        try:
-            self.pods, registered = self._checkpoint.load()
-        except CheckpointError as error:
-            logger.error(
-                "Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date: %s",
-                error,
-            )
-            return
-        for resource in registered:
-            self._resources[resource] = _Resource()
-            self._endpoints[resource] = Endpoint(stopped_at=self._now())
-
-    # What plugins tell.
-
-    def connected(self, resource: str, options: PluginOptions) -> None:
-        """A plugin has come for a resource."""
-        self._endpoints[resource] = Endpoint(options)
-
-    def disconnected(self, resource: str) -> frozenset[str]:
-        """It has gone: its devices are not healthy any more. Uids of pods that have some."""
-        endpoint = self._endpoints.get(resource)
-        if endpoint is None:
-            return frozenset()
-        endpoint.stopped_at = self._now()
-        found = self._resources.setdefault(resource, _Resource())
-        found.unhealthy |= found.healthy
-        found.healthy = set()
-        return self.pods.users(resource, found.devices)
-
-    def update(self, resource: str, devices: Iterable[PluginDevice]) -> frozenset[str]:
-        """A plugin tells all of its devices. Uids of pods that have one whose health is another one than before."""
-        before = self._resources.get(resource, _Resource()).devices
-        found = _Resource({each.id: each for each in devices})
-        for each in found.devices.values():
-            (found.healthy if each.health == HEALTHY else found.unhealthy).add(each.id)
-        self._resources[resource] = found
-        self._save()
-        changed = [
-            each.id for each in found.devices.values() if each.id not in before or before[each.id].health != each.health
-        ]
-        return self.pods.users(resource, changed)
-
-    def capacity(self) -> DeviceCapacity:
-        """How many devices there are. Resources whose plugin is gone for five minutes are named once, and forgotten."""
-        capacity, allocatable, removed = {}, {}, []
-        for name, resource in list(self._resources.items()):
-            endpoint = self._endpoints.get(name)
-            if endpoint is None or self._is_over(endpoint):
-                removed.append(name)
-                del self._resources[name]
-                self._endpoints.pop(name, None)
-                continue
-            allocatable[name] = len(resource.healthy)
-            capacity[name] = len(resource.healthy) + len(resource.unhealthy)
-        if removed:
-            self._save()
-        return DeviceCapacity(capacity, allocatable, tuple(removed))
-
-    def _is_over(self, endpoint: Endpoint) -> bool:
-        return endpoint.stopped_at is not None and self._now() - endpoint.stopped_at > STOP_GRACE_SECONDS
-
-    def healthy(self) -> dict[str, list[PluginDevice]]:
-        """Resource -> its devices that may be given away, whether they are or not."""
-        return {
-            name: [resource.devices[each] for each in sorted(resource.healthy) if each in resource.devices]
-            for name, resource in sorted(self._resources.items())
-        }
-
-    def is_stopped(self, resource: str) -> bool:
-        """Whether the plugin of a resource is gone."""
-        endpoint = self._endpoints.get(resource)
-        return endpoint is None or endpoint.stopped_at is not None
-
-    # What pods get.
 
     def is_plugin_resource(self, resource: str) -> bool:
         """Whether plugins offer it, or did so for a container that still has it."""
@@ -308,7 +204,7 @@ class DeviceManager:
     def _hints(
         self, resource: str, number: int, has: frozenset[str], reusable: frozenset[str]
     ) -> tuple[TopologyHint, ...] | None:
-        found = self._resources.get(resource, _Resource())
+        found = self._resources.get(resource, OfferedDevices())
         if not has_topology(found.devices):
             return None
         if has:
@@ -323,7 +219,7 @@ class DeviceManager:
         """How the devices of a container are, for its status."""
         found = []
         for resource, devices in sorted(self.pods.of(uid, container).items()):
-            known = self._resources.get(resource, _Resource())
+            known = self._resources.get(resource, OfferedDevices())
             health = tuple(
                 core_v1.ResourceHealth(resource_id=each, health=_shown_health(known.devices.get(each)))
                 for each in sorted(devices.ids())
@@ -338,12 +234,6 @@ class DeviceManager:
         given = {each: len(self.in_use(each)) for each in self.pods.resources()}
         short = {name: str(number) for name, number in given.items() if value(allocatable.get(name, 0)) < number}
         return {**allocatable, **short}
-
-    def _save(self) -> None:
-        try:
-            self._checkpoint.save(self.pods, {name: sorted(each.healthy) for name, each in self._resources.items()})
-        except CheckpointError as error:
-            logger.error("a restart of the kubelet forgets devices: %s", error)
 
 
 def _shown_health(device: PluginDevice | None) -> str:

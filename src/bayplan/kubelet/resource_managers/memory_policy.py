@@ -14,7 +14,18 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.node.status import page_size
 from bayplan.kubelet.resource_managers.errors import AllocationError, ResourceManagerError
 from bayplan.kubelet.resource_managers.machine_topology import NumaNode
-from bayplan.kubelet.resource_managers.memory_state import Block, Machine, MemoryState, MemoryTable, NodeMemory
+from bayplan.kubelet.resource_managers.memory_machine import (
+    are_equal,
+    assign,
+    assign_known,
+    breaks_group,
+    has_free,
+    may_group,
+    release,
+    table_of,
+    total,
+)
+from bayplan.kubelet.resource_managers.memory_state import Block, Machine, MemoryState, NodeMemory
 from bayplan.kubelet.resource_managers.requests import (
     MEMORY,
     at_most,
@@ -66,7 +77,7 @@ class StaticMemoryPolicy:
         for uid, containers in state.assignments.items():
             for name, blocks in containers.items():
                 for block in blocks:
-                    _assign_known(machine, block, uid, name)
+                    assign_known(machine, block, uid, name)
         if not are_equal(state.machine, machine):
             raise ResourceManagerError("[memorymanager] the expected machine state is different from the real one")
 
@@ -78,9 +89,9 @@ class StaticMemoryPolicy:
         reserved, tables = self._reserved.get(node.id, {}), {}
         for size, number in node.hugepages.items():
             name = f"hugepages-{page_size(size)}"
-            tables[name] = _table(size * number, reserved.get(name, 0), 0)
+            tables[name] = table_of(size * number, reserved.get(name, 0), 0)
         pages = sum(each.total for each in tables.values())
-        tables[MEMORY] = _table(node.memory, reserved.get(MEMORY, 0), pages)
+        tables[MEMORY] = table_of(node.memory, reserved.get(MEMORY, 0), pages)
         return NodeMemory(0, tables, [node.id])
 
     def allocatable(self) -> list[Block]:
@@ -106,7 +117,7 @@ class StaticMemoryPolicy:
         bits, blocks = tuple(sorted(nodes)), []
         for name, size in sorted(wanted.items()):
             blocks.append(Block(bits, name, size))
-            _assign(state.machine, bits, name, max(0, size - self._reusable_size(uid, nodes, name)))
+            assign(state.machine, bits, name, max(0, size - self._reusable_size(uid, nodes, name)))
         self._keep_reusable(pod, container, blocks)
         state.set(uid, container.name, blocks)
         self._shrink_init_containers(pod, container, blocks)
@@ -124,13 +135,13 @@ class StaticMemoryPolicy:
                 )
             nodes = _checked(found, preferred, "default")
             preferred = found.preferred
-        if not _has(machine, nodes, wanted):
+        if not has_free(machine, nodes, wanted):
             wider = [each for each in self._hints(uid, wanted).get(MEMORY) or () if nodes <= (each.affinity or nodes)]
             found = best_hint(wider)
             if found is None:
                 raise AllocationError("[memorymanager] failed to find NUMA nodes to extend the current topology hint")
             nodes = _checked(found, preferred, "extended")
-        if _breaks_group(machine, nodes):
+        if breaks_group(machine, nodes):
             raise AllocationError("[memorymanager] preferred hint violates NUMA node allocation")
         return nodes
 
@@ -161,13 +172,13 @@ class StaticMemoryPolicy:
         smallest = len(machine)
         found = []
         for mask in masks(sorted(machine)):
-            if any(_sum(machine, mask, name, "allocatable") < size for name, size in wanted.items()):
+            if any(total(machine, mask, name, "allocatable") < size for name, size in wanted.items()):
                 continue
             smallest = min(smallest, len(mask))
-            if not _may_group(machine, mask):
+            if not may_group(machine, mask):
                 continue
             if all(
-                _sum(machine, mask, name, "free") + self._reusable_size(uid, mask, name) >= size
+                total(machine, mask, name, "free") + self._reusable_size(uid, mask, name) >= size
                 for name, size in wanted.items()
             ):
                 found.append(mask)
@@ -213,7 +224,7 @@ class StaticMemoryPolicy:
         """Take a container's memory back."""
         blocks = self._state.remove(uid, container)
         for block in blocks:
-            _release(self._state.machine, block)
+            release(self._state.machine, block)
         if blocks:
             self._state.save()
 
@@ -245,92 +256,3 @@ def _hints_again(blocks: Sequence[Block], wanted: Mapping[str, int]) -> Hints:
     if {each.type: each.size for each in blocks} != wanted or len(blocks) != len(wanted):
         return {}
     return {each.type: (TopologyHint(frozenset(each.numa_affinity), True),) for each in blocks}
-
-
-def _table(total: int, reserved: int, pages: int) -> MemoryTable:
-    allocatable = total - reserved - pages
-    return MemoryTable(total, reserved, allocatable, 0, allocatable)
-
-
-def _sum(machine: Machine, nodes: NumaNodes, name: str, side: str) -> int:
-    tables = (machine[node].tables.get(name) for node in nodes)
-    return sum(getattr(table, side) for table in tables if table is not None)
-
-
-def _has(machine: Machine, nodes: NumaNodes, wanted: Mapping[str, int]) -> bool:
-    return all(_sum(machine, nodes, name, "free") >= size for name, size in wanted.items())
-
-
-def _may_group(machine: Machine, nodes: NumaNodes) -> bool:
-    if len(nodes) == 1:
-        return all(len(machine[node].cells) <= 1 for node in nodes)
-    return not _breaks_group(machine, nodes)
-
-
-def _breaks_group(machine: Machine, nodes: NumaNodes) -> bool:
-    """Whether a node of several is used by others than exactly these."""
-    used = [machine[node] for node in nodes if machine[node].assignments]
-    return len(nodes) > 1 and any(len(each.cells) == 1 or set(each.cells) != nodes for each in used)
-
-
-def _assign(machine: Machine, nodes: Sequence[int], name: str, size: int) -> None:
-    """Give away memory of nodes, of the first ones first."""
-    for node in nodes:
-        memory = machine[node]
-        memory.assignments += 1
-        memory.cells = list(nodes)
-        table = memory.tables.get(name)
-        if table is not None and table.free > 0:
-            taken = min(table.free, size)
-            table.reserved += taken
-            table.free -= taken
-            size -= taken
-
-
-def _assign_known(machine: Machine, block: Block, uid: str, container: str) -> None:
-    """Give away what a checkpoint says. Raises ResourceManagerError."""
-    for node in block.numa_affinity:
-        begin = f"[memorymanager] (pod: {uid}, container: {container}) the memory assignment uses"
-        if node not in machine:
-            raise ResourceManagerError(f"{begin} the NUMA that does not exist")
-        if block.type not in machine[node].tables:
-            raise ResourceManagerError(f"{begin} memory resource that does not exist")
-    _assign(machine, block.numa_affinity, block.type, block.size)
-
-
-def _release(machine: Machine, block: Block) -> None:
-    left = block.size
-    for node in block.numa_affinity:
-        memory = machine[node]
-        memory.assignments -= 1
-        if not memory.assignments:
-            memory.cells = [node]
-        table = memory.tables.get(block.type)
-        if table is not None:
-            given = min(table.reserved, left)
-            table.free += given
-            table.reserved -= given
-            left -= given
-
-
-def are_equal(one: Machine, other: Machine) -> bool:
-    """Whether two machines are the same, and groups of nodes have the same memory left together; single nodes of a group may differ."""
-    if one.keys() != other.keys():
-        return False
-    for node, memory in one.items():
-        expected = other[node]
-        if memory.assignments != expected.assignments or sorted(memory.cells) != sorted(expected.cells):
-            return False
-        if memory.tables.keys() != expected.tables.keys() or not set(memory.cells) <= one.keys():
-            return False
-        for name, table in memory.tables.items():
-            if _fixed(table) != _fixed(expected.tables[name]):
-                return False
-            group = frozenset(memory.cells)
-            if any(_sum(one, group, name, side) != _sum(other, group, name, side) for side in ("free", "reserved")):
-                return False
-    return True
-
-
-def _fixed(table: MemoryTable) -> tuple[int, int, int]:
-    return table.total, table.system_reserved, table.allocatable
