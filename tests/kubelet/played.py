@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.informers import InformerFactory
 from bayplan.kubelet.configuration import KubeletConfiguration
+from bayplan.kubelet.core.container_allocation import ContainerAllocation
 from bayplan.kubelet.core.container_config import ContainerParts, SandboxParts, container_config, sandbox_config
 from bayplan.kubelet.core.container_resources import LimitSettings, container_resources
 from bayplan.kubelet.core.resources import CgroupResources, pod_cgroup_resources
@@ -25,8 +26,11 @@ from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.core.security import sandbox_security
 from bayplan.kubelet.kubelet import Kubelet, NodeParts
 from bayplan.kubelet.node_pods import Admit
+from bayplan.kubelet.pod_builder import ContainerAllocations
 from bayplan.kubelet.pod_runtime import ContainerRequest, StartError
 from bayplan.kubelet.pod_syncer import VolumeNotReadyError
+from bayplan.kubelet.resource_managers.container_manager import ContainerManager
+from bayplan.kubelet.resource_managers.errors import AllocationError
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
 from bayplan.kubelet.runtime.types import (
     ContainerConfig,
@@ -52,6 +56,7 @@ class PlainBuilder:
     def __init__(self, runtime: SimulatedRuntime) -> None:
         self._runtime = runtime
         self.failures: dict[str, StartError] = {}
+        self.allocations: ContainerAllocations | None = None
 
     async def sandbox(self, pod: core_v1.Pod, attempt: int) -> SandboxConfig:
         return sandbox_config(pod, attempt, SandboxParts("/logs", "cluster.local", DnsConfig(), sandbox_security(pod)))
@@ -69,8 +74,25 @@ class PlainBuilder:
         if failure is not None:
             raise failure
         limits = container_resources(request.pod, request.container, LIMITS)
-        parts = ContainerParts(request.image_ref, request.restarts, (), (), ContainerSecurity(), limits)
+        given = await self._given(request)
+        parts = ContainerParts(
+            request.image_ref,
+            request.restarts,
+            tuple(given.environment.items()),
+            (),
+            ContainerSecurity(),
+            replace(limits, cpuset_cpus=given.cpus, cpuset_mems=given.memory_nodes),
+            given.devices,
+        )
         return container_config(request.pod, request.container, parts), _nothing
+
+    async def _given(self, request: ContainerRequest) -> ContainerAllocation:
+        if self.allocations is None:
+            return ContainerAllocation()
+        try:
+            return await self.allocations.container(request.pod, request.container)
+        except AllocationError as error:
+            raise StartError("CreateContainerConfigError", str(error)) from error
 
     def next_log_number(self, pod: core_v1.Pod, container: AnyContainer) -> int:
         return 0
@@ -156,6 +178,8 @@ class Played:
     kubelet: Kubelet | None = None
     admit: Admit = lambda _pod, _others: None
     """What else must hold for a pod to run here."""
+    make_resources: Callable[[Kubelet], ContainerManager] | None = None
+    """Makes what gives containers CPUs, memory and devices; None for nothing."""
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Kubelet]:
@@ -168,7 +192,9 @@ class Played:
         async def remove_logs(keep: Collection[str]) -> None:
             """There are none."""
 
-        def parts(_: Kubelet) -> NodeParts:
+        def parts(kubelet: Kubelet) -> NodeParts:
+            resources = self.make_resources(kubelet) if self.make_resources is not None else None
+            self.builder.allocations = resources
             return NodeParts(
                 self.runtime,
                 self.builder,
@@ -180,6 +206,8 @@ class Played:
                 self.cgroups,
                 self.records,
                 checks=(lambda pod, others: self.admit(pod, others),),
+                resources=resources,
+                tasks={"cpus": resources.run} if resources is not None else {},
             )
 
         kubelet = Kubelet(

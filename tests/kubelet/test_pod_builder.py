@@ -12,16 +12,19 @@ import pytest
 
 from bayplan.api.types import core_v1, node_v1
 from bayplan.kubelet.container_events import ContainerEvents
+from bayplan.kubelet.core.container_allocation import ContainerAllocation
 from bayplan.kubelet.core.container_resources import LimitSettings
 from bayplan.kubelet.core.dns import NodeDns
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.images.manager import ImageManager
-from bayplan.kubelet.pod_builder import BuilderSettings, Cluster, NodePodBuilder
+from bayplan.kubelet.pod_builder import BuilderSettings, Cluster, ContainerAllocations, NodePodBuilder
 from bayplan.kubelet.pod_runtime import ContainerRequest, SandboxError, StartError
+from bayplan.kubelet.resource_managers.errors import AllocationError
 from bayplan.kubelet.runtime.behaviour import SimulatedImage
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
 from bayplan.kubelet.runtime.types import (
     ContainerConfig,
+    Device,
     IdMapping,
     Mount,
     NamespaceMode,
@@ -53,12 +56,26 @@ class Images:
         return image
 
 
+class Allocations:
+    """Gives every container the same, or fails."""
+
+    def __init__(self) -> None:
+        self.given = ContainerAllocation()
+        self.error: AllocationError | None = None
+
+    async def container(self, pod: core_v1.Pod, container: AnyContainer) -> ContainerAllocation:
+        if self.error is not None:
+            raise self.error
+        return self.given
+
+
 class Building:
     """A builder, and what it asks."""
 
     def __init__(self, root: Path) -> None:
         self.node = Node(root / "kubelet")
         self.images = Images()
+        self.allocations = Allocations()
         self.status = RuntimeStatus(handlers=(RuntimeHandler("", user_namespaces=True), RuntimeHandler("plain")))
         self.services: list[core_v1.Service] = []
         (root / "hosts").write_text("127.0.0.1 node\n")
@@ -90,6 +107,7 @@ class Building:
             dns=lambda: NodeDns(("10.0.0.10",), "cluster.local"),
             cgroup_parent=lambda pod: f"/kubepods/pod{pod.metadata.uid}",
             runtime_status=lambda: self.status,
+            allocations=cast(ContainerAllocations, self.allocations),
         )
 
     def pod(self, pod: core_v1.Pod, kind: str, reason: str, message: str) -> None:
@@ -272,3 +290,31 @@ def test_collectors_of_logs_find_containers_by_links(building: Building, tmp_pat
     building.builder.started(asked, asked.spec.containers[0], "abcdef", 3)
     assert (tmp_path / "links" / "p_default_main-abcdef.log").resolve() == log
     assert building.builder.next_log_number(asked, asked.spec.containers[0]) == 4
+
+
+def test_a_container_is_told_of_its_cpus_its_memory_and_its_devices(building: Building) -> None:
+    building.allocations.given = ContainerAllocation(
+        cpus="1,5",
+        memory_nodes="0",
+        environment={"DEVICE": "one"},
+        mounts=(Mount("/lib/vendor", "/opt/vendor", read_only=True),),
+        devices=(Device("/dev/one", "/dev/vendor1", "rw"),),
+        annotations={"vendor.example/one": "1"},
+        cdi_devices=("vendor.example/gpu=one",),
+    )
+    spec = pod_with(containers=(core_v1.Container(name="main", image="app:1", args=("$(DEVICE)",)),))
+    found = building.container(spec)
+    assert (found.resources.cpuset_cpus, found.resources.cpuset_mems) == ("1,5", "0")
+    assert found.environment[0] == ("DEVICE", "one")
+    assert found.args == ("one",)
+    assert mount(found, "/lib/vendor").read_only
+    assert found.devices == (Device("/dev/one", "/dev/vendor1", "rw"),)
+    assert found.cdi_devices == ("vendor.example/gpu=one",)
+    assert found.annotations["vendor.example/one"] == "1"
+
+
+def test_a_container_whose_devices_are_not_ready_is_not_made(building: Building) -> None:
+    building.allocations.error = AllocationError("device plugin PreStartContainer rpc failed with err: no")
+    with pytest.raises(StartError, match="PreStartContainer rpc failed") as failure:
+        building.container(pod_with())
+    assert failure.value.reason == "CreateContainerConfigError"

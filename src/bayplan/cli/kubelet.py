@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -45,6 +45,23 @@ _CONFIGURED: Final = {
     "--tls-cert-file": ("tlsCertFile", str, "Certificate of the kubelet's server."),
     "--tls-private-key-file": ("tlsPrivateKeyFile", str, "Key of that certificate."),
     "--resolv-conf": ("resolvConf", str, "The node's resolv.conf, for pods that do not use the cluster's DNS."),
+    "--cpu-manager-policy": ("cpuManagerPolicy", str, "none, or static: Guaranteed pods get whole CPUs of their own."),
+    "--memory-manager-policy": (
+        "memoryManagerPolicy",
+        str,
+        "None, or Static: Guaranteed pods get memory of few NUMA nodes.",
+    ),
+    "--topology-manager-policy": (
+        "topologyManagerPolicy",
+        str,
+        "none, best-effort, restricted or single-numa-node: how near CPUs, memory and devices must be to each other.",
+    ),
+    "--topology-manager-scope": ("topologyManagerScope", str, "container or pod: of what these must be near."),
+    "--reserved-cpus": (
+        "reservedSystemCPUs",
+        str,
+        "CPUs that the system keeps, such as 0,2-3, in the place of the cpu of --system-reserved and --kube-reserved.",
+    ),
     "--provider-id": ("providerID", str, "Identity of the machine at a cloud."),
 }
 """Flags that stand for a field of the configuration: name -> (field, type, help)."""
@@ -71,6 +88,11 @@ _MAPS: Final = {
         "evictionMinimumReclaim",
         "How much more is to be freed, such as memory.available=0Mi.",
     ),
+    "--cpu-manager-policy-options": ("cpuManagerPolicyOptions", "How it chooses CPUs, such as full-pcpus-only=true."),
+    "--topology-manager-policy-options": (
+        "topologyManagerPolicyOptions",
+        "How it weighs NUMA nodes, such as prefer-closest-numa-nodes=true.",
+    ),
     "--feature-gates": ("featureGates", "Features to switch on or off, such as A=true,B=false."),
 }
 
@@ -82,6 +104,16 @@ def _with_flags(function: F) -> F:
         function = click.option(name, type=bool, default=None, help=text)(function)
     for name, (_, text) in reversed(_MAPS.items()):
         function = click.option(name, default=None, help=text)(function)
+    function = click.option(
+        "--cpu-manager-reconcile-period",
+        default=None,
+        help="How often containers are moved to the CPUs that they are to run on, such as 10s.",
+    )(function)
+    function = click.option(
+        "--reserved-memory",
+        multiple=True,
+        help="Memory of a NUMA node that the system keeps, such as 0:memory=1Gi,hugepages-1Gi=2Gi; may be given several times.",
+    )(function)
     function = click.option("--cluster-dns", default=None, help="Addresses of the cluster's DNS, with commas.")(
         function
     )
@@ -303,6 +335,17 @@ def _taints(text: str) -> list[core_v1.Taint]:
     return taints
 
 
+def _reserved_memory(texts: Iterable[str]) -> list[dict[str, Any]]:
+    """`NODE:RESOURCE=AMOUNT,...`, several with semicolons. Raises UsageError."""
+    found = []
+    for part in (each.strip() for text in texts for each in text.split(";") if each.strip()):
+        node, colon, limits = part.partition(":")
+        if not colon or not node.isdecimal() or not limits:
+            raise click.UsageError(f"--reserved-memory: {part!r} is not NODE:RESOURCE=AMOUNT")
+        found.append({"numaNode": int(node), "limits": _pairs("--reserved-memory", limits, "=")})
+    return found
+
+
 def _configuration(config: Path | None, extra: Path | None, options: dict[str, Any]) -> KubeletConfiguration:
     """The file's configuration, with flags over it. Raises ConfigurationError, UsageError."""
     import msgspec
@@ -322,6 +365,10 @@ def _configuration(config: Path | None, extra: Path | None, options: dict[str, A
         tree["podLogsDir"] = options["pod_logs"]
     if options["cluster_dns"]:
         tree["clusterDNS"] = [each for each in options["cluster_dns"].split(",") if each]
+    if options["cpu_manager_reconcile_period"]:
+        tree["cpuManagerReconcilePeriod"] = options["cpu_manager_reconcile_period"]
+    if options["reserved_memory"]:
+        tree["reservedMemory"] = _reserved_memory(options["reserved_memory"])
     if options["register_with_taints"]:
         taints = _taints(options["register_with_taints"])
         tree["registerWithTaints"] = msgspec.to_builtins(taints)

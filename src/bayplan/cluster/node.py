@@ -17,6 +17,7 @@ from bayplan.cluster.node_adapters import ServedPods, WorkerDirectories, WorkerV
 from bayplan.cluster.node_clean_up import ImageCleanUp, OrphanCleanUp
 from bayplan.cluster.node_facts import FactReader
 from bayplan.cluster.node_pages import NodePages
+from bayplan.cluster.node_resources import NodeResources
 from bayplan.informers import InformerFactory
 from bayplan.kubelet.api_objects import ApiObjects
 from bayplan.kubelet.cgroups.hierarchies import Hierarchies
@@ -57,6 +58,8 @@ from bayplan.kubelet.node.registration import initial_node, register
 from bayplan.kubelet.node.status import NodeFacts
 from bayplan.kubelet.node_shutdown import NodeShutdown
 from bayplan.kubelet.pod_builder import BuilderSettings, Cluster, NodePodBuilder
+from bayplan.kubelet.resource_managers.machine_topology import read_machine_topology
+from bayplan.kubelet.resource_managers.reservations import with_reserved_cpus
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import ContainerState
 from bayplan.kubelet.server.access import Access
@@ -108,10 +111,11 @@ class Node:
         self.metrics = KubeletMetrics(options.name, clock)
         self.runtime = self.metrics.observed(runtime)
         self.options = options
-        self.configuration = configuration
         self.clock = clock
         self.randomness = randomness
         self.machine = read_machine()
+        self.topology = read_machine_topology()
+        self.configuration = configuration = with_reserved_cpus(configuration, self.topology.cpus.all())
         self.thresholds = _thresholds(configuration)
         self.fact_reader = FactReader(
             self.machine, configuration, self.thresholds, options.hostname, options.addresses, options.root
@@ -176,6 +180,11 @@ class Node:
             ),
         )
         self.images = self._make_images(kubelet)
+        self.resources = NodeResources(
+            kubelet, self.runtime, self.topology, configuration, self.fact_reader.reserved(), options.root, self.clock
+        )
+        if self.cgroups is not None:
+            self.cgroups.has_exclusive_cpus = self.resources.has_exclusive_cpus
         logs = Path(configuration.pod_logs_dir)
         builder = NodePodBuilder(
             self.runtime,
@@ -205,6 +214,7 @@ class Node:
             dns=self._dns,
             cgroup_parent=self.cgroups.parent if self.cgroups is not None else lambda _: "",
             runtime_status=lambda: self.kubelet.node_state.runtime_status,
+            allocations=self.resources.manager,
         )
         return NodeParts(
             runtime=self.runtime,
@@ -222,7 +232,8 @@ class Node:
                 lambda pod, others: self.evictions.rejection(pod, others),
                 self._check_sysctls,
             ),
-            tasks=self._tasks(),
+            tasks={**self._tasks(), **self.resources.tasks()},
+            resources=self.resources.manager,
         )
 
     def _plugins(self) -> CredentialPlugins | None:
@@ -259,6 +270,7 @@ class Node:
             cpu_period=int(configuration.cpu_cfs_quota_period * 1_000_000),
             hugepage_sizes=tuple(hierarchies.hugepage_sizes()) if hierarchies is not None else (),
             unified=hierarchies is not None and hierarchies.is_unified and not configuration.single_process_oom_kill,
+            has_exclusive_cpus=self.resources.has_exclusive_cpus,
         )
 
     def _dns(self) -> NodeDns:

@@ -12,7 +12,7 @@ from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.core.eviction import Threshold
 from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.node.machine import Machine, filesystem
-from bayplan.kubelet.node.status import NodeFacts, capacity_of
+from bayplan.kubelet.node.status import DeviceCapacity, NodeFacts, capacity_of
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
 
@@ -94,4 +94,7 @@ class FactReader:
             errors=tuple(dict.fromkeys(errors)),
             pressures=pressures,
             volumes_in_use=tuple(volumes_in_use),
+            devices=kubelet.parts.resources.managers.devices.capacity()
+            if kubelet.parts.resources
+            else DeviceCapacity(),
         )

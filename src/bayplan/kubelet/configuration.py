@@ -7,8 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
+from bayplan.api import quantity
 from bayplan.api.types import core_v1
 from bayplan.kubelet.errors import ConfigurationError
+from bayplan.kubelet.resource_managers.cpu_set import parse_cpu_set
 from bayplan.support.durations import go_duration, go_seconds
 
 API_VERSION: Final = "kubelet.config.k8s.io/v1beta1"
@@ -303,6 +305,7 @@ def check(configuration: KubeletConfiguration, source: str) -> None:
     for name, port in (("port", configuration.port), ("healthzPort", configuration.healthz_port)):
         if not 0 <= port <= 65535:
             raise ConfigurationError(f"{source}: {name}: {port} is not a port")
+    _check_reservations(configuration, source)
     if configuration.max_pods < 0:
         raise ConfigurationError(f"{source}: maxPods: {configuration.max_pods} must not be negative")
     if (
@@ -328,6 +331,39 @@ def _check_shutdown(configuration: KubeletConfiguration, source: str) -> None:
     if configuration.shutdown_grace_period_by_pod_priority and (whole or critical):
         text = "Cannot specify both shutdownGracePeriodByPodPriority and shutdownGracePeriod at the same time"
         raise ConfigurationError(f"{source}: {text}")
+
+
+def _check_reservations(configuration: KubeletConfiguration, source: str) -> None:
+    if configuration.reserved_system_cpus:
+        if configuration.system_reserved_cgroup or configuration.kube_reserved_cgroup:
+            text = "can't use reservedSystemCPUs with systemReservedCgroup or kubeReservedCgroup"
+            raise ConfigurationError(f"{source}: {text}")
+        try:
+            parse_cpu_set(configuration.reserved_system_cpus)
+        except ValueError as error:
+            text = f"reservedSystemCPUs: unable to parse {configuration.reserved_system_cpus}: {error}"
+            raise ConfigurationError(f"{source}: {text}") from error
+    seen: set[tuple[int, str]] = set()
+    for each in configuration.reserved_memory:
+        for name, amount in each.limits.items():
+            place = f"{source}: reservedMemory: NUMA node {each.numa_node}"
+            if name != "memory" and not name.startswith("hugepages-"):
+                text = (
+                    f"the limit type {name!r} is not supported, only memory and hugepages-<HugePageSize> are accepted"
+                )
+                raise ConfigurationError(f"{place}: {text}")
+            if _bytes(place, name, amount) <= 0:
+                raise ConfigurationError(f"{place}: reserved memory may not be zero for {name!r}")
+            if (each.numa_node, name) in seen:
+                raise ConfigurationError(f"{place}: the reserved memory has a duplicate value for {name!r}")
+            seen.add((each.numa_node, name))
+
+
+def _bytes(place: str, name: str, amount: str | int) -> int:
+    try:
+        return quantity.value(amount)
+    except ValueError as error:
+        raise ConfigurationError(f"{place}: {name}: {error}") from error
 
 
 def load(path: Path | None, extra: Path | None = None) -> KubeletConfiguration:

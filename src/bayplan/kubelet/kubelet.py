@@ -41,6 +41,7 @@ from bayplan.kubelet.pod_workers import PodWorkers, WorkState
 from bayplan.kubelet.prober.handlers import ProbeRunner
 from bayplan.kubelet.prober.manager import ProbeManager
 from bayplan.kubelet.prober.results import ProbeUpdate
+from bayplan.kubelet.resource_managers.container_manager import ContainerManager
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.static_pods import MirrorPods
 from bayplan.kubelet.status_manager import StatusManager
@@ -75,6 +76,8 @@ class NodeParts:
     """How files are written."""
     checks: Iterable[Admit] = ()
     """What else must hold for a pod to run here."""
+    resources: ContainerManager | None = None
+    """Who gets which CPUs, memory and devices; None where nobody gets any of its own."""
     tasks: dict[str, Task] = field(default_factory=dict)
     """What else runs as long as the kubelet does: name -> what."""
 
@@ -122,7 +125,9 @@ class Kubelet:
         longest = configuration.crash_loop_back_off.max_container_restart_period
         self.back_off = BackOff(min(FIRST_CRASH_LOOP_SECONDS, longest), longest)
         allocated, actuated = self._records(ALLOCATED), self._records(ACTUATED)
-        self.resizes = PodResizes(allocated, actuated, self.events, self.node_state.offer, clock)
+        self.resizes = PodResizes(
+            allocated, actuated, self.events, self.node_state.offer, clock, _fixed_resources(configuration)
+        )
         resizer = PodResizer(runtime, self.parts.limits, self.parts.cgroups, actuated)
         pod_runtime = PodRuntime(
             runtime, self.parts.builder, hooks, self.stopper, self.events, clock, self.back_off, resizer
@@ -155,9 +160,12 @@ class Kubelet:
             clock,
             self.resizes,
             self.parts.checks,
+            self.parts.resources,
         )
         self.mirrors = MirrorPods(client, self.pods.mirror_of, self.node)
         self.syncer.mirror = self.mirrors.ensure
+        if self.parts.resources is not None:
+            self.syncer.allocated_resources = self.parts.resources.statuses
 
     def _records(self, name: str) -> AllocationRecords:
         directory = self.parts.records
@@ -170,6 +178,8 @@ class Kubelet:
     async def run(self) -> None:
         """Run until cancelled. Containers go on running after that."""
         self.resizes.load()
+        if self.parts.resources is not None:
+            self.parts.resources.start()
         await self.node_state.check()
         always: dict[str, Task] = {
             "events": self.recorder.run,
@@ -190,6 +200,8 @@ class Kubelet:
                 tasks.keep_running("clean-up", self.pods.run)
                 await tasks.wait()
             finally:
+                if self.parts.resources is not None:
+                    await self.parts.resources.close()
                 await self.workers.close()
                 await self.probes.close()
                 await self.resizes.close()
@@ -211,9 +223,26 @@ class Kubelet:
     def _on_lifecycle(self, event: PodEvent) -> None:
         self.pods.on_lifecycle(event)
 
+    def show(self, uids: Iterable[str]) -> None:
+        """Say anew how pods are, of which something besides their containers has changed."""
+        for uid in uids:
+            pod = self.pods.get(uid)
+            if pod is not None and self.workers.state(uid) is WorkState.SYNC:
+                self.syncer.show(pod)
+
     def _on_probe(self, update: ProbeUpdate) -> None:
         """A probe's result has changed: show it at once, and look at the pod again, which may start it anew."""
         pod = self.pods.get(update.pod_uid)
         if pod is not None and self.workers.state(update.pod_uid) is WorkState.SYNC:
             self.syncer.show(pod)
         self.workers.touch(update.pod_uid)
+
+
+def _fixed_resources(configuration: KubeletConfiguration) -> dict[str, str]:
+    """Resources of which Guaranteed pods keep what they got when they were admitted -> the policy by which they do."""
+    fixed = {}
+    if configuration.cpu_manager_policy == "static":
+        fixed["cpu"] = 'CPU Manager policy "static"'
+    if configuration.memory_manager_policy == "Static":
+        fixed["memory"] = 'Memory Manager policy "Static"'
+    return fixed

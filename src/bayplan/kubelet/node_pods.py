@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.container_events import WARNING, ContainerEvents
@@ -48,6 +49,22 @@ class _Admission:
     missing: str
 
 
+class PodAllocation(Protocol):
+    """What a pod gets of which the node has only so much: CPUs of its own, memory near to them, devices."""
+
+    def admit(self, pod: core_v1.Pod, done: Callable[[Rejection | None], None]) -> None:
+        """Allocate what a pod asks for. `done` is called with why it cannot have it, or None: at once, or later if a device plugin has to be asked."""
+
+    def release(self, uid: str) -> None:
+        """A pod is not to run here after all."""
+
+    def offer(self, uid: str, offer: NodeOffer) -> NodeOffer:
+        """What the node offers a pod that may have some of it already."""
+
+    async def close(self) -> None:
+        """Decide nothing more."""
+
+
 class NodePods:
     """See the module. `add`, `update` and `delete` hear of pods in the API or in files; all may be called again with the same pod."""
 
@@ -62,6 +79,7 @@ class NodePods:
         clock: Clock,
         resizes: PodResizes,
         checks: Iterable[Admit] = (),
+        allocation: PodAllocation | None = None,
     ) -> None:
         self._workers = workers
         self._statuses = statuses
@@ -72,6 +90,9 @@ class NodePods:
         self._clock = clock
         self._resizes = resizes
         self._checks = tuple(checks)
+        self._allocation = allocation
+        self._allocating: set[str] = set()
+        """Pods whose device plugins have not answered yet."""
         self._requests = Requests()
         self._pods: dict[str, core_v1.Pod] = {}
         self._mirrors: dict[tuple[str, str], core_v1.Pod] = {}
@@ -123,7 +144,22 @@ class NodePods:
         if ended or pod.metadata.deletion_timestamp is not None:
             self._workers.update(pod)
             return
-        admission = self._admission(pod)
+        if self._allocation is None or uid in self._admitted:
+            self._admit(pod, None)
+        elif uid not in self._allocating:
+            self._allocating.add(uid)
+            self._allocation.admit(pod, lambda rejection: self._allocated(uid, rejection))
+
+    def _allocated(self, uid: str, rejection: Rejection | None) -> None:
+        """A pod has got what it asks for, or has not; meanwhile it may have changed, or gone."""
+        self._allocating.discard(uid)
+        pod = self._pods.get(uid)
+        if pod is not None and pod.metadata.deletion_timestamp is None:
+            self._admit(pod, rejection)
+
+    def _admit(self, pod: core_v1.Pod, rejection: Rejection | None) -> None:
+        uid = pod.metadata.uid
+        admission = rejection or self._admission(pod)
         if isinstance(admission, Rejection):
             self.reject(pod, admission)
             return
@@ -172,6 +208,9 @@ class NodePods:
         uid = pod.metadata.uid
         self._pods.pop(uid, None)
         self._admitted.discard(uid)
+        if uid in self._allocating and self._allocation is not None:
+            self._allocating.discard(uid)
+            self._allocation.release(uid)
         if self._workers.state(uid) is not None:
             grace = pod.metadata.deletion_grace_period_seconds
             self._workers.kill(uid, pod, Termination(grace), deleted=True)
@@ -236,7 +275,10 @@ class NodePods:
         account = NodeAccount(self._requests)
         for other in others:
             account.add(other)
-        found = rejections(pod, account, self._offer())
+        offer = self._offer()
+        if self._allocation is not None:
+            offer = self._allocation.offer(pod.metadata.uid, offer)
+        found = rejections(pod, account, offer)
         lasting, victims = make_room(pod, others, found, self._requests)
         return lasting[0] if lasting else _Admission(victims, found[0].resource if found else "")
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from bayplan.api.types import core_v1, node_v1
 from bayplan.kubelet.container_events import WARNING, ContainerEvents
+from bayplan.kubelet.core.container_allocation import ContainerAllocation
 from bayplan.kubelet.core.container_config import (
     ETC_HOSTS,
     ContainerParts,
@@ -43,6 +45,7 @@ from bayplan.kubelet.images.manager import ImageManager, ImagePullError, contain
 from bayplan.kubelet.mounts import Mounter
 from bayplan.kubelet.objects import ObjectError, ObjectNotFoundError, ObjectSource
 from bayplan.kubelet.pod_runtime import ContainerRequest, SandboxError, StartError
+from bayplan.kubelet.resource_managers.errors import AllocationError
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import (
@@ -71,6 +74,7 @@ _CONFIG_ERRORS = (
     SubPathError,
     ObjectError,
     SandboxError,
+    AllocationError,
     OSError,
 )
 _TERMINATION_MODE = 0o666
@@ -100,6 +104,13 @@ class Cluster:
     node: Callable[[], core_v1.Node | None]
 
 
+class ContainerAllocations(Protocol):
+    """What containers get of which the node has only so much."""
+
+    async def container(self, pod: core_v1.Pod, container: AnyContainer) -> ContainerAllocation:
+        """What a container gets that is about to be made. Raises AllocationError."""
+
+
 class NodePodBuilder:
     """See the module."""
 
@@ -120,6 +131,7 @@ class NodePodBuilder:
         dns: Callable[[], NodeDns],
         cgroup_parent: Callable[[core_v1.Pod], str],
         runtime_status: Callable[[], RuntimeStatus],
+        allocations: ContainerAllocations,
     ) -> None:
         self._runtime = runtime
         self._images = images
@@ -135,6 +147,7 @@ class NodePodBuilder:
         self._dns = dns
         self._cgroup_parent = cgroup_parent
         self._runtime_status = runtime_status
+        self._allocations = allocations
 
     async def sandbox(self, pod: core_v1.Pod, attempt: int) -> SandboxConfig:
         """See PodBuilder."""
@@ -220,7 +233,9 @@ class NodePodBuilder:
         """See PodBuilder."""
         pod, container = request.pod, request.container
         try:
-            environment = await self._environment(_with_ips(pod, request.ips), container)
+            allocation = await self._allocations.container(pod, container)
+            own = await self._environment(_with_ips(pod, request.ips), container)
+            environment = (*allocation.environment.items(), *own)
             mounts, devices = await self._mounts(request, environment)
             user, username = await self._image_user(request.image_ref)
             verify_non_root(pod, container, user, username, describe(pod))
@@ -242,10 +257,16 @@ class NodePodBuilder:
             image_ref=request.image_ref,
             restarts=request.restarts,
             environment=environment,
-            mounts=mounts,
+            mounts=(*allocation.mounts, *mounts),
             security=security,
-            resources=container_resources(pod, container, self._settings.limits),
-            devices=devices,
+            resources=replace(
+                container_resources(pod, container, self._settings.limits),
+                cpuset_cpus=allocation.cpus,
+                cpuset_mems=allocation.memory_nodes,
+            ),
+            devices=(*allocation.devices, *devices),
+            cdi_devices=allocation.cdi_devices,
+            annotations=allocation.annotations,
         )
         return container_config(pod, container, parts), _nothing
 

@@ -21,6 +21,7 @@ from bayplan.kubelet.core.resize_requests import (
     INFEASIBLE,
     PENDING,
     Refusal,
+    fixed_refusal,
     raises_requests,
     refusal,
     resize_condition,
@@ -46,12 +47,15 @@ class PodResizes:
         events: ContainerEvents,
         offer: Callable[[], NodeOffer],
         clock: Clock,
+        fixed: Mapping[str, str] | None = None,
     ) -> None:
+        """fixed: resources of which Guaranteed pods keep what they got when they were admitted -> the policy by which they do."""
         self._allocated = allocated
         self._actuated = actuated
         self._events = events
         self._offer = offer
         self._clock = clock
+        self._fixed = fixed or {}
         self._requests = Requests()
         self._conditions: dict[str, _Conditions] = {}
         self._pending: set[str] = set()
@@ -117,7 +121,7 @@ class PodResizes:
         account = NodeAccount(self._requests)
         for other in others:
             account.add(other)
-        refused = refusal(pod, account, self._offer())
+        refused = fixed_refusal(pod, self.allocated(pod), self._fixed) or refusal(pod, account, self._offer())
         if refused is not None:
             self._pending = self._pending - {uid} if refused.reason == INFEASIBLE else self._pending
             return self._refuse(pod, refused)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -116,6 +116,8 @@ class NodePodSyncer:
         """Since when pods are known that do not run yet (monotonic seconds)."""
         self.on_running: Callable[[float], None] = lambda _: None
         """Called when a pod runs for the first time, with the seconds since it was first seen."""
+        self.allocated_resources: Callable[[core_v1.Pod], Mapping[str, tuple[core_v1.ResourceStatus, ...]]] = lambda _: {}
+        """Container -> how the devices are that it was given."""
         self.mirror: Callable[[core_v1.Pod], Coroutine[Any, Any, None]] | None = None
         """Sees that a static pod has its mirror pod in the API."""
 
@@ -214,7 +216,9 @@ class NodePodSyncer:
         before = self._statuses.get(pod.metadata.uid) or pod.status
         facts = self._node.facts(pod)
         failures = self._failures.get(pod.metadata.uid, {})
-        containers: StatusFacts = replace(facts.containers, failures=failures)
+        containers: StatusFacts = replace(
+            facts.containers, failures=failures, allocated_resources=self.allocated_resources(pod)
+        )
         facts = replace(facts, containers=containers, terminal=terminal, failure=self._node.eviction(pod))
         ended = terminal or before.phase in TERMINAL
         facts = replace(facts, resize_conditions=self._resizes.conditions(pod.metadata.uid, terminal=ended))

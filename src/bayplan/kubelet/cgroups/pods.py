@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bayplan.api.defaults.pods import qos_class
@@ -118,6 +118,8 @@ class PodCgroups:
         self._hierarchies = hierarchies
         self._settings = settings
         self._clock = clock
+        self.has_exclusive_cpus: Callable[[core_v1.Pod], bool] = lambda _: False
+        """Whether a pod has CPUs of its own, which no quota is to slow down."""
 
     def create(self, pod: core_v1.Pod) -> None:
         """Make a pod's cgroup, if it is not there. Raises CgroupError."""
@@ -137,7 +139,7 @@ class PodCgroups:
         """The limits that a pod's cgroup is to have."""
         return pod_cgroup_resources(
             pod,
-            enforce_cpu_limits=self._settings.cpu_quota,
+            enforce_cpu_limits=self._settings.cpu_quota and not self.has_exclusive_cpus(pod),
             cpu_period=self._settings.cpu_period,
             pids_limit=self._settings.pids_limit,
         )

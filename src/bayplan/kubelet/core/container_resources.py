@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bayplan.api import quantity
@@ -28,6 +29,8 @@ class LimitSettings:
     hugepage_sizes: tuple[int, ...] = ()
     unified: bool = False
     """Whether the node has cgroup v2, where a container dies as a whole when it is out of memory."""
+    has_exclusive_cpus: Callable[[core_v1.Pod, str], bool] = lambda pod, container: False
+    """Whether a container has CPUs of its own, which no quota is to slow down."""
 
 
 def container_resources(pod: core_v1.Pod, container: AnyContainer, settings: LimitSettings) -> LinuxResources:
@@ -45,6 +48,7 @@ def container_resources(pod: core_v1.Pod, container: AnyContainer, settings: Lim
     quota = 0
     if settings.cpu_quota and cpu_limit:
         quota = milli_cpu_to_quota(cpu_limit, settings.cpu_period)
+        quota = -1 if settings.has_exclusive_cpus(pod, container.name) else quota
     wanted = hugepage_limits(limits)
     pages = {_page_name(size): wanted.get(size, 0) for size in (*settings.hugepage_sizes, *wanted)}
     return LinuxResources(

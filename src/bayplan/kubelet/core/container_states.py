@@ -52,6 +52,8 @@ class StatusFacts:
     """Name of the runtime, with which ids of containers begin."""
     failures: Mapping[str, StartFailure] = field(default_factory=dict)
     """Why containers could not be started, by name."""
+    allocated_resources: Mapping[str, tuple[core_v1.ResourceStatus, ...]] = field(default_factory=dict)
+    """How the devices are that containers were given, by name."""
     restarting_all: bool = False
     recursive_read_only: bool = False
     """Whether the runtime can make mounts read-only with all that is mounted below."""
@@ -67,6 +69,8 @@ def container_statuses(
     for container in containers:
         status = _of_container(pod, state, container, old.get(container.name), facts)
         status = _completed(pod, state, container, status) if section is Section.INIT else status
+        if section is Section.MAIN:
+            status.allocated_resources_status = facts.allocated_resources.get(container.name, ())
         shown[container.name] = _with_failure(pod, state, container, status, section, facts)
     names = [each.name for each in containers]
     return tuple(shown[name] for name in (names if section is Section.INIT else sorted(names)))

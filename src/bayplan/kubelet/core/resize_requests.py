@@ -6,11 +6,13 @@ A resize that no node of this size can carry out is Infeasible; one that has to 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from bayplan.api.codec import encode
+from bayplan.api.defaults.pods import qos_class
 from bayplan.api.pod_resources import pod_total
 from bayplan.api.quantity import Quantity, milli_value, value
 from bayplan.api.types import core_v1
@@ -40,6 +42,20 @@ def resize_condition(kind: str, reason: str, message: str, generation: int, now:
         observed_generation=generation,
         last_transition_time=rfc3339(now),
     )
+
+
+def fixed_refusal(pod: core_v1.Pod, allocated: core_v1.Pod, fixed: Mapping[str, str]) -> Refusal | None:
+    """Why a Guaranteed pod cannot have more or less of a resource; None if it can. fixed: resource -> the policy that keeps what pods have."""
+    if qos_class(pod.spec) != "Guaranteed":
+        return None
+    for name, policy in fixed.items():
+        wanted, has = (
+            [each.resources.requests.get(name) for each in (*some.spec.containers, *some.spec.init_containers)]
+            for some in (pod, allocated)
+        )
+        if wanted != has:
+            return Refusal(INFEASIBLE, f"Resize is infeasible for Guaranteed Pods alongside {policy}")
+    return None
 
 
 def refusal(pod: core_v1.Pod, account: NodeAccount, offer: NodeOffer) -> Refusal | None:

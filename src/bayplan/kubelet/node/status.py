@@ -26,6 +26,15 @@ _PRESSURES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceCapacity:
+    """Numbers of devices that plugins offer, by resource; those that are not healthy are not allocatable. `removed` resources are offered no longer."""
+
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFacts:
     """What a node's status is made of. `disk` and `reserved` are amounts as the API has them."""
 
@@ -46,6 +55,7 @@ class NodeFacts:
     """Why the node is not ready."""
     pressures: tuple[str, ...] = ()
     volumes_in_use: tuple[str, ...] = ()
+    devices: DeviceCapacity = DeviceCapacity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,8 @@ def capacity_of(facts: NodeFacts) -> dict[str, WireQuantity]:
         capacity["ephemeral-storage"] = binary(facts.disk)
     for size, number in machine.hugepages.items():
         capacity[f"hugepages-{page_size(size)}"] = binary(size * number)
+    capacity.update(dict.fromkeys(facts.devices.removed, "0"))
+    capacity.update({name: str(number) for name, number in facts.devices.capacity.items()})
     return capacity
 
 
@@ -119,6 +131,7 @@ def allocatable_of(capacity: Mapping[str, WireQuantity], facts: NodeFacts) -> di
     taken = sum(each.value() for each in pages)
     if taken:
         result["memory"] = _shown("memory", parse(result["memory"]).sub(Quantity(taken)))
+    result.update({name: str(number) for name, number in facts.devices.allocatable.items()})
     return result
 
 

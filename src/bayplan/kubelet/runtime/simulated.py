@@ -25,6 +25,7 @@ from bayplan.kubelet.runtime.simulated_state import (
     ContainerRecord,
     PodAddresses,
     SandboxRecord,
+    changed_resources,
     finish,
     network_of,
 )
@@ -318,7 +319,8 @@ class SimulatedRuntime(SimulatedImages):
     ) -> None:
         """See Runtime."""
         await self._begin("update_container")
-        self._container(container_id).resources = resources
+        container = self._container(container_id)
+        container.resources = changed_resources(container.resources, resources)
         await self._finish("update_container")
 
     async def reopen_log(self, container_id: str) -> None:

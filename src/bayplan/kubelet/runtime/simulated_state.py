@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import math
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from bayplan.kubelet.runtime.behaviour import Behaviour
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
@@ -204,6 +204,12 @@ class PodAddresses:
     def release(self, address: str) -> None:
         """Give an address back."""
         self._free.append(address)
+
+
+def changed_resources(has: LinuxResources, wanted: LinuxResources) -> LinuxResources:
+    """Limits after an update: what it leaves out stays, as containerd has it."""
+    given = {each.name: getattr(wanted, each.name) for each in fields(wanted)}
+    return replace(has, **{name: value for name, value in given.items() if value})
 
 
 def network_of(config: SandboxConfig) -> NamespaceMode:

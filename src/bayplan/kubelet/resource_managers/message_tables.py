@@ -1,0 +1,57 @@
+"""Messages of gRPC services made at run time from a table of their fields, so that no generated code is needed.
+
+A field is written as `name: type`, in the order of their numbers from 1: `string`, `bool`, `int32`, `int64`, `uint64`, the name of a message, `[type]` for
+repeated ones, `{string}` for a map of strings. Numbers that a message leaves out are `-`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+try:
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+except ImportError as error:
+    raise ImportError(
+        f"device plugins and pod resources need packages that are not installed ({error}): pip install 'bayplan[kubelet]'"
+    ) from error
+
+_FIELD: Any = descriptor_pb2.FieldDescriptorProto
+_SCALARS = {
+    "string": _FIELD.TYPE_STRING,
+    "bool": _FIELD.TYPE_BOOL,
+    "int32": _FIELD.TYPE_INT32,
+    "int64": _FIELD.TYPE_INT64,
+    "uint64": _FIELD.TYPE_UINT64,
+}
+
+
+def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]:
+    """Name -> class of each message. messages: name -> fields, with commas; each table has a pool of its own, so that packages may have equal names."""
+    file: Any = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+    for name, fields in messages.items():
+        message = file.message_type.add(name=name)
+        for number, field in enumerate(filter(None, (each.strip() for each in fields.split(","))), start=1):
+            if field != "-":
+                field_name, _, kind = field.partition(": ")
+                _add(message, package, number, field_name, kind)
+    pool: Any = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}
+
+
+def _add(message: Any, package: str, number: int, name: str, kind: str) -> None:
+    label = _FIELD.LABEL_REPEATED if kind[0] in "[{" else _FIELD.LABEL_OPTIONAL
+    field = message.field.add(name=name, number=number, label=label)
+    if kind == "{string}":
+        entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
+        entry.options.map_entry = True
+        for place, part in enumerate(("key", "value"), start=1):
+            entry.field.add(name=part, number=place, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_STRING)
+        field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{package}.{message.name}.{entry.name}"
+        return
+    kind = kind.strip("[]")
+    if kind in _SCALARS:
+        field.type = _SCALARS[kind]
+    else:
+        field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{package}.{kind}"

@@ -1,0 +1,147 @@
+"""gRPC over unix sockets, with messages made at run time: calls, streams, and servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bayplan.kubelet.resource_managers.errors import PluginError
+
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # nothing forks to use it
+try:
+    import grpc
+    from grpc import aio
+except ImportError as error:
+    raise ImportError(
+        f"device plugins and pod resources need packages that are not installed ({error}): pip install 'bayplan[kubelet]'"
+    ) from error
+
+Handler = Callable[[Any], Awaitable[Any]]
+Method = tuple[type[Any], Handler]
+"""(class of the request, what answers it)."""
+_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.default_authority", "localhost"))
+
+
+class RefusedError(Exception):
+    """A server does not do what it is asked for; the text is for the client."""
+
+    def __init__(self, message: str, code: str = "UNKNOWN") -> None:
+        """code: gRPC's name of the kind of error."""
+        super().__init__(message)
+        self.code = code
+
+
+class Connection:
+    """A connection to a socket. It is made at the first call."""
+
+    def __init__(self, socket: Path) -> None:
+        self.socket = socket
+        self._channel = aio.insecure_channel(f"unix:{socket}", options=_OPTIONS)
+
+    async def ready(self, seconds: float) -> None:
+        """Return once the other side listens. Raises PluginError, also after so many seconds."""
+        try:
+            await asyncio.wait_for(self._channel.channel_ready(), seconds)
+        except TimeoutError:
+            raise PluginError(f"failed to dial device plugin: {self.socket}: context deadline exceeded") from None
+
+    async def call(self, method: str, request: Any, answer: type[Any], seconds: float) -> Any:
+        """One call. Raises PluginError, also after so many seconds."""
+        invoke = self._channel.unary_unary(
+            method, request_serializer=_to_bytes, response_deserializer=_from_bytes(answer)
+        )
+        try:
+            return await invoke(request, timeout=seconds)
+        except aio.AioRpcError as error:
+            raise PluginError(_text(error)) from error
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise PluginError(f"the connection to {self.socket} was closed") from None  # by `close`
+
+    async def stream(self, method: str, request: Any, answer: type[Any]) -> AsyncIterator[Any]:
+        """All messages of a stream, until the other side ends it. Raises PluginError."""
+        invoke = self._channel.unary_stream(
+            method, request_serializer=_to_bytes, response_deserializer=_from_bytes(answer)
+        )
+        call = invoke(request)
+        try:
+            async for message in call:
+                yield message
+        except aio.AioRpcError as error:
+            raise PluginError(_text(error)) from error
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """End it; calls that wait fail."""
+        await self._channel.close()
+
+
+def _to_bytes(message: Any) -> bytes:
+    data: bytes = message.SerializeToString()
+    return data
+
+
+def _from_bytes(kind: type[Any]) -> Callable[[bytes], Any]:
+    parse: Callable[[bytes], Any] = kind.FromString
+    return parse
+
+
+def _text(error: aio.AioRpcError) -> str:
+    """An error as Go's gRPC prints it."""
+    code = "".join(part.capitalize() for part in error.code().name.split("_"))
+    return f"rpc error: code = {code} desc = {error.details() or ''}"
+
+
+class SocketServer:
+    """A server at a socket. methods: full name of each method -> what it does."""
+
+    def __init__(self, socket: Path, methods: Mapping[str, Method]) -> None:
+        self._socket = socket
+        self._methods = methods
+        self._server: aio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen. A socket that is there already is replaced. Raises OSError."""
+        self._socket.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        self._socket.unlink(missing_ok=True)
+        self._server = aio.server()
+        self._server.add_generic_rpc_handlers(_handlers(self._methods))
+        try:
+            self._server.add_insecure_port(f"unix:{self._socket}")
+        except RuntimeError as error:
+            raise OSError(f"{self._socket}: {error}") from error
+        await self._server.start()
+        self._socket.chmod(0o600)
+
+    async def stop(self) -> None:
+        """Listen no longer."""
+        if self._server is not None:
+            await self._server.stop(None)
+            self._server = None
+        self._socket.unlink(missing_ok=True)
+
+
+def _handlers(methods: Mapping[str, Method]) -> tuple[grpc.GenericRpcHandler, ...]:
+    services: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
+    for path, (request, handler) in methods.items():
+        _, service, method = path.split("/")
+        services.setdefault(service, {})[method] = grpc.unary_unary_rpc_method_handler(
+            _answering(handler), request_deserializer=_from_bytes(request), response_serializer=_to_bytes
+        )
+    return tuple(grpc.method_handlers_generic_handler(name, found) for name, found in services.items())
+
+
+def _answering(handler: Handler) -> Callable[[Any, Any], Awaitable[Any]]:
+    async def answer(request: Any, context: Any) -> Any:
+        try:
+            return await handler(request)
+        except RefusedError as error:
+            await context.abort(grpc.StatusCode[error.code], str(error))
+
+    return answer
