@@ -16,7 +16,7 @@ from bayplan.cli.output import Failure
 if TYPE_CHECKING:
     from bayplan.api.types import core_v1
     from bayplan.client import Client
-    from bayplan.cluster.node import NodeOptions
+    from bayplan.cluster.node_options import NodeOptions
     from bayplan.kubelet.configuration import KubeletConfiguration
     from bayplan.kubelet.node.certificates import Certificate
     from bayplan.kubelet.runtime.interface import Runtime
@@ -270,7 +270,7 @@ async def _until_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -
 
 def _node_options(options: dict[str, Any], clock: Clock) -> NodeOptions:
     """What the flags say of the node; without addresses where no flag names them."""
-    from bayplan.cluster.node import NodeOptions
+    from bayplan.cluster.node_options import NodeOptions
     from bayplan.kubelet.images.credential_plugins import CredentialPlugins, read_config
     from bayplan.kubelet.node.machine import hostname
 

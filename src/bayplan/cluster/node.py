@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,14 @@ from bayplan.api import quantity
 from bayplan.api.types import core_v1, node_v1
 from bayplan.api.types.scalars import Quantity as WireQuantity
 from bayplan.client import Client
-from bayplan.cluster.node_adapters import ServedPods, WorkerDirectories, WorkerVolumes
+from bayplan.cluster.node_adapters import WorkerDirectories, WorkerVolumes
 from bayplan.cluster.node_clean_up import ImageCleanUp, OrphanCleanUp
 from bayplan.cluster.node_facts import FactReader
+from bayplan.cluster.node_object import NodeObject
+from bayplan.cluster.node_options import NodeOptions
 from bayplan.cluster.node_pages import NodePages
 from bayplan.cluster.node_resources import NodeResources
+from bayplan.cluster.node_server import make_server
 from bayplan.informers import InformerFactory
 from bayplan.kubelet.api_objects import ApiObjects
 from bayplan.kubelet.cgroups.hierarchies import Hierarchies
@@ -25,9 +27,7 @@ from bayplan.kubelet.cgroups.mounts import find_mounts
 from bayplan.kubelet.cgroups.names import parse_root
 from bayplan.kubelet.cgroups.pods import CgroupSettings, PodCgroups, QosCgroups
 from bayplan.kubelet.configuration import KubeletConfiguration
-from bayplan.kubelet.container_events import NORMAL
 from bayplan.kubelet.core.admission import Rejection
-from bayplan.kubelet.core.container_config import pod_log_directory
 from bayplan.kubelet.core.container_resources import LimitSettings
 from bayplan.kubelet.core.dns import NodeDns, parse_resolv_conf
 from bayplan.kubelet.core.eviction import Pressure, Threshold, parse_thresholds
@@ -47,24 +47,17 @@ from bayplan.kubelet.images.node_credentials import NodeCredentials
 from bayplan.kubelet.images.records import PullRecords, verification_policy
 from bayplan.kubelet.kubelet import Kubelet, NodeParts
 from bayplan.kubelet.kubelet_metrics import KubeletMetrics
-from bayplan.kubelet.log_files import LogReader
 from bayplan.kubelet.log_garbage import LogGarbage
 from bayplan.kubelet.log_rotation import LogRotation
 from bayplan.kubelet.logind import connect_to_logind
 from bayplan.kubelet.mounts import SystemMounter
-from bayplan.kubelet.node.heartbeat import NodeHeartbeat, NodeLease
 from bayplan.kubelet.node.machine import CPUS, filesystem, read_machine, thermal_throttles
-from bayplan.kubelet.node.registration import initial_node, register
 from bayplan.kubelet.node.status import NodeFacts
 from bayplan.kubelet.node_shutdown import NodeShutdown
 from bayplan.kubelet.pod_builder import BuilderSettings, Cluster, NodePodBuilder
 from bayplan.kubelet.resource_managers.machine_topology import read_machine_topology
 from bayplan.kubelet.resource_managers.reservations import with_reserved_cpus
 from bayplan.kubelet.runtime.interface import Runtime
-from bayplan.kubelet.runtime.types import ContainerState
-from bayplan.kubelet.server.access import Access
-from bayplan.kubelet.server.containers import LogOptions
-from bayplan.kubelet.server.server import KubeletServer, ServerParts
 from bayplan.kubelet.static_pods import StaticPodFiles
 from bayplan.kubelet.stats_collector import StatsCollector
 from bayplan.kubelet.termination_messages import TerminationMessages
@@ -78,19 +71,6 @@ from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeOptions:
-    """What flags say of a node besides its configuration. `addresses` are those that the API shows, the first family first."""
-
-    name: str
-    hostname: str
-    addresses: tuple[str, ...]
-    root: Path = Path("/var/lib/kubelet")
-    labels: Mapping[str, str] = field(default_factory=dict)
-    credential_plugins: CredentialPlugins | None = None
-    container_log_links: Path = Path("/var/log/containers")
 
 
 class Node:
@@ -292,8 +272,8 @@ class Node:
     def _tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         tasks: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "volumes": self.volumes.run,
-            "node": self._keep_node,
-            "lease": lambda: self._lease().run(),
+            "node": lambda: self.node.run(),
+            "lease": lambda: self.node.renew_lease(),
             "evictions": lambda: self.evictions.run(),
             "images": lambda: self.image_clean_up.run(),
             "orphans": lambda: self.orphan_clean_up.run(),
@@ -372,7 +352,7 @@ class Node:
             most_grace=configuration.eviction_max_pod_grace_period,
             isolates_storage=configuration.local_storage_capacity_isolation,
         )
-        self.heartbeat = self._make_heartbeat()
+        self.node = NodeObject(kubelet, self.runtime, self.options, self.machine.architecture, self._facts)
         self.shutdown = NodeShutdown(
             grace_periods(configuration),
             connect_to_logind,
@@ -380,7 +360,7 @@ class Node:
             kubelet.workers,
             kubelet.events,
             kubelet.node,
-            self.heartbeat.look,
+            self.node.report,
             in_thread,
             self.options.root,
             self.clock,
@@ -395,7 +375,7 @@ class Node:
         await self.image_clean_up.recover()
         if self.qos is not None:
             self.qos.create(self.fact_reader.pods_limits())
-        server = self._server()
+        server = make_server(self.kubelet, self.runtime, self.options, self.pages.by_path())
         try:
             if configuration.enable_server and tls is not None:
                 await server.start(configuration.address, configuration.port, tls)
@@ -407,92 +387,14 @@ class Node:
             await self._objects.close()
             await self.runtime.close()
 
-    def _server(self) -> KubeletServer:
-        reader = LogReader(in_thread, self.clock)
-        logs = Path(self.configuration.pod_logs_dir)
-
-        async def read_log(pod: core_v1.Pod, name: str, container_id: str, options: LogOptions) -> AsyncIterator[bytes]:
-            status = await self.runtime.container_status(container_id)
-            path = Path(status.log_path) if status.log_path else logs / pod_log_directory("", pod) / name
-
-            def runs() -> bool:
-                latest = self.kubelet.states.get(pod.metadata.uid).latest(name)
-                return (
-                    latest is not None
-                    and latest.container.id == container_id
-                    and latest.container.state is ContainerState.RUNNING
-                )
-
-            async for piece in reader.read(path, options, runs):
-                yield piece
-
-        parts = ServerParts(
-            runtime=self.runtime,
-            pods=ServedPods(self.kubelet),
-            read_log=read_log,
-            healthy=self._problem,
-            checkpoints=self.options.root / "checkpoints",
-            pages=self.pages.by_path(),
-        )
-        access = Access(self.client, self.configuration, self.options.name, self.clock)
-        return KubeletServer(parts, access, self.configuration, self.clock)
-
-    def _problem(self) -> str:
-        """Why the kubelet does not work; empty if it does."""
-        return "sync Loop took longer than expected" if self.kubelet.lifecycle.unhealthy_for() else ""
-
-    async def _image_disk(self) -> Disk:
-        found = await self.meter.image_filesystem() or filesystem(self.options.root)
-        return Disk(found.capacity_bytes, found.available_bytes)
-
     async def _facts(self) -> NodeFacts:
         return await self.fact_reader.now(
             self.kubelet, self.runtime, self.evictions.conditions, self.volumes.volumes_in_use(), self.shutdown.error
         )
 
-    def _make_heartbeat(self) -> NodeHeartbeat:
-        return NodeHeartbeat(
-            self.client,
-            self.options.name,
-            self.kubelet.node,
-            self._facts,
-            self.kubelet.events,
-            self.clock,
-            update_seconds=self.configuration.update_seconds(),
-            report_seconds=self.configuration.report_seconds(),
-            pod_cidr_changed=self.runtime.set_pod_cidr,
-        )
-
-    async def _keep_node(self) -> None:
-        configuration, options = self.configuration, self.options
-        if configuration.register_node:
-            node = initial_node(
-                options.name,
-                options.hostname,
-                self.machine.architecture,
-                labels=options.labels,
-                taints=configuration.register_with_taints,
-                provider_id=configuration.provider_id,
-                attach_by_controller=configuration.enable_controller_attach_detach,
-            )
-            await register(self.client, node, self.clock)
-        self.kubelet.node_state.host_ips = options.addresses[:2]
-        registered: core_v1.Node | None = None
-        while registered is None:
-            registered = self.kubelet.node()
-            await self.clock.sleep(0.05)
-        self.kubelet.events.node(registered, NORMAL, "Starting", "Starting kubelet.")
-        await self.heartbeat.run()
-
-    def _lease(self) -> NodeLease:
-        return NodeLease(
-            self.client,
-            self.options.name,
-            self.kubelet.node,
-            self.clock,
-            self.randomness,
-            duration_seconds=self.configuration.node_lease_duration_seconds,
-        )
+    async def _image_disk(self) -> Disk:
+        found = await self.meter.image_filesystem() or filesystem(self.options.root)
+        return Disk(found.capacity_bytes, found.available_bytes)
 
 
 def _thresholds(configuration: KubeletConfiguration) -> tuple[Threshold, ...]:
