@@ -315,6 +315,20 @@ def test_a_pod_that_asks_for_more_than_is_left_is_rejected() -> None:
     play(case)
 
 
+def test_a_status_says_what_the_whole_pod_has() -> None:
+    async def case(played: Played) -> None:
+        async with played.running():
+            wants = core_v1.ResourceRequirements(requests={"cpu": "500m"}, limits={"memory": "64Mi"})
+            await played.create(container(resources=wants), container("d", resources=wants))
+            status = (await played.until(ready)).status
+            assert status.allocated_resources == {"cpu": "1", "memory": "128Mi"}
+            assert status.resources == core_v1.ResourceRequirements(
+                requests={"cpu": "1", "memory": "128Mi"}, limits={"memory": "128Mi"}
+            )
+
+    play(case)
+
+
 def test_a_critical_pod_starts_when_the_pods_that_make_room_have_ended() -> None:
     async def case(played: Played) -> None:
         async with played.running() as kubelet:

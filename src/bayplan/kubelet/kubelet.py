@@ -22,6 +22,7 @@ from bayplan.client.events import EventRecorder
 from bayplan.informers import InformerFactory
 from bayplan.informers.informer import Informer
 from bayplan.kubelet.allocations import ACTUATED, ALLOCATED, AllocationRecords
+from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.container_events import ContainerEvents
 from bayplan.kubelet.container_stopper import ContainerStopper
@@ -43,6 +44,7 @@ from bayplan.kubelet.prober.manager import ProbeManager
 from bayplan.kubelet.prober.results import ProbeUpdate
 from bayplan.kubelet.resource_managers.container_manager import ContainerManager
 from bayplan.kubelet.runtime.interface import Runtime
+from bayplan.kubelet.runtime.types import LinuxResources
 from bayplan.kubelet.static_pods import MirrorPods
 from bayplan.kubelet.status_manager import StatusManager
 from bayplan.support.blocking import Blocking, at_once
@@ -114,7 +116,7 @@ class Kubelet:
         self.statuses = StatusManager(client, clock, lambda uid: self.workers.may_have_running_containers(uid))
         self.parts = make_parts(self)
         runtime = self.parts.runtime
-        self.node_state = NodeState(runtime, self.node, self.statuses.get, clock)
+        self.node_state = NodeState(runtime, self.node, self.statuses.get, self._cgroup_limits, clock)
         self.reader = PodStateReader(runtime, clock, self.parts.explain)
         self.lifecycle = PodLifecycleEvents(runtime, self.reader, self.states, self._on_lifecycle, clock)
         self.probes = ProbeManager(
@@ -166,6 +168,21 @@ class Kubelet:
         self.syncer.mirror = self.mirrors.ensure
         if self.parts.resources is not None:
             self.syncer.allocated_resources = self.parts.resources.statuses
+
+    def _cgroup_limits(self, pod: core_v1.Pod) -> LinuxResources | None:
+        """The limits that a pod's own cgroup has; None where it has none."""
+        if self.parts.cgroups is None:
+            return None
+        try:
+            found = self.parts.cgroups.limits(pod)
+        except CgroupError:
+            return None  # not made yet, or gone already
+        return LinuxResources(
+            cpu_shares=found.cpu_shares or 0,
+            cpu_quota=found.cpu_quota or 0,
+            cpu_period=found.cpu_period or 0,
+            memory_limit=found.memory or 0,
+        )
 
     def _records(self, name: str) -> AllocationRecords:
         directory = self.parts.records

@@ -12,7 +12,7 @@ from bayplan.kubelet.core.pod_status import Failure, PodFacts
 from bayplan.kubelet.deadlines import deadline_failure
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
-from bayplan.kubelet.runtime.types import RuntimeStatus
+from bayplan.kubelet.runtime.types import LinuxResources, RuntimeStatus
 from bayplan.support.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -32,12 +32,14 @@ class NodeState:
         runtime: Runtime,
         node: Callable[[], core_v1.Node | None],
         status_of: Callable[[str], core_v1.PodStatus | None],
+        cgroup: Callable[[core_v1.Pod], LinuxResources | None],
         clock: Clock,
     ) -> None:
-        """node: the node as the API shows it. status_of: pod uid -> what the kubelet last said of the pod."""
+        """node: the node as the API shows it. status_of: pod uid -> what the kubelet last said of the pod. cgroup: the limits that a pod's own cgroup has."""
         self._runtime = runtime
         self._node = node
         self._status_of = status_of
+        self._cgroup = cgroup
         self._clock = clock
         self._answered_at = float("-inf")
         self._error = "container runtime status check may not have completed yet"
@@ -95,7 +97,13 @@ class NodeState:
             runtime=self.runtime_name or "containerd",
             recursive_read_only=handler is not None and handler.recursive_read_only_mounts,
         )
-        return PodFacts(host_ips=self.host_ips, containers=containers)
+        runs = pod.status.phase == "Running"
+        return PodFacts(
+            host_ips=self.host_ips,
+            containers=containers,
+            shows_resources=True,
+            cgroup=self._cgroup(pod) if runs else None,
+        )
 
     def offer(self) -> NodeOffer:
         """What admission may use of the node."""

@@ -30,7 +30,7 @@ class PodLimits(Protocol):
         """The limits that a pod's cgroup is to have."""
 
     def limits(self, pod: core_v1.Pod) -> CgroupResources:
-        """The cpu quota and the memory limit that it has."""
+        """What it has of cpu and memory."""
 
     def memory_usage(self, pod: core_v1.Pod) -> int | None:
         """Bytes that the pod uses, where that is known."""

@@ -45,11 +45,11 @@ def test_limits_are_written_with_controllers_switched_on(tmp_path: Path) -> None
         "hugetlb.1GB.max": "max",
         "memory.low": "5",
     }
-    assert it.limits("/a/b") == CgroupResources(cpu_quota=50_000, memory=1 << 30)
+    assert it.limits("/a/b") == CgroupResources(cpu_quota=50_000, cpu_period=100_000, memory=1 << 30)
     it.update("/a/b", CgroupResources(cpu_quota=-1, memory=0, pids=-1))
     shown = [(root / "a/b" / name).read_text() for name in ("cpu.max", "memory.max", "pids.max", "cpu.weight")]
     assert shown == ["max 100000", "max", "max", "100"]
-    assert it.limits("/a/b") == CgroupResources(cpu_quota=-1, memory=0)
+    assert it.limits("/a/b") == CgroupResources(cpu_quota=-1, cpu_period=100_000, memory=0)
     assert it.hugepage_sizes() == [2 << 20, 1 << 30]
 
 

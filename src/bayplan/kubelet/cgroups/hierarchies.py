@@ -127,15 +127,22 @@ class Hierarchies:
         return _below(self.mounts.unified, path)
 
     def limits(self, path: str) -> CgroupResources:
-        """The cpu quota and the memory limit that it has: microseconds per period and bytes, -1 and 0 for none."""
+        """What it has of cpu and memory: shares (None where they cannot be told exactly), quota in microseconds per period and bytes, -1 and 0 for none."""
         if self.is_unified:
-            quota, _, _ = self._read(path, "cpu.max").partition(" ")
+            quota, _, period = self._read(path, "cpu.max").strip().partition(" ")
             return CgroupResources(
-                cpu_quota=int(quota) if quota.isdigit() else -1, memory=self._number(path, "memory.max") or 0
+                cpu_quota=int(quota) if quota.isdigit() else -1,
+                cpu_period=int(period) if period.isdigit() else None,
+                memory=self._number(path, "memory.max") or 0,
             )
         text = self._read(path, "cpu.cfs_quota_us").strip()
         memory = self._number(path, "memory.limit_in_bytes") or 0
-        return CgroupResources(cpu_quota=int(text) if text else -1, memory=0 if memory >= 1 << 62 else memory)
+        return CgroupResources(
+            cpu_shares=self._number(path, "cpu.shares"),
+            cpu_quota=int(text) if text else -1,
+            cpu_period=self._number(path, "cpu.cfs_period_us"),
+            memory=0 if memory >= 1 << 62 else memory,
+        )
 
     def children(self, path: str) -> list[str]:
         """Names of the cgroups directly below one, in any hierarchy."""

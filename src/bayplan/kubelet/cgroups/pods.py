@@ -145,7 +145,7 @@ class PodCgroups:
         )
 
     def limits(self, pod: core_v1.Pod) -> CgroupResources:
-        """The cpu quota and the memory limit that a pod's cgroup has now. Raises CgroupError."""
+        """What a pod's cgroup has of cpu and memory now. Raises CgroupError."""
         return self._hierarchies.limits(self._path(pod))
 
     def memory_usage(self, pod: core_v1.Pod) -> int | None:

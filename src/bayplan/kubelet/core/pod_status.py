@@ -22,7 +22,9 @@ from bayplan.kubelet.core.container_states import KILLED, STATUS_UNKNOWN, Sectio
 from bayplan.kubelet.core.phase import phase_of
 from bayplan.kubelet.core.plan import Health
 from bayplan.kubelet.core.pod_state import PodState
+from bayplan.kubelet.core.resource_status import pod_resources
 from bayplan.kubelet.core.restarts import is_sidecar, restarts_all, runs_again
+from bayplan.kubelet.runtime.types import LinuxResources
 
 TERMINAL = frozenset(("Succeeded", "Failed"))
 STATIC_SOURCE = "kubernetes.io/config.source"
@@ -67,6 +69,10 @@ class PodFacts:
     """Whether nothing of the pod runs or will run any more."""
     failure: Failure | None = None
     resize_conditions: tuple[core_v1.PodCondition, ...] = ()
+    shows_resources: bool = False
+    """Whether the status says what the pod as a whole has."""
+    cgroup: LinuxResources | None = None
+    """What the pod's cgroup says of that; None where it has none."""
     extra: Mapping[str, core_v1.PodCondition] = field(default_factory=dict)
     """Conditions that the kubelet has set once, such as DisruptionTarget, by type."""
 
@@ -103,6 +109,9 @@ def generate_pod_status(
         conditions=_conditions(pod, state, before, by_name, phase, facts),
     )
     _set_addresses(pod, state, before, status, facts.host_ips)
+    if facts.shows_resources:
+        found = pod_resources(pod, facts.cgroup, before.resources if before.phase == "Running" else None)
+        status.resources, status.allocated_resources = found.actual, dict(found.allocated)
     return status
 
 

@@ -1,8 +1,12 @@
-"""The resources that a container has, as its status shows them."""
+"""The resources that a container has, and those of a whole pod, as their status shows them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from bayplan.api import quantity
+from bayplan.api.pod_resources import pod_total
 from bayplan.api.types import core_v1
 from bayplan.api.types.scalars import Quantity
 from bayplan.kubelet.core.restarts import AnyContainer
@@ -35,6 +39,41 @@ def reported_resources(
         requests["cpu"] = _cpu_request(requests["cpu"], actual, before)
     resources = container.resources
     return core_v1.ResourceRequirements(limits=limits, requests=requests, claims=resources.claims)
+
+
+@dataclass(frozen=True, slots=True)
+class PodResources:
+    """What a pod as a whole has, and what was allocated to it."""
+
+    actual: core_v1.ResourceRequirements
+    allocated: Mapping[str, Quantity]
+
+
+def pod_resources(
+    pod: core_v1.Pod, cgroup: LinuxResources | None, before: core_v1.ResourceRequirements | None
+) -> PodResources:
+    """pod: with the resources that are allocated to it. cgroup: what the pod's own cgroup says; None where it has none. before: what was shown last."""
+    requests: dict[str, Quantity] = {
+        name: str(amount) for name, amount in pod_total(pod.spec, "requests", overhead=True).items()
+    }
+    limits: dict[str, Quantity] = {
+        name: str(amount) for name, amount in pod_total(pod.spec, "limits", overhead=True).items()
+    }
+    level = pod.spec.resources or core_v1.ResourceRequirements()
+    if pod.status.phase != "Running":
+        actual = core_v1.ResourceRequirements(limits=limits, requests=requests, claims=level.claims)
+        return PodResources(actual, requests)
+    shown, bounds = dict(level.requests), dict(level.limits)
+    cpu = _cpu_request(requests.get("cpu", "0"), cgroup, before)
+    if quantity.milli_value(cpu) > MIN_SHARES:
+        shown["cpu"] = cpu
+    if "memory" in requests:
+        shown["memory"] = requests["memory"]
+    if "cpu" in limits:
+        bounds["cpu"] = _cpu_limit(limits["cpu"], cgroup, before)
+    if "memory" in limits:
+        bounds["memory"] = _memory_limit(limits["memory"], cgroup, before)
+    return PodResources(core_v1.ResourceRequirements(limits=bounds, requests=shown, claims=level.claims), requests)
 
 
 def _cpu_limit(
