@@ -69,11 +69,10 @@ async def _client(kubeconfig: Path) -> AsyncIterator[Client]:
 
 async def _one_by_one(client: Client, phases: _Phases, count: int) -> list[Figure]:
     """How long single pods take, when nothing else happens."""
-    starts, ends = [], []
-    for number in range(count):
-        name = f"single-{number}"
-        starts.append(await _timed(client.create(_pod(name)), phases.until_running(name)))
-        ends.append(await _timed(client.delete(core_v1.Pod, name, _NAMESPACE), phases.until(lambda: not phases.of)))
+    names = [f"single-{number}" for number in range(count)]
+    starts = [await _timed(client.create(_pod(name)), phases.until_running(name)) for name in names]
+    await asyncio.sleep(2)
+    ends = [await _timed(client.delete(core_v1.Pod, name, _NAMESPACE), phases.until_gone(name)) for name in names]
     return [
         Figure("real node", f"create to Running, median of {count}", statistics.median(starts) * 1000, "ms"),
         Figure("real node", f"delete to gone, median of {count}", statistics.median(ends) * 1000, "ms"),
@@ -131,6 +130,10 @@ class _Phases:
     async def until_running(self, *names: str) -> None:
         """Return when all of these pods run. Raises TimeoutError."""
         await self.until(lambda: all(map(self.runs, names)))
+
+    async def until_gone(self, name: str) -> None:
+        """Return when a pod is gone. Raises TimeoutError."""
+        await self.until(lambda: name not in self.of)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Return when a condition holds. Raises TimeoutError."""
