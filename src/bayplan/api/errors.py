@@ -5,8 +5,8 @@ Source: apimachinery's `api/errors` and `util/validation/field` packages; the wo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -14,6 +14,36 @@ import msgspec
 
 from bayplan.api.go_json import escaped
 from bayplan.api.types import meta_v1
+
+MOST_ERRORS = 10_000
+"""Errors after which rules may stop: more than `MAX_ERROR_BYTES` lets an answer tell."""
+
+
+class TooManyErrors(Exception):
+    """Rules made more than `MOST_ERRORS` errors, see `stopping_at_many_errors`."""
+
+    def __init__(self, errors: list[FieldError]) -> None:
+        super().__init__(f"more than {MOST_ERRORS} errors")
+        self.errors = errors
+        """What was made, in this order."""
+
+
+_collected: list[FieldError] | None = None
+"""What was made inside of `stopping_at_many_errors`."""
+
+
+@contextlib.contextmanager
+def stopping_at_many_errors() -> Iterator[None]:
+    """Within, the error that is one too many raises TooManyErrors: a body of 3 MiB can break rules a million times.
+
+    Not for rules that make errors and drop them, such as those of schemas with alternatives. What is within neither waits nor nests.
+    """
+    global _collected
+    _collected = []
+    try:
+        yield
+    finally:
+        _collected = None
 
 
 class ErrorType(Enum):
@@ -55,8 +85,7 @@ OMITTED: Any = object()
 """Stands for a value that an error does not show, because the field as a whole says nothing about what is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
+class FieldError(msgspec.Struct, frozen=True):
     """One thing that is wrong with one field."""
 
     type: ErrorType
@@ -66,6 +95,12 @@ class FieldError:
     detail: str = ""
     supported: Sequence[str] | None = None
     """The values that are allowed, for which there is no detail yet: thousands of errors may share a long list."""
+
+    def __post_init__(self) -> None:
+        if _collected is not None:
+            _collected.append(self)
+            if len(_collected) > MOST_ERRORS:
+                raise TooManyErrors(_collected)
 
     @property
     def body(self) -> str:
@@ -251,12 +286,13 @@ MAX_ERROR_BYTES = 256 * 1024
 """Letters of field errors that one answer tells, besides the first error, which is told whatever its length."""
 
 
-MOST_ERRORS = 10_000
-"""Errors of one list after which a rule may stop: more than `MAX_ERROR_BYTES` lets an answer tell."""
+def invalid_object(
+    kind: str, group: str, name: str, errors: Sequence[FieldError], *, stopped: bool = False
+) -> ApiError:
+    """422: the object breaks rules. Equal errors are told once; of very many, the first ones and how many there are besides.
 
-
-def invalid_object(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> ApiError:
-    """422: the object breaks rules. Equal errors are told once; of very many, the first ones and how many there are besides."""
+    stopped: the rules stopped at these errors, there may be more.
+    """
     told: dict[str, None] = {}
     causes: list[meta_v1.StatusCause] = []
     letters = 0
@@ -269,7 +305,7 @@ def invalid_object(kind: str, group: str, name: str, errors: Sequence[FieldError
         causes.append(meta_v1.StatusCause(reason=error.type.reason, message=body, field=error.field))
     unique = list(told)
     if len(causes) < len(errors):
-        unique.append(f"and {len(errors) - len(causes)} more")
+        unique.append(f"and {'at least ' if stopped else ''}{len(errors) - len(causes)} more")
     text = unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
     shown = f"{kind}.{group}" if group else kind
     return failure(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.api import protobuf
 from bayplan.api.codec import (
@@ -34,7 +34,7 @@ from bayplan.apiserver.body_problems import Unrecognized, head_problem, version_
 from bayplan.apiserver.crowds import Crowds
 from bayplan.apiserver.custom_resources.mixed_cache import mixed
 from bayplan.apiserver.negotiation import PLAIN, Form, negotiate, negotiate_custom
-from bayplan.apiserver.objects import ObjectStore
+from bayplan.apiserver.objects import ObjectStore, too_large
 from bayplan.apiserver.repeated_changes import RepeatedChanges
 from bayplan.apiserver.representation import Shape
 from bayplan.apiserver.requests import Request, ResourcePath, Response
@@ -48,6 +48,11 @@ from bayplan.support.randomness import Randomness
 
 if TYPE_CHECKING:
     from bayplan.apiserver.webhooks.calling import Sender
+
+_SMALL: Final = 128 * 1024
+"""Bytes of a body that defaults cannot make too large for the server to work on."""
+_MOST_SIZES: Final = 10
+"""The JSON of a defaulted object may be so many times as long as the largest message of an object that can be stored."""
 
 BODY_TYPES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 
@@ -201,6 +206,8 @@ class Call:
             raise (
                 refused(error) if refused else self._undecodable(self.kind.kind, self.kind.api_version, error)
             ) from None
+        if len(self.request.body) > _SMALL and len(encode(obj)) > _MOST_SIZES * self.context.objects.max_object_bytes:
+            raise too_large()
         return obj
 
     def _undecodable(self, kind_name: str, api_version: str, error: Exception) -> ApiError:

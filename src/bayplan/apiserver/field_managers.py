@@ -13,10 +13,12 @@ import msgspec
 
 from bayplan.api.codec import DecodeError, encode, from_tree
 from bayplan.api.conversion import WebhookNeeded, convert
+from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.errors import ApiError, failure
 from bayplan.api.kinds import Kind
+from bayplan.api.managedfields.bounds import exceeds
 from bayplan.api.managedfields.compare import Comparison, compare, field_set
-from bayplan.api.managedfields.fieldset import FieldSet, difference, has, paths, union
+from bayplan.api.managedfields.fieldset import LEAF, FieldSet, difference, has, paths, union
 from bayplan.api.managedfields.managers import (
     APPLY,
     BEFORE_FIRST_APPLY,
@@ -47,6 +49,8 @@ from bayplan.apiserver.context import Call
 from bayplan.apiserver.emptied_lists import emptied, with_emptied
 from bayplan.apiserver.known_updates import entries_after
 from bayplan.apiserver.object_changes import compare_objects, fields_of, type_of
+from bayplan.apiserver.object_parts import parts_of
+from bayplan.apiserver.objects import too_large
 from bayplan.apiserver.renewals import renewed
 from bayplan.apiserver.requests import bool_parameter
 from bayplan.support.timestamps import rfc3339
@@ -54,6 +58,8 @@ from bayplan.support.timestamps import rfc3339
 SERVER = "kube-apiserver"
 """The manager of what the server itself writes while it serves somebody."""
 _MANAGER_LENGTH = 128
+_SMALL = 128 * 1024
+"""Bytes of a configuration whose managed fields can be made without a look at what they will take."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -86,6 +92,25 @@ def _is_reset(entries: tuple[ManagedFieldsEntry, ...]) -> bool:
     return len(entries) == 1 and entries[0] == ManagedFieldsEntry()
 
 
+def _check_size(call: Call, sent: Any, kind: Kind, subresource: str) -> None:
+    """Raises ApiError (500) if the managed fields of what a writer sends would be larger than an object may be, or twice as large with those that are dropped
+    later: to make and compare them takes seconds."""
+    if len(call.request.body) <= _SMALL:
+        return
+    tree = sent if isinstance(sent, dict) else _members(sent)
+    owned = {name: item for name, item in tree.items() if call.strategy.ownable(subresource, {f"f:{name}": LEAF})}
+    most, whole = call.context.objects.max_object_bytes, type_of(kind.type)
+    if exceeds(owned, whole, most) or exceeds(tree, whole, 2 * most):
+        raise too_large()
+
+
+def _members(obj: Any) -> dict[str, Any]:
+    """The fields of an object by their names in JSON."""
+    if isinstance(obj, CustomObject):
+        return obj.tree()
+    return {part.wire: getattr(obj, part.attribute) for part in parts_of(obj.__class__, every=True)}
+
+
 def track_create(call: Call, obj: Any, api_version: str = "", subresource: str = "") -> None:
     """Record who makes a new object. `obj` is in the stored version, defaulted, not yet admitted.
 
@@ -93,9 +118,10 @@ def track_create(call: Call, obj: Any, api_version: str = "", subresource: str =
     """
     metadata = obj.metadata
     given = metadata.managed_fields
-    served = obj if call.kind is call.stored else convert(clone(obj), call.stored, call.kind)
+    served = call.strategy.shown(obj if call.kind is call.stored else convert(clone(obj), call.stored, call.kind))
+    _check_size(call, served, call.kind, "")
     try:
-        below, fields = fields_of(call.strategy.shown(served))
+        below, fields = fields_of(served)
     except TypedError:
         metadata.managed_fields = ()
         return  # a list item without its keys: validation will say so, or ownership cannot be told
@@ -250,6 +276,7 @@ class Applier:
         Raises ApiError (409 conflicts, 500 a configuration that does not fit the schema).
         """
         kind = self.kind
+        _check_size(self.call, self.applied, kind, self.subresource)
         cls = kind.type
         managers: Managers = given_managers(live.metadata.managed_fields) if live is not None else {}
         served = None if live is None else self._served(live)

@@ -279,10 +279,15 @@ def _prefix_of(key: str) -> str:
 
 
 def check_size(kind: Kind, obj: Any, value: bytes, limit: int) -> None:
-    """Raises ApiError (500, as etcd's refusal is passed on) for an object that is too large in the form in which Kubernetes keeps it."""
+    """Raises ApiError (500) for an object that is too large in the form in which Kubernetes keeps it."""
     size = len(value) if kind.is_custom else len(message_of(obj))
     if size > limit:
-        raise failure(500, "", "etcdserver: request is too large", details=False)
+        raise too_large()
+
+
+def too_large() -> ApiError:
+    """500, as etcd's refusal is passed on."""
+    return failure(500, "", "etcdserver: request is too large", details=False)
 
 
 def _names(kind: Kind, obj: Any) -> tuple[str, str]:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from bayplan.api.kinds import DEFAULT_KINDS, Kind
 from bayplan.api.schema import Schema, definition_of, definitions
 from bayplan.apiserver.requests import Request
@@ -34,6 +36,7 @@ TEMPLATED = frozenset(
 LISTS, MAPS = "list", "map"
 VARIANTS = ("distinct", "equal", "wrong")
 VERBS = ("create", "update", "apply", "strategic", "merge", "json")
+_ENCODER = msgspec.json.Encoder()
 _NAMES = ("name", "key", "type", "ip", "uid", "mountPath", "devicePath", "topologyKey", "containerPort", "port")
 """Fields that an item has even if they are not required."""
 
@@ -131,11 +134,29 @@ def large(collection: Collection, size: int, variant: str) -> list[Any] | dict[s
         return value_of(schema, 0 if variant == "equal" else index, wrong=variant == "wrong")
 
     if collection.many == LISTS:
-        count = max(1, size // (len(json.dumps(item(0))) + 4))
-        return [item(index) for index in range(count)]
+        return list(_fitting(size, lambda index: (item(index), len(_compact(item(index))) + 1)))
     key: Callable[[int], str] = (lambda index: f"!Ä {index}") if variant == "wrong" else (lambda index: f"n{index}")
-    count = max(1, size // (len(json.dumps(item(0))) + 12))
-    return {key(index): item(index) for index in range(count)}
+    entries = _fitting(
+        size, lambda index: ((key(index), item(index)), len(_compact(key(index))) + len(_compact(item(index))) + 2)
+    )
+    return dict(entries)
+
+
+def _fitting(size: int, entry: Callable[[int], tuple[Any, int]]) -> Iterator[Any]:
+    """Entries, at least one, as long as the bytes that they say they have fit."""
+    index, used = 0, 0
+    while True:
+        made, length = entry(index)
+        used += length
+        if used > size and index:
+            return
+        yield made
+        index += 1
+
+
+def _compact(value: Any) -> bytes:
+    """As JSON without spaces: as many items as possible in the bytes of a body."""
+    return _ENCODER.encode(value)
 
 
 def base_objects() -> dict[str, dict[str, Any]]:
@@ -225,13 +246,13 @@ class Measured:
         collection_path = self.kind.path(NAMESPACE if self.kind.namespaced else "")
         path = f"{collection_path}/{name}"
         changed = f"{path}/status" if collection.path[0] == "status" and self.kind.subresource("status") else path
-        data = json.dumps(wanted).encode()
+        data = _compact(wanted)
         if verb == "create":
             result = await self.ask("POST", collection_path, data)
         elif verb == "apply":
             result = await self.ask("PATCH", path, data, "application/apply-patch+yaml", fieldManager="m", force="true")
         else:
-            await self.ask("POST", collection_path, json.dumps(base).encode())
+            await self.ask("POST", collection_path, _compact(base))
             if verb == "update":
                 result = await self.ask("PUT", changed, data)
             elif verb == "json":
@@ -240,9 +261,7 @@ class Measured:
                 items = value if collection.many == LISTS else value.values()
                 at = "0" if collection.many == LISTS else "k"
                 operations += [{"op": "add", "path": f"{pointer}/{at}", "value": one} for one in list(items)[:9990]]
-                result = await self.ask(
-                    "PATCH", changed, json.dumps(operations).encode(), "application/json-patch+json"
-                )
+                result = await self.ask("PATCH", changed, _compact(operations), "application/json-patch+json")
             else:
                 kind = "strategic-merge-patch" if verb == "strategic" else "merge-patch"
                 result = await self.ask("PATCH", changed, data, f"application/{kind}+json")
@@ -260,7 +279,7 @@ def kinds(wanted: frozenset[str] = frozenset()) -> list[Kind]:
     ]
 
 
-async def measure(size: int, limit: float, wanted: frozenset[str]) -> None:
+async def measure(size: int, limit: float, wanted: frozenset[str], verbs: Sequence[str]) -> None:
     """Print what costs more than the limit."""
     bases = base_objects()
     for kind in kinds(wanted):
@@ -275,7 +294,7 @@ async def measure(size: int, limit: float, wanted: frozenset[str]) -> None:
             )
             worst = 0.0
             for collection in collections(definition_of(kind.type), skip=frozenset(skip)):
-                for cost in await measured.costs(base, collection, size):
+                for cost in await measured.costs(base, collection, size, verbs=verbs):
                     worst = max(worst, cost.seconds)
                     if cost.seconds > limit or (cost.code >= 500 and cost.verb != "apply"):
                         print(f"{kind.kind:24} {cost}", flush=True)
@@ -287,10 +306,11 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("kinds", nargs="*")
-    parser.add_argument("--size", type=int, default=1_500_000, help="bytes of a list or map")
+    parser.add_argument("--size", type=int, default=3_100_000, help="bytes of a list or map; a body holds 3 MiB")
     parser.add_argument("--limit", type=float, default=2.0, help="CPU seconds from which on a request is printed")
+    parser.add_argument("--verbs", nargs="+", choices=VERBS, default=VERBS)
     given = parser.parse_args()
-    asyncio.run(measure(given.size, given.limit, frozenset(given.kinds)))
+    asyncio.run(measure(given.size, given.limit, frozenset(given.kinds), given.verbs))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from bayplan.api.custom_resources.rule_compilation import compile_rules
 from bayplan.api.custom_resources.rules import Findings, check_rules
-from bayplan.api.errors import MAX_ERROR_BYTES
+from bayplan.api.errors import MAX_ERROR_BYTES, MOST_ERRORS
 from bayplan.api.kinds import Kind
 from bayplan.api.nesting import MAX_DEPTH
 from bayplan.api.schema import definition_of
@@ -174,7 +175,7 @@ def test_thousands_of_owners_are_told_in_short() -> None:
             ]
             code, answer = await ask(api, "POST", MAPS, {"metadata": {"name": "a", "ownerReferences": owners}})
             assert (code, answer["reason"]) == (422, "Invalid")
-            assert answer["message"].endswith("and 19998 more]")
+            assert answer["message"].endswith("and at least 10000 more]")
             assert len(answer["details"]["causes"]) == 1
             same = {"metadata": {"name": "b", "ownerReferences": [{**owners[0], "controller": False}] * 20_000}}
             assert len((await ask(api, "POST", MAPS, same))[1]["metadata"]["ownerReferences"]) == 1
@@ -413,8 +414,11 @@ def test_many_claim_templates_and_spread_constraints_are_judged_quickly() -> Non
                 "spec": {"containers": [{"name": "c", "image": "i"}]},
             }
             spec: dict[str, Any] = {"selector": {"matchLabels": {"a": "b"}}, "template": template, "serviceName": "s"}
-            spec["volumeClaimTemplates"] = [{}] * 250_000
             path = "/apis/apps/v1/namespaces/default/statefulsets"
+            spec["volumeClaimTemplates"] = [{}] * 700_000
+            code, answer = await ask(api, "POST", path, {"metadata": {"name": "a"}, "spec": spec})
+            assert (code, answer["message"]) == (500, "etcdserver: request is too large")
+            spec["volumeClaimTemplates"] = [{}] * 100_000
             code, answer = await ask(api, "POST", path, {"metadata": {"name": "a"}, "spec": spec})
             assert (code, answer["reason"]) == (422, "Invalid")
             assert "more]" in answer["message"]
@@ -504,5 +508,27 @@ def test_long_lists_of_any_kind_cost_time_in_proportion(kind: Kind) -> None:
                     ):
                         assert_below(cost.seconds, 1, str(cost))
                         assert cost.code < 500 or cost.verb == "apply", str(cost)
+
+    asyncio.run(run())
+
+
+def test_rules_stop_at_many_errors_and_a_configuration_that_no_store_holds_is_refused_first() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            finalizers = [f"wrong {one}" for one in range(100_000)]
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "finalizers": finalizers}}
+            code, answer = await ask(api, "POST", MAPS, body)
+            assert (code, answer["message"]) == (500, "etcdserver: request is too large")
+            code, answer = await ask(api, "PATCH", f"{MAPS}/a", body, APPLY, fieldManager="m")
+            assert (code, answer["message"]) == (500, "etcdserver: request is too large")
+            body["metadata"] = {"name": "a", "finalizers": finalizers[:20_000]}
+            code, answer = await ask(api, "POST", MAPS, body)
+            assert (code, answer["reason"]) == (422, "Invalid")
+            told = len(answer["details"]["causes"])
+            assert answer["message"].endswith(f"and at least {MOST_ERRORS + 1 - told} more]")
+            body["metadata"] = {"name": "a", "finalizers": ["example.com/a"] * 20_000}
+            code, answer = await ask(api, "PATCH", f"{MAPS}/a", body, APPLY, fieldManager="m")
+            assert code == 500
+            assert re.search(r"and \d+ more$", answer["message"])
 
     asyncio.run(run())

@@ -5,7 +5,6 @@ Source of the behaviour: Kubernetes' `apiextensions-apiserver/pkg/apiserver/sche
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -103,4 +102,4 @@ def _metadata_errors(given: Any, path: str) -> Iterator[FieldError]:
         return
     metadata.name = metadata.name or "fakename"
     for one in validate_object_meta(metadata, namespaced=bool(metadata.namespace), name_rule="path-segment"):
-        yield dataclasses.replace(one, field=path + one.field.removeprefix("metadata"))
+        yield msgspec.structs.replace(one, field=path + one.field.removeprefix("metadata"))

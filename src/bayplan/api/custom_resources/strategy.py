@@ -57,6 +57,7 @@ class CustomStrategy(Strategy):
 
     counts_generation = True
     allow_unconditional_update = False
+    tells_every_error = False
     reset_by_status = of_paths(("f:metadata",), ("f:spec",))
 
     def __init__(

@@ -8,11 +8,12 @@ where Kubernetes looks at them in any order.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from bayplan.api.custom_resources import formats, patterns
 from bayplan.api.custom_resources.correlation import Before, identity, same
@@ -84,7 +85,7 @@ def _named(error: FieldError, path: str) -> FieldError:
         whole = path or _WHOLE if error.field in (_WHOLE, "") else name
     else:
         whole = f"{path}.{name}" if name else path
-    return dataclasses.replace(error, field=whole)
+    return msgspec.structs.replace(error, field=whole)
 
 
 def json_type(value: Any) -> str:

@@ -67,8 +67,10 @@ def default_claim_spec(spec: core_v1.PersistentVolumeClaimSpec) -> None:
     """Defaults of the spec of a claim or of a claim template."""
     if spec.volume_mode is None:
         spec.volume_mode = "Filesystem"
-    canonical_list(spec.resources.requests)
-    canonical_list(spec.resources.limits)
+    if spec.resources.requests:
+        canonical_list(spec.resources.requests)
+    if spec.resources.limits:
+        canonical_list(spec.resources.limits)
 
 
 def default_volume_source(holder: Any) -> None:

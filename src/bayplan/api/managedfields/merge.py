@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bayplan.api.custom_resources.go_values import go_syntax, shown, type_name
+from bayplan.api.errors import MAX_ERROR_BYTES
 from bayplan.api.managedfields.compare import ABSENT
 from bayplan.api.managedfields.fieldset import LEAF, FieldSet, has, path_text
 from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type, TypedError
@@ -17,7 +18,17 @@ def validate(tree: Any, kind: Type) -> None:
     if len(problems) == 1:
         raise TypedError(problems[0])
     if problems:
-        raise TypedError("\n  ".join(["errors:", *problems]))
+        raise TypedError("\n  ".join(["errors:", *_told(problems)]))
+
+
+def _told(problems: list[str]) -> list[str]:
+    """The problems; of very many, the first ones and how many there are besides."""
+    letters = 0
+    for index, problem in enumerate(problems):
+        letters += len(problem)
+        if letters > MAX_ERROR_BYTES and index:
+            return [*problems[:index], f"and {len(problems) - index} more"]
+    return problems
 
 
 _FITS: dict[str, tuple[type, ...]] = {

@@ -16,7 +16,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable
 from operator import attrgetter, call
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -255,8 +255,21 @@ def _integer(number: int) -> _Writer:
     return lambda value: head + varint(value) if value else zero
 
 
+_MANY: Final = 1000
+"""Items of a list in which those that say nothing are written once."""
+
+
 def _repeated(write: _Writer) -> _Writer:
-    return lambda values: b"".join(map(write, values)) if values else b""
+    def write_all(values: Any) -> bytes:
+        if not values:
+            return b""
+        if len(values) < _MANY or not isinstance(values[0], msgspec.Struct):
+            return b"".join(map(write, values))
+        empty = type(values[0])()
+        written = write(empty)
+        return b"".join([written if value == empty else write(value) for value in values])
+
+    return write_all
 
 
 def _map(number: int, schema: Schema, hint: Any) -> _Writer:

@@ -45,6 +45,9 @@ class Strategy:
     """Rule for `metadata.name`: `dns-1123-subdomain`, `dns-1123-label`, `dns-1035-label`, `path-segment`, or
     `any` where `validate` checks it."""
 
+    tells_every_error = True
+    """Whether each error that the rules make is one that they return, so that they may be stopped at the one that is one too many."""
+
     def default(self, obj: Any) -> None:
         """Fill in what the user left out, as Kubernetes' defaulting does, and spell quantities canonically. Must be
         idempotent.

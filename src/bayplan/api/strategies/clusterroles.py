@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.strategies.base import Strategy
-from bayplan.api.types import rbac_v1
+from bayplan.api.types import meta_v1, rbac_v1
 from bayplan.api.validation.fields import check_label_selector
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.rbac import check_rules
 from bayplan.api.validation.workloads import compile_or_none
+
+_EMPTY = meta_v1.LabelSelector()
 
 
 class ClusterRoleStrategy(Strategy):
@@ -27,6 +29,8 @@ class ClusterRoleStrategy(Strategy):
             if not aggregation.cluster_role_selectors:
                 errors.append(required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
             for index, selector in enumerate(aggregation.cluster_role_selectors):
+                if selector == _EMPTY:
+                    continue
                 check_label_selector(errors, f"{path}[{index}]", selector)
                 if compile_or_none(selector) is None:
                     errors.append(invalid(f"{path}[{index}]", None, "invalid label selector."))

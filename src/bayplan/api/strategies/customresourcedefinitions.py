@@ -20,6 +20,7 @@ class CustomResourceDefinitionStrategy(Strategy):
     counts_generation = True
     allow_unconditional_update = False
     has_status = True
+    tells_every_error = False
 
     def default(self, obj: Definition) -> None:
         default_definition(obj)

@@ -6,7 +6,7 @@ import msgspec
 
 from bayplan.api.defaults.pod_spec import default_pod_template
 from bayplan.api.defaults.volumes import default_claim_spec
-from bayplan.api.errors import MOST_ERRORS, FieldError, forbidden, invalid, required, unsupported
+from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apps_v1, core_v1
 from bayplan.api.validation import formats
@@ -144,8 +144,6 @@ def _problems(spec: apps_v1.StatefulSetSpec, *, is_new: bool) -> list[FieldError
                 errors.append(unsupported(where, value, ("Retain", "Delete")))
     for index, claim in enumerate(spec.volume_claim_templates if is_new else ()):
         check_claim_spec(errors, f"spec.volumeClaimTemplates[{index}].spec", claim.spec)
-        if len(errors) >= MOST_ERRORS:
-            break
     check_not_negative(errors, "spec.replicas", spec.replicas)
     check_not_negative(errors, "spec.minReadySeconds", spec.min_ready_seconds)
     if spec.ordinals is not None:

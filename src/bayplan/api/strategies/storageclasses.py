@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from bayplan.api.errors import FieldError, duplicate, required, unsupported
+from bayplan.api.errors import MOST_ERRORS, FieldError, duplicate, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1, storage_v1
 from bayplan.api.validation.fields import Errors, check_key_format, check_unchanged, repeats
@@ -59,10 +59,6 @@ class StorageClassStrategy(Strategy):
         return found
 
 
-_MOST_ERRORS = 10_000
-"""Each pair of equal terms is an error; of more than these, nobody is told."""
-
-
 def _check_topologies(errors: Errors, terms: tuple[core_v1.TopologySelectorTerm, ...]) -> None:
     meanings: Counter[frozenset[tuple[str, frozenset[str]]]] = Counter()
     for index, term in enumerate(terms):
@@ -81,7 +77,7 @@ def _check_topologies(errors: Errors, terms: tuple[core_v1.TopologySelectorTerm,
             keys.add(expression.key)
         meaning = frozenset({one.key: frozenset(one.values) for one in term.match_label_expressions}.items())
         equal = meanings[meaning] + (0 if meaning else len(terms))  # one that says nothing counts as equal to all
-        equal = min(equal, _MOST_ERRORS - len(errors))
+        equal = min(equal, MOST_ERRORS - len(errors))
         errors += [duplicate(f"allowedTopologies[{index}].matchLabelExpressions", "")] * equal
         meanings[meaning] += 1
 

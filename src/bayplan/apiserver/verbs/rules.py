@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from bayplan.api.conversion import convert
-from bayplan.api.errors import FieldError, invalid_object
+from bayplan.api.errors import FieldError, TooManyErrors, invalid_object, stopping_at_many_errors
 from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.validation.meta import UpdateChecks, validate_object_meta, validate_updated_meta
@@ -32,31 +33,46 @@ def check(call: Call, obj: Any, old: Any | None) -> None:
         before = convert(old, call.stored, call.kind) if old is not None else None
     rule = strategy.metadata_rule(checked)
     errors: list[FieldError] = []
-    if old is not None:
-        checks = strategy.update_checks if rule is not None else UpdateChecks(change=0)
-        errors = _updated_meta(call, strategy, obj, old, checks)
-    elif rule is not None:
-        errors = validate_object_meta(
-            metadata,
-            namespaced=call.stored.namespaced,
-            name_rule=rule,
-            standard_finalizers=strategy.knows_finalizers and not call.stored.is_custom,
-            generated_names=strategy.checks_generated_names,
-        )
-    of_object = strategy.validate(checked)
-    if old is None:
-        of_creation = strategy.validate_create(checked)
-        errors += admin_access_problems(call, obj)
-        errors += of_creation + of_object if strategy.changes_come_first else of_object + of_creation
-    else:
-        of_change = strategy.validate_update(checked, before)
-        errors += of_change + of_object if strategy.changes_come_first else of_object + of_change
+    stopped = False
+    try:
+        with stopping_at_many_errors():
+            errors = _metadata_errors(call, obj, old, strategy, rule)
+        with stopping_at_many_errors() if strategy.tells_every_error else contextlib.nullcontext():
+            errors += _object_errors(call, checked, before, obj, strategy)
+    except TooManyErrors as many:
+        errors, stopped = errors + many.errors, True
     if not errors and old is None and (rule in (None, "any") or not strategy.checks_generated_names):
         errors = validate_object_meta(
             metadata, namespaced=call.stored.namespaced, name_rule="path-segment", standard_finalizers=False
         )
     if errors:
-        raise invalid_object(call.stored.kind, call.stored.group, metadata.name, errors)
+        raise invalid_object(call.stored.kind, call.stored.group, metadata.name, errors, stopped=stopped)
+
+
+def _metadata_errors(call: Call, obj: Any, old: Any | None, strategy: Strategy, rule: str | None) -> list[FieldError]:
+    if old is not None:
+        checks = strategy.update_checks if rule is not None else UpdateChecks(change=0)
+        return _updated_meta(call, strategy, obj, old, checks)
+    if rule is None:
+        return []
+    return validate_object_meta(
+        obj.metadata,
+        namespaced=call.stored.namespaced,
+        name_rule=rule,
+        standard_finalizers=strategy.knows_finalizers and not call.stored.is_custom,
+        generated_names=strategy.checks_generated_names,
+    )
+
+
+def _object_errors(call: Call, checked: Any, before: Any | None, obj: Any, strategy: Strategy) -> list[FieldError]:
+    """What breaks the rules of the kind: `checked` in the version that they are about, `obj` in the stored one."""
+    of_object = strategy.validate(checked)
+    if before is None:
+        of_change = strategy.validate_create(checked)
+        first = admin_access_problems(call, obj)
+    else:
+        of_change, first = strategy.validate_update(checked, before), []
+    return [*first, *of_change, *of_object] if strategy.changes_come_first else [*first, *of_object, *of_change]
 
 
 def _updated_meta(call: Call, strategy: Strategy, obj: Any, old: Any, checks: UpdateChecks) -> list[FieldError]:
@@ -122,15 +138,24 @@ def next_generation(generation: int) -> int:
 
 
 def _check_subresource(call: Call, obj: Any, old: Any, subresource: str) -> None:
+    stopped = False
+    try:
+        with stopping_at_many_errors() if call.strategy.tells_every_error else contextlib.nullcontext():
+            errors = _subresource_errors(call, obj, old, subresource)
+    except TooManyErrors as many:
+        errors, stopped = many.errors, True
+    if errors:
+        raise invalid_object(call.kind.kind, call.kind.group, obj.metadata.name, errors, stopped=stopped)
+
+
+def _subresource_errors(call: Call, obj: Any, old: Any, subresource: str) -> list[FieldError]:
     strategy = call.strategy
     rules = (
         strategy.validate_status_update(obj, old)
         if subresource == "status"
         else strategy.validate_subresource_update(subresource, obj, old)
     )
-    errors = [*_updated_meta(call, strategy, obj, old, strategy.status_checks), *rules]
-    if errors:
-        raise invalid_object(call.kind.kind, call.kind.group, obj.metadata.name, errors)
+    return [*_updated_meta(call, strategy, obj, old, strategy.status_checks), *rules]
 
 
 def _keep_metadata(strategy: Strategy, new: Any, old: Any) -> None:
