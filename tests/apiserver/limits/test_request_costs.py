@@ -532,3 +532,41 @@ def test_rules_stop_at_many_errors_and_a_configuration_that_no_store_holds_is_re
             assert re.search(r"and \d+ more$", answer["message"])
 
     asyncio.run(run())
+
+
+CRON_JOBS = "/apis/batch/v1/namespaces/default/cronjobs"
+
+
+@pytest.mark.parametrize(
+    ("minutes", "problem"),
+    [
+        ("1" * 1_000_000, "value out of range"),
+        ("*/" + "9" * 1_000_000, "value out of range"),
+        ("0" * 5000 + "99", "above maximum (59)"),
+    ],
+    ids=["a minute", "a step", "leading zeros"],
+)
+def test_schedules_with_millions_of_digits_are_no_internal_error(minutes: str, problem: str) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+            spec = {"schedule": f"{minutes} * * * *", "jobTemplate": {"spec": {"template": {"spec": pod}}}}
+            code, answer = await ask(api, "POST", CRON_JOBS, {"metadata": {"name": "a"}, "spec": spec})
+            assert (code, answer["reason"]) == (422, "Invalid")
+            assert problem in answer["message"]
+
+    asyncio.run(run())
+
+
+def test_policies_with_thousands_of_networks_are_judged_quickly() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            policies = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
+            parts = [f"10.{one >> 16}.{one >> 8 & 255}.{one & 255}/32" for one in range(70_000)]
+            for whole, code in (("10.0.0.0/8", 201), ("10.0.0.0/16", 422)):
+                block = {"cidr": whole, "except": parts}
+                spec = {"podSelector": {}, "ingress": [{"from": [{"ipBlock": block}]}]}
+                found = await ask(api, "POST", policies, {"metadata": {"generateName": "a"}, "spec": spec})
+                assert found[0] == code
+
+    asyncio.run(run())

@@ -123,11 +123,10 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network | None
 
 
 def _strictly_inside(part: _Network, whole: _Network) -> bool:
-    if isinstance(part, ipaddress.IPv4Network) and isinstance(whole, ipaddress.IPv4Network):
-        return part != whole and part.subnet_of(whole)
-    if isinstance(part, ipaddress.IPv6Network) and isinstance(whole, ipaddress.IPv6Network):
-        return part != whole and part.subnet_of(whole)
-    return False
+    if part is None or whole is None or part.version != whole.version or part.prefixlen <= whole.prefixlen:
+        return False
+    host = whole.max_prefixlen - whole.prefixlen
+    return int(part.network_address) >> host == int(whole.network_address) >> host
 
 
 STRATEGY = NetworkPolicyStrategy()

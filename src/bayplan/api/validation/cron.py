@@ -25,7 +25,11 @@ _BOUNDS: Final[tuple[tuple[int, int, dict[str, int]], ...]] = (
     (0, 6, _DAYS),
 )
 _DESCRIPTORS: Final = frozenset(("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"))
-_DURATION: Final = re.compile(r"[-+]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+|[-+]?0").fullmatch
+_DURATION: Final = re.compile(r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|ms|s|m|h))+|[-+]?0").fullmatch
+
+
+_MOST_DIGITS: Final = 100
+"""Digits after which more of them make no difference to what is wrong with a number."""
 
 
 class CronError(ValueError):
@@ -57,7 +61,7 @@ def _check(schedule: str) -> None:
     if len(fields) != 5:
         raise CronError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")
     for text, (low, high, names) in zip(fields, _BOUNDS, strict=True):
-        for part in text.split(","):
+        for part in dict.fromkeys(text.split(",")):
             if part:
                 _check_range(part, low, high, names)
 
@@ -93,7 +97,9 @@ def _number(text: str, names: dict[str, int]) -> int:
         return names[text.lower()]
     if not re.fullmatch("[+-]?[0-9]+", text):
         raise CronError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
-    number = int(text)
+    number = int(text) if len(text) <= _MOST_DIGITS else int(text[:1] + text[1:].lstrip("0")[:_MOST_DIGITS] or "0")
+    if not -(1 << 63) <= number < 1 << 63:
+        raise CronError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": value out of range')
     if number < 0:
         raise CronError(f"negative number ({number}) not allowed: {text}")
     return number

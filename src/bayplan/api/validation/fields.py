@@ -105,17 +105,24 @@ def check_port_number_or_name(errors: Errors, path: str, port: int | str) -> Non
             errors.append(invalid(path, port, message))
 
 
+_OCTET: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_octets = re.compile(rf"{_OCTET}\.{_OCTET}\.{_OCTET}\.{_OCTET}").fullmatch
+
+
 @lru_cache(maxsize=65536)
 def parse_ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """An address, leading zeros in its parts allowed (Go's old parser); None if it is none."""
-    if "%" in value:
-        return None
-    try:
-        return ipaddress.ip_address(value)
-    except ValueError:
-        stripped = without_leading_zeros(value)
-        if stripped == value or ":" in value:
+    if octets := _octets(value):
+        one, two, three, four = map(int, octets.groups())
+        return ipaddress.IPv4Address(one << 24 | two << 16 | three << 8 | four)
+    if ":" in value:
+        try:
+            return None if "%" in value else ipaddress.IPv6Address(value)
+        except ValueError:
             return None
+    stripped = without_leading_zeros(value)
+    if stripped == value:
+        return None
     try:
         return ipaddress.IPv4Address(stripped)
     except ValueError:
@@ -162,9 +169,18 @@ def parse_cidr(value: str) -> Network | None:
     if not slash or parsed is None or not length.isascii() or not length.isdigit():
         return None
     try:
-        return ipaddress.ip_network(f"{parsed}/{int(length)}", strict=False)
+        return _network(parsed, int(length))
     except ValueError:
         return None
+
+
+def _network(address: ipaddress.IPv4Address | ipaddress.IPv6Address, length: int) -> Network:
+    """The network of an address. Raises ValueError for a length that it cannot have."""
+    host = address.max_prefixlen - length
+    first = int(address) >> host << host if host >= 0 else 0
+    if address.version == 4:
+        return ipaddress.IPv4Network((first, length))
+    return ipaddress.IPv6Network((first, length))
 
 
 def check_cidr(errors: Errors, path: str, value: str, *, strict: bool = True) -> bool:
