@@ -86,7 +86,7 @@ class NodeSimulator:
         self._offers: dict[str, dict[str, Quantity | None]] = {}
         """Resources of nodes that are not allocatable yet, with their amounts; None for those that are gone."""
         self.recorder = EventRecorder(client, "kubelet", clock, randomness)
-        self._resizing = Resizing(self.nodes, self.pods, settings.resize_seconds)
+        self._resizing = Resizing()
         self._admission = NodeAdmission(lambda name: self.nodes.cache.get("", name))
         self._player: StagePlayer | PodPlayer = self._stage_player() if settings.stages else self._pod_player()
 
@@ -130,8 +130,9 @@ class NodeSimulator:
             clock=self.clock,
             randomness=self.randomness,
             recorder=self.recorder,
-            resizing=self._resizing,
             admission=self._admission,
+            node=lambda name: self.nodes.cache.get("", name),
+            others=self._others,
             host_ip=self._host_ip,
             pod_ip=self._pod_ip,
         )
@@ -324,6 +325,7 @@ class NodeSimulator:
             if pod.status.pod_ip and not pod.spec.host_network:
                 self._pod_ip(pod)
             self._admission.see(pod)
+            self._resizing.see(pod)
             self.queue.add(key_of(pod))
 
     def _changed(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
@@ -343,6 +345,12 @@ class NodeSimulator:
             self._addresses[pod.spec.node_name].release(pod.metadata.uid)
         if pod.spec.node_name and self.nodes.cache.get("", pod.spec.node_name) is None:
             self._forget_node(pod.spec.node_name)
+
+    def _others(self, pod: core_v1.Pod) -> Iterator[core_v1.Pod]:
+        """The other pods of a pod's node."""
+        for other in self.pods.cache.by_index("node", pod.spec.node_name):
+            if other.metadata.uid != pod.metadata.uid:
+                yield other
 
     def _of_node(self, name: str) -> Addresses:
         addresses = self._addresses.get(name)
