@@ -16,7 +16,7 @@ NOW = parse_rfc3339(CREATED)
 SETTINGS = SimulatorSettings(nodes=1, run_seconds=2.0)
 MOST_STEPS = 40
 
-annotations = st.fixed_dictionaries(
+behaviours = st.fixed_dictionaries(
     {},
     optional={
         "bayplan.dev/run-seconds.main": st.sampled_from(("0", "1", "30", "1000")),
@@ -41,7 +41,7 @@ def pods(draw: st.DrawFn) -> core_v1.Pod:
     main = container("main", image=draw(images), command=draw(st.sampled_from(((), ("nonexistent",)))))
     return pod(
         "web",
-        meta={"generation": 1, "uid": draw(st.sampled_from("abc")), "annotations": draw(annotations)},
+        meta={"generation": 1, "uid": draw(st.sampled_from("abc")), "annotations": draw(behaviours)},
         node_name="n",
         restart_policy=draw(st.sampled_from(("Always", "OnFailure", "Never"))),
         containers=draw(st.sampled_from(((main,), (main, other)))),
