@@ -85,6 +85,7 @@ def test_a_container_waits_for_its_variables(variables: Any, message: str, objec
         assert (one.status.phase, bool(one.status.pod_ip)) == ("Pending", True)
         [event] = await events(cluster, "Failed")
         assert (event.message, event.involved_object.field_path) == (f"Error: {message}", "spec.containers{main}")
+        assert event.count == 1, "a look ahead of time tells nothing"
         for each in objects:
             await cluster.client.create(each)
         await cluster.eventually(lambda: runs(cluster), within=15)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -119,7 +119,7 @@ REPORTED: Final = 50
 """How many images a node's status lists at most (nodeStatusMaxImages)."""
 
 
-def reported_images(names: Iterator[str]) -> tuple[core_v1.ContainerImage, ...]:
+def reported_images(names: Iterable[str]) -> tuple[core_v1.ContainerImage, ...]:
     """`status.images` of a node that has these images, the largest first."""
     found = {image.names: image for image in map(image_of, names) if image.names}
     largest = sorted(found.values(), key=lambda each: (-each.size_bytes, each.names))[:REPORTED]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import msgspec
 
@@ -13,10 +14,11 @@ from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder, reference
 from bayplan.kubelet.container_events import field_path
 from bayplan.kubelet.core.admission import Rejection, rejected_status
-from bayplan.kubelet.core.pod_status import TERMINAL
+from bayplan.kubelet.core.eviction import REASON as EVICTED
+from bayplan.kubelet.core.pod_status import TERMINAL, Failure
 from bayplan.kubelet.simulator.admission import NodeAdmission
 from bayplan.kubelet.simulator.containers import is_plain, start_seconds
-from bayplan.kubelet.simulator.events import ALL, Told, about_deletion, chosen
+from bayplan.kubelet.simulator.events import ALL, WARNING, Told, about_deletion, chosen
 from bayplan.kubelet.simulator.object_reader import ObjectReader
 from bayplan.kubelet.simulator.plain import is_settled
 from bayplan.kubelet.simulator.pod_sync import Place
@@ -77,7 +79,8 @@ class PodPlayer:
         """
         now, uid = self._clock.now(), pod.metadata.uid
         due = self._due.get(uid, now)
-        if due > now and _is_being_made(pod):
+        is_early = due > now
+        if is_early and _is_being_made(pod):
             return due - now
         had_begun = uid in self._begun
         if pod.metadata.deletion_timestamp and uid not in self._stopping:
@@ -89,6 +92,8 @@ class PodPlayer:
                 await self._reject(pod, rejection)
                 return None
         step = self._next(pod, now, await self._surroundings(pod))
+        if is_early and step.status is None:
+            step = replace(step, told=())  # what is tried again when it is due, and told then
         self._due.pop(uid, None)
         if step.wait is not None:
             self._due[uid] = now + step.wait
@@ -100,6 +105,15 @@ class PodPlayer:
         if had_begun:
             self._begun.pop(uid, None)
         return None if step.delete else step.wait
+
+    async def evict(self, pod: core_v1.Pod, message: str) -> None:
+        """End a pod because its node is short of something. Raises ApiError, TransportError."""
+        host_ip = self._host_ip(pod.spec.node_name)
+        around = Surroundings(eviction=Failure(EVICTED, message))
+        step = next_step(pod, self._clock.now(), self._settings, host_ip, pod.status.pod_ip, 0.0, around=around)
+        if step.status is not None:
+            told = (Told(WARNING, EVICTED, message), *step.told)
+            await self._carry_out(pod, replace(step, told=told))
 
     async def _reject(self, pod: core_v1.Pod, rejection: Rejection) -> None:
         """The node does not take a pod. Raises ApiError, TransportError."""
