@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.kubelet.simulator.plain import is_settled, may_start
+from bayplan.kubelet.simulator.fast_path import is_settled, may_start
 from bayplan.kubelet.simulator.pod_sync import Place
 from bayplan.kubelet.simulator.pods import next_step, start_at_once, synced
 from bayplan.kubelet.simulator.references import NO_SURROUNDINGS

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.pod_status import TERMINAL, illegal_transition
-from bayplan.kubelet.simulator.pods import next_step
+from bayplan.kubelet.simulator.pod_sync import Place
+from bayplan.kubelet.simulator.pods import next_step, synced
+from bayplan.kubelet.simulator.references import NO_SURROUNDINGS
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.timestamps import parse_rfc3339
 from bayplan.testing.builders import CREATED, changed, container, pod
@@ -56,6 +59,10 @@ def test_every_step_is_one_that_a_kubelet_may_take_and_is_taken_once(one: core_v
     now = NOW
     for _ in range(MOST_STEPS):
         step = next_step(one, now, SETTINGS, "172.18.0.1", "10.128.0.2", 0.25)
+        if one.status.start_time:
+            slow = synced(one, now, SETTINGS, Place("172.18.0.1", "10.128.0.2"), NO_SURROUNDINGS)
+            assert step.status == slow.status, "the fast path comes to the same"
+            assert step.wait == (None if slow.wait is None else pytest.approx(slow.wait, abs=0.002))
         if step.status is not None:
             assert illegal_transition(one, one.status, step.status) == ""
             before, one = one, changed(one, status=step.status)

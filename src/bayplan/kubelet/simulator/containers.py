@@ -33,6 +33,8 @@ START, PULL, INIT = f"{PREFIX}start-seconds", f"{PREFIX}pull-seconds", f"{PREFIX
 RUN, EXIT_CODE, OOM = f"{PREFIX}run-seconds", f"{PREFIX}exit-code", f"{PREFIX}oom-seconds"
 READY, READY_AFTER = f"{PREFIX}ready", f"{PREFIX}ready-seconds"
 LIVE, PROBES = f"{PREFIX}live", f"{PREFIX}probes"
+MOMENT = 0.001
+"""The least that is waited for: what was started in a step never ends in it."""
 KILLED, INTERRUPTED = 137, 143
 """Exit codes of what is killed, and of what obeys SIGTERM."""
 OUT_OF_MEMORY = "OOMKilled"
@@ -230,5 +232,10 @@ def may_be_ready(pod: core_v1.Pod, container: str) -> bool:
 
 def is_plain(pod: core_v1.Pod) -> bool:
     """A cheap look that finds most pods of servers: nothing ever happens to them by itself."""
+    return pod.spec.restart_policy in ("", "Always") and not says_anything(pod)
+
+
+def says_anything(pod: core_v1.Pod) -> bool:
+    """Whether a pod has annotations about its behaviour."""
     annotations = pod.metadata.annotations
-    return pod.spec.restart_policy in ("", "Always") and not any(name.startswith(PREFIX) for name in annotations)
+    return bool(annotations) and any(name.startswith(PREFIX) for name in annotations)

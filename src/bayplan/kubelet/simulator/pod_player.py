@@ -19,8 +19,8 @@ from bayplan.kubelet.core.pod_status import TERMINAL, Failure
 from bayplan.kubelet.simulator.admission import NodeAdmission
 from bayplan.kubelet.simulator.containers import is_plain, start_seconds
 from bayplan.kubelet.simulator.events import ALL, WARNING, Told, about_deletion, chosen
+from bayplan.kubelet.simulator.fast_path import is_settled
 from bayplan.kubelet.simulator.object_reader import ObjectReader
-from bayplan.kubelet.simulator.plain import is_settled
 from bayplan.kubelet.simulator.pod_sync import Place
 from bayplan.kubelet.simulator.pods import Step, next_step, start_at_once
 from bayplan.kubelet.simulator.references import NOTHING_FOUND, Surroundings, refers

@@ -22,6 +22,7 @@ from bayplan.kubelet.runtime.types import ContainerStatus
 from bayplan.kubelet.simulator.allocation import resources_of
 from bayplan.kubelet.simulator.containers import (
     KILLED,
+    MOMENT,
     OUT_OF_MEMORY,
     Ending,
     ending,
@@ -39,8 +40,6 @@ from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.kubelet.simulator.starting import RUN_ERROR, command_error, refusal_of
 from bayplan.support.timestamps import parse_rfc3339
 
-_MOMENT = 0.001
-"""The least that is waited for: what was started in a step never ends in it."""
 _RESTART_SECONDS = 1.0
 """From the moment that all containers have been removed until they start again."""
 _FIRST_MOUNT_RETRY, _LONGEST_MOUNT_RETRY = 0.5, 122.0
@@ -112,10 +111,10 @@ class PodSync:
             since = found.started_at / _NANOSECONDS - self.now
             plan = self._plan_of_end(container, found)
             lost = liveness_lost_after(self.pod, container)
-            waits += [max(since + one, _MOMENT) for one in (plan.seconds if plan else None, lost) if one is not None]
+            waits += [max(since + one, MOMENT) for one in (plan.seconds if plan else None, lost) if one is not None]
             delays = (ready_after(self.pod, container, restart_count(found)), started_after(self.pod, container))
             waits += [since + one for one in delays if since + one > 0]
-        return max(min(waits), _MOMENT) if waits else None
+        return max(min(waits), MOMENT) if waits else None
 
     def probes(self) -> ProbeView:
         """What probes say of containers now."""
@@ -220,14 +219,14 @@ class PodSync:
             self._kill(kill)
         for updates in actions.resize.updates.values():
             self.resized.update(one.container.name for one in updates)
-        return self._start_all(actions) or bool(actions.kills)
+        return self._start_all(actions) and bool(self.pod.spec.init_containers or self.pod.spec.ephemeral_containers)
 
     def _reset(self, actions: PodActions) -> None:
         """All containers are removed, to start anew, once the status says so."""
         if not any(
             one.type == ALL_CONTAINERS_RESTARTING and one.status == "True" for one in self.pod.status.conditions
         ):
-            self._waits.append(_MOMENT)
+            self._waits.append(MOMENT)
             return
         for reset in actions.resets:
             if reset.kill:

@@ -4,20 +4,27 @@
     deletionTimestamp -> stopped -> gone
 
 `containers` says what happens to each container, and when; `pod_sync` lets the kubelet's core decide what follows from that. Everything is worked out from the pod's
-status, so that a restart of the simulator changes nothing. Plain servers take the fast path of `plain`.
+status, so that a restart of the simulator changes nothing. Where nothing is out of the ordinary, `fast_path` comes to the same with less work.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import msgspec
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.pod_status import TERMINAL
-from bayplan.kubelet.simulator.containers import is_plain
+from bayplan.kubelet.simulator.containers import MOMENT, is_plain
 from bayplan.kubelet.simulator.events import ALL, Told, about_annotations
-from bayplan.kubelet.simulator.plain import is_settled, may_start, running_status
+from bayplan.kubelet.simulator.fast_path import (
+    is_settled,
+    may_start,
+    running_status,
+    seconds_of_rest,
+    seconds_to_run,
+)
 from bayplan.kubelet.simulator.pod_sync import Place, PodSync
 from bayplan.kubelet.simulator.references import NO_SURROUNDINGS, Surroundings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
@@ -60,10 +67,16 @@ def next_step(
         if pod.spec.active_deadline_seconds is not None:
             wait = min(wait, pod.spec.active_deadline_seconds)
         return Step(created_status(pod, now, host_ip), wait=wait, told=about_annotations(pod))
-    if is_plain(pod) and is_settled(pod) and around.eviction is None:
-        return Step()
-    if pod.status.phase == "Pending" and settings.events != ALL and around.eviction is None and may_start(pod):
-        return Step(running_status(pod, now, now, host_ip, pod_ip))
+    if around.eviction is None:
+        if pod.status.phase == "Pending":
+            if settings.events != ALL and may_start(pod):
+                status = running_status(pod, now, now, host_ip, pod_ip)
+                return Step(status, wait=seconds_to_run(pod, settings))
+        elif is_settled(pod):
+            if is_plain(pod):
+                return Step()
+            if (rest := seconds_of_rest(pod, now, settings)) is not None:
+                return Step(wait=None if rest == inf else max(rest, MOMENT))
     return synced(pod, now, settings, Place(host_ip, pod_ip), around)
 
 
@@ -74,7 +87,7 @@ def start_at_once(
     if pod.metadata.deletion_timestamp or pod.status.phase in TERMINAL:
         return Step()  # it has ended meanwhile
     if may_start(pod):
-        return Step(running_status(pod, begun, now, place.host_ip, place.pod_ip))
+        return Step(running_status(pod, begun, now, place.host_ip, place.pod_ip), wait=seconds_to_run(pod, settings))
     created = msgspec.structs.replace(pod, status=created_status(pod, begun, place.host_ip))
     step = synced(created, now, settings, place, around)
     return step if step.status is not None else Step(created.status, wait=step.wait, told=step.told)

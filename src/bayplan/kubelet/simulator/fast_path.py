@@ -1,20 +1,35 @@
-"""The fast path of most pods: servers without annotations, of which nothing is due but to run.
+"""The fast path of most steps: a pod without init containers starts, and a pod of which all containers run and are ready goes on.
 
-What is written here is exactly what `pod_sync` comes to, as a test shows for generated pods.
+What is said here is exactly what `pod_sync` comes to, as a test shows for generated pods.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
 
 from bayplan.api.defaults.pods import qos_class
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.conditions import OWN_CONDITIONS
 from bayplan.kubelet.core.container_states import mount_statuses
+from bayplan.kubelet.core.resize import lasting_containers
 from bayplan.kubelet.core.resize_requests import IN_PROGRESS, PENDING
-from bayplan.kubelet.simulator.containers import is_missing_command, is_plain
+from bayplan.kubelet.simulator.containers import (
+    MOMENT,
+    ending,
+    is_missing_command,
+    is_plain,
+    liveness_lost_after,
+    may_be_ready,
+    ready_after,
+    says_anything,
+    started_after,
+)
 from bayplan.kubelet.simulator.images import image_of, is_available
 from bayplan.kubelet.simulator.references import refers
 from bayplan.kubelet.simulator.runtime_memory import RUNTIME, container_id
-from bayplan.support.timestamps import rfc3339
+from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 _TRUE = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 """The conditions of a pod that runs and is ready, in the kubelet's order."""
@@ -46,20 +61,67 @@ def _is_at_rest(conditions: tuple[core_v1.PodCondition, ...]) -> bool:
     return ready == len(_READY)
 
 
+def seconds_of_rest(pod: core_v1.Pod, now: float, settings: SimulatorSettings) -> float | None:
+    """How long nothing happens to a settled pod; None if it has to be looked at now, infinity if nothing ever does."""
+    status = pod.status
+    known = {one.name: one for one in (*status.container_statuses, *status.init_container_statuses)}
+    left = inf
+    for container in lasting_containers(pod.spec):
+        shown = known.get(container.name)
+        running = shown.state.running if shown is not None else None
+        if shown is None or running is None or running.started_at is None:
+            return None
+        began = parse_rfc3339(running.started_at) - now
+        if not is_ready_at(pod, container, shown.restart_count, -began):
+            return None
+        for due in ends_after(pod, container, settings, shown.restart_count):
+            left = min(left, began + due)
+    return left if left > 0 else None
+
+
+def is_ready_at(pod: core_v1.Pod, container: core_v1.Container, restarts: int, age: float) -> bool:
+    """Whether a container is ready so many seconds after its start, for what its annotations say."""
+    if not may_be_ready(pod, container.name):
+        return False
+    return age >= max(ready_after(pod, container, restarts), started_after(pod, container))
+
+
+def ends_after(
+    pod: core_v1.Pod, container: core_v1.Container, settings: SimulatorSettings, restarts: int
+) -> Iterator[float]:
+    """Seconds after its start when something ends a container."""
+    plan = ending(pod, container, settings, restarts)
+    if plan is not None:
+        yield plan.seconds
+    lost = liveness_lost_after(pod, container)
+    if lost is not None:
+        yield lost
+
+
 def may_start(pod: core_v1.Pod) -> bool:
-    """Whether a pod that has not started yet may be shown as running with one write."""
-    spec = pod.spec
+    """Whether a pod that has not started yet may be shown as running and ready with one write."""
+    spec, is_annotated = pod.spec, says_anything(pod)
     return (
-        is_plain(pod)
-        and not (spec.init_containers or spec.ephemeral_containers or spec.readiness_gates)
+        not (spec.init_containers or spec.ephemeral_containers or spec.readiness_gates)
         and spec.active_deadline_seconds is None
         and not refers(spec)
         and all(
-            one.restart_policy is None and is_available(one.image) and not is_missing_command(one)
+            not one.restart_policy_rules
+            and is_available(one.image)
+            and not is_missing_command(one)
+            and (not is_annotated or is_ready_at(pod, one, 0, 0.0))
             for one in spec.containers
         )
         and not any(one.state.waiting is None or one.restart_count for one in pod.status.container_statuses)
     )
+
+
+def seconds_to_run(pod: core_v1.Pod, settings: SimulatorSettings) -> float | None:
+    """Seconds until something is due for a pod that has just started; None if nothing is."""
+    if is_plain(pod):
+        return None
+    ends = [each for one in pod.spec.containers for each in ends_after(pod, one, settings, 0)]
+    return max(min(ends), MOMENT) if ends else None
 
 
 def running_status(pod: core_v1.Pod, begun: float, now: float, host_ip: str, pod_ip: str) -> core_v1.PodStatus:
