@@ -9,7 +9,7 @@ import pytest
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.back_off import BackOff, restart_seconds
 from bayplan.kubelet.simulator.containers import run_seconds
-from bayplan.kubelet.simulator.images import is_available
+from bayplan.kubelet.simulator.images import is_available, is_same_image
 from bayplan.kubelet.simulator.pods import Step, next_step
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
@@ -369,6 +369,25 @@ class TestDeadline:
         one = advance(bound(image="nonexistent", active_deadline_seconds=5), 2)
         assert step(one).wait == pytest.approx(2.0)
         assert advance(one, after=5).status.reason == "DeadlineExceeded"
+
+
+class TestImageNames:
+    @pytest.mark.parametrize(
+        ("shown", "wanted", "same"),
+        [
+            ("nginx", "nginx", True),
+            ("docker.io/library/nginx:latest", "nginx", True),
+            ("docker.io/library/nginx:1", "nginx:1", True),
+            (f"docker.io/library/app@sha256:{'0' * 64}", f"app:1@sha256:{'0' * 64}", True),
+            ("sha256:abc", "nginx", True),
+            ("", "nginx", True),
+            ("nginx", "nginx:latest", False),
+            ("docker.io/library/nginx:1", "nginx:2", False),
+            ("nginx", "Not/A:Name:", False),
+        ],
+    )
+    def test_which_are_the_same(self, shown: str, wanted: str, same: bool) -> None:
+        assert is_same_image(shown, wanted) is same
 
 
 class TestRestartRules:

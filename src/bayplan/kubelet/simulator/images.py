@@ -70,9 +70,11 @@ def is_same_image(shown: str, wanted: str) -> bool:
     if shown == wanted or not shown or shown.startswith("sha256:"):
         return True
     try:
-        return parse_reference(shown) == parse_reference(wanted)
+        full = parse_reference(wanted)
     except InvalidReferenceError:
         return False
+    tag, digest = f":{full.tag}" if full.tag else "", f"@{full.digest}" if full.digest else ""
+    return shown in (f"{full.repository}{tag}{digest}", f"{full.repository}{digest or tag}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,25 +11,30 @@ from bayplan.api.codec import encode
 from bayplan.api.types import core_v1
 from bayplan.kubelet.simulator.images import image_of, reported_images
 
+_MOST_KNOWN = 256
+
 
 class NodeImages:
-    """Knows which nodes have got images that their status does not show yet. Nodes with the same images share what is known of them."""
+    """Knows which nodes have got images that their status does not show yet."""
 
     def __init__(self) -> None:
-        self._known: dict[str, frozenset[str]] = {}
-        """Node -> images of pods that were seen there."""
-        self._sets: dict[frozenset[str], frozenset[str]] = {}
+        self._known: dict[str, set[str]] = {}
+        """Node -> images of pods that were seen there; of very many only the last ones, as the status remembers the largest."""
         self._changed: set[str] = set()
 
     def see(self, pod: core_v1.Pod) -> None:
         """A pod is as the API shows it."""
-        name = pod.spec.node_name
-        known = self._known.get(name, frozenset())
         for status in pod.status.container_statuses:
-            if status.image not in known and status.image_id:
-                larger = known | {status.image}
-                known = self._known[name] = self._sets.setdefault(larger, larger)
-                self._changed.add(name)
+            known = self._known.get(pod.spec.node_name)
+            if status.image_id and (known is None or status.image not in known):
+                self._add(pod.spec.node_name, status.image)
+
+    def _add(self, name: str, image: str) -> None:
+        known = self._known.setdefault(name, set())
+        if len(known) >= _MOST_KNOWN and name not in self._changed:
+            known.clear()
+        known.add(image)
+        self._changed.add(name)
 
     def forget(self, name: str) -> None:
         """A node is gone."""
@@ -42,7 +47,7 @@ class NodeImages:
         if name not in self._changed:
             return None
         self._changed.discard(name)
-        images = reported_images((*_shown(node.status.images), *self._known[name]))
+        images = reported_images((*_shown(node.status.images), *sorted(self._known[name])))
         if images == node.status.images:
             return None
         return {"status": {"images": [msgspec.json.decode(encode(one)) for one in images]}}

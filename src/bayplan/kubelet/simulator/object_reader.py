@@ -19,7 +19,6 @@ from bayplan.kubelet.simulator.references import ROOT_CERTIFICATES, Found
 from bayplan.support.clock import Clock
 
 _KEPT_SECONDS = 1.0
-_REMEMBERED = 1024
 _WORDS: Final[dict[type[Any], str]] = {core_v1.ConfigMap: "configmap", core_v1.Secret: "secret"}
 
 
@@ -30,6 +29,7 @@ class ObjectReader:
         self._client = client
         self._clock = clock
         self._known: OrderedDict[tuple[type, str, str], tuple[float, Any]] = OrderedDict()
+        """(class, namespace, name) -> when an object was read (monotonic seconds), and the object; those read longest ago first."""
 
     async def find(self, pod: core_v1.Pod) -> Found:
         """What a pod refers to. Raises ApiError, TransportError."""
@@ -133,8 +133,8 @@ class ObjectReader:
             if error.code != 404:
                 raise
             found = None
+        self._known.pop(key, None)
         self._known[key] = (now, found)
-        self._known.move_to_end(key)
-        if len(self._known) > _REMEMBERED:
+        while now - next(iter(self._known.values()))[0] >= _KEPT_SECONDS:
             self._known.popitem(last=False)
         return found
