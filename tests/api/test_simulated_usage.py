@@ -6,7 +6,7 @@ import pytest
 
 from bayplan.api.codec import from_tree
 from bayplan.api.simulated_usage import container_usage, total_usage
-from bayplan.api.types import core_v1
+from bayplan.api.types import core_v1, meta_v1
 
 
 def pod(annotations: dict[str, str], **requests: dict[str, str]) -> core_v1.Pod:
@@ -67,3 +67,17 @@ def test_without_requests_nothing_is_used_and_an_amount_is_shared_evenly() -> No
 def test_total() -> None:
     total = total_usage(container_usage(pod({}, small=SMALL, large=LARGE), lambda: 0.5))
     assert (str(total["cpu"]), str(total["memory"])) == ("40m", "40Mi")
+
+
+def test_no_container_uses_more_cpu_than_its_limit() -> None:
+    limits = core_v1.ResourceRequirements(limits={"cpu": "200m"})
+    running = core_v1.ContainerState(running=core_v1.ContainerStateRunning())
+    pod = core_v1.Pod(
+        metadata=meta_v1.ObjectMeta(annotations={"bayplan.dev/cpu-usage": "900m"}),
+        spec=core_v1.PodSpec(containers=(core_v1.Container(name="a", resources=limits), core_v1.Container(name="b"))),
+        status=core_v1.PodStatus(
+            container_statuses=tuple(core_v1.ContainerStatus(name=name, state=running) for name in "ab")
+        ),
+    )
+    used = container_usage(pod, lambda: 0.5)
+    assert {name: str(amounts["cpu"]) for name, amounts in used.items()} == {"a": "200m", "b": "450m"}

@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.simulator.events import ALL, NONE, WARNINGS, Told, stopping, told
+from bayplan.kubelet.simulator.events import ALL, NONE, WARNINGS, Told, about_deletion, chosen
 from bayplan.kubelet.simulator.pods import next_step
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.timestamps import parse_rfc3339
 from bayplan.testing.builders import CREATED, changed, container, pod
 
-SETTINGS = SimulatorSettings(nodes=1)
 NOW = parse_rfc3339(CREATED)
 
 
 def story(one: core_v1.Pod, *moments: float, choice: str = ALL) -> tuple[core_v1.Pod, list[Told]]:
     """The pod after a look at each of these moments, and what was told."""
     found: list[Told] = []
+    settings = SimulatorSettings(nodes=1, events=choice)
     for moment in moments:
-        status = next_step(one, NOW + moment, SETTINGS, "172.18.0.1", "10.128.0.2", 0.0).status
-        if status is not None:
-            found += told(one, status, choice)
-            one = changed(one, status=status)
+        step = next_step(one, NOW + moment, settings, "172.18.0.1", "10.128.0.2", 0.0)
+        found += chosen(step.told, choice)
+        if step.status is not None:
+            one = changed(one, status=step.status)
     return one, found
 
 
@@ -41,22 +41,34 @@ def reasons(found: list[Told]) -> list[str]:
 def test_a_start_is_told_if_it_is_asked_for() -> None:
     running, found = story(bound(), 0, 0, 5)
     assert reasons(found) == ["Pulled", "Created", "Started"]
-    assert found[1].message == "Created container: main"
+    assert [each.container for each in found] == ["main"] * 3
+    assert found[1].message == "Container created"
     assert story(bound(), 0, 0, choice=WARNINGS)[1] == []
-    assert reasons(stopping(running, ALL)) == ["Killing"]
-    assert stopping(running, WARNINGS) == []
+    stopped = about_deletion(running)
+    assert reasons(list(chosen(stopped, ALL))) == ["Killing"]
+    assert chosen(stopped, WARNINGS) == ()
 
 
 def test_a_crash_loop_is_told_once_per_round() -> None:
     _, found = story(bound(**{"run-seconds": "1", "exit-code": "1"}), 0, 0, 1, 2, 3, choice=WARNINGS)
-    assert found == [Told("Warning", "BackOff", "Back-off restarting failed container main in pod web_default(u)")]
+    text = "Back-off restarting failed container main in pod web_default(u)"
+    assert found == [Told("Warning", "BackOff", text, "main")]
     assert story(bound(**{"run-seconds": "1", "exit-code": "1"}), 0, 0, 1, 2, choice=NONE)[1] == []
 
 
 def test_images_that_are_not_there_and_kills_are_told() -> None:
-    assert reasons(story(bound("nonexistent"), 0, 0, choice=WARNINGS)[1]) == ["Failed", "Failed"]
+    pulled = ["Pulling", "Failed", "Failed"]
+    assert reasons(story(bound("nonexistent"), 0, 0, 1, choice=WARNINGS)[1]) == pulled
+    waiting, found = story(bound("nonexistent"), 0, 0, 2, 5, choice=WARNINGS)
+    assert reasons(found) == [*pulled, "BackOff", "Failed"]
+    assert [each.message for each in found[2:]] == [
+        "Error: ErrImagePull",
+        'Back-off pulling image "nonexistent"',
+        "Error: ImagePullBackOff",
+    ]
+    assert reasons(story(waiting, 10, choice=WARNINGS)[1]) == pulled
     assert reasons(story(bound(**{"oom-seconds": "1"}), 0, 0, 1, choice=WARNINGS)[1]) == ["OOMKilling"]
-    assert reasons(story(bound(live="false"), 0, 0, 1, choice=WARNINGS)[1]) == ["Unhealthy"]
+    assert reasons(story(bound(live="false"), 0, 0, 1, choice=WARNINGS)[1]) == ["Unhealthy", "Killing"]
 
 
 def test_lost_readiness_is_told() -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1
+from bayplan.kubelet.core.back_off import BackOff, restart_seconds
 from bayplan.kubelet.simulator.containers import run_seconds
-from bayplan.kubelet.simulator.pods import Step, missing_images, next_step
-from bayplan.kubelet.simulator.restarts import back_off
+from bayplan.kubelet.simulator.images import is_available, is_same_image
+from bayplan.kubelet.simulator.pods import Step, next_step
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 from bayplan.testing.builders import CREATED, changed, container, pod
@@ -99,28 +100,72 @@ class TestImages:
         ],
     )
     def test_names_that_say_that_there_is_no_image(self, image: str, missing: bool) -> None:
-        assert bool(missing_images(bound(image=image))) is missing
+        assert is_available(image) is not missing
 
-    def test_a_missing_image_is_waited_for_for_ever(self) -> None:
-        one = advance(bound(image="nonexistent"))
-        assert step(bound(image="nonexistent")).wait is None
-        one = advance(one)
+    def shown(self, one: core_v1.Pod) -> core_v1.ContainerStateWaiting:
         waiting = one.status.container_statuses[0].state.waiting
         assert waiting is not None
-        assert waiting.reason == "ImagePullBackOff"
-        assert one.status.phase == "Pending"
-        assert step(one, after=1000) == Step()
+        return waiting
+
+    def test_a_missing_image_is_pulled_again_and_again_with_growing_pauses(self) -> None:
+        one = advance(bound(image="nonexistent"), 2)
+        reasons = [self.shown(one).reason]
+        for moment in (2, 10, 12, 30, 32):
+            assert step(one, moment - 1).status is None, "nothing is written between"
+            one = advance(one, after=moment)
+            reasons.append(self.shown(one).reason)
+        assert reasons == ["ErrImagePull", "ImagePullBackOff"] * 3
+        assert (one.status.phase, one.status.pod_ip) == ("Pending", "10.128.0.2")
+        assert step(one, 40).wait == pytest.approx(30.0), "70 s after the first time"
+        assert self.shown(one).message.startswith('Back-off pulling image "nonexistent": ErrImagePull: rpc error: ')
+
+    def test_a_name_that_is_none_is_not_pulled(self) -> None:
+        one = advance(bound(image="Not/A:Name:"), 2)
+        assert self.shown(one).reason == "InvalidImageName"
+        assert 'couldn\'t parse image name "Not/A:Name:"' in self.shown(one).message
+        assert step(one, after=1000) == Step(), "nothing but another name helps"
+
+    def test_an_image_that_must_not_be_pulled_is_missed(self) -> None:
+        never = container(image="nonexistent", image_pull_policy="Never")
+        assert self.shown(advance(bound(containers=(never,)), 2)).reason == "ErrImageNeverPull"
 
     def test_an_image_that_is_changed_to_one_that_exists_runs(self) -> None:
         one = advance(bound(image="nonexistent"), 2)
         one.spec.containers = (container(image="app:2"),)
         assert advance(one).status.phase == "Running"
 
-    def test_an_image_changed_in_place_shows(self) -> None:
-        one = running()
-        one.metadata.generation = 2
-        moved = changed(one, spec=changed(one.spec, containers=(container(image="app:2"),)))
-        assert advance(moved).status.container_statuses[0].image == "app:2"
+    def changed_image(self, one: core_v1.Pod, image: str) -> core_v1.Pod:
+        metadata = changed(one.metadata, generation=one.metadata.generation + 1)
+        return changed(one, metadata=metadata, spec=changed(one.spec, containers=(container(image=image),)))
+
+    def test_an_image_changed_in_place_starts_the_container_again(self) -> None:
+        moved = self.changed_image(running(), "app:2")
+        told = [(each.reason, each.message) for each in step(moved, 5).told if not each.ordinary]
+        assert told == [("Killing", "Container main definition changed, will be restarted")]
+        moved = advance(moved, after=5)
+        (status,) = moved.status.container_statuses
+        assert (status.image, status.restart_count, moved.status.observed_generation) == ("app:2", 1, 2)
+        ended = status.last_state.terminated
+        assert ended is not None
+        assert (ended.exit_code, ended.finished_at) == (0, rfc3339(NOW + 5))
+        assert ended.container_id != status.container_id
+        assert step(moved, 1000) == Step()
+
+    def test_an_image_changed_to_one_that_is_missing_stops_the_container(self) -> None:
+        one = advance(self.changed_image(running(), "nonexistent"), after=5)
+        assert self.shown(one).reason == "ErrImagePull"
+        assert (one.status.phase, condition(one, "Ready")) == ("Running", "False")
+        back = advance(self.changed_image(one, "app:3"), after=6)
+        assert (back.status.container_statuses[0].image, condition(back, "Ready")) == ("app:3", "True")
+
+    def test_an_image_under_its_full_name_is_the_same(self) -> None:
+        one = running(image="nginx:1.29")
+        (status,) = one.status.container_statuses
+        foreign = changed(status, image="docker.io/library/nginx:1.29", container_id="containerd://abc", ready=False)
+        one = advance(changed(one, status=changed(one.status, container_statuses=(foreign,))), after=5)
+        (status,) = one.status.container_statuses
+        assert (status.ready, status.restart_count, status.container_id) == (True, 0, "bayplan://abc")
+        assert step(one, 6).status is None
 
 
 def test_an_ephemeral_container_runs() -> None:
@@ -267,10 +312,113 @@ class TestBackOff:
 
     @pytest.mark.parametrize(
         ("restarts", "ran", "expected"),
-        [(0, 0, 0), (1, 1, 10), (2, 1, 20), (3, 1, 40), (6, 1, 300), (5000, 1, 300), (5, 600, 0)],
+        [(0, 0, 0), (1, 1, 10), (2, 1, 20), (3, 1, 40), (6, 1, 300), (5000, 1, 300), (5, 601, 0)],
     )
     def test_how_long(self, restarts: int, ran: float, expected: float) -> None:
-        assert back_off(restarts, ran) == expected
+        assert restart_seconds(restarts, ran) == expected
+
+    def test_it_is_what_a_kubelet_remembers(self) -> None:
+        remembered, now = BackOff(10.0, 300.0), 1000.0
+        for restarts in range(8):
+            ended = now + 1.0
+            assert remembered.is_waiting_since("c", ended, ended) is bool(restarts)
+            assert remembered.seconds("c") == restart_seconds(restarts, 1.0)
+            now = ended + remembered.seconds("c")
+            remembered.next("c", ended, now)
+
+
+class TestCommands:
+    def test_a_command_that_does_not_exist_cannot_be_run(self) -> None:
+        one = advance(bound(containers=(container(command=("nonexistent-tool",)),)), 2)
+        (status,) = one.status.container_statuses
+        assert status.state.waiting is not None
+        assert status.state.waiting.reason == "RunContainerError"
+        assert 'exec: "nonexistent-tool": executable file not found in $PATH' in status.state.waiting.message
+        ended = status.last_state.terminated
+        assert ended is not None
+        assert (ended.exit_code, ended.reason) == (128, "StartError")
+        again = advance(one, after=1)
+        assert again.status.container_statuses[0].restart_count == 1
+        waiting = advance(again, after=2).status.container_statuses[0].state.waiting
+        assert waiting is not None
+        assert waiting.reason == "CrashLoopBackOff"
+
+    def test_a_task_with_such_a_command_has_failed(self) -> None:
+        spec = {"restart_policy": "Never", "containers": (container(command=("/bin/nonexistent",)),)}
+        one = advance(bound(**spec), 2)
+        assert one.status.phase == "Failed"
+        ended = one.status.container_statuses[0].state.terminated
+        assert ended is not None
+        assert ended.reason == "StartError"
+
+
+class TestDeadline:
+    def test_a_pod_whose_time_is_over_fails(self) -> None:
+        one = running(active_deadline_seconds=30)
+        assert step(one, 10) == Step(wait=20.0)
+        last = step(one, 30)
+        over = advance(one, after=30)
+        assert (over.status.phase, over.status.reason) == ("Failed", "DeadlineExceeded")
+        assert over.status.message == "Pod was active on the node longer than the specified deadline"
+        assert [(each.type, each.reason) for each in last.told if not each.ordinary] == [("Normal", "DeadlineExceeded")]
+        assert over.status.container_statuses[0].state.terminated is not None
+        assert (condition(over, "Ready"), condition(over, "PodReadyToStartContainers")) == ("False", "False")
+        assert step(over, 60) == Step()
+
+    def test_a_pod_that_never_runs_fails_as_well(self) -> None:
+        one = advance(bound(image="nonexistent", active_deadline_seconds=5), 2)
+        assert step(one).wait == pytest.approx(2.0)
+        assert advance(one, after=5).status.reason == "DeadlineExceeded"
+
+
+class TestImageNames:
+    @pytest.mark.parametrize(
+        ("shown", "wanted", "same"),
+        [
+            ("nginx", "nginx", True),
+            ("docker.io/library/nginx:latest", "nginx", True),
+            ("docker.io/library/nginx:1", "nginx:1", True),
+            (f"docker.io/library/app@sha256:{'0' * 64}", f"app:1@sha256:{'0' * 64}", True),
+            ("sha256:abc", "nginx", True),
+            ("", "nginx", True),
+            ("nginx", "nginx:latest", False),
+            ("docker.io/library/nginx:1", "nginx:2", False),
+            ("nginx", "Not/A:Name:", False),
+        ],
+    )
+    def test_which_are_the_same(self, shown: str, wanted: str, same: bool) -> None:
+        assert is_same_image(shown, wanted) is same
+
+
+class TestRestartRules:
+    def test_a_rule_lets_one_container_run_again(self) -> None:
+        exit_codes = core_v1.ContainerRestartRuleOnExitCodes(operator="In", values=(42,))
+        rule = core_v1.ContainerRestartRule(action="Restart", exit_codes=exit_codes)
+        one = container(restart_policy="Never", restart_policy_rules=(rule,))
+        spec = {"restart_policy": "Never", "containers": (one,)}
+        annotations = {"bayplan.dev/run-seconds": "1", "bayplan.dev/exit-code": "42"}
+        again = advance(running(**spec, annotations=annotations), after=1)
+        assert again.status.container_statuses[0].restart_count == 1
+        annotations["bayplan.dev/exit-code"] = "1"
+        assert advance(running(**spec, annotations=annotations), after=1).status.phase == "Failed"
+
+    def test_a_rule_lets_all_containers_start_anew(self) -> None:
+        exit_codes = core_v1.ContainerRestartRuleOnExitCodes(operator="In", values=(42,))
+        rule = core_v1.ContainerRestartRule(action="RestartAllContainers", exit_codes=exit_codes)
+        worker = container("worker", restart_policy="Never", restart_policy_rules=(rule,))
+        annotations = {"bayplan.dev/run-seconds.worker": "10", "bayplan.dev/exit-code.worker": "42"}
+        spec = {"init_containers": (container("init"),), "containers": (container("main"), worker)}
+        one = advance(running(annotations=annotations, **spec), after=10)
+        assert condition(one, "AllContainersRestarting") == "True"
+        assert step(one, 10).wait == pytest.approx(1.0)
+        one = advance(one, after=10)
+        assert condition(one, "AllContainersRestarting") == "False"
+        reasons = {each.state.waiting.reason for each in one.status.container_statuses if each.state.waiting}
+        assert reasons == {"RestartingAllContainers"}
+        again = advance(one, after=11)
+        statuses = (*again.status.container_statuses, *again.status.init_container_statuses)
+        assert {each.name: each.restart_count for each in statuses} == {"main": 1, "worker": 1, "init": 1}
+        assert all(each.state.running is not None for each in again.status.container_statuses)
 
 
 class TestDeletion:

@@ -7,7 +7,7 @@
     bayplan.dev/cpu-usage: wave(50m,400m,1h) up and down, once in that time
     bayplan.dev/cpu-usage.NAME: 20m          of one container
 
-Without an annotation a container uses a tenth of what it requests. A value that cannot be read counts as no annotation.
+Nothing uses more CPU than its limit. Without an annotation a container uses a tenth of what it requests. A value that cannot be read counts as no annotation.
 """
 
 from __future__ import annotations
@@ -55,6 +55,10 @@ def container_usage(pod: core_v1.Pod, chance: Callable[[], float], now: float = 
     for resource in ANNOTATIONS:
         for name, amount in _usage_of(pod, containers, resource, chance, ages).items():
             found[name][resource] = _rounded(amount, resource)
+    for one in containers:
+        if limit := one.resources.limits.get("cpu"):  # throttled; more memory than the limit kills instead
+            usage, most = found[one.name], _rounded(_amount(str(limit)), "cpu")
+            usage["cpu"] = min(usage["cpu"], most)
     return found
 
 

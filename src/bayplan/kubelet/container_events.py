@@ -11,15 +11,15 @@ from bayplan.kubelet.core.restarts import AnyContainer
 NORMAL, WARNING = "Normal", "Warning"
 
 
-def field_path(pod: core_v1.Pod, container: AnyContainer) -> str:
-    """Where in the pod a container stands, such as `spec.containers{web}`."""
+def field_path(pod: core_v1.Pod, container: str) -> str:
+    """Where in the pod the container of a name stands, such as `spec.containers{web}`."""
     for name, containers in (
         ("initContainers", pod.spec.init_containers),
         ("ephemeralContainers", pod.spec.ephemeral_containers),
     ):
-        if any(each.name == container.name for each in containers):
-            return f"spec.{name}{{{container.name}}}"
-    return f"spec.containers{{{container.name}}}"
+        if any(each.name == container for each in containers):
+            return f"spec.{name}{{{container}}}"
+    return f"spec.containers{{{container}}}"
 
 
 class ContainerEvents:
@@ -47,5 +47,7 @@ class ContainerEvents:
         self._recorder.event(where, event_type, reason, message)
 
     def _record(self, pod: core_v1.Pod, container: AnyContainer, event_type: str, reason: str, message: str) -> None:
-        where = msgspec.structs.replace(reference(self._recorder.client, pod), field_path=field_path(pod, container))
+        where = msgspec.structs.replace(
+            reference(self._recorder.client, pod), field_path=field_path(pod, container.name)
+        )
         self._recorder.event(where, event_type, reason, message)

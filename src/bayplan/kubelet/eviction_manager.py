@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bayplan.api.defaults.pods import qos_class
-from bayplan.api.tolerations import tolerates
 from bayplan.api.types import core_v1
 from bayplan.kubelet.container_events import WARNING, ContainerEvents
 from bayplan.kubelet.core.admission import Rejection, is_critical
@@ -19,9 +17,9 @@ from bayplan.kubelet.core.eviction import (
     Observation,
     Pressure,
     Threshold,
-    admits,
     local_storage_violation,
     observations,
+    pressure_rejection,
     ranked,
     soft_grace,
     threshold_message,
@@ -37,7 +35,6 @@ logger = logging.getLogger(__name__)
 PERIOD_SECONDS = 10.0
 IMMEDIATE_GRACE = 1
 """Seconds that a pod gets whose node cannot wait."""
-_PRESSURE_TAINT = core_v1.Taint(key="node.kubernetes.io/memory-pressure", effect="NoSchedule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +111,7 @@ class EvictionManager:
 
     def rejection(self, pod: core_v1.Pod, others: list[core_v1.Pod]) -> Rejection | None:
         """Why a node under pressure does not take a pod."""
-        best_effort = qos_class(pod.spec) == "BestEffort"
-        tolerated = any(tolerates(each, _PRESSURE_TAINT) for each in pod.spec.tolerations)
-        if admits(pod, self.conditions, best_effort=best_effort, critical=is_critical(pod), tolerates=tolerated):
-            return None
-        return Rejection(REASON, f"The node had condition: [{' '.join(self.conditions)}]. ")
+        return pressure_rejection(pod, self.conditions)
 
     def _evict_by_own_limits(self, pods: list[core_v1.Pod], usage: Usage, *, separate_images: bool) -> list[str]:
         evicted = []

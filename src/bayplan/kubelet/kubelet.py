@@ -26,7 +26,7 @@ from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.container_events import ContainerEvents
 from bayplan.kubelet.container_stopper import ContainerStopper
-from bayplan.kubelet.core.back_off import BackOff
+from bayplan.kubelet.core.back_off import FIRST_RESTART, BackOff
 from bayplan.kubelet.core.container_resources import LimitSettings
 from bayplan.kubelet.hooks import HookRunner
 from bayplan.kubelet.node_pods import Admit, NodePods
@@ -53,8 +53,6 @@ from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
 
 logger = logging.getLogger(__name__)
-
-FIRST_CRASH_LOOP_SECONDS = 10.0
 
 Task = Callable[[], Coroutine[Any, Any, None]]
 
@@ -125,7 +123,7 @@ class Kubelet:
         hooks = HookRunner(runtime, self.events, clock)
         self.stopper = ContainerStopper(runtime, hooks, self.events, clock)
         longest = configuration.crash_loop_back_off.max_container_restart_period
-        self.back_off = BackOff(min(FIRST_CRASH_LOOP_SECONDS, longest), longest)
+        self.back_off = BackOff(min(FIRST_RESTART, longest), longest)
         allocated, actuated = self._records(ALLOCATED), self._records(ACTUATED)
         self.resizes = PodResizes(
             allocated, actuated, self.events, self.node_state.offer, clock, _fixed_resources(configuration)

@@ -17,7 +17,27 @@ class ObjectNotFoundError(ObjectError):
     """It does not exist."""
 
 
-class ObjectSource(Protocol):
+class ConfigSource(Protocol):
+    """Reads config maps and secrets."""
+
+    async def config_map(self, namespace: str, name: str) -> core_v1.ConfigMap:
+        """A config map. Raises ObjectNotFoundError, ObjectError."""
+
+    async def secret(self, namespace: str, name: str) -> core_v1.Secret:
+        """A secret. Raises ObjectNotFoundError, ObjectError."""
+
+
+class ClaimSource(Protocol):
+    """Reads claims and the volumes that they are bound to."""
+
+    async def claim(self, namespace: str, name: str) -> core_v1.PersistentVolumeClaim:
+        """A claim as the API server has it now. Raises ObjectNotFoundError, ObjectError."""
+
+    async def volume(self, name: str) -> core_v1.PersistentVolume:
+        """A persistent volume as the API server has it now. Raises ObjectNotFoundError, ObjectError."""
+
+
+class ObjectSource(ConfigSource, ClaimSource, Protocol):
     """Reads the objects that pods of this node refer to.
 
     Config maps and secrets are followed while pods that use them are registered, since a node may only list and watch single objects.
@@ -32,20 +52,8 @@ class ObjectSource(Protocol):
     def on_change(self, changed: Callable[[str], None]) -> None:
         """Call `changed(pod uid)` when something has changed that a registered pod refers to."""
 
-    async def config_map(self, namespace: str, name: str) -> core_v1.ConfigMap:
-        """A config map. Raises ObjectNotFoundError, ObjectError."""
-
-    async def secret(self, namespace: str, name: str) -> core_v1.Secret:
-        """A secret. Raises ObjectNotFoundError, ObjectError."""
-
     async def token(self, pod: core_v1.Pod, audience: str, seconds: int | None) -> str:
         """A token of the pod's service account, bound to the pod, renewed in time. Raises ObjectError."""
-
-    async def claim(self, namespace: str, name: str) -> core_v1.PersistentVolumeClaim:
-        """A claim as the API server has it now. Raises ObjectNotFoundError, ObjectError."""
-
-    async def volume(self, name: str) -> core_v1.PersistentVolume:
-        """A persistent volume as the API server has it now. Raises ObjectNotFoundError, ObjectError."""
 
     async def trust_anchors(
         self, *, name: str | None, signer: str | None, selector: meta_v1.LabelSelector | None, optional: bool

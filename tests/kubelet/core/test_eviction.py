@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayplan.api.types import core_v1, meta_v1
+from bayplan.kubelet.core.admission import CRITICAL_PRIORITY
 from bayplan.kubelet.core.eviction import (
     Amount,
     Observation,
     Pressure,
     Threshold,
-    admits,
     local_storage_violation,
     observations,
     parse_amount,
     parse_thresholds,
+    pressure_rejection,
     ranked,
     soft_grace,
     threshold_message,
@@ -297,20 +298,22 @@ def test_a_soft_eviction_gives_a_pod_its_grace_period_up_to_a_limit() -> None:
     assert soft_grace(pod("p", termination_grace_period_seconds=90), 60) == 60
 
 
+TOLERATES = core_v1.Toleration(key="node.kubernetes.io/memory-pressure", operator="Exists")
+
+
 @pytest.mark.parametrize(
-    ("conditions", "options", "taken"),
+    ("conditions", "wanted", "taken"),
     [
-        ((), {}, True),
-        (("MemoryPressure",), {}, True),
-        (("MemoryPressure",), {"best_effort": True}, False),
-        (("MemoryPressure",), {"best_effort": True, "tolerates": True}, True),
-        (("DiskPressure",), {}, False),
-        (("DiskPressure", "MemoryPressure"), {"tolerates": True}, False),
-        (("DiskPressure",), {"critical": True}, True),
+        ((), pod("p"), True),
+        (("MemoryPressure",), pod("p", request="1Mi"), True),
+        (("MemoryPressure",), pod("p"), False),
+        (("MemoryPressure",), pod("p", tolerations=(TOLERATES,)), True),
+        (("DiskPressure",), pod("p", request="1Mi"), False),
+        (("DiskPressure", "MemoryPressure"), pod("p", tolerations=(TOLERATES,)), False),
+        (("DiskPressure",), pod("p", priority=CRITICAL_PRIORITY), True),
     ],
 )
-def test_a_node_under_pressure_takes_few_pods(
-    conditions: tuple[str, ...], options: dict[str, bool], taken: bool
-) -> None:
-    wanted = {"best_effort": False, "critical": False, "tolerates": False, **options}
-    assert admits(pod("p"), conditions, **wanted) is taken
+def test_a_node_under_pressure_takes_few_pods(conditions: tuple[str, ...], wanted: core_v1.Pod, taken: bool) -> None:
+    found = pressure_rejection(wanted, conditions)
+    assert (found is None) is taken
+    assert found is None or found.message == f"The node had condition: [{' '.join(conditions)}]. "

@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bayplan.api import quantity
+from bayplan.api.defaults.pods import qos_class
 from bayplan.api.pod_resources import pod_total
+from bayplan.api.tolerations import tolerates
 from bayplan.api.types import core_v1
+from bayplan.kubelet.core.admission import Rejection, is_critical
 from bayplan.kubelet.core.usage import NodeUsage, PodUsage
 from bayplan.kubelet.errors import ConfigurationError
 from bayplan.support.durations import go_seconds
@@ -48,6 +51,8 @@ RESOURCES: Final = {
     "containerfs.inodesFree": "inodes",
     "pid.available": "pids",
 }
+
+_PRESSURE_TAINT: Final = core_v1.Taint(key="node.kubernetes.io/memory-pressure", effect="NoSchedule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,8 +333,17 @@ def soft_grace(pod: core_v1.Pod, most: int) -> int:
     return most if own is None else min(most, own)
 
 
-def admits(pod: core_v1.Pod, conditions: Sequence[str], *, best_effort: bool, critical: bool, tolerates: bool) -> bool:
-    """Whether a node with these conditions takes a pod. tolerates: the taint of memory pressure."""
+def pressure_rejection(pod: core_v1.Pod, conditions: Sequence[str]) -> Rejection | None:
+    """Why a node with these conditions, such as MemoryPressure, does not take a pod."""
+    best_effort = qos_class(pod.spec) == "BestEffort"
+    tolerated = any(tolerates(each, _PRESSURE_TAINT) for each in pod.spec.tolerations)
+    if _admits(conditions, best_effort=best_effort, critical=is_critical(pod), tolerated=tolerated):
+        return None
+    return Rejection(REASON, f"The node had condition: [{' '.join(conditions)}]. ")
+
+
+def _admits(conditions: Sequence[str], *, best_effort: bool, critical: bool, tolerated: bool) -> bool:
+    """tolerated: the taint of memory pressure."""
     if not conditions or critical:
         return True
-    return tuple(conditions) == ("MemoryPressure",) and (not best_effort or tolerates)
+    return tuple(conditions) == ("MemoryPressure",) and (not best_effort or tolerated)

@@ -6,11 +6,15 @@ import enum
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from bayplan.kubelet.core.resize import ResizePlan
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.runtime.labels import CONTAINER_HASH
 from bayplan.kubelet.runtime.types import ContainerStatus
+
+_REMEMBERED = 1024
+"""Hashes that are kept: a node has few names of containers and images, and looks at each container at every step."""
 
 
 class Health(enum.Enum):
@@ -77,7 +81,13 @@ class PodActions:
 
 def container_hash(container: AnyContainer) -> str:
     """Changes if, and only if, a running container must be made anew: its name or image has changed (FNV-1, 32 bits, hexadecimal)."""
-    text = json.dumps({"image": container.image, "name": container.name}, separators=(",", ":"), sort_keys=True)
+    return hash_of(container.name, container.image)
+
+
+@lru_cache(_REMEMBERED)
+def hash_of(name: str, image: str) -> str:
+    """`container_hash` of a container with this name and image."""
+    text = json.dumps({"image": image, "name": name}, separators=(",", ":"), sort_keys=True)
     value = 0x811C9DC5
     for byte in text.encode():
         value = ((value * 0x01000193) & 0xFFFFFFFF) ^ byte

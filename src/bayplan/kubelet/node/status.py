@@ -195,9 +195,9 @@ def _conditions(
     """The conditions with those that others wrote, and the words for those that changed."""
     known = {each.type: each for each in old}
     changes: list[str] = []
-    for name, (word, what) in _PRESSURES.items():
+    for name in _PRESSURES:
         value = name in facts.pressures
-        reason, message = _pressure_words(name, word, what, value)
+        reason, message = pressure_words(name, value)
         changed = _changed(known, name, "True" if value else "False", reason, message, now)
         if changed:
             changes.append(f"NodeHas{reason.removeprefix('KubeletHas')}")
@@ -218,7 +218,9 @@ def _conditions(
     return (*known.values(), last), changes
 
 
-def _pressure_words(name: str, word: str, what: str, value: bool) -> tuple[str, str]:
+def pressure_words(name: str, value: bool) -> tuple[str, str]:
+    """(reason, message) of a condition such as MemoryPressure."""
+    word, what = _PRESSURES[name]
     if name == "DiskPressure":
         reason = "KubeletHasDiskPressure" if value else "KubeletHasNoDiskPressure"
         return reason, f"kubelet has {'' if value else 'no '}{what}"

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.admission import NodeAccount, NodeOffer, Rejection, Requests, rejections
+from bayplan.kubelet.core.eviction import pressure_rejection
 
+_PRESSURES = ("DiskPressure", "MemoryPressure", "PIDPressure")
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -38,6 +40,11 @@ class NodeAdmission:
         account = self._account(pod.spec.node_name)
         if node is None or pod.metadata.uid in account:
             return None
+        under_pressure = tuple(
+            one.type for one in node.status.conditions if one.type in _PRESSURES and one.status == "True"
+        )
+        if (refused := pressure_rejection(pod, under_pressure)) is not None:
+            return refused
         found = rejections(pod, account, NodeOffer(node, supplemental_groups_policy=True))
         if found:
             return found[0]

@@ -12,7 +12,7 @@
 Each may be followed by `.NAME` for one container. Durations are numbers or distributions (`durations`). A container whose memory-usage annotation is more than its
 limit is killed too. Without annotations a container that may end (restartPolicy Never or OnFailure) ends after a while with code 0, unless it sleeps: `sleep 30`
 runs for 30 seconds, `sleep infinity` and images that do nothing but wait (pause, and agnhost without a command) for ever; or its command says `false` or ends in
-`exit 3`, whatever happens. What cannot be read counts as not there.
+`exit 3`, whatever happens. A command such as `nonexistent` cannot be started. What cannot be read counts as not there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ START, PULL, INIT = f"{PREFIX}start-seconds", f"{PREFIX}pull-seconds", f"{PREFIX
 RUN, EXIT_CODE, OOM = f"{PREFIX}run-seconds", f"{PREFIX}exit-code", f"{PREFIX}oom-seconds"
 READY, READY_AFTER = f"{PREFIX}ready", f"{PREFIX}ready-seconds"
 LIVE, PROBES = f"{PREFIX}live", f"{PREFIX}probes"
-_KILLED = 137
+MOMENT = 0.001
+"""The least that is waited for: what was started in a step never ends in it."""
+KILLED, INTERRUPTED = 137, 143
+"""Exit codes of what is killed, and of what obeys SIGTERM."""
+OUT_OF_MEMORY = "OOMKilled"
 _OOM_SECONDS = 5.0
 """How long a container lives that uses more memory than it may."""
 _PERIOD, _FAILURES = 10.0, 3
@@ -45,6 +49,7 @@ _EXIT = re.compile(r"(?:^|[;&\n])\s*exit\s+(\d+)\s*;?\s*$")
 _SHELL_OPTION = re.compile("-[a-z]*c")
 _FALSE = re.compile(r"(?:/usr)?(?:/bin/)?false")
 _CONDITIONAL = re.compile(r"\|\||\b(?:if|case|while|until|for)\b")
+_MISSING_COMMAND = re.compile(r"non-?existent|does-?not-?exist|no-?such-|not-?found")
 _ENDLESS = re.compile(r"sleep\s+inf|pause|tail\s+-f|while\s+(?:true|:)")
 
 
@@ -140,18 +145,42 @@ def said_code(container: core_v1.Container) -> int:
 def ending(
     pod: core_v1.Pod, container: core_v1.Container, settings: SimulatorSettings, attempt: int = 0
 ) -> Ending | None:
-    """How a running container ends, whatever comes first; None if it does not. `attempt`: how often it was started before."""
+    """How a running container ends by itself, whatever comes first; None if it does not. `attempt`: how often it was started before."""
     name, found = container.name, []
     if (seconds := run_seconds(pod, container, settings, attempt)) is not None:
         found.append(Ending(seconds, exit_code(pod, container, attempt)))
     if (seconds := duration(pod, OOM, name, attempt)) is not None or (
         seconds := outgrows_after(pod, container)
     ) is not None:
-        found.append(Ending(seconds, _KILLED, "OOMKilled"))
-    if (setting(pod, LIVE, name) or "").lower() == "false" and (probe := container.liveness_probe) is not None:
-        patience = (probe.period_seconds or _PERIOD) * (probe.failure_threshold or _FAILURES)
-        found.append(Ending(probe.initial_delay_seconds + patience, _KILLED, "Error"))
+        found.append(Ending(seconds, KILLED, OUT_OF_MEMORY))
     return min(found, key=lambda one: one.seconds, default=None)
+
+
+def init_ending(pod: core_v1.Pod, container: core_v1.Container, attempt: int = 0) -> Ending:
+    """How an init container ends that is no sidecar: at once, unless an annotation says otherwise."""
+    seconds = duration(pod, INIT, container.name, attempt) or 0.0
+    named = f"{EXIT_CODE}.{container.name}" in pod.metadata.annotations  # one for all is about the containers that run
+    return Ending(seconds, exit_code(pod, container, attempt) if named else said_code(container))
+
+
+def liveness_lost_after(pod: core_v1.Pod, container: core_v1.Container) -> float | None:
+    """Seconds after its start when the liveness probe of a container has failed as often as it may; None if it is not made to fail."""
+    probe = container.liveness_probe
+    if probe is None or (setting(pod, LIVE, container.name) or "").lower() != "false":
+        return None
+    patience = (probe.period_seconds or _PERIOD) * (probe.failure_threshold or _FAILURES)
+    return probe.initial_delay_seconds + patience
+
+
+def stop_code(pod: core_v1.Pod, container: core_v1.Container) -> int:
+    """The exit code of a container that is stopped: a server has done its work then, a task has not."""
+    policy = container.restart_policy or pod.spec.restart_policy
+    return 0 if policy in ("", "Always") else INTERRUPTED
+
+
+def is_missing_command(container: core_v1.Container | core_v1.EphemeralContainer) -> bool:
+    """Whether the command of a container has a name that says that it does not exist."""
+    return bool(container.command) and _MISSING_COMMAND.search(container.command[0]) is not None
 
 
 def outgrows_after(pod: core_v1.Pod, container: core_v1.Container) -> float | None:
@@ -189,6 +218,13 @@ def ready_after(pod: core_v1.Pod, container: core_v1.Container, attempt: int = 0
     return float(sum(one.initial_delay_seconds for one in probes if one is not None))
 
 
+def started_after(pod: core_v1.Pod, container: core_v1.Container) -> float:
+    """Seconds after its start in which the startup probe of a container has not succeeded yet."""
+    if container.startup_probe is None or setting(pod, PROBES, container.name) != "follow":
+        return 0.0
+    return float(container.startup_probe.initial_delay_seconds)
+
+
 def may_be_ready(pod: core_v1.Pod, container: str) -> bool:
     """Whether the readiness probe of a container is not made to fail."""
     return (setting(pod, READY, container) or "true").lower() != "false"
@@ -196,5 +232,10 @@ def may_be_ready(pod: core_v1.Pod, container: str) -> bool:
 
 def is_plain(pod: core_v1.Pod) -> bool:
     """A cheap look that finds most pods of servers: nothing ever happens to them by itself."""
+    return pod.spec.restart_policy in ("", "Always") and not says_anything(pod)
+
+
+def says_anything(pod: core_v1.Pod) -> bool:
+    """Whether a pod has annotations about its behaviour."""
     annotations = pod.metadata.annotations
-    return pod.spec.restart_policy in ("", "Always") and not any(name.startswith(PREFIX) for name in annotations)
+    return bool(annotations) and any(name.startswith(PREFIX) for name in annotations)

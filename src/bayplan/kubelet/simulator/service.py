@@ -15,13 +15,13 @@ from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1
 from bayplan.api.types.scalars import Quantity
 from bayplan.client import Client
-from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder
 from bayplan.informers import InformerFactory
 from bayplan.informers.cache import key_of
 from bayplan.kubelet.simulator.addresses import Addresses
 from bayplan.kubelet.simulator.admission import NodeAdmission
 from bayplan.kubelet.simulator.groups import NodeGroupSettings, is_new, make_group_node, seconds_to_ready
+from bayplan.kubelet.simulator.node_reports import NodeReports
 from bayplan.kubelet.simulator.nodes import (
     LEASE_NAMESPACE,
     free_network,
@@ -35,9 +35,9 @@ from bayplan.kubelet.simulator.nodes import (
     node_status,
     offer,
     pod_network,
-    renewed,
 )
 from bayplan.kubelet.simulator.pod_player import PodPlayer
+from bayplan.kubelet.simulator.pressure import MemoryWatch
 from bayplan.kubelet.simulator.resizing import Resizing
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.clock import Clock
@@ -86,9 +86,13 @@ class NodeSimulator:
         self._offers: dict[str, dict[str, Quantity | None]] = {}
         """Resources of nodes that are not allocatable yet, with their amounts; None for those that are gone."""
         self.recorder = EventRecorder(client, "kubelet", clock, randomness)
-        self._resizing = Resizing(self.nodes, self.pods, settings.resize_seconds)
+        self._resizing = Resizing()
         self._admission = NodeAdmission(lambda name: self.nodes.cache.get("", name))
+        self._reports = NodeReports(
+            client, settings, nodes=self.nodes, leases=self.leases, clock=clock, recorder=self.recorder
+        )
         self._player: StagePlayer | PodPlayer = self._stage_player() if settings.stages else self._pod_player()
+        self._memory = self._memory_watch(self._player) if isinstance(self._player, PodPlayer) else None
 
     async def run(self) -> None:
         """Play until cancelled."""
@@ -101,6 +105,8 @@ class NodeSimulator:
                 self.nodes.on_change(add=self._node_added, update=self._node_changed, delete=self._node_gone)
                 tasks.spawn("leases", self._keep_leases())
                 tasks.spawn("events", self.recorder.run())
+                if self._memory is not None:
+                    tasks.spawn("memory", self._memory.run())
                 for number_ in range(_WORKERS):
                     tasks.spawn(f"worker {number_}", self._work())
                 await asyncio.Event().wait()
@@ -130,10 +136,26 @@ class NodeSimulator:
             clock=self.clock,
             randomness=self.randomness,
             recorder=self.recorder,
-            resizing=self._resizing,
             admission=self._admission,
+            node=lambda name: self.nodes.cache.get("", name),
+            others=self._others,
             host_ip=self._host_ip,
             pod_ip=self._pod_ip,
+        )
+
+    def _memory_watch(self, player: PodPlayer) -> MemoryWatch:
+        """Who evicts pods of nodes that run out of memory."""
+
+        def node(name: str) -> core_v1.Node | None:
+            found = self.nodes.cache.get("", name)
+            return found if found is not None and not is_silent(found) else None
+
+        return MemoryWatch(
+            self.clock,
+            node=node,
+            pods=lambda name: self.pods.cache.by_index("node", name),
+            evict=player.evict,
+            reports=self._reports,
         )
 
     # Nodes
@@ -167,6 +189,7 @@ class NodeSimulator:
         if name not in self._own and not self.pods.cache.by_index("node", name):
             self._index.pop(name, None)
             self._addresses.pop(name, None)
+            self._reports.images.forget(name)
 
     def _node_changed(self, old: core_v1.Node, new: core_v1.Node) -> None:
         """A node that is back, or was taken for lost or wiped though it lives, reports itself."""
@@ -199,7 +222,7 @@ class NodeSimulator:
         if (left := seconds_to_ready(node, now)) > 0:
             self.queue.add_after(_NODE + name, left)
             return
-        await self._renew(name, now)
+        await self._reports.renew(name, now)
         if is_lost(node) or is_new(node) or is_erased(node):
             await self._revive(node, self._index[name], now)
         await self._make_allocatable(name)
@@ -251,7 +274,7 @@ class NodeSimulator:
             if self.leases.cache.get(LEASE_NAMESPACE, name) is None:
                 await self.client.create(make_lease(node, now, self.settings.promised_seconds))
             elif not is_silent(node):
-                await self._try_to_renew(name, now)
+                await self._reports.try_to_renew(name, now)
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
@@ -288,34 +311,8 @@ class NodeSimulator:
                 name for name, index in tuple(self._index.items()) if index % slots == slot and not self.is_silent(name)
             ]
             for batch in _batches(names, _AT_ONCE):
-                await asyncio.gather(*(self._try_to_renew(name, now) for name in batch))
-
-    async def _try_to_renew(self, name: str, now: float) -> None:
-        """Show that a node lives. Raises nothing: the next renewal tries again."""
-        try:
-            await self._renew(name, now)
-        except (ApiError, TransportError) as error:
-            logger.warning("lease of %s: %s", name, error)
-
-    async def _renew(self, name: str, now: float) -> None:
-        """Show that a node lives, unless somebody just has. Raises ApiError, TransportError."""
-        lease, seconds = self.leases.cache.get(LEASE_NAMESPACE, name), self.settings.promised_seconds
-        try:
-            if lease is None:
-                node = self.nodes.cache.get("", name)
-                if node is not None:
-                    await self.client.create(make_lease(node, now, seconds))
-                return
-            await self.client.update(renewed(lease, now, seconds))
-        except ApiError as error:
-            if error.code not in (404, 409):
-                raise
-
-    async def _say_last(self, name: str) -> None:
-        """The last that is heard of a node that falls silent: that it was well until now, and nothing about what comes. Raises ApiError, TransportError."""
-        lease = self.leases.cache.get(LEASE_NAMESPACE, name)
-        if lease is not None and self.is_silent(name):
-            await self.client.update(renewed(lease, self.clock.now()))
+                await asyncio.gather(*(self._reports.try_to_renew(name, now) for name in batch))
+                await asyncio.gather(*(self._reports.try_to_report_images(name) for name in batch))
 
     # Pods
 
@@ -324,6 +321,10 @@ class NodeSimulator:
             if pod.status.pod_ip and not pod.spec.host_network:
                 self._pod_ip(pod)
             self._admission.see(pod)
+            self._resizing.see(pod)
+            self._reports.images.see(pod)
+            if self._memory is not None:
+                self._memory.see(pod)
             self.queue.add(key_of(pod))
 
     def _changed(self, old: core_v1.Pod, new: core_v1.Pod) -> None:
@@ -344,6 +345,12 @@ class NodeSimulator:
         if pod.spec.node_name and self.nodes.cache.get("", pod.spec.node_name) is None:
             self._forget_node(pod.spec.node_name)
 
+    def _others(self, pod: core_v1.Pod) -> Iterator[core_v1.Pod]:
+        """The other pods of a pod's node."""
+        for other in self.pods.cache.by_index("node", pod.spec.node_name):
+            if other.metadata.uid != pod.metadata.uid:
+                yield other
+
     def _of_node(self, name: str) -> Addresses:
         addresses = self._addresses.get(name)
         if addresses is None:
@@ -362,7 +369,7 @@ class NodeSimulator:
                 elif key.startswith(_OFFER):
                     await self._make_allocatable(key.removeprefix(_OFFER))
                 elif key.startswith(_LAST_SIGN):
-                    await self._say_last(key.removeprefix(_LAST_SIGN))
+                    await self._reports.say_last(key.removeprefix(_LAST_SIGN))
                 else:
                     await self._advance(key)
                 self.queue.forget(key)

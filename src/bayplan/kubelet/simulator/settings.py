@@ -36,7 +36,7 @@ class SimulatorSettings:
     stages: tuple[Stage, ...] = ()
     """What happens to pods, as users describe it; without any it is what `pods` says."""
     events: str = "warnings"
-    """What is told about pods as events: `none`, `warnings`, or `all` that a kubelet tells."""
+    """What is told about pods as events: `none`, `warnings` and what explains them, or `all` that a kubelet tells, ordinary starts and stops as well."""
     start_seconds: float = 0.2
     """From the moment a pod is bound until its containers run (jittered by half of it)."""
     unseen_seconds: float = 0.5

@@ -6,7 +6,7 @@ from __future__ import annotations
 from bayplan.api.node_selectors import selects
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.field_values import every_container
-from bayplan.kubelet.objects import ObjectError, ObjectSource
+from bayplan.kubelet.objects import ClaimSource, ObjectError
 from bayplan.kubelet.volumes.errors import SetUpError
 from bayplan.kubelet.volumes.interface import VolumeSpec
 
@@ -23,7 +23,7 @@ def used_volumes(pod: core_v1.Pod) -> tuple[set[str], set[str]]:
 
 
 async def volume_spec(
-    objects: ObjectSource, pod: core_v1.Pod, volume: core_v1.Volume, *, is_mount: bool, is_device: bool
+    objects: ClaimSource, pod: core_v1.Pod, volume: core_v1.Volume, *, is_mount: bool, is_device: bool
 ) -> VolumeSpec:
     """What is to be mounted for one of a pod's volumes. Raises SetUpError: what Kubernetes says of the pod while this is not known."""
     source = volume.persistent_volume_claim
@@ -53,7 +53,7 @@ async def volume_spec(
     )
 
 
-async def _bound_claim(objects: ObjectSource, namespace: str, name: str) -> core_v1.PersistentVolumeClaim:
+async def _bound_claim(objects: ClaimSource, namespace: str, name: str) -> core_v1.PersistentVolumeClaim:
     try:
         claim = await objects.claim(namespace, name)
     except ObjectError as error:
@@ -77,7 +77,7 @@ def _check_is_for(pod: core_v1.Pod, claim: core_v1.PersistentVolumeClaim) -> Non
         raise SetUpError(f"PVC {shown} was not created for pod {of_pod} (pod is not owner)")
 
 
-async def _volume_of(objects: ObjectSource, claim: core_v1.PersistentVolumeClaim) -> core_v1.PersistentVolume:
+async def _volume_of(objects: ClaimSource, claim: core_v1.PersistentVolumeClaim) -> core_v1.PersistentVolume:
     name = claim.spec.volume_name
     try:
         found = await objects.volume(name)

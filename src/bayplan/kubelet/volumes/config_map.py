@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.objects import ObjectNotFoundError, ObjectSource
+from bayplan.kubelet.objects import ConfigSource, ObjectNotFoundError
 from bayplan.kubelet.volumes.interface import Mounted, SetUp, VolumeSpec
 from bayplan.kubelet.volumes.written import (
     Payload,
@@ -16,7 +16,7 @@ from bayplan.kubelet.volumes.written import (
 
 
 async def config_map_payload(
-    objects: ObjectSource,
+    objects: ConfigSource,
     namespace: str,
     source: core_v1.ConfigMapVolumeSource | core_v1.ConfigMapProjection,
     mode: int | None,

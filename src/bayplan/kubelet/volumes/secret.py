@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.objects import ObjectNotFoundError, ObjectSource
+from bayplan.kubelet.objects import ConfigSource, ObjectNotFoundError
 from bayplan.kubelet.volumes.interface import Mounted, SetUp, VolumeSpec
 from bayplan.kubelet.volumes.written import (
     Payload,
@@ -18,7 +18,7 @@ from bayplan.kubelet.volumes.written import (
 
 
 async def secret_payload(
-    objects: ObjectSource,
+    objects: ConfigSource,
     namespace: str,
     name: str,
     items: Sequence[core_v1.KeyToPath],
