@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bayplan.api.types import core_v1, meta_v1
+from bayplan.kubelet.core.admission import CRITICAL_PRIORITY, Rejection
 from bayplan.kubelet.simulator.admission import NodeAdmission
 
 NODE = core_v1.Node(
@@ -29,8 +30,8 @@ def admission() -> NodeAdmission:
 
 
 def reason(found: NodeAdmission, wanted: core_v1.Pod) -> str:
-    rejection = found.admit(wanted)
-    return rejection.reason if rejection is not None else ""
+    outcome = found.admit(wanted, lambda: ())
+    return outcome.reason if isinstance(outcome, Rejection) else ""
 
 
 def test_pods_are_taken_until_a_resource_is_used_up() -> None:
@@ -52,6 +53,15 @@ def test_what_has_ended_or_gone_does_not_count() -> None:
     found.forget(pod("b"))
     assert reason(found, pod("d")) == ""
     assert reason(found, pod("e")) == "OutOfcpu"
+
+
+def test_pods_end_for_critical_ones() -> None:
+    found, others = admission(), [pod("a"), pod("b"), pod("c", phase="Running")]
+    for each in others[:2]:
+        assert found.admit(each, lambda: others) == []
+    critical = pod("d", priority=CRITICAL_PRIORITY)
+    assert found.admit(critical, lambda: others) == [others[1]]  # c has not been taken
+    assert reason(found, pod("e", priority=CRITICAL_PRIORITY)) == "UnexpectedAdmissionError"
 
 
 def test_pods_that_run_when_the_simulator_starts_count() -> None:

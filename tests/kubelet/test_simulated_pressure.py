@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from bayplan.api.types import core_v1
+from bayplan.kubelet.core.admission import Rejection
 from bayplan.kubelet.simulator.admission import NodeAdmission
 from bayplan.kubelet.simulator.images import REPORTED, image_of, reported_images
 from bayplan.kubelet.simulator.node_images import NodeImages
@@ -143,7 +144,30 @@ def test_images_of_pods_that_have_gone_stay() -> None:
 def test_a_node_under_pressure_takes_pods_that_ask_for_memory() -> None:
     short = node(NODE, conditions={"Ready": "True", "MemoryPressure": "True"})
     admission = NodeAdmission({NODE: short}.get)
-    assert admission.admit(pod("a", node_name=NODE, meta={"uid": "a"}, memory="1Mi")) is None
-    rejection = admission.admit(pod("b", node_name=NODE, meta={"uid": "b"}, containers=(container(),)))
-    assert rejection is not None
+    assert admission.admit(pod("a", node_name=NODE, meta={"uid": "a"}, memory="1Mi"), lambda: ()) == []
+    rejection = admission.admit(pod("b", node_name=NODE, meta={"uid": "b"}, containers=(container(),)), lambda: ())
+    assert isinstance(rejection, Rejection)
     assert rejection.reason == "Evicted"
+
+
+def test_a_critical_pod_takes_the_place_of_others() -> None:
+    async def case(cluster: VirtualCluster) -> None:
+        for name in ("a", "b"):
+            await cluster.client.create(pod(name, node_name=NODE, restart_policy="Always", cpu="2"))
+        await cluster.advance(seconds=5)
+        critical: dict[str, Any] = {
+            "node_name": NODE,
+            "restart_policy": "Always",
+            "priority_class_name": "system-node-critical",
+        }
+        await cluster.client.create(pod("critical", cpu="2", **critical))
+        await cluster.advance(seconds=5)
+        found = await pods(cluster)
+        assert found["critical"].phase == "Running"
+        [ended] = [status for status in found.values() if status.phase == "Failed"]
+        assert (ended.reason, ended.message) == ("Preempting", "Preempted in order to admit critical pod")
+        [target] = [one for one in ended.conditions if one.type == "DisruptionTarget"]
+        assert target.message == "Pod was preempted by Kubelet to accommodate a critical pod."
+        assert ended.container_statuses[0].state.terminated is not None
+
+    play(case)

@@ -16,6 +16,9 @@ from bayplan.kubelet.container_events import field_path
 from bayplan.kubelet.core.admission import Rejection, rejected_status
 from bayplan.kubelet.core.eviction import REASON as EVICTED
 from bayplan.kubelet.core.pod_status import TERMINAL, Failure
+from bayplan.kubelet.core.preemption import DISRUPTION_MESSAGE
+from bayplan.kubelet.core.preemption import MESSAGE as PREEMPTED
+from bayplan.kubelet.core.preemption import REASON as PREEMPTING
 from bayplan.kubelet.simulator.admission import NodeAdmission
 from bayplan.kubelet.simulator.containers import is_plain, start_seconds
 from bayplan.kubelet.simulator.events import ALL, WARNING, Told, about_deletion, chosen
@@ -87,10 +90,12 @@ class PodPlayer:
             self._stopping[uid] = now
             self._tell(pod, about_deletion(pod))
         if not had_begun and _is_new(pod):
-            rejection = self._admission.admit(pod)
-            if rejection is not None:
-                await self._reject(pod, rejection)
+            outcome = self._admission.admit(pod, lambda: self._others(pod))
+            if isinstance(outcome, Rejection):
+                await self._reject(pod, outcome)
                 return None
+            for victim in outcome:
+                await self._get_rid(victim, Failure(PREEMPTING, PREEMPTED), DISRUPTION_MESSAGE)
         step = self._next(pod, now, await self._surroundings(pod))
         if is_early and step.status is None:
             step = replace(step, told=())  # what is tried again when it is due, and told then
@@ -108,11 +113,15 @@ class PodPlayer:
 
     async def evict(self, pod: core_v1.Pod, message: str) -> None:
         """End a pod because its node is short of something. Raises ApiError, TransportError."""
+        await self._get_rid(pod, Failure(EVICTED, message))
+
+    async def _get_rid(self, pod: core_v1.Pod, why: Failure, disruption: str = "") -> None:
+        """End a pod. disruption: what its condition DisruptionTarget says, if that is not the same. Raises ApiError, TransportError."""
         host_ip = self._host_ip(pod.spec.node_name)
-        around = Surroundings(eviction=Failure(EVICTED, message))
+        around = Surroundings(eviction=why, disruption=disruption)
         step = next_step(pod, self._clock.now(), self._settings, host_ip, pod.status.pod_ip, 0.0, around=around)
         if step.status is not None:
-            told = (Told(WARNING, EVICTED, message), *step.told)
+            told = (Told(WARNING, why.reason, why.message), *step.told)
             await self._carry_out(pod, replace(step, told=told))
 
     async def _reject(self, pod: core_v1.Pod, rejection: Rejection) -> None:

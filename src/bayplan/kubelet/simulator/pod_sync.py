@@ -69,7 +69,8 @@ class PodSync:
         self.told: list[Told] = list(self.resources.told)
         self.failure: Failure | None = around.eviction
         """Why the pod fails as a whole."""
-        self.is_evicted = around.eviction is not None
+        self.disruption = (around.disruption or around.eviction.message) if around.eviction is not None else ""
+        """What the condition DisruptionTarget says; empty for a pod that its node does not get rid of."""
         self.resized: set[str] = set()
         """Containers whose limits have changed in this step."""
         self._settings = settings

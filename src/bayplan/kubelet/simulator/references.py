@@ -45,6 +45,8 @@ class Surroundings:
     """The other pods of the node, asked for only when a pod wants other resources."""
     eviction: Failure | None = None
     """Why the node gets rid of the pod."""
+    disruption: str = ""
+    """What the condition DisruptionTarget says of that; empty for the same."""
 
 
 NO_SURROUNDINGS = Surroundings()

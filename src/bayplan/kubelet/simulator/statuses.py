@@ -55,8 +55,8 @@ def status_after(sync: PodSync, before: core_v1.PodStatus, host_ip: str) -> core
             facts = PodFacts(facts.host_ips, facts.containers, failure=sync.failure, terminal=True)
             status = generate_pod_status(pod, sync.runtime.state(sync.now), known, probes, facts)
         status = terminated_pod_status(pod, status)
-    if sync.is_evicted:
-        status.conditions = (*status.conditions, _disruption(pod, status.message, sync.now))
+    if sync.disruption:
+        status.conditions = (*status.conditions, _disruption(pod, sync.disruption, sync.now))
     return _written(pod, status, sync.now)
 
 
