@@ -7,7 +7,7 @@ Every container notes on the node that it has run, lives for a random while and 
   * no container has run twice;
   * what a killed runtime has not seen to its end has failed, with a reason that says so (LOST): a start that was under way when the kubelet or containerd
     was killed goes with it, and containerd does not remember every end that it misses. Those are counted;
-  * when the pods are deleted, no cgroup, mount, shim or directory of them is left.
+  * when the pods are deleted, no cgroup, mount, shim, network namespace, address or directory of them is left.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
 from bayplan.client.http import HttpTransport
 from bayplan.client.kubeconfig import load
-from bayplan.cluster.real_nodes.processes import processes_with, read_pid_file
+from bayplan.cluster.real_nodes.orphans import namespace_files, shims_of
+from bayplan.cluster.real_nodes.processes import read_pid_file
 from bayplan.cluster.real_nodes.settings import NodePlace, RealNodeSettings
 from tests.cluster.real_nodes.images import give_image
 from tests.integration.conftest import start
@@ -147,8 +148,9 @@ def left_behind(place: NodePlace) -> list[str]:
     pods = place.directory / "kubelet" / "pods"
     found = [*cgroups, *(line for line in mounts if f"{pods}/" in line)]
     found += [str(path) for path in pods.iterdir()] if pods.exists() else []
-    shims = list(processes_with(("containerd-shim",), str(place.state)))
-    return [*found, *(f"shim {each.pid}" for each in shims)]
+    found += [str(path) for path in namespace_files(place)]
+    found += [str(path) for path in (place.state / "addresses").glob("*/*.*.*.*")]
+    return [*found, *(f"shim {each.process.pid} of {each.id}" for each in shims_of(place))]
 
 
 async def _is_ready(client: Client) -> bool:

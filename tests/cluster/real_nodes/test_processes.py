@@ -51,6 +51,30 @@ def test_process_is_started_again_and_stopped(tmp_path: Path, caplog: pytest.Log
     asyncio.run(steps())
 
 
+def test_owner_learns_of_unexpected_ends_before_the_next_start(tmp_path: Path) -> None:
+    async def steps() -> None:
+        starts: list[int] = []
+        it = SupervisedProcess(
+            "it",
+            ("sleep", "1000"),
+            tmp_path / "log",
+            tmp_path / "it.pid",
+            SystemClock(),
+            lambda: starts.append(it.starts),
+        )
+        running = asyncio.create_task(it.run())
+        await eventually(lambda: it.pid != 0, "a start")
+        assert starts == []
+        os.kill(it.pid, signal.SIGKILL)
+        await eventually(lambda: it.starts == 2, "a second start")
+        assert starts == [1]
+        await it.stop(5)
+        await asyncio.wait_for(running, 5)
+        assert starts == [1]
+
+    asyncio.run(steps())
+
+
 def test_process_that_does_not_end_is_killed(tmp_path: Path) -> None:
     async def steps() -> None:
         it = supervised(tmp_path, "sh", "-c", "trap '' TERM; echo began; while true; do sleep 0.1; done")

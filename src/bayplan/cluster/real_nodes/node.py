@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import platform
+from collections.abc import Callable
 from pathlib import Path
 
 from bayplan.cluster.errors import RealNodeError
@@ -18,6 +19,7 @@ from bayplan.cluster.real_nodes.containerd import (
 )
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command, write_files
 from bayplan.cluster.real_nodes.network import inside, make_node_network
+from bayplan.cluster.real_nodes.orphans import Remains, read_remains, remove_orphans
 from bayplan.cluster.real_nodes.processes import SupervisedProcess
 from bayplan.cluster.real_nodes.settings import NodePlace
 from bayplan.kubelet.runtime.cri import CriRuntime
@@ -52,13 +54,37 @@ class RealNode:
             snapshotter=snapshotter_for(place.directory),
         )
         self.runtime = CriRuntime(self.containerd.endpoint)
-        self._containerd = self._process("containerd", ("containerd", "--config", str(self.containerd.config_file)))
+        self._cleaning: asyncio.Task[None] | None = None
+        self._containerd = self._process(
+            "containerd", ("containerd", "--config", str(self.containerd.config_file)), self._containerd_ended
+        )
         self._kubelet = self._process("kubelet", kubelet_command(place))
 
-    def _process(self, name: str, command: tuple[str, ...]) -> SupervisedProcess:
+    def _process(
+        self, name: str, command: tuple[str, ...], before_restart: Callable[[], None] = lambda: None
+    ) -> SupervisedProcess:
         place = self.place
         log, pid_file = place.directory / f"{name}.log", place.state / f"{name}.pid"
-        return SupervisedProcess(f"{name} of {place.name}", inside(place, command), log, pid_file, self._clock)
+        return SupervisedProcess(
+            f"{name} of {place.name}", inside(place, command), log, pid_file, self._clock, before_restart
+        )
+
+    def _containerd_ended(self) -> None:
+        """Note what the ended containerd has left, and remove what the next one does not know of it."""
+        if self._cleaning is not None:
+            self._cleaning.cancel()  # what it has not removed yet is found again
+        try:
+            remains = read_remains(self.place)
+        except OSError as error:
+            logger.error("%s: what a killed containerd has left cannot be read: %s", self.place.name, error)
+            return
+        self._cleaning = self._tasks.spawn(f"orphans of {self.place.name}", self._remove_orphans(remains))
+
+    async def _remove_orphans(self, remains: Remains) -> None:
+        try:
+            await remove_orphans(self.place, self.runtime, remains, self._clock)
+        except (RealNodeError, RuntimeRequestError, OSError) as error:
+            logger.error("%s: orphans of a killed containerd are left: %s", self.place.name, error)
 
     async def start(self, api: ApiAccess) -> None:
         """Start containerd and the kubelet; returns when containerd answers. Raises RealNodeError."""
@@ -94,6 +120,8 @@ class RealNode:
     async def stop(self) -> None:
         """End the kubelet, then the pods, then containerd. What does not end is left for `remove_leftovers`."""
         await self._kubelet.stop(_STOP_SECONDS)
+        if self._cleaning is not None:
+            self._cleaning.cancel()
         try:
             if self._containerd.pid:
                 async with asyncio.timeout(_PODS_SECONDS):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,9 +84,20 @@ async def end(processes: Iterable[ProcessId], clock: Clock, number: signal.Signa
 
 
 class SupervisedProcess:
-    """A program that is to run as long as `run` does. What it prints goes to `log`; its number is in `pid_file`."""
+    """A program that is to run as long as `run` does. What it prints goes to `log`; its number is in `pid_file`.
 
-    def __init__(self, name: str, command: tuple[str, ...], log: Path, pid_file: Path, clock: Clock) -> None:
+    before_restart: called each time that it has ended unexpectedly, just before it is started again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: tuple[str, ...],
+        log: Path,
+        pid_file: Path,
+        clock: Clock,
+        before_restart: Callable[[], None] = lambda: None,
+    ) -> None:
         self.name = name
         self.command = command
         self.log = log
@@ -94,6 +105,7 @@ class SupervisedProcess:
         """How often it was started."""
         self._pid_file = pid_file
         self._clock = clock
+        self._before_restart = before_restart
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
 
@@ -118,6 +130,8 @@ class SupervisedProcess:
             )
             await self._clock.sleep(delay)
             delay = min(delay * 2, _LONGEST_DELAY)
+            if not self._stopping.is_set():
+                self._before_restart()
 
     async def _run_once(self) -> int:
         try:
