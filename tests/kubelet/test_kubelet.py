@@ -680,6 +680,21 @@ def test_all_containers_start_anew_when_a_rule_says_so() -> None:
     play(case, behaviours={"watcher": (Behaviour(run_seconds=5, exit_code=42), Behaviour())})
 
 
+def test_a_phase_that_somebody_else_sets_stands_for_a_while() -> None:
+    async def case(played: Played) -> None:
+        async with played.running():
+            await played.create()
+            await played.until(ready)
+            failed = {"status": {"phase": "Failed"}}
+            await played.client.patch(core_v1.Pod, "p", "default", failed, subresource="status")
+            await played.clock.sleep(5)  # in which its controller deletes it
+            assert phase("Failed")(await played.pod())
+            await played.until(phase("Running"), seconds=10)
+            assert played.runs("c") == 1
+
+    play(case)
+
+
 def test_a_static_pod_has_a_mirror_pod_that_comes_back() -> None:
     async def case(played: Played) -> None:
         from bayplan.kubelet.static_pods import read_static_pod

@@ -27,6 +27,8 @@ from bayplan.support.timestamps import rfc3339
 
 logger = logging.getLogger(__name__)
 
+_RECONCILE_SECONDS = 10.0
+"""How long a status stands in which somebody else has written (the status manager of Kubernetes looks every ten seconds)."""
 _RETRY_SECONDS = 10.0
 _WRITERS = 8
 MOST_MESSAGES = 12 * 1024
@@ -58,6 +60,8 @@ class StatusManager:
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._queued: set[str] = set()
         self._writing: set[str] = set()
+        self._differing: set[str] = set()
+        """Pods in whose status somebody else has written."""
         self.pod_in_api: Callable[[core_v1.Pod], core_v1.Pod | None] = lambda pod: pod
         """The pod of the API that stands for a pod: its mirror pod for a static one, None if it has none yet."""
 
@@ -87,16 +91,30 @@ class StatusManager:
             del self._records[uid]
 
     def refresh(self, uid: str, shown: core_v1.Pod) -> None:
-        """The API shows a pod (or the mirror pod of a static one): write its status again if that is another one."""
+        """The API shows a pod (or the mirror pod of a static one): what others wrote into its status is written over, but not before they had time to act on it,
+        as the controller of a pod whose phase was set to Failed."""
         record = self._records.get(uid)
         if record is None:
             return
         if not is_static(record.pod):
             record.pod = shown
-        wanted = merged_status(shown, shown.status, record.status, may_run=self._may_run(uid))
-        if record.version == record.written and status_patch(shown, wanted) is not None:
-            record.written = 0
         if record.version != record.written or record.finished:
+            self._enqueue(uid)
+        elif uid not in self._differing and self._differs(record, shown):
+            self._differing.add(uid)
+            self._clock.call_later(_RECONCILE_SECONDS, self._reconcile, uid)
+
+    def _differs(self, record: _Record, shown: core_v1.Pod) -> bool:
+        wanted = merged_status(shown, shown.status, record.status, may_run=self._may_run(record.pod.metadata.uid))
+        return status_patch(shown, wanted) is not None
+
+    def _reconcile(self, uid: str) -> None:
+        """Write a status again if the API still shows another one."""
+        self._differing.discard(uid)
+        record = self._records.get(uid)
+        shown = self.pod_in_api(record.pod) if record is not None else None
+        if record is not None and shown is not None and self._differs(record, shown):
+            record.written = 0
             self._enqueue(uid)
 
     async def run(self) -> None:
