@@ -15,7 +15,7 @@ from bayplan.kubelet.node_shutdown import NodeShutdown
 from bayplan.kubelet.prober.results import ProbeType
 from bayplan.kubelet.runtime.types import ContainerState, SandboxState
 from bayplan.kubelet.server.server import Page
-from bayplan.kubelet.server.stats import stats_pages
+from bayplan.kubelet.server.stats import stats_pages, volume_metrics
 from bayplan.kubelet.stats_collector import StatsCollector
 from bayplan.support.metrics import CONTENT_TYPE
 
@@ -69,7 +69,7 @@ class NodePages:
         static = sum(is_static(each) for each in kubelet.pods.all())
         metrics.desired_pods.labels("true").set(static)
         metrics.desired_pods.labels("").set(len(kubelet.pods.all()) - static)
-        return metrics.registry.render(), CONTENT_TYPE
+        return metrics.registry.render() + volume_metrics(await self._stats.collect()), CONTENT_TYPE
 
     async def _probes(self) -> tuple[bytes, str]:
         self._metrics.forget_probes(set(self._kubelet.probes.known()))

@@ -16,6 +16,7 @@ from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.cgroups.hierarchies import CgroupUsage
 from bayplan.kubelet.cgroups.pods import PodCgroups, QosCgroups
 from bayplan.kubelet.core.pod_state import PodState
+from bayplan.kubelet.core.pressure import NO_PRESSURES, Pressures
 from bayplan.kubelet.core.stats import (
     ContainerSample,
     CpuRates,
@@ -131,6 +132,7 @@ class StatsCollector:
             memory_working_set=total - available,
             memory_rss=memory.get("AnonPages"),
             memory_available=available,
+            pressures=self._qos.node_pressures() if self._qos is not None else NO_PRESSURES,
         )
 
     def _all_pods(self) -> Sample | None:
@@ -156,6 +158,7 @@ class StatsCollector:
             memory_available=available,
             page_faults=usage.page_faults,
             major_page_faults=usage.major_page_faults,
+            pressures=usage.pressures,
         )
 
     def _pod(self, pod: core_v1.Pod, stats: Iterable[ContainerStats]) -> PodSample:
@@ -198,6 +201,7 @@ class StatsCollector:
         disk = disks.containers.get(stats.name) if disks is not None else None
         limits = status.resources or LinuxResources()
         unit = f"cri-containerd-{stats.container_id}.scope" if self._driver == "systemd" else stats.container_id
+        cgroup = f"{path}/{unit}" if path else ""
         layer = stats.writable_layer
         return ContainerSample(
             name=stats.name,
@@ -214,15 +218,19 @@ class StatsCollector:
                 memory_available=stats.memory_available if limits.memory_limit else None,  # runtimes say 0 for no limit
                 page_faults=stats.page_faults,
                 major_page_faults=stats.major_page_faults,
+                pressures=self._pressures(cgroup),
             ),
             root=DiskUsage(layer.used_bytes, layer.inodes_used) if layer is not None else None,
             logs=disk.logs if disk is not None else None,
-            cgroup=f"{path}/{unit}" if path else "",
+            cgroup=cgroup,
             memory_limit=limits.memory_limit,
             cpu_shares=limits.cpu_shares,
             cpu_quota=limits.cpu_quota,
             cpu_period=limits.cpu_period,
         )
+
+    def _pressures(self, cgroup: str) -> Pressures:
+        return self._cgroups.container_pressures(cgroup) if self._cgroups is not None and cgroup else NO_PRESSURES
 
     def _pod_interfaces(self, pod: core_v1.Pod) -> tuple[Interface, ...]:
         """Those of the network that a process of the pod is in; none for pods in the node's own."""

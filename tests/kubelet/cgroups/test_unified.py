@@ -9,6 +9,7 @@ import pytest
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.cgroups.hierarchies import CgroupUsage, Hierarchies
 from bayplan.kubelet.cgroups.mounts import CgroupMounts
+from bayplan.kubelet.core.pressure import Pressure, Pressures, Stall
 from bayplan.kubelet.core.resources import CgroupResources
 
 
@@ -79,3 +80,23 @@ def test_usage_is_read(tmp_path: Path) -> None:
     with pytest.raises(CgroupError, match="no such cgroup"):
         it.update("/none", CgroupResources(memory=1))
     assert not it.exists("/none")
+
+
+SOME = "some avg10=1.50 avg60=0.75 avg300=0.25 total=2500000\n"
+
+
+def test_pressure_is_read_where_the_kernel_tells(tmp_path: Path) -> None:
+    root = tmp_path / "cgroup"
+    it = tree(root)
+    assert it.usage("/a").pressures == Pressures()
+    (root / "a/cpu.pressure").write_text(SOME)
+    (root / "a/memory.pressure").write_text(SOME + "full avg10=0.50 avg60=0.00 avg300=0.00 total=7\n")
+    (root / "a/io.pressure").write_text("")
+    some = Stall(2_500_000, 1.5, 0.75, 0.25)
+    expected = Pressures(Pressure(some, Stall()), Pressure(some, Stall(7, 0.5)), None)
+    assert it.pressures("/a") == expected
+    assert it.usage("/a").pressures == expected
+    (root / "a/memory.pressure").unlink()
+    (root / "a/memory.pressure").mkdir()  # reading it fails, as with psi=0
+    assert it.pressures("/a").memory is None
+    assert it.pressures("/a").cpu == expected.cpu

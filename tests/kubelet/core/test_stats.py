@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from bayplan.kubelet.core.pressure import Pressure, Pressures, Stall
 from bayplan.kubelet.core.stats import (
     ContainerSample,
     CpuRates,
@@ -117,3 +120,20 @@ def test_the_summary_shows_node_pods_and_containers() -> None:
         "majorPageFaults": 1,
     }
     assert (container["rootfs"]["usedBytes"], container["logs"]["usedBytes"]) == (11, 5)
+
+
+def test_the_summary_shows_pressure_where_it_is_known() -> None:
+    plain = node()
+    assert "io" not in summary(plain)["node"]
+    assert "psi" not in summary(plain)["node"]["cpu"]
+    io = Pressure(Stall(40, 1.5, 0.5, 0.25), Stall(30))
+    shown = summary(replace(plain, sample=replace(plain.sample, pressures=Pressures(memory=Pressure(), io=io))))["node"]
+    assert "psi" not in shown["cpu"]
+    assert shown["memory"]["psi"]["some"] == {"total": 0, "avg10": 0, "avg60": 0, "avg300": 0}
+    assert shown["io"] == {
+        "time": "1970-01-01T00:00:20Z",
+        "psi": {
+            "full": {"total": 30, "avg10": 0, "avg60": 0, "avg300": 0},
+            "some": {"total": 40, "avg10": 1.5, "avg60": 0.5, "avg300": 0.25},
+        },
+    }

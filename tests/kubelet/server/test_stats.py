@@ -10,12 +10,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bayplan.kubelet.core.plan import Health
-from bayplan.kubelet.core.stats import NodeSample
+from bayplan.kubelet.core.pressure import Pressure, Pressures, Stall
+from bayplan.kubelet.core.stats import NodeSample, VolumeSample
+from bayplan.kubelet.core.usage import DiskUsage, Filesystem
 from bayplan.kubelet.kubelet_metrics import KubeletMetrics
 from bayplan.kubelet.node.machine import Machine
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
-from bayplan.kubelet.server.stats import cadvisor_metrics, resource_metrics, stats_pages
+from bayplan.kubelet.server.stats import cadvisor_metrics, resource_metrics, stats_pages, volume_metrics
 from bayplan.kubelet.stats_collector import cpu_nanoseconds
 from bayplan.support.clock import LoopClock
 from bayplan.support.randomness import SeededRandomness
@@ -63,6 +65,48 @@ def test_cadvisor_metrics_have_the_labels_that_dashboards_ask_for() -> None:
     assert found["container_network_receive_bytes_total", *interface] == 1200
     assert found["container_network_transmit_errors_total", *interface] == 5
     assert found["machine_cpu_cores", "m"] == 4
+
+
+def test_pressure_of_containers_pods_and_the_node_is_told_in_seconds() -> None:
+    plain = node()
+    waiting = Pressures(Pressure(Stall(2_500_000), Stall(500_000)), None, Pressure(Stall(4_000_000), Stall(1_000_000)))
+    (pod,) = plain.pods
+    (container,) = pod.containers
+    container = replace(container, sample=replace(container.sample, pressures=waiting))
+    found = series(cadvisor_metrics(replace(plain, pods=(replace(pod, containers=(container,)),)), MACHINE))
+    labels = ("c", "/kubepods/podu/id", "busybox", "id", "ns", "p")
+    assert {key: value for key, value in found.items() if key[0].startswith("container_pressure")} == {
+        ("container_pressure_cpu_waiting_seconds_total", *labels): 2.5,
+        ("container_pressure_cpu_stalled_seconds_total", *labels): 0.5,
+        ("container_pressure_io_waiting_seconds_total", *labels): 4,
+        ("container_pressure_io_stalled_seconds_total", *labels): 1,
+    }
+    own = replace(plain, sample=replace(plain.sample, pressures=waiting))
+    root = ("", "/", "", "", "", "")
+    assert series(cadvisor_metrics(own, MACHINE))["container_pressure_cpu_waiting_seconds_total", *root] == 2.5
+
+
+def test_volumes_of_claims_are_told_once_whoever_has_them() -> None:
+    (pod,) = node().pods
+    other = VolumeSample("data", DiskUsage(70, 6), Filesystem(20, 90, 4, 10), "other")
+    shared = replace(other, claim="claim")
+    second = replace(pod, name="q", uid="v", volumes=(shared, other))
+    found = series(volume_metrics(replace(node(), pods=(pod, second))))
+    assert found == {
+        ("kubelet_volume_stats_capacity_bytes", "ns", "claim"): 1000,
+        ("kubelet_volume_stats_available_bytes", "ns", "claim"): 600,
+        ("kubelet_volume_stats_used_bytes", "ns", "claim"): 9,
+        ("kubelet_volume_stats_inodes", "ns", "claim"): 100,
+        ("kubelet_volume_stats_inodes_free", "ns", "claim"): 60,
+        ("kubelet_volume_stats_inodes_used", "ns", "claim"): 3,
+        ("kubelet_volume_stats_capacity_bytes", "ns", "other"): 90,
+        ("kubelet_volume_stats_available_bytes", "ns", "other"): 20,
+        ("kubelet_volume_stats_used_bytes", "ns", "other"): 70,
+        ("kubelet_volume_stats_inodes", "ns", "other"): 10,
+        ("kubelet_volume_stats_inodes_free", "ns", "other"): 4,
+        ("kubelet_volume_stats_inodes_used", "ns", "other"): 6,
+    }
+    assert not series(volume_metrics(replace(node(), pods=())))
 
 
 def test_the_summary_is_json() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.cgroups.mounts import CgroupMounts
+from bayplan.kubelet.core.pressure import NO_PRESSURES, Pressures, parse_pressure
 from bayplan.kubelet.core.resources import CgroupResources, shares_to_weight
 
 _V2_CONTROLLERS = ("cpu", "cpuset", "memory", "pids", "hugetlb", "io")
@@ -31,6 +32,7 @@ class CgroupUsage:
     page_faults: int | None = None
     major_page_faults: int | None = None
     processes: int | None = None
+    pressures: Pressures = NO_PRESSURES
 
 
 class Hierarchies:
@@ -193,6 +195,18 @@ class Hierarchies:
             raise CgroupError(f"{path}: there is no such cgroup")
         return self._v2_usage(path) if self.is_unified else self._v1_usage(path)
 
+    def pressures(self, path: str) -> Pressures:
+        """What its tasks wait for; nothing where the kernel does not tell, as in version 1 and without PSI."""
+        if not self.is_unified:
+            return NO_PRESSURES
+        texts = {}
+        for resource in ("cpu", "memory", "io"):
+            try:
+                texts[resource] = (self._unified(path) / f"{resource}.pressure").read_text()
+            except OSError:
+                continue  # EOPNOTSUPP of a kernel that was started with psi=0
+        return Pressures(**{resource: parse_pressure(text) for resource, text in texts.items()})
+
     def _v1_usage(self, path: str) -> CgroupUsage:
         memory = self._number(path, "memory.usage_in_bytes")
         stat = self._table(path, "memory.stat")
@@ -221,6 +235,7 @@ class Hierarchies:
             page_faults=stat.get("pgfault"),
             major_page_faults=stat.get("pgmajfault"),
             processes=self._processes(path),
+            pressures=self.pressures(path),
         )
 
     def _processes(self, path: str) -> int | None:

@@ -22,6 +22,7 @@ from bayplan.kubelet.cgroups.names import (
     pod_name,
     pods_root,
 )
+from bayplan.kubelet.core.pressure import Pressures
 from bayplan.kubelet.core.resources import (
     CPU_PERIOD,
     CgroupResources,
@@ -107,6 +108,10 @@ class QosCgroups:
         """What all pods use together. Raises CgroupError."""
         return self._hierarchies.usage(self._path(pods_root(self._settings.root)))
 
+    def node_pressures(self) -> Pressures:
+        """What all tasks of the machine wait for."""
+        return self._hierarchies.pressures("/")
+
     def _path(self, name: Name) -> str:
         return path_of(name, self._settings.driver)
 
@@ -190,6 +195,10 @@ class PodCgroups:
         if not path:
             raise CgroupError(f"pod {uid} has no cgroup")
         return self._hierarchies.usage(path)
+
+    def container_pressures(self, path: str) -> Pressures:
+        """What the tasks of a container wait for. path: of its cgroup, below the mount points."""
+        return self._hierarchies.pressures(path)
 
     async def remove(self, uid: str) -> None:
         """Kill what is left of a pod and remove its cgroup; nothing for a pod without one. Raises CgroupError if processes do not end."""

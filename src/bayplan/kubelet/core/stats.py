@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bayplan.kubelet.core.pressure import NO_PRESSURES, Pressure, Pressures, Stall
 from bayplan.kubelet.core.usage import DiskUsage, Filesystem
 from bayplan.support.timestamps import rfc3339
 
@@ -23,6 +24,7 @@ class Sample:
     memory_available: int | None = None
     page_faults: int | None = None
     major_page_faults: int | None = None
+    pressures: Pressures = NO_PRESSURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,23 @@ def _usage(sample: Sample) -> dict[str, Any]:
         "pageFaults": sample.page_faults,
         "majorPageFaults": sample.major_page_faults,
     }
-    return {"cpu": {"time": time, **_known(cpu)}, "memory": {"time": time, **_known(memory)}}
+    pressures = sample.pressures
+    shown = {
+        "cpu": {"time": time, **_known(cpu), **_psi(pressures.cpu)},
+        "memory": {"time": time, **_known(memory), **_psi(pressures.memory)},
+    }
+    if pressures.io is not None:
+        shown["io"] = {"time": time, **_psi(pressures.io)}
+    return shown
+
+
+def _psi(pressure: Pressure | None) -> dict[str, Any]:
+    return {"psi": {"full": _stall(pressure.full), "some": _stall(pressure.some)}} if pressure is not None else {}
+
+
+def _stall(stall: Stall) -> dict[str, Any]:
+    """PSIData. Its total is the kernel's microseconds, as kubelet passes them on."""
+    return {"total": stall.total, "avg10": stall.avg10, "avg60": stall.avg60, "avg300": stall.avg300}
 
 
 def _known(figures: Mapping[str, int | None]) -> dict[str, int]:

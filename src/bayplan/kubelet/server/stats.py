@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from operator import itemgetter
 
 import msgspec
 
@@ -69,6 +70,24 @@ def cadvisor_metrics(node: NodeSample, machine: Machine) -> bytes:
     return figures.registry.render()
 
 
+def volume_metrics(node: NodeSample) -> bytes:
+    """Series of /metrics about volumes of claims, each claim once however many pods have it (volume_stats.go)."""
+    figures = _Figures()
+    labels = ("namespace", "persistentvolumeclaim")
+    claims = {(pod.namespace, each.claim): each for pod in reversed(node.pods) for each in reversed(pod.volumes)}
+    for claim, volume in sorted(claims.items(), key=itemgetter(0)):
+        if not claim[1]:
+            continue  # a volume without a claim
+        where = volume.filesystem
+        figures.gauge("kubelet_volume_stats_capacity_bytes", labels, claim, where.capacity_bytes)
+        figures.gauge("kubelet_volume_stats_available_bytes", labels, claim, where.available_bytes)
+        figures.gauge("kubelet_volume_stats_used_bytes", labels, claim, volume.used.used_bytes)
+        figures.gauge("kubelet_volume_stats_inodes", labels, claim, where.inodes)
+        figures.gauge("kubelet_volume_stats_inodes_free", labels, claim, where.inodes_free)
+        figures.gauge("kubelet_volume_stats_inodes_used", labels, claim, volume.used.inodes)
+    return figures.registry.render()
+
+
 class _Figures:
     """A registry that is filled once."""
 
@@ -89,7 +108,7 @@ class _Figures:
         self.gauge(f"{what}_memory_working_set_bytes", labels, values, sample.memory_working_set)
 
     def cgroup(self, values: tuple[str, ...], sample: Sample) -> None:
-        """Cpu and memory of a cgroup, values of `_CADVISOR_LABELS`."""
+        """Cpu, memory and pressure of a cgroup, values of `_CADVISOR_LABELS`."""
         labels = _CADVISOR_LABELS
         self.counter(
             "container_cpu_usage_seconds_total", (*labels, "cpu"), (*values, "total"), _seconds(sample.cpu_nanoseconds)
@@ -106,6 +125,15 @@ class _Figures:
                 (*values, kind, "container"),
                 count,
             )
+        self._pressures(values, sample)
+
+    def _pressures(self, values: tuple[str, ...], sample: Sample) -> None:
+        resources = (("cpu", sample.pressures.cpu), ("memory", sample.pressures.memory), ("io", sample.pressures.io))
+        for resource, pressure in resources:
+            if pressure is not None:
+                name = f"container_pressure_{resource}"
+                self.counter(f"{name}_waiting_seconds_total", _CADVISOR_LABELS, values, pressure.some.total / 1e6)
+                self.counter(f"{name}_stalled_seconds_total", _CADVISOR_LABELS, values, pressure.full.total / 1e6)
 
     def container(self, pod: PodSample, container: ContainerSample) -> None:
         labels = _CADVISOR_LABELS
@@ -143,6 +171,12 @@ def _seconds(nanoseconds: int | None) -> float | None:
 
 
 _HELP = {
+    "kubelet_volume_stats_capacity_bytes": "Capacity in bytes of the volume",
+    "kubelet_volume_stats_available_bytes": "Number of available bytes in the volume",
+    "kubelet_volume_stats_used_bytes": "Number of used bytes in the volume",
+    "kubelet_volume_stats_inodes": "Maximum number of inodes in the volume",
+    "kubelet_volume_stats_inodes_free": "Number of free inodes in the volume",
+    "kubelet_volume_stats_inodes_used": "Number of used inodes in the volume",
     "node_cpu_usage_seconds_total": "Cpu time that the node has used, in seconds of one core",
     "node_memory_working_set_bytes": "Working set of the node in bytes",
     "pod_cpu_usage_seconds_total": "Cpu time that the pod has used, in seconds of one core",
