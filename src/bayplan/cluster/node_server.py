@@ -14,7 +14,7 @@ from bayplan.kubelet.log_files import LogReader
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import ContainerState
 from bayplan.kubelet.server.access import Access
-from bayplan.kubelet.server.containers import LogOptions
+from bayplan.kubelet.server.options import LogOptions
 from bayplan.kubelet.server.server import KubeletServer, Page, ServerParts
 from bayplan.support.blocking import in_thread
 

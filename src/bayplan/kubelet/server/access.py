@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +15,8 @@ from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.support.clock import Clock
+
+logger = logging.getLogger(__name__)
 
 _REMEMBERED = 4096
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -83,7 +86,7 @@ class Access:
         for each in wanted:
             if await self._may(caller, verb, each):
                 return caller
-        text = f"Forbidden (user={caller.name}, verb={verb}, resource=nodes, subresource(s)=[{' '.join(wanted)}])"
+        text = f"Forbidden (user={caller.name}, verb={verb}, resource=nodes, subresource(s)=[{' '.join(wanted)}])\n"
         raise AccessDeniedError(403, text)
 
     async def _caller(self, request: web.BaseRequest) -> Caller | None:
@@ -105,9 +108,11 @@ class Access:
         try:
             status = (await self._client.create(review)).status
         except (ApiError, TransportError) as error:
-            raise AccessDeniedError(500, f"token review failed: {error}") from None
+            logger.error("a token cannot be reviewed: %s", error)
+            raise AccessDeniedError(401, "Unauthorized") from None
         user = status.user
-        caller = Caller(user.username, user.uid, tuple(user.groups)) if status.authenticated else None
+        groups = dict.fromkeys((*user.groups, "system:authenticated"))
+        caller = Caller(user.username, user.uid, tuple(groups)) if status.authenticated else None
         _keep(self._callers, token, (now + self._configuration.authentication.webhook.cache_ttl, caller))
         return caller
 
@@ -126,7 +131,9 @@ class Access:
         try:
             status = (await self._client.create(authorization_v1.SubjectAccessReview(spec=spec))).status
         except (ApiError, TransportError) as error:
-            raise AccessDeniedError(500, f"authorization failed: {error}") from None
+            logger.error("rights of %s cannot be asked for: %s", caller.name, error)
+            text = f"Authorization error (user={caller.name}, verb={verb}, resource=nodes, subresource={subresource})"
+            raise AccessDeniedError(500, text) from None
         webhook = self._configuration.authorization.webhook
         seconds = webhook.cache_authorized_ttl if status.allowed else webhook.cache_unauthorized_ttl
         _keep(self._allowed, key, (now + seconds, status.allowed))

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.server.errors import RequestError
 
 
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """What of a log is wanted (PodLogOptions). `since` is a Unix time; None where nothing is asked for."""
-
-    follow: bool = False
-    previous: bool = False
-    timestamps: bool = False
-    since: float | None = None
-    tail_lines: int | None = None
-    limit_bytes: int | None = None
-    stream: str = "All"
-
-
-def find_container(pod: core_v1.Pod, name: str) -> AnyContainer:
-    """A container of a pod by name. Raises RequestError (404)."""
+def container_named(pod: core_v1.Pod, name: str) -> AnyContainer | None:
+    """A container of a pod by name; None if it has none of that name."""
     specs: tuple[AnyContainer, ...] = (
         *pod.spec.containers,
         *pod.spec.init_containers,
         *pod.spec.ephemeral_containers,
     )
-    for each in specs:
-        if each.name == name:
-            return each
+    return next((each for each in specs if each.name == name), None)
+
+
+def find_container(pod: core_v1.Pod, name: str) -> AnyContainer:
+    """A container of a pod by name. Raises RequestError (404)."""
+    found = container_named(pod, name)
+    if found is not None:
+        return found
     raise RequestError(404, f'container "{name}" not found in pod "{pod.metadata.name}"')
 
 

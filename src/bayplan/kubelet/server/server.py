@@ -16,19 +16,24 @@ from aiohttp import web
 from bayplan.api.codec import encode
 from bayplan.api.types import core_v1
 from bayplan.kubelet.configuration import KubeletConfiguration, to_tree
-from bayplan.kubelet.runtime.errors import RuntimeRequestError
+from bayplan.kubelet.runtime.errors import NotFoundError, RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
+from bayplan.kubelet.runtime.types import ContainerState, SandboxState
 from bayplan.kubelet.server.access import Access, AccessDeniedError
-from bayplan.kubelet.server.containers import LogOptions, find_container, log_container_id, running_container_id
+from bayplan.kubelet.server.containers import container_named, find_container, log_container_id, running_container_id
 from bayplan.kubelet.server.errors import RequestError
+from bayplan.kubelet.server.health import health_text
+from bayplan.kubelet.server.options import LogOptions, log_options, ports, stream_options
 from bayplan.kubelet.server.streams import Streams
 from bayplan.support.clock import Clock
-from bayplan.support.timestamps import parse_rfc3339
 
 logger = logging.getLogger(__name__)
 
-_PAGE = Callable[[web.BaseRequest, list[str]], Awaitable[web.StreamResponse]]
+_Answer = Callable[[web.BaseRequest, list[str]], Awaitable[web.StreamResponse]]
+_NOT_FOUND = "404 page not found\n"
 _CHECKPOINT_SECONDS = 120.0
+_STREAM_SECONDS = 60
+"""How long runtimes keep a stream that nobody comes for; after that there is room for another."""
 
 
 class Pods(Protocol):
@@ -65,6 +70,19 @@ class ServerParts:
     """Further pages by path, such as /stats/summary and /metrics."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """How requests below one path are answered.
+
+    methods: none for any. lengths: how many parts may follow in the path, none for any. is_debug: whether `enableDebuggingHandlers` can switch it off.
+    """
+
+    answer: _Answer
+    methods: tuple[str, ...] = ()
+    lengths: tuple[int, ...] = ()
+    is_debug: bool = False
+
+
 class KubeletServer:
     """Serves HTTPS with authentication, and plain health checks on a port of their own."""
 
@@ -75,18 +93,19 @@ class KubeletServer:
         self._clock = clock
         self._streams = Streams(clock)
         self._runners: list[web.ServerRunner] = []
-        self._routes: dict[str, _PAGE] = {
-            "pods": self._pods,
-            "runningpods": self._running_pods,
-            "containerLogs": self._logs,
-            "exec": self._exec,
-            "attach": self._attach,
-            "portForward": self._port_forward,
-            "run": self._run,
-            "configz": self._configz,
-            "healthz": self._healthz,
-            "logs": self._node_logs,
-            "checkpoint": self._checkpoint,
+        streaming = ("GET", "POST")
+        self._routes = {
+            "pods": _Route(self._pods, ("GET",), (0,)),
+            "runningpods": _Route(self._running_pods, ("GET",), (0,), is_debug=True),
+            "containerLogs": _Route(self._logs, ("GET",), (3,), is_debug=True),
+            "exec": _Route(self._exec, streaming, (3, 4), is_debug=True),
+            "attach": _Route(self._attach, streaming, (3, 4), is_debug=True),
+            "portForward": _Route(self._port_forward, streaming, (2, 3), is_debug=True),
+            "run": _Route(self._run, ("POST",), (3, 4), is_debug=True),
+            "configz": _Route(self._configz, lengths=(0,)),
+            "healthz": _Route(self._healthz),
+            "logs": _Route(self._node_logs, is_debug=True),
+            "checkpoint": _Route(self._checkpoint, ("POST",), (3,)),
         }
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext) -> int:
@@ -98,10 +117,10 @@ class KubeletServer:
         return await self._listen(web.Server(self._plain_health, access_log=None), host, port, None)
 
     async def _listen(self, server: web.Server, host: str, port: int, tls: ssl.SSLContext | None) -> int:
-        runner = web.ServerRunner(server)
+        runner = web.ServerRunner(server, shutdown_timeout=2.0)
         await runner.setup()
         self._runners.append(runner)
-        site = web.TCPSite(runner, host, port, ssl_context=tls, shutdown_timeout=2.0)
+        site = web.TCPSite(runner, host, port, ssl_context=tls)
         await site.start()
         listening: int = runner.addresses[0][1]
         return listening
@@ -112,9 +131,13 @@ class KubeletServer:
         await self._streams.close()
 
     async def _plain_health(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.path.startswith("/healthz"):
-            return await self._healthz(request, [])
-        return web.Response(status=404, text="404 page not found\n")
+        root, *rest = _parts(request)
+        if root != "healthz":
+            return web.Response(status=404, text=_NOT_FOUND)
+        try:
+            return await self._healthz(request, rest)
+        except RequestError as error:
+            return web.Response(status=error.status, text=str(error))
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -123,38 +146,55 @@ class KubeletServer:
             if page is not None:
                 body, kind = await page()
                 return web.Response(body=body, headers={"Content-Type": kind})
-            root, *rest = [part for part in request.path.split("/") if part] or [""]
-            route = self._routes.get(root)
-            if route is None:
-                raise RequestError(404, "404 page not found\n")
-            return await route(request, rest)
+            return await self._answer(request, *_parts(request))
         except (AccessDeniedError, RequestError) as error:
             return web.Response(status=error.status, text=str(error))
         except RuntimeRequestError as error:
-            return web.Response(status=500, text=f"rpc error: code = {error.code} desc = {error}")
+            return web.Response(status=500, text=error.rpc_text)
+
+    async def _answer(self, request: web.BaseRequest, root: str, *path: str) -> web.StreamResponse:
+        route = self._routes.get(root)
+        has_debugging = self._configuration.enable_debugging_handlers
+        if route is None or (root == "configz" and not has_debugging):
+            raise RequestError(404, _NOT_FOUND)
+        if route.is_debug and not has_debugging:
+            raise RequestError(405, "Debug endpoints are disabled.\n")
+        if route.lengths and len(path) not in route.lengths:
+            raise RequestError(404, "404: Page Not Found")
+        if route.methods and request.method not in route.methods:
+            allowed = {"Allow": ", ".join(route.methods)}
+            return web.Response(status=405, text="405: Method Not Allowed", headers=allowed)
+        return await route.answer(request, list(path))
 
     async def _pods(self, request: web.BaseRequest, path: list[str]) -> web.StreamResponse:
         shown = [_shown(each, self._parts.pods.status(each)) for each in self._parts.pods.all()]
         return _json({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": shown})
 
     async def _running_pods(self, request: web.BaseRequest, path: list[str]) -> web.StreamResponse:
+        """Pods of which something runs, as the runtime knows them: names and images, and nothing of their specifications."""
+        items: dict[str, dict[str, Any]] = {}
         sandboxes = await self._parts.runtime.sandboxes()
-        items = [
-            {"metadata": {"name": each.name, "namespace": each.namespace, "uid": each.uid}, "spec": {}, "status": {}}
-            for each in sandboxes
-        ]
-        return _json({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+        containers = await self._parts.runtime.containers()
+        for sandbox in sandboxes:
+            running = [
+                {"name": each.name, "image": each.image, "resources": {}}
+                for each in containers
+                if each.sandbox_id == sandbox.id and each.state is ContainerState.RUNNING
+            ]
+            if sandbox.state is SandboxState.READY or running:
+                metadata = {"name": sandbox.name, "namespace": sandbox.namespace, "uid": sandbox.uid}
+                item = items.setdefault(sandbox.uid, {"metadata": metadata, "spec": {"containers": []}, "status": {}})
+                item["spec"]["containers"] += running
+        return _json({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": list(items.values())})
 
     async def _configz(self, request: web.BaseRequest, path: list[str]) -> web.StreamResponse:
         return _json({"kubeletconfig": to_tree(self._configuration)})
 
     async def _healthz(self, request: web.BaseRequest, path: list[str]) -> web.StreamResponse:
-        problem = self._parts.healthy()
-        return web.Response(status=500 if problem else 200, text=problem or "ok")
+        problems = {"ping": "", "log": "", "syncloop": self._parts.healthy()}
+        return web.Response(text=health_text("/".join(path), problems, verbose="verbose" in request.query))
 
     async def _logs(self, request: web.BaseRequest, path: list[str]) -> web.StreamResponse:
-        if request.method != "GET" or len(path) != 3:
-            raise RequestError(404, "404 page not found\n")
         options = log_options(request.query, self._clock.now())
         pod = self._pod(path[0], path[1], missing=f'pod "{path[1]}" does not exist')
         container = find_container(pod, path[2])
@@ -179,36 +219,45 @@ class KubeletServer:
 
     def _target(self, path: list[str]) -> tuple[core_v1.Pod, str]:
         """(pod, container) of `NAMESPACE/POD[/UID]/CONTAINER`. Raises RequestError."""
-        if len(path) not in (3, 4):
-            raise RequestError(404, "404 page not found\n")
         pod = self._pod(path[0], path[1])
         if len(path) == 4 and pod.metadata.uid != path[2]:
             raise RequestError(404, "pod not found")
         return pod, path[-1]
 
     async def _exec(self, request: web.BaseRequest, path: list[str]) -> web.StreamResponse:
+        wanted = stream_options(request.query)
         pod, name = self._target(path)
-        stdin, stdout, stderr, tty = _streams(request)
         command = request.query.getall("command", [])
         container_id = running_container_id(self._parts.pods.status(pod), name)
-        url = await self._parts.runtime.exec_url(
-            container_id, command, stdin=stdin, stdout=stdout, stderr=stderr, tty=tty
+        url = self._parts.runtime.exec_url(
+            container_id, command, stdin=wanted.stdin, stdout=wanted.stdout, stderr=wanted.stderr, tty=wanted.tty
         )
-        return await self._streams.serve(request, url)
+        return await self._stream(request, url)
 
     async def _attach(self, request: web.BaseRequest, path: list[str]) -> web.StreamResponse:
+        wanted = stream_options(request.query)
         pod, name = self._target(path)
-        stdin, stdout, stderr, _ = _streams(request)
-        tty = find_container(pod, name).tty  # what the container has counts, not what the client believes
         container_id = running_container_id(self._parts.pods.status(pod), name)
-        url = await self._parts.runtime.attach_url(
-            container_id, stdin=stdin, stdout=stdout, stderr=stderr and not tty, tty=tty
+        tty = find_container(pod, name).tty  # what the container has counts, not what the client believes
+        url = self._parts.runtime.attach_url(
+            container_id, stdin=wanted.stdin, stdout=wanted.stdout, stderr=wanted.stderr and not tty, tty=tty
         )
-        return await self._streams.serve(request, url)
+        return await self._stream(request, url)
+
+    async def _stream(self, request: web.BaseRequest, url: Awaitable[str]) -> web.StreamResponse:
+        """Carry a connection to where the runtime serves it. Raises RequestError for what the runtime refuses (streaming.WriteError)."""
+        try:
+            return await self._streams.serve(request, await url)
+        except NotFoundError as error:
+            raise RequestError(404, error.rpc_text) from error
+        except RuntimeRequestError as error:
+            if error.code != "RESOURCE_EXHAUSTED":
+                raise
+            headers = {"Retry-After": str(_STREAM_SECONDS)}
+            return web.Response(status=429, text=error.rpc_text, headers=headers)
 
     async def _port_forward(self, request: web.BaseRequest, path: list[str]) -> web.StreamResponse:
-        if len(path) not in (2, 3):
-            raise RequestError(404, "404 page not found\n")
+        wanted = ports(request.query)
         pod = self._pod(path[0], path[1])
         if len(path) == 3 and pod.metadata.uid != path[2]:
             raise RequestError(404, "pod not found")
@@ -216,12 +265,9 @@ class KubeletServer:
         newest = max(sandboxes, key=lambda each: each.created_at, default=None)
         if newest is None:
             raise RequestError(500, f"failed to find sandboxID for pod {pod.metadata.name}")
-        url = await self._parts.runtime.port_forward_url(newest.id, _ports(request))
-        return await self._streams.serve(request, url)
+        return await self._stream(request, self._parts.runtime.port_forward_url(newest.id, wanted))
 
     async def _run(self, request: web.BaseRequest, path: list[str]) -> web.StreamResponse:
-        if request.method != "POST":
-            raise RequestError(405, "Method Not Allowed")
         pod, name = self._target(path)
         command = request.query.get("cmd", "").split(" ")
         container_id = running_container_id(self._parts.pods.status(pod), name)
@@ -233,10 +279,9 @@ class KubeletServer:
         return web.Response(body=result.stdout + result.stderr, headers={"Content-Type": "application/json"})
 
     async def _checkpoint(self, request: web.BaseRequest, path: list[str]) -> web.StreamResponse:
-        if request.method != "POST" or len(path) != 3:
-            raise RequestError(404, "404 page not found\n")
         pod = self._pod(path[0], path[1])
-        find_container(pod, path[2])
+        if container_named(pod, path[2]) is None:
+            raise RequestError(404, f"container {path[2]} does not exist")
         text = request.query.get("timeout", "")
         if text and not text.isdecimal():
             raise RequestError(404, "cannot parse value of timeout parameter")
@@ -251,19 +296,24 @@ class KubeletServer:
         return _json({"items": [str(file)]})
 
     async def _node_logs(self, request: web.BaseRequest, path: list[str]) -> web.StreamResponse:
-        if not self._configuration.enable_system_log_handler or not self._configuration.enable_debugging_handlers:
-            raise RequestError(405, "logs endpoint is disabled.")
+        if not self._configuration.enable_system_log_handler:
+            raise RequestError(405, "logs endpoint is disabled.\n")
         root = self._parts.log_directory.resolve()
         file = root.joinpath(*path).resolve()
         if not file.is_relative_to(root):
-            raise RequestError(404, "404 page not found\n")
+            raise RequestError(404, _NOT_FOUND)
         if file.is_dir():
             names = sorted(f"{each.name}/" if each.is_dir() else each.name for each in file.iterdir())
             links = "".join(f'<a href="{name}">{name}</a>\n' for name in names)
             return web.Response(text=f"<pre>\n{links}</pre>\n", content_type="text/html")
         if not file.is_file():
-            raise RequestError(404, "404 page not found\n")
+            raise RequestError(404, _NOT_FOUND)
         return web.FileResponse(file)
+
+
+def _parts(request: web.BaseRequest) -> list[str]:
+    """The parts of a request's path, at least one."""
+    return [part for part in request.path.split("/") if part] or [""]
 
 
 def _json(tree: Any) -> web.Response:
@@ -272,60 +322,3 @@ def _json(tree: Any) -> web.Response:
 
 def _shown(pod: core_v1.Pod, status: core_v1.PodStatus) -> msgspec.Raw:
     return msgspec.Raw(encode(msgspec.structs.replace(pod, status=status)))
-
-
-def _is_set(request: web.BaseRequest, *names: str) -> bool:
-    return any(request.query.get(name, "") in ("1", "true") for name in names)
-
-
-def _streams(request: web.BaseRequest) -> tuple[bool, bool, bool, bool]:
-    """(stdin, stdout, stderr, tty) as asked for. Raises RequestError."""
-    stdin, stdout = _is_set(request, "input", "stdin"), _is_set(request, "output", "stdout")
-    tty = _is_set(request, "tty")
-    stderr = _is_set(request, "error", "stderr") and not tty
-    if not (stdin or stdout or stderr):
-        raise RequestError(400, "you must specify at least 1 of stdin, stdout, stderr")
-    return stdin, stdout, stderr, tty
-
-
-def _ports(request: web.BaseRequest) -> list[int]:
-    """The ports that a WebSocket client names; others name them within the connection. Raises RequestError."""
-    ports = []
-    for text in ",".join(request.query.getall("port", [])).split(","):
-        if not text:
-            continue
-        if not text.isdecimal() or not 0 < int(text) < 65536:
-            raise RequestError(400, f'port "{text}" must be > 0 and <= 65535')
-        ports.append(int(text))
-    return ports
-
-
-def log_options(query: Any, now: float) -> LogOptions:
-    """PodLogOptions of a query. now: Unix time. Raises RequestError."""
-    values = dict(query)
-    tail = values.get("tail") or values.get("tailLines") or ""
-    tail = "" if tail == "all" else tail
-    try:
-        since = parse_rfc3339(values["sinceTime"]) if values.get("sinceTime") else None
-        if values.get("sinceSeconds"):
-            since = now - int(values["sinceSeconds"])
-        options = LogOptions(
-            follow=_truth(values.get("follow", "")),
-            previous=_truth(values.get("previous", "")),
-            timestamps=_truth(values.get("timestamps", "")),
-            since=since,
-            tail_lines=int(tail) if tail else None,
-            limit_bytes=int(values["limitBytes"]) if values.get("limitBytes") else None,
-            stream=values.get("stream") or "All",
-        )
-    except ValueError:
-        raise RequestError(400, '{"message": "Unable to decode query."}') from None
-    if (options.tail_lines or 0) < 0 or (options.limit_bytes is not None and options.limit_bytes < 1):
-        raise RequestError(422, '{"message": "Invalid request."}')
-    if options.stream not in ("All", "Stdout", "Stderr"):
-        raise RequestError(422, '{"message": "Invalid request."}')
-    return options
-
-
-def _truth(text: str) -> bool:
-    return text.lower() in ("1", "true", "t")
