@@ -52,6 +52,9 @@ def test_a_node_evicts_what_uses_more_than_it_asked_for() -> None:
         found = await pods(cluster)
         assert found["modest"].phase == "Running"
         assert (found["greedy"].phase, found["greedy"].reason) == ("Failed", "Evicted")
+        killed = found["greedy"].container_statuses[0].state.terminated
+        assert killed is not None
+        assert (killed.exit_code, killed.reason) == (137, "Error")
         text = found["greedy"].message
         assert text.startswith("The node was low on resource: memory. Threshold quantity: 100Mi, available: ")
         assert "Container main was using " in text
@@ -68,8 +71,9 @@ def test_a_node_evicts_what_uses_more_than_it_asked_for() -> None:
 
 def test_the_condition_lasts_five_minutes_and_keeps_the_least_pods_away() -> None:
     async def case(cluster: VirtualCluster) -> None:
-        await cluster.client.create(using("greedy", "1000Mi"))
+        await cluster.client.create(using("greedy", "2000Mi"))
         await cluster.advance(seconds=20)
+        assert "available: 0. " in (await pods(cluster))["greedy"].message
         shown = await memory_pressure(cluster)
         assert (shown.status, shown.reason) == ("True", "KubeletHasInsufficientMemory")
         tainted = await cluster.client.get(core_v1.Node, NODE)

@@ -51,6 +51,7 @@ async def told(cluster: VirtualCluster) -> list[tuple[str, str, str]]:
     events = (await cluster.client.list(core_v1.Event, "default")).items
     about = [one for one in events if one.involved_object.kind == "Service"]
     assert {one.source.component for one in about if one.source is not None} == {"endpoint-slice-controller"}
+    about.sort(key=lambda one: int(one.metadata.resource_version))  # lists are by name, and names end at random
     return [(one.type, one.reason, one.message) for one in about]
 
 

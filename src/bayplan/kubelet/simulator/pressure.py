@@ -131,7 +131,7 @@ class MemoryWatch:
         shown = False
         while True:
             used = sum(usages[uid].memory or 0 for uid in pods)
-            seen = {_SIGNAL: Observation(capacity - used, capacity)}
+            seen = {_SIGNAL: Observation(max(capacity - used, 0), capacity)}
             due = pressure.look(seen, self._clock.monotonic())
             if not shown:
                 await self._show(node, has_pressure=MEMORY_PRESSURE in pressure.conditions)
