@@ -147,7 +147,7 @@ def _node_affinity(tree: Tree, path: str, errors: Errors) -> arguments.NodeAffin
         if item.weight
     ]
     for place, term in terms:
-        errors.extend(replace(problem, field=f"{place}.{problem.field}") for problem in errors_of(term))
+        errors.extend(msgspec.structs.replace(problem, field=f"{place}.{problem.field}") for problem in errors_of(term))
     return arguments.NodeAffinityArgs(added)
 
 
