@@ -100,7 +100,7 @@ class PodSync:
         for name in list(self.runtime.newest):
             if self.runtime.running(name) is not None:
                 self.told.append(about_stop(name))
-                code = KILLED if self.is_evicted else self._stop_code(name)  # an eviction leaves a second to obey
+                code = KILLED if self.disruption else self._stop_code(name)  # an eviction leaves a second to obey
                 self._end(name, code, "")
         self.runtime.is_stopped = True
 
