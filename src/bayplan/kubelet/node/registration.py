@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
-
-import msgspec
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
@@ -115,23 +113,3 @@ async def _adopt(client: Client, wanted: core_v1.Node, existing: core_v1.Node) -
     if patch:
         name = wanted.metadata.name
         await client.patch(core_v1.Node, name, "", {"metadata": patch}, patch_type=STRATEGIC_PATCH)
-
-
-def host_ips(node: core_v1.Node) -> tuple[str, ...]:
-    """Addresses of a node for its pods: the first internal one, and one of the other family."""
-    found = [each.address for each in node.status.addresses if each.type == "InternalIP"]
-    found = found or [each.address for each in node.status.addresses if each.type == "ExternalIP"]
-    if not found:
-        return ()
-    second = next((each for each in found[1:] if (":" in each) != (":" in found[0])), None)
-    return (found[0],) if second is None else (found[0], second)
-
-
-def with_status(node: core_v1.Node, status: core_v1.NodeStatus) -> core_v1.Node:
-    """A node with another status."""
-    changed: core_v1.Node = msgspec.structs.replace(node, status=status)
-    return changed
-
-
-Registered = Callable[[], core_v1.Node | None]
-"""The node as the API shows it; None before it is there."""

@@ -222,7 +222,7 @@ class StaticMemoryPolicy:
 
     def remove(self, uid: str, container: str) -> None:
         """Take a container's memory back."""
-        blocks = self._state.remove(uid, container)
+        blocks = self._state.remove(uid, container) or []
         for block in blocks:
             release(self._state.machine, block)
         if blocks:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from bayplan.kubelet.resource_managers.checkpoint import (
-    CORRUPT,
-    checksum,
-    go_list,
-    go_map,
-    read_checkpoint,
-    write_checkpoint,
-)
+from bayplan.kubelet.resource_managers.assignments import Assignments
+from bayplan.kubelet.resource_managers.checkpoint import CORRUPT, checksum, go_list, go_map
 from bayplan.kubelet.resource_managers.errors import CheckpointError
-
-logger = logging.getLogger(__name__)
 
 MEMORY_STATE: Final = "memory_manager_state"
 
@@ -60,49 +51,17 @@ class _Checkpoint(msgspec.Struct):
     entries: dict[str, dict[str, list[Block]]] = {}
 
 
-class MemoryState:
-    """`machine` is NUMA node -> its memory, `assignments` pod uid -> container -> its blocks."""
+class MemoryState(Assignments[list[Block]]):
+    """`machine` is NUMA node -> its memory."""
+
+    kind = "memory"
 
     def __init__(self, policy: str, path: Path | None = None) -> None:
-        """path: of the checkpoint; None to keep nothing."""
-        self.policy = policy
-        self.path = path
+        super().__init__(policy, path)
         self.machine: Machine = {}
-        self.assignments: dict[str, dict[str, list[Block]]] = {}
 
-    def get(self, uid: str, container: str) -> list[Block] | None:
-        """A container's blocks, if it was given any."""
-        return self.assignments.get(uid, {}).get(container)
-
-    def set(self, uid: str, container: str, blocks: Iterable[Block]) -> None:
-        """Give a container its blocks."""
-        self.assignments.setdefault(uid, {})[container] = list(blocks)
-
-    def remove(self, uid: str, container: str) -> list[Block]:
-        """Take them back; what it had."""
-        containers = self.assignments.get(uid, {})
-        found = containers.pop(container, [])
-        if uid in self.assignments and not containers:
-            del self.assignments[uid]
-        return found
-
-    def load(self) -> None:
-        """Read the checkpoint; where there is none, write one. Raises CheckpointError."""
-        if self.path is None:
-            return
-        try:
-            tree = read_checkpoint(self.path)
-            if tree is None:
-                self._write()
-                return
-            self._restore(tree)
-        except CheckpointError as error:
-            raise CheckpointError(
-                f"could not restore state from checkpoint: {error}, please drain this node and delete the memory manager checkpoint "
-                f'file "{self.path}" before restarting Kubelet'
-            ) from error
-
-    def _restore(self, tree: Mapping[str, Any]) -> None:
+    def restore(self, tree: Mapping[str, Any]) -> None:
+        """See Assignments."""
         try:
             found = msgspec.convert(dict(tree), _Checkpoint, strict=False)
         except msgspec.ValidationError as error:
@@ -116,20 +75,12 @@ class MemoryState:
             )
         self.machine, self.assignments = machine, found.entries
 
-    def save(self) -> None:
-        """Write the checkpoint. Containers run on when that fails, as on a full disk; the next change writes all of it."""
-        try:
-            self._write()
-        except CheckpointError as error:
-            logger.error("a restart of the kubelet forgets who has which memory: %s", error)
-
-    def _write(self) -> None:
-        if self.path is None:
-            return
+    def tree(self) -> dict[str, Any]:
+        """See Assignments."""
         tree: dict[str, Any] = {"policyName": self.policy, "machineState": msgspec.to_builtins(self._text_keys())}
         if self.assignments:
             tree["entries"] = msgspec.to_builtins(self.assignments)
-        write_checkpoint(self.path, {**tree, "checksum": _checksum(self.policy, self.machine, self.assignments)})
+        return {**tree, "checksum": _checksum(self.policy, self.machine, self.assignments)}
 
     def _text_keys(self) -> dict[str, NodeMemory]:
         return {str(node): memory for node, memory in self.machine.items()}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from bayplan.api.types import core_v1
+from bayplan.kubelet.resource_managers.assignments import Assignments
 from bayplan.kubelet.resource_managers.cpu_policy import StaticCpuPolicy
 from bayplan.kubelet.resource_managers.cpu_set import NONE, CpuSet
 from bayplan.kubelet.resource_managers.cpu_state import CpuState
@@ -17,6 +18,9 @@ from bayplan.kubelet.resource_managers.topology_hints import Hints
 
 
 class _Policy(Protocol):
+    def start(self) -> None:
+        """Hold what an earlier kubelet has left against the machine. Raises ResourceManagerError."""
+
     def allocate(self, pod: core_v1.Pod, container: core_v1.Container) -> None:
         """Give a container its resources."""
 
@@ -33,37 +37,14 @@ class _Policy(Protocol):
         """The pod has been admitted or not."""
 
 
-class _Provider:
-    """A `HintProvider` over a policy that needs no plugin."""
-
-    def __init__(self, policy: _Policy | None) -> None:
-        self._policy = policy
-
-    def hints(self, pod: core_v1.Pod, container: core_v1.Container) -> Hints:
-        """See HintProvider."""
-        return self._policy.hints(pod, container) if self._policy is not None else {}
-
-    def pod_hints(self, pod: core_v1.Pod) -> Hints:
-        """See HintProvider."""
-        return self._policy.pod_hints(pod) if self._policy is not None else {}
-
-    def allocate(self, pod: core_v1.Pod, container: core_v1.Container) -> Steps:
-        """See HintProvider."""
-        yield from ()
-        if self._policy is not None:
-            self._policy.allocate(pod, container)
-
-    def admitted(self, uid: str) -> None:
-        """The pod has been admitted or not: none of its containers comes any more."""
-        if self._policy is not None:
-            self._policy.forget_reusable(uid)
+P = TypeVar("P", bound=_Policy)
+S = TypeVar("S", bound=Assignments[Any])
 
 
-class CpuManager(_Provider):
-    """CPUs of containers."""
+class _Provider(Generic[P, S]):
+    """A `HintProvider` over a policy that needs no plugin. policy: None to give nothing."""
 
-    def __init__(self, policy: StaticCpuPolicy | None, state: CpuState) -> None:
-        super().__init__(policy)
+    def __init__(self, policy: P | None, state: S) -> None:
         self.policy = policy
         self.state = state
 
@@ -72,30 +53,47 @@ class CpuManager(_Provider):
         self.state.load()
         if self.policy is not None:
             self.policy.start()
+
+    def keep_only(self, active: Iterable[core_v1.Pod]) -> None:
+        """Take back what containers of other pods had."""
+        if self.policy is None:
+            return
+        alive = {(pod.metadata.uid, each.name) for pod in active for each in containers_of(pod)}
+        held = [(uid, name) for uid, containers in self.state.assignments.items() for name in containers]
+        for uid, name in held:
+            if (uid, name) not in alive:
+                self.policy.remove(uid, name)
+
+    def hints(self, pod: core_v1.Pod, container: core_v1.Container) -> Hints:
+        """See HintProvider."""
+        return self.policy.hints(pod, container) if self.policy is not None else {}
+
+    def pod_hints(self, pod: core_v1.Pod) -> Hints:
+        """See HintProvider."""
+        return self.policy.pod_hints(pod) if self.policy is not None else {}
+
+    def allocate(self, pod: core_v1.Pod, container: core_v1.Container) -> Steps:
+        """See HintProvider."""
+        yield from ()
+        if self.policy is not None:
+            self.policy.allocate(pod, container)
+
+    def admitted(self, uid: str) -> None:
+        """The pod has been admitted or not: none of its containers comes any more."""
+        if self.policy is not None:
+            self.policy.forget_reusable(uid)
+
+
+class CpuManager(_Provider[StaticCpuPolicy, CpuState]):
+    """CPUs of containers."""
 
     def allocatable(self) -> CpuSet:
         """CPUs that containers may have for themselves."""
         return self.policy.allocatable() if self.policy is not None else NONE
 
-    def keep_only(self, active: Iterable[core_v1.Pod]) -> None:
-        """Take back what containers of other pods had."""
-        if self.policy is not None:
-            _keep_only(self.state.assignments, self.policy, active)
 
-
-class MemoryManager(_Provider):
+class MemoryManager(_Provider[StaticMemoryPolicy, MemoryState]):
     """Memory and huge pages of containers."""
-
-    def __init__(self, policy: StaticMemoryPolicy | None, state: MemoryState) -> None:
-        super().__init__(policy)
-        self.policy = policy
-        self.state = state
-
-    def start(self) -> None:
-        """Read the checkpoint, and hold it against the machine. Raises ResourceManagerError."""
-        self.state.load()
-        if self.policy is not None:
-            self.policy.start()
 
     def allocatable(self) -> list[Block]:
         """What containers may have, by NUMA node."""
@@ -112,20 +110,3 @@ class MemoryManager(_Provider):
                 break
             if earlier.restart_policy != "Always" and self.policy is not None:
                 self.policy.remove(pod.metadata.uid, earlier.name)
-
-    def keep_only(self, active: Iterable[core_v1.Pod]) -> None:
-        """Take back what containers of other pods had."""
-        if self.policy is not None:
-            _keep_only(self.state.assignments, self.policy, active)
-
-
-def _keep_only(
-    assignments: dict[str, dict[str, CpuSet]] | dict[str, dict[str, list[Block]]],
-    policy: _Policy,
-    active: Iterable[core_v1.Pod],
-) -> None:
-    alive = {(pod.metadata.uid, each.name) for pod in active for each in containers_of(pod)}
-    held = [(uid, name) for uid, containers in assignments.items() for name in containers]
-    for uid, name in held:
-        if (uid, name) not in alive:
-            policy.remove(uid, name)
