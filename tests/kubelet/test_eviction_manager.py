@@ -194,10 +194,10 @@ def test_a_soft_threshold_waits_and_gives_pods_time() -> None:
             node.uses = {"a": 950}
             await started(played, "a", termination_grace_period_seconds=60)
             soft = Threshold("memory.available", Amount(100 * MI), grace_seconds=30)
-            begun = played.clock.monotonic()
+            started_at = played.clock.monotonic()
             task = running(node.manager(soft, most_grace=20))
             await played.until(phase("Failed"), "a", 120)
-            assert 50 <= played.clock.monotonic() - begun < 62
+            assert 50 <= played.clock.monotonic() - started_at < 62
             (killed,) = played.runtime.all_containers()
             assert killed.exit_code == 137  # after 20 s, of the 40 that it would have taken
             await ended(task)
@@ -230,10 +230,10 @@ def test_a_measurement_that_fails_is_made_again() -> None:
             node = Node(played, kubelet)
             node.uses, node.fails = {"a": 950}, 3
             await started(played, "a")
-            begun = played.clock.monotonic()
+            started_at = played.clock.monotonic()
             task = running(node.manager(HARD))
             await played.until(phase("Failed"), "a")
-            assert played.clock.monotonic() - begun >= 30
+            assert played.clock.monotonic() - started_at >= 30
             await ended(task)
 
     play(case)

@@ -563,11 +563,8 @@ def test_a_pod_deleted_while_no_kubelet_ran_is_ended() -> None:
             await played.until(ready)
         await played.client.delete(core_v1.Pod, "p", "default", grace_period_seconds=0)
         async with played.running():
-            for _ in range(200):
-                if not await played.runtime.sandboxes():
-                    return
-                await played.clock.sleep(0.1)
-            raise AssertionError("the pod's sandbox is still there")
+            await played.clock.sleep(20)
+            assert not await played.runtime.sandboxes()
 
     play(case)
 

@@ -115,7 +115,9 @@ def test_what_is_optional_is_not_waited_for() -> None:
             volume_mounts=(core_v1.VolumeMount(name="v", mount_path="/v"),),
         )
         await create(cluster, one, volume)
-        await cluster.eventually(lambda: runs(cluster), within=5)
+        await cluster.advance(seconds=5)
+        assert await runs(cluster)
+        assert await events(cluster, "Failed") == await events(cluster, "FailedMount") == []
 
     play(case)
 

@@ -57,7 +57,7 @@ def test_a_start_that_was_refused_is_tried_again_soon_however_long_the_pod_will_
 
 
 @pytest.mark.parametrize("error", REFUSED)
-def test_a_start_that_nobody_sees_is_not_begun_anew_after_a_refusal(error: Exception) -> None:
+def test_a_start_that_nobody_sees_is_not_started_anew_after_a_refusal(error: Exception) -> None:
     async def case(cluster: VirtualCluster) -> None:
         await cluster.client.create(pod("web", restart_policy="Always"))
         while not spoiler.seen:
@@ -68,7 +68,7 @@ def test_a_start_that_nobody_sees_is_not_begun_anew_after_a_refusal(error: Excep
         simulator = cluster.components.node_simulator
         assert simulator is not None
         assert isinstance(simulator._player, PodPlayer)
-        assert not simulator._player._begun
+        assert not simulator._player._accepted
 
     spoiler = Spoiler("PUT", "/pods/web/status", error)
     play(case, spoiler, start_seconds=0.3)

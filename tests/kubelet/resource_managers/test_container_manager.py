@@ -270,13 +270,11 @@ def test_the_health_of_devices_is_shown_in_the_pod() -> None:
             sick = (PluginDevice("one", "Unhealthy"), PluginDevice("two"))
             kubelet.show(resources.running().managers.devices.update(GPU, sick))
 
-            def is_sick(pod: core_v1.Pod | None) -> bool:
-                statuses = pod.status.container_statuses[0].allocated_resources_status if pod is not None else ()
-                return [(each.resource_id, each.health) for one in statuses for each in one.resources] == [
-                    ("one", "Unhealthy")
-                ]
-
-            await played.until(is_sick)
+            await played.clock.sleep(1)
+            pod = await played.pod()
+            assert pod is not None
+            [shown] = pod.status.container_statuses[0].allocated_resources_status
+            assert [(each.resource_id, each.health) for each in shown.resources] == [("one", "Unhealthy")]
 
     play(case)
 

@@ -124,10 +124,10 @@ def seconds_to_run(pod: core_v1.Pod, settings: SimulatorSettings) -> float | Non
     return max(min(ends), MOMENT) if ends else None
 
 
-def running_status(pod: core_v1.Pod, begun: float, now: float, host_ip: str, pod_ip: str) -> core_v1.PodStatus:
-    """The status of a pod that runs now, after its node has begun to start it."""
+def running_status(pod: core_v1.Pod, accepted: float, now: float, host_ip: str, pod_ip: str) -> core_v1.PodStatus:
+    """The status of a pod that runs now, whose node accepted it at an earlier time."""
     before, stamp = pod.status, rfc3339(now)
-    begun_at = before.start_time or rfc3339(begun)
+    start_time = before.start_time or rfc3339(accepted)
     if before.host_ips:
         host_ips, host_ip = before.host_ips, before.host_ips[0].ip
     else:
@@ -138,13 +138,13 @@ def running_status(pod: core_v1.Pod, begun: float, now: float, host_ip: str, pod
     return core_v1.PodStatus(
         observed_generation=pod.metadata.generation,
         phase="Running",
-        conditions=_conditions(pod, begun_at, stamp),
+        conditions=_conditions(pod, start_time, stamp),
         nominated_node_name=before.nominated_node_name,
         host_ip=host_ip,
         host_ips=host_ips,
         pod_ip=address,
         pod_ips=(core_v1.PodIP(ip=address),) if address else (),
-        start_time=begun_at,
+        start_time=start_time,
         container_statuses=tuple(_container(pod.metadata.uid, one, state) for one in containers),
         qos_class=before.qos_class or qos_class(pod.spec),
         resource_claim_statuses=before.resource_claim_statuses,
@@ -172,12 +172,12 @@ def _container(uid: str, one: core_v1.Container, state: core_v1.ContainerState) 
     )
 
 
-def _conditions(pod: core_v1.Pod, begun_at: str, now: str) -> tuple[core_v1.PodCondition, ...]:
+def _conditions(pod: core_v1.Pod, start_time: str, now: str) -> tuple[core_v1.PodCondition, ...]:
     generation, known = pod.metadata.generation, {one.type: one for one in pod.status.conditions}
     found = [one for one in pod.status.conditions if one.type not in OWN_CONDITIONS]
     for name in _TRUE:
         old = known.get(name)
-        since = begun_at if name in ("Initialized", "PodScheduled") else now
+        since = start_time if name in ("Initialized", "PodScheduled") else now
         if old is not None and old.status == "True":
             since = old.last_transition_time or since
         found.append(

@@ -61,8 +61,8 @@ class PodPlayer:
         self._host_ip = host_ip
         self._pod_ip = pod_ip
         self._objects = ObjectReader(client, clock)
-        self._begun: dict[str, float] = {}
-        """Uid of a pod that is about to start -> unix time since when; what it shows until it runs is not worth writing."""
+        self._accepted: dict[str, float] = {}
+        """Uid of a pod that its node has accepted -> unix time of that; what it shows until it runs is not worth writing."""
         self._due: dict[str, float] = {}
         """Uid of a pod -> unix time of its next step, however often the pod changes meanwhile."""
         self._stopping: dict[str, float] = {}
@@ -71,7 +71,7 @@ class PodPlayer:
     def forget(self, pod: core_v1.Pod) -> None:
         """A pod is gone."""
         uid = pod.metadata.uid
-        self._begun.pop(uid, None)
+        self._accepted.pop(uid, None)
         self._due.pop(uid, None)
         self._stopping.pop(uid, None)
 
@@ -85,11 +85,11 @@ class PodPlayer:
         is_early = due > now
         if is_early and _is_being_made(pod):
             return due - now
-        had_begun = uid in self._begun
+        was_accepted = uid in self._accepted
         if pod.metadata.deletion_timestamp and uid not in self._stopping:
             self._stopping[uid] = now
             self._tell(pod, about_deletion(pod))
-        if not had_begun and _is_new(pod):
+        if not was_accepted and _is_new(pod):
             outcome = self._admission.admit(pod, lambda: self._others(pod))
             if isinstance(outcome, Rejection):
                 await self._reject(pod, outcome)
@@ -107,8 +107,8 @@ class PodPlayer:
         except (ApiError, TransportError):
             self._due.pop(uid, None)  # the step is due still, not the one after it
             raise
-        if had_begun:
-            self._begun.pop(uid, None)
+        if was_accepted:
+            self._accepted.pop(uid, None)
         return None if step.delete else step.wait
 
     async def evict(self, pod: core_v1.Pod, message: str) -> None:
@@ -132,7 +132,7 @@ class PodPlayer:
     async def _surroundings(self, pod: core_v1.Pod) -> Surroundings:
         """What decides about a pod besides itself; objects are read only for pods that refer to some and have to start. Raises ApiError, TransportError."""
         found = NOTHING_FOUND
-        if _has_to_start(pod) and refers(pod.spec) and (pod.status.start_time or pod.metadata.uid in self._begun):
+        if _has_to_start(pod) and refers(pod.spec) and (pod.status.start_time or pod.metadata.uid in self._accepted):
             found = await self._objects.find(pod)
         return Surroundings(found, self._node(pod.spec.node_name), lambda: self._others(pod))
 
@@ -145,12 +145,12 @@ class PodPlayer:
         pod_ip = "" if pod.spec.host_network else self._pod_ip(pod)
         if not _is_new(pod):
             return next_step(pod, now, settings, host_ip, pod_ip, 0.0, self._stopping.get(uid), around)
-        begun = self._begun.get(uid)
-        if begun is not None:
-            return start_at_once(pod, begun, now, settings, Place(host_ip, pod_ip), around)
+        accepted = self._accepted.get(uid)
+        if accepted is not None:
+            return start_at_once(pod, accepted, now, settings, Place(host_ip, pod_ip), around)
         start = start_seconds(pod, settings, self._randomness.jitter)
         if self._is_unseen(pod, start):
-            self._begun[uid] = now
+            self._accepted[uid] = now
             return Step(wait=start)
         return next_step(pod, now, settings, host_ip, pod_ip, start, around=around)
 

@@ -81,14 +81,14 @@ def next_step(
 
 
 def start_at_once(
-    pod: core_v1.Pod, begun: float, now: float, settings: SimulatorSettings, place: Place, around: Surroundings
+    pod: core_v1.Pod, accepted: float, now: float, settings: SimulatorSettings, place: Place, around: Surroundings
 ) -> Step:
-    """The step of a pod that has been starting since `begun` without showing it, and runs now."""
+    """The step of a pod that has been starting since its node `accepted` it without showing it, and runs now."""
     if pod.metadata.deletion_timestamp or pod.status.phase in TERMINAL:
         return Step()  # it has ended meanwhile
     if may_start(pod):
-        return Step(running_status(pod, begun, now, place.host_ip, place.pod_ip), wait=seconds_to_run(pod, settings))
-    created = msgspec.structs.replace(pod, status=created_status(pod, begun, place.host_ip))
+        return Step(running_status(pod, accepted, now, place.host_ip, place.pod_ip), wait=seconds_to_run(pod, settings))
+    created = msgspec.structs.replace(pod, status=created_status(pod, accepted, place.host_ip))
     step = synced(created, now, settings, place, around)
     return step if step.status is not None else Step(created.status, wait=step.wait, told=step.told)
 
@@ -108,10 +108,10 @@ def _stop(pod: core_v1.Pod, now: float, settings: SimulatorSettings, place: Plac
 
     Its deletionTimestamp has no fractions of seconds, which would often be longer than that moment: when within its second it was is what the node saw."""
     grace = pod.metadata.deletion_grace_period_seconds or 0
-    begun = parse_rfc3339(pod.metadata.deletion_timestamp or rfc3339(now)) - grace
+    since = parse_rfc3339(pod.metadata.deletion_timestamp or rfc3339(now)) - grace
     if told_to_stop is not None:
-        begun = min(max(begun, told_to_stop), begun + 1)
-    left = begun + min(settings.stop_seconds, grace) - now
+        since = min(max(since, told_to_stop), since + 1)
+    left = since + min(settings.stop_seconds, grace) - now
     if pod.status.phase != "Running":
         return Step(delete=True)
     if left > 0:
