@@ -374,7 +374,4 @@ def _target_id(container: AnyContainer, state: PodState) -> str:
 
 def _wire_text(error: Exception) -> str:
     """An error as Go prints one that came over gRPC."""
-    if isinstance(error, RuntimeRequestError):
-        code = "".join(part.capitalize() for part in error.code.split("_"))
-        return f"rpc error: code = {code} desc = {error}"
-    return str(error)
+    return error.rpc_text if isinstance(error, RuntimeRequestError) else str(error)

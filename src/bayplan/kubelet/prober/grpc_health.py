@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from bayplan.kubelet.runtime.errors import rpc_text
+
 _METHOD: Final = "/grpc.health.v1.Health/Check"
 _STATES: Final = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
@@ -30,11 +32,6 @@ def _state(response: bytes) -> int:
     return response[1] if len(response) >= 2 and response[0] == 0x08 else 0
 
 
-def _go_name(code: str) -> str:
-    """A status code as Go prints it: NOT_FOUND is NotFound."""
-    return "Canceled" if code == "CANCELLED" else "".join(part.capitalize() for part in code.split("_"))
-
-
 async def is_serving(address: str, service: str, seconds: float) -> str:
     """The state that a server tells of a service, such as SERVING. Raises GrpcHealthError, and TimeoutError after `seconds`."""
     import grpc
@@ -53,6 +50,5 @@ async def is_serving(address: str, service: str, seconds: float) -> str:
                 raise GrpcHealthError(f"{text}: {details}") from None
             if code is grpc.StatusCode.UNAVAILABLE:
                 raise GrpcHealthError(f'error: failed to connect service at "{address}": {details}') from None
-            text = f"rpc error: code = {_go_name(code.name)} desc = {details}"
-            raise GrpcHealthError(f"error: health rpc probe failed: {text}") from None
+            raise GrpcHealthError(f"error: health rpc probe failed: {rpc_text(code.name, details)}") from None
     return _STATES.get(state, str(state))

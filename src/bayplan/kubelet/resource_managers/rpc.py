@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bayplan.kubelet.resource_managers.errors import PluginError
+from bayplan.kubelet.runtime.errors import rpc_text
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # nothing forks to use it
 try:
@@ -56,7 +57,7 @@ class Connection:
         try:
             return await invoke(request, timeout=seconds)
         except aio.AioRpcError as error:
-            raise PluginError(_text(error)) from error
+            raise PluginError(rpc_text(error.code().name, error.details() or "")) from error
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -73,7 +74,7 @@ class Connection:
             async for message in call:
                 yield message
         except aio.AioRpcError as error:
-            raise PluginError(_text(error)) from error
+            raise PluginError(rpc_text(error.code().name, error.details() or "")) from error
         finally:
             call.cancel()
 
@@ -90,12 +91,6 @@ def _to_bytes(message: Any) -> bytes:
 def _from_bytes(kind: type[Any]) -> Callable[[bytes], Any]:
     parse: Callable[[bytes], Any] = kind.FromString
     return parse
-
-
-def _text(error: aio.AioRpcError) -> str:
-    """An error as Go's gRPC prints it."""
-    code = "".join(part.capitalize() for part in error.code().name.split("_"))
-    return f"rpc error: code = {code} desc = {error.details() or ''}"
 
 
 class SocketServer:

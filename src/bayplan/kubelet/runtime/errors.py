@@ -6,6 +6,12 @@ _GO_NAMES = {"Ok": "OK", "Cancelled": "Canceled"}
 """Codes that Go spells in another way than their names say."""
 
 
+def rpc_text(code: str, message: str) -> str:
+    """An error of gRPC as Go prints it: `rpc error: code = NotFound desc = ...`. code: gRPC's name, such as NOT_FOUND."""
+    name = "".join(word.capitalize() for word in code.split("_"))
+    return f"rpc error: code = {_GO_NAMES.get(name, name)} desc = {message}"
+
+
 class RuntimeRequestError(Exception):
     """A runtime refused or failed a request; `str()` is its own message, `code` the gRPC status name such as UNKNOWN."""
 
@@ -15,9 +21,8 @@ class RuntimeRequestError(Exception):
 
     @property
     def rpc_text(self) -> str:
-        """The text that kubelet shows where it shows a gRPC error as it is: `rpc error: code = NotFound desc = ...`."""
-        name = "".join(word.capitalize() for word in self.code.split("_"))
-        return f"rpc error: code = {_GO_NAMES.get(name, name)} desc = {self}"
+        """The text that kubelet shows where it shows a gRPC error as it is."""
+        return rpc_text(self.code, str(self))
 
 
 class NotFoundError(RuntimeRequestError):
