@@ -18,6 +18,7 @@ from bayplan.api.types import core_v1
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes import node as node_module
+from bayplan.cluster.real_nodes.cni_results import RESULTS
 from bayplan.cluster.real_nodes.containerd import import_image
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess
 from bayplan.cluster.real_nodes.leftovers import recorded_processes
@@ -61,6 +62,7 @@ def traces(settings: RealNodeSettings) -> list[str]:
     found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/bayplan-{settings.id}")]
     found += [str(each) for each in processes_with(("containerd",), str(settings.directory.parent))]
     found += [str(path) for path in (settings.state,) if path.exists()]
+    found += [str(path) for path in RESULTS.glob("*") if f'"{settings.state}/' in path.read_text()]
     return found
 
 

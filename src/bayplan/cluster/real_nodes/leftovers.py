@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 from bayplan.cluster.errors import RealNodeError
+from bayplan.cluster.real_nodes.cni_results import remove_results
 from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.network import remove_network
 from bayplan.cluster.real_nodes.processes import ProcessId, end, processes_with, read_pid_file
@@ -38,6 +39,7 @@ async def remove_leftovers(settings: RealNodeSettings, clock: Clock) -> None:
     for path in mounts_below(_mountinfo(), settings.directory, settings.state):
         await run("umount", "--lazy", path)
     await remove_network(settings)
+    remove_results(settings.state)
     if settings.state.exists():
         shutil.rmtree(settings.state)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bayplan.cluster.errors import RealNodeError
+from bayplan.cluster.real_nodes.cni_results import remove_torn
 from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.containerd import (
     ContainerdSettings,
@@ -74,6 +75,11 @@ class RealNode:
         if self._cleaning is not None:
             self._cleaning.cancel()  # what it has not removed yet is found again
         try:
+            torn = remove_torn(self._clock.now())
+            if torn:
+                logger.warning(
+                    "%s: containerd was killed while it wrote %s", self.place.name, ", ".join(map(str, torn))
+                )
             remains = read_remains(self.place)
         except OSError as error:
             logger.error("%s: what a killed containerd has left cannot be read: %s", self.place.name, error)
