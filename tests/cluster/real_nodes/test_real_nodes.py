@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import shutil
 import signal
@@ -201,9 +202,9 @@ async def answers(node: RealNode) -> bool:
     return True
 
 
-def test_what_a_killed_run_has_left_goes(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path, 2)
-    script = tmp_path / "run.py"
+def killed_run(directory: Path) -> RealNodeSettings:
+    """Settings of a cluster with two nodes and a pod whose process was killed: all that it made is left."""
+    script = directory / "run.py"
     script.write_text(
         "import asyncio, pathlib, sys\n"
         "from tests.cluster.real_nodes.test_real_nodes import run_pod, running, settings_for\n"
@@ -216,7 +217,7 @@ def test_what_a_killed_run_has_left_goes(tmp_path: Path) -> None:
     )
     root = Path(__file__).parents[3]
     process = subprocess.Popen(
-        [sys.executable, str(script), str(tmp_path)],
+        [sys.executable, str(script), str(directory)],
         stdout=subprocess.PIPE,
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root)},
@@ -229,9 +230,15 @@ def test_what_a_killed_run_has_left_goes(tmp_path: Path) -> None:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
-    left = recorded_processes(settings)
-    assert len(left) == 4
+    settings = settings_for(directory, 2)
+    assert len(recorded_processes(settings)) == 4
     assert traces(settings)
+    return settings
+
+
+def test_what_a_killed_run_has_left_goes(tmp_path: Path) -> None:
+    settings = killed_run(tmp_path)
+    left = recorded_processes(settings)
 
     async def fewer() -> None:
         async with running(settings_for(tmp_path, 1)):
@@ -239,6 +246,22 @@ def test_what_a_killed_run_has_left_goes(tmp_path: Path) -> None:
 
     asyncio.run(fewer())
     assert traces(settings) == []
+
+
+@pytest.mark.parametrize("has_data", [True, False])
+def test_what_a_killed_run_has_left_goes_when_another_cluster_starts(tmp_path: Path, has_data: bool) -> None:
+    killed = killed_run(tmp_path)
+    if not has_data:
+        killed.directory.rename(tmp_path / "away")
+    other = dataclasses.replace(killed, count=1, directory=tmp_path.with_name("others"))
+
+    async def steps() -> None:
+        async with running(other):
+            assert traces(killed) == []
+            assert has_data == (killed.directory / "real-2" / "containerd").is_dir()
+
+    asyncio.run(steps())
+    assert traces(other) == []
 
 
 def test_one_node_may_have_the_machines_network(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from bayplan.cluster.real_nodes.kubelet_files import ApiAccess
 from bayplan.cluster.real_nodes.leftovers import remove_leftovers
 from bayplan.cluster.real_nodes.network import make_bridge, set_routes, write_pod_network
 from bayplan.cluster.real_nodes.node import RealNode
+from bayplan.cluster.real_nodes.owners import Ownership, data_lock, remove_dead_clusters
 from bayplan.cluster.real_nodes.requirements import check, find_cni_plugins
 from bayplan.cluster.real_nodes.settings import NAMESPACE, RealNodeSettings
 from bayplan.store.errors import StoreLocked, StoreUnavailable
@@ -34,6 +35,7 @@ class RealNodes:
         self._clock = clock
         self._tasks = Supervisor("real nodes", clock=clock)
         self._lock: FileLock | None = None
+        self._ownership: Ownership | None = None
         self._pod_networks: dict[str, str] = {}
 
     @property
@@ -42,20 +44,22 @@ class RealNodes:
         return (self.settings.gateway,) if self.settings.mode == NAMESPACE else ()
 
     async def prepare(self) -> None:
-        """Check the machine, remove what an earlier run has left, make the network. Raises RealNodeError that names what is missing."""
+        """Check the machine, remove what killed runs have left, make the network. Raises RealNodeError that names what is missing."""
         check(self.settings, os.geteuid())
         try:
             self.settings.directory.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.settings.directory / "real-nodes.lock", self.settings.directory)
+            lock = data_lock(self.settings.directory)
             lock.acquire()
         except (OSError, StoreLocked, StoreUnavailable) as error:
             raise RealNodeError(f"{self.settings.directory}: real nodes cannot be kept there: {error}") from error
         try:
             await remove_leftovers(self.settings, self._clock)
+            await remove_dead_clusters(self.settings, self._clock)
             self.settings.state.mkdir(parents=True, exist_ok=True)
+            self._ownership = Ownership(self.settings)
             await make_bridge(self.settings)
         except BaseException:
-            lock.release()
+            self._release(lock)
             raise
         self._lock = lock
 
@@ -118,5 +122,11 @@ class RealNodes:
         try:
             await remove_leftovers(self.settings, self._clock)
         finally:
-            self._lock.release()
+            self._release(self._lock)
             self._lock = None
+
+    def _release(self, lock: FileLock) -> None:
+        if self._ownership is not None:
+            self._ownership.release()
+            self._ownership = None
+        lock.release()
