@@ -57,9 +57,13 @@ class PlainBuilder:
         self._runtime = runtime
         self.failures: dict[str, StartError] = {}
         self.allocations: ContainerAllocations | None = None
+        self.logs = "/logs"
+        """Where the logs of pods are."""
 
     async def sandbox(self, pod: core_v1.Pod, attempt: int) -> SandboxConfig:
-        return sandbox_config(pod, attempt, SandboxParts("/logs", "cluster.local", DnsConfig(), sandbox_security(pod)))
+        return sandbox_config(
+            pod, attempt, SandboxParts(self.logs, "cluster.local", DnsConfig(), sandbox_security(pod))
+        )
 
     def runtime_handler(self, pod: core_v1.Pod) -> str:
         return ""

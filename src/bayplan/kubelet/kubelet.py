@@ -25,6 +25,7 @@ from bayplan.kubelet.allocations import ACTUATED, ALLOCATED, AllocationRecords
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.container_events import ContainerEvents
+from bayplan.kubelet.container_starts import ContainerStarts
 from bayplan.kubelet.container_stopper import ContainerStopper
 from bayplan.kubelet.core.back_off import FIRST_RESTART, BackOff
 from bayplan.kubelet.core.container_resources import LimitSettings
@@ -115,7 +116,8 @@ class Kubelet:
         self.parts = make_parts(self)
         runtime = self.parts.runtime
         self.node_state = NodeState(runtime, self.node, self.statuses.get, self._cgroup_limits, clock)
-        self.reader = PodStateReader(runtime, clock, self.parts.explain)
+        starts = ContainerStarts(self.parts.blocking)
+        self.reader = PodStateReader(runtime, clock, self.parts.explain, starts)
         self.lifecycle = PodLifecycleEvents(runtime, self.reader, self.states, self._on_lifecycle, clock)
         self.probes = ProbeManager(
             ProbeRunner(runtime, self.events), self.statuses.get, self._on_probe, clock=clock, randomness=randomness
@@ -130,7 +132,7 @@ class Kubelet:
         )
         resizer = PodResizer(runtime, self.parts.limits, self.parts.cgroups, actuated)
         pod_runtime = PodRuntime(
-            runtime, self.parts.builder, hooks, self.stopper, self.events, clock, self.back_off, resizer
+            runtime, self.parts.builder, hooks, self.stopper, self.events, clock, self.back_off, resizer, starts
         )
         self.syncer = NodePodSyncer(
             runtime,

@@ -167,7 +167,8 @@ class PodLifecycleEvents:
             )
         except RuntimeRequestError as error:
             logger.debug("pod %s: %s", uid, error)
-            return  # the next list will tell
+            self._unread.add(uid)
+            return
         await self._look_at(uid, _by_pod(sandboxes, containers).get(uid), seen_at)
 
     def _states_of(self, uid: str) -> dict[str, str]:

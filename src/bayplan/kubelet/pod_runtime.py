@@ -10,6 +10,7 @@ from typing import Protocol
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.container_events import NORMAL, WARNING, ContainerEvents
+from bayplan.kubelet.container_starts import ContainerStarts
 from bayplan.kubelet.container_stopper import ContainerStopper
 from bayplan.kubelet.core.actions import compute_pod_actions
 from bayplan.kubelet.core.back_off import BackOff
@@ -120,6 +121,7 @@ class PodRuntime:
         clock: Clock,
         back_off: BackOff,
         resizer: PodResizer,
+        starts: ContainerStarts,
     ) -> None:
         self._runtime = runtime
         self._builder = builder
@@ -129,6 +131,7 @@ class PodRuntime:
         self._clock = clock
         self._back_off = back_off
         self._resizer = resizer
+        self._starts = starts
 
     async def sync(
         self, pod: core_v1.Pod, state: PodState, verdicts: ProbeVerdicts, ending: asyncio.Event, *, restart_all: bool
@@ -304,21 +307,22 @@ class PodRuntime:
         except StartError as error:
             self._events.warning(pod, container, "Failed", f"Error: {error}")
             raise
-        try:
-            container_id = await self._runtime.create_container(start.sandbox_id, config, start.sandbox)
-        except RuntimeRequestError as error:
-            self._events.warning(pod, container, "Failed", f"Error: {error}")
-            raise StartError("CreateContainerError", str(error)) from None
-        finally:
-            await clean_up()
-        self._events.normal(pod, container, "Created", "Container created")
-        if isinstance(container, core_v1.Container):
-            self._resizer.started(pod, container)
-        try:
-            await self._runtime.start_container(container_id)
-        except RuntimeRequestError as error:
-            self._events.warning(pod, container, "Failed", f"Error: {error}")
-            raise StartError("RunContainerError", str(error)) from None
+        with self._starts.under_way(pod.metadata.uid, container.name):
+            try:
+                container_id = await self._runtime.create_container(start.sandbox_id, config, start.sandbox)
+            except RuntimeRequestError as error:
+                self._events.warning(pod, container, "Failed", f"Error: {error}")
+                raise StartError("CreateContainerError", str(error)) from None
+            finally:
+                await clean_up()
+            self._events.normal(pod, container, "Created", "Container created")
+            if isinstance(container, core_v1.Container):
+                self._resizer.started(pod, container)
+            try:
+                await self._runtime.start_container(container_id)
+            except RuntimeRequestError as error:
+                self._events.warning(pod, container, "Failed", f"Error: {error}")
+                raise StartError("RunContainerError", str(error)) from None
         self._events.normal(pod, container, "Started", "Container started")
         self._builder.started(pod, container, container_id, request.restarts)
         await self._post_start(start, container, container_id)

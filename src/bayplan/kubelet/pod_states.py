@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from bayplan.kubelet.container_starts import ContainerStarts
 from bayplan.kubelet.core.pod_state import PodState, pod_state
 from bayplan.kubelet.runtime.errors import NotFoundError
 from bayplan.kubelet.runtime.interface import Runtime
@@ -18,10 +19,11 @@ Explain = Callable[[ContainerStatus], Awaitable[ContainerStatus]]
 class PodStateReader:
     """Asks the runtime about pods. What has ended is asked about once: it does not change any more."""
 
-    def __init__(self, runtime: Runtime, clock: Clock, explain: Explain) -> None:
+    def __init__(self, runtime: Runtime, clock: Clock, explain: Explain, starts: ContainerStarts) -> None:
         self._runtime = runtime
         self._clock = clock
         self._explain = explain
+        self._starts = starts
         self._ended: dict[str, ContainerStatus] = {}
 
     async def read(self, uid: str) -> PodState:
@@ -63,6 +65,7 @@ class PodStateReader:
             status = await self._runtime.container_status(container.id)
         except NotFoundError:
             return None
+        status = await self._starts.settle(status)
         if status.container.state is ContainerState.EXITED:
             status = self._ended[container.id] = await self._explain(status)
         return status
