@@ -174,7 +174,10 @@ async def play(
         problems = tally.problems(shared)
         assert not problems, f"{len(problems)} problems, kills {dict(tally.kills)}: " + "; ".join(problems[:20])
         tasks[1].cancel()
-        await eventually(lambda: not left_behind(place), "a clean node", 120)
+        try:
+            await eventually(lambda: not left_behind(place), "a clean node", 120)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; left are {left_behind(place)[:20]}") from None
         return tally
     finally:
         for task in tasks:
