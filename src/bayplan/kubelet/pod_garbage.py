@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
+from bayplan.kubelet.core.termination import MINIMUM_GRACE
 from bayplan.kubelet.pleg import PodLifecycleEvents
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
@@ -16,7 +17,7 @@ from bayplan.kubelet.runtime.types import Container, ContainerState, Sandbox, Sa
 
 logger = logging.getLogger(__name__)
 
-_ENDED = (ContainerState.EXITED, ContainerState.CREATED)
+_NOT_RUNNING = (ContainerState.EXITED, ContainerState.CREATED, ContainerState.UNKNOWN)
 KEPT_RUNS = 1
 """Runs of a container that are kept besides the one that runs."""
 
@@ -53,7 +54,7 @@ class PodGarbage:
         useless = _useless_containers(containers, keep=0 if gone else KEPT_RUNS)
         removed = set()
         for container in useless:
-            if await self._try(self._runtime.remove_container(container.id)):
+            if await self._try(self._remove_container(container)):
                 removed.add(container.id)
         used = {each.sandbox_id for each in containers if each.id not in removed}
         newest = max((each.created_at for each in sandboxes), default=0)
@@ -63,6 +64,11 @@ class PodGarbage:
             if (gone or sandbox.created_at != newest) and await self._try(self._runtime.remove_sandbox(sandbox.id)):
                 removed.add(sandbox.id)
         return bool(removed)
+
+    async def _remove_container(self, container: Container) -> None:
+        if container.state is ContainerState.UNKNOWN:  # it may run
+            await self._runtime.stop_container(container.id, MINIMUM_GRACE)
+        await self._runtime.remove_container(container.id)
 
     @staticmethod
     async def _try(removal: Awaitable[None]) -> bool:
@@ -75,9 +81,9 @@ class PodGarbage:
 
 
 def _useless_containers(containers: Sequence[Container], *, keep: int) -> list[Container]:
-    """Ended runs beyond the newest `keep` of each container; one that was made and not yet started is no garbage of a living pod."""
+    """Runs that do not run beyond the newest `keep` of each container; only those that have ended are garbage of a living pod."""
     by_name: dict[str, list[Container]] = {}
-    states = _ENDED if keep == 0 else (ContainerState.EXITED,)
+    states = _NOT_RUNNING if keep == 0 else (ContainerState.EXITED,)
     for each in containers:
         if each.state in states:
             by_name.setdefault(each.labels.get(CONTAINER_NAME, each.name), []).append(each)
