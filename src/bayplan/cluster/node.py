@@ -161,7 +161,14 @@ class Node:
         )
         self.images = self._make_images(kubelet)
         self.resources = NodeResources(
-            kubelet, self.runtime, self.topology, configuration, self.fact_reader.reserved(), options.root, self.clock
+            kubelet,
+            self.runtime,
+            self.topology,
+            configuration,
+            self.fact_reader.reserved(),
+            options.root,
+            self.clock,
+            self.metrics.registry,
         )
         if self.cgroups is not None:
             self.cgroups.has_exclusive_cpus = self.resources.has_exclusive_cpus

@@ -15,6 +15,7 @@ from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.resource_managers.container_manager import ContainerManager, NodeView
 from bayplan.kubelet.resource_managers.machine_topology import MachineTopology
 from bayplan.kubelet.resource_managers.make_managers import DEVICE_PLUGINS, Setting, make_managers
+from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics
 from bayplan.kubelet.resource_managers.plugin_server import PluginServer
 from bayplan.kubelet.resource_managers.plugin_watcher import PluginWatcher
 from bayplan.kubelet.resource_managers.pod_resources import SOCKET, PodResourcesServer
@@ -22,6 +23,7 @@ from bayplan.kubelet.resource_managers.reservations import Reserved
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import ContainerState
 from bayplan.support.clock import Clock
+from bayplan.support.metrics import Registry
 
 logger = logging.getLogger(__name__)
 
@@ -52,8 +54,10 @@ class NodeResources:
         reserved: Reserved,
         root: Path,
         clock: Clock,
+        registry: Registry,
     ) -> None:
-        """reserved: what pods do not get. root: the kubelet's directory. Raises ResourceManagerError."""
+        """reserved: what pods do not get. root: the kubelet's directory. registry: of the kubelet's metrics. Raises ResourceManagerError."""
+        metrics = ManagerMetrics(registry)
         self._counts_quota = not configuration.feature_gates.get("DisableCPUQuotaWithExclusiveCPUs", True)
 
         def ran(uid: str, name: str) -> bool:
@@ -61,8 +65,8 @@ class NodeResources:
             is_running = latest is not None and latest.container.state is ContainerState.RUNNING
             return is_running and not kubelet.pods.ready
 
-        managers = make_managers(Setting(configuration, machine, reserved, root, clock.monotonic, ran))
-        self._plugins = PluginServer(root / DEVICE_PLUGINS, managers.devices, kubelet.show)
+        managers = make_managers(Setting(configuration, machine, reserved, root, clock.monotonic, ran, metrics))
+        self._plugins = PluginServer(root / DEVICE_PLUGINS, managers.devices, kubelet.show, metrics=metrics)
         self._watcher = PluginWatcher(root / "plugins_registry", self._plugins, clock)
         self.manager = ContainerManager(
             managers,
@@ -75,6 +79,7 @@ class NodeResources:
             runtime,
             clock,
             reconcile_seconds=configuration.cpu_manager_reconcile_period,
+            metrics=metrics,
         )
         self._pod_resources = PodResourcesServer(
             root / "pod-resources" / SOCKET, managers, lambda: kubelet.pods.active(), clock

@@ -24,7 +24,9 @@ from bayplan.kubelet.resource_managers.device_calls import (
 from bayplan.kubelet.resource_managers.errors import PluginError
 from bayplan.kubelet.resource_managers.machine_topology import Cpu, CpuTopology, MachineTopology, NumaNode
 from bayplan.kubelet.resource_managers.make_managers import Setting, make_managers
+from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics
 from bayplan.kubelet.runtime.types import ContainerState
+from bayplan.support.metrics import Registry
 from tests.kubelet.played import Played
 
 GIB = 1 << 30
@@ -96,6 +98,8 @@ class Resources:
     """What plugins offer as soon as a kubelet starts."""
     options: PluginOptions = PluginOptions()  # noqa: RUF009 - frozen
     manager: ContainerManager | None = None
+    registry: Registry = field(default_factory=Registry)
+    """Of the managers' metrics."""
 
     def __post_init__(self) -> None:
         self.played.configuration = self.configuration
@@ -109,12 +113,12 @@ class Resources:
             running = latest is not None and latest.container.state is ContainerState.RUNNING
             return running and not kubelet.pods.ready
 
-        clock = self.played.clock
+        clock, metrics = self.played.clock, ManagerMetrics(self.registry)
         managers = make_managers(
-            Setting(self.configuration, self.machine, self.reserved, self.directory, clock.monotonic, ran)
+            Setting(self.configuration, self.machine, self.reserved, self.directory, clock.monotonic, ran, metrics)
         )
         view = NodeView(lambda: kubelet.pods.active(), kubelet.states.get, lambda: kubelet.pods.ready)
-        self.manager = ContainerManager(managers, view, self._ask, self.played.runtime, clock)
+        self.manager = ContainerManager(managers, view, self._ask, self.played.runtime, clock, metrics=metrics)
         load = managers.devices.load
 
         def load_and_offer() -> None:

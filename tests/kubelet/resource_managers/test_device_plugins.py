@@ -19,6 +19,7 @@ from bayplan.kubelet.resource_managers.container_manager import ContainerManager
 from bayplan.kubelet.resource_managers.device_checkpoint import DEVICE_STATE
 from bayplan.kubelet.resource_managers.errors import PluginError
 from bayplan.kubelet.resource_managers.make_managers import DEVICE_PLUGINS, Setting, make_managers
+from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics
 from bayplan.kubelet.resource_managers.plugin_server import PluginServer
 from bayplan.kubelet.resource_managers.plugin_watcher import PluginWatcher
 from bayplan.kubelet.resource_managers.pod_resources import PodResourcesServer
@@ -26,6 +27,7 @@ from bayplan.kubelet.resource_managers.rpc import Connection
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
 from bayplan.kubelet.runtime.types import Device
 from bayplan.support.clock import SystemClock
+from bayplan.support.metrics import Registry
 from bayplan.support.randomness import SeededRandomness
 from tests.kubelet.resource_managers.cases import pod
 from tests.kubelet.resource_managers.device_plugin import GPU, DevicePlugin
@@ -53,7 +55,14 @@ class Kubelet:
         )
         self.managers: Managers = make_managers(setting)
         self.devices = self.managers.devices
-        self.server = PluginServer(root / DEVICE_PLUGINS, self.devices, self.sick.update, call_seconds=call_seconds)
+        self.registry = Registry()
+        self.server = PluginServer(
+            root / DEVICE_PLUGINS,
+            self.devices,
+            self.sick.update,
+            call_seconds=call_seconds,
+            metrics=ManagerMetrics(self.registry),
+        )
         self.watcher = PluginWatcher(root / "plugins_registry", self.server, SystemClock())
         clock = SystemClock()
         view = NodeView(lambda: self.pods, lambda uid: PodState(uid), lambda: self.is_ready)
@@ -201,6 +210,8 @@ def test_a_plugin_that_registers_again_takes_the_place_of_the_old_one(tmp_path: 
         other = DevicePlugin(tmp_path / DEVICE_PLUGINS / "new.sock", devices={"c": "Healthy"})
         async with other.running():
             assert await other.register(kubelet.socket) == ""
+            registrations = kubelet.registry.counter("kubelet_device_plugin_registration_total", "", ("resource_name",))
+            assert registrations.labels(GPU).value == 2
             await eventually(lambda: capacity(kubelet) == (1, 1), "the new plugin")
             plugin.set(d="Healthy")
             assert await kubelet.admit(pod(guaranteed("app", gpus="1"))) is None

@@ -16,9 +16,10 @@ from bayplan.kubelet.core.container_allocation import ContainerAllocation
 from bayplan.kubelet.core.pod_state import PodState
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.resource_managers.cpu_set import CpuSet, format_cpu_set
-from bayplan.kubelet.resource_managers.device_calls import Allocated, PluginCall, PluginReply, Steps
+from bayplan.kubelet.resource_managers.device_calls import Allocate, Allocated, PluginCall, PluginReply, Steps
 from bayplan.kubelet.resource_managers.device_manager import DeviceManager
 from bayplan.kubelet.resource_managers.errors import AllocationError, PluginError
+from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics
 from bayplan.kubelet.resource_managers.providers import CpuManager, MemoryManager
 from bayplan.kubelet.resource_managers.requests import containers_of
 from bayplan.kubelet.resource_managers.topology_manager import TopologyManager
@@ -66,8 +67,10 @@ class ContainerManager:
         clock: Clock,
         *,
         reconcile_seconds: float = RECONCILE_SECONDS,
+        metrics: ManagerMetrics | None = None,
     ) -> None:
         self.managers = managers
+        self._metrics = metrics if metrics is not None else ManagerMetrics()
         self._view = view
         self._ask = ask
         self._runtime = runtime
@@ -96,6 +99,7 @@ class ContainerManager:
     def admit(self, pod: core_v1.Pod, done: Done) -> None:
         """See PodAllocation: `done` is called before this returns, unless a device plugin has to be asked."""
         uid = pod.metadata.uid
+        done = self._timed(done)
         self._admitting[uid] = pod
         self._keep_active()
         steps = self.managers.topology.admit(pod)
@@ -110,6 +114,19 @@ class ContainerManager:
             self._waiting[uid] = task
             task.add_done_callback(lambda _: self._waiting.pop(uid, None))
 
+    def _timed(self, done: Done) -> Done:
+        """The same, which also counts the admission and tells how long it took."""
+        metrics, begin = self._metrics, self._clock.monotonic()
+        metrics.admissions.inc()
+
+        def decided(rejection: Rejection | None) -> None:
+            metrics.admission_milliseconds.observe((self._clock.monotonic() - begin) * 1000)
+            if rejection is not None:
+                metrics.admission_errors.inc()
+            done(rejection)
+
+        return decided
+
     async def _admit_later(self, uid: str, steps: Steps, call: PluginCall, done: Done) -> None:
         try:
             await self._run(steps, call)
@@ -123,13 +140,23 @@ class ContainerManager:
         while True:
             try:
                 try:
-                    reply = await self._ask(call)
+                    reply = await self._asked(call)
                 except PluginError as error:
                     call = steps.throw(error)
                 else:
                     call = steps.send(reply)
             except StopIteration:
                 return
+
+    async def _asked(self, call: PluginCall) -> PluginReply:
+        """A plugin's reply. Raises PluginError."""
+        begin = self._clock.monotonic()
+        try:
+            return await self._ask(call)
+        finally:
+            if isinstance(call, Allocate):
+                seconds = self._clock.monotonic() - begin
+                self._metrics.device_allocation_seconds.labels(call.resource).observe(seconds)
 
     def _decided(self, uid: str, error: AllocationError | None, done: Done) -> None:
         managers = self.managers

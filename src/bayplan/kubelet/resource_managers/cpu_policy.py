@@ -6,6 +6,8 @@ With `strict-cpu-reservation` the shared pool has no reserved CPUs either.
 
 from __future__ import annotations
 
+from functools import partial
+
 from bayplan.api.types import core_v1
 from bayplan.kubelet.resource_managers.cpu_assignment import take_packed
 from bayplan.kubelet.resource_managers.cpu_distribution import take_distributed
@@ -14,6 +16,7 @@ from bayplan.kubelet.resource_managers.cpu_set import NONE, CpuSet, format_cpu_s
 from bayplan.kubelet.resource_managers.cpu_state import CpuState
 from bayplan.kubelet.resource_managers.errors import AllocationError, ResourceManagerError, SmtAlignmentError
 from bayplan.kubelet.resource_managers.machine_topology import CpuTopology
+from bayplan.kubelet.resource_managers.manager_metrics import CONTAINER_SCOPE, UNCORE_CACHE, ManagerMetrics
 from bayplan.kubelet.resource_managers.requests import at_most, containers_of, exclusive_cpus, is_init_container
 from bayplan.kubelet.resource_managers.topology_hints import Affinities, Hints, NumaNodes, TopologyHint, masks
 
@@ -32,12 +35,14 @@ class StaticCpuPolicy:
         *,
         reserved: CpuSet = NONE,
         reserved_number: int = 0,
+        metrics: ManagerMetrics | None = None,
     ) -> None:
         """reserved: CPUs that are never given away; without them, `reserved_number` of the lowest cores. Raises ResourceManagerError."""
         self._topology = topology
         self._state = state
         self._affinities = affinities
         self._options = options
+        self._metrics = metrics if metrics is not None else ManagerMetrics()
         self._reusable: dict[str, CpuSet] = {}
         """Pod uid -> CPUs of its init containers, which those after them may have."""
         self.reserved = reserved or self._lowest(reserved_number)
@@ -62,6 +67,23 @@ class StaticCpuPolicy:
 
     def start(self) -> None:
         """Make the shared pool, or check what a checkpoint says of it. Raises ResourceManagerError."""
+        self._start_pool()
+        self._show()
+
+    def _show(self) -> None:
+        """Have the metrics tell the state."""
+        topology, metrics = self._topology, self._metrics
+        metrics.shared_pool.set_function(lambda: 1000.0 * len(self._free()))
+        metrics.exclusive_cpus.set_function(partial(self._given, topology.all()))
+        for node in topology.numa_nodes:
+            given = partial(self._given, topology.in_numa_nodes((node,)))
+            metrics.cpus_per_numa_node.labels(str(node)).set_function(given)
+
+    def _given(self, cpus: CpuSet) -> float:
+        """How many of some CPUs containers have for themselves."""
+        return float(len(self._state.assigned() & cpus))
+
+    def _start_pool(self) -> None:
         state = self._state
         if state.shared:
             self._check()
@@ -107,8 +129,11 @@ class StaticCpuPolicy:
     def allocate(self, pod: core_v1.Pod, container: core_v1.Container) -> None:
         """Give a container its CPUs, if it is to have some. Raises AllocationError."""
         number = exclusive_cpus(pod, container)
-        if not number:
-            return
+        if number:
+            with self._metrics.pinning_cpus(full_cores=self._options.full_cores):
+                self._allocate(pod, container, number)
+
+    def _allocate(self, pod: core_v1.Pod, container: core_v1.Container, number: int) -> None:
         self._check_cores(number)
         uid, name = pod.metadata.uid, container.name
         cpus = self._state.get(uid, name)
@@ -118,6 +143,8 @@ class StaticCpuPolicy:
             self._state.shared -= cpus
             self._state.set(uid, name, cpus)
             self._state.save()
+            if len({self._topology.cpus[cpu].uncore_cache for cpu in cpus}) == 1:
+                self._metrics.aligned(CONTAINER_SCOPE, UNCORE_CACHE)
         reusable = self._reusable.get(uid, NONE)
         self._reusable[uid] = reusable | cpus if is_init_container(pod, name) else reusable - cpus
 

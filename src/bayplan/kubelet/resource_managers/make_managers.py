@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bayplan.kubelet.configuration import KubeletConfiguration
@@ -16,6 +16,7 @@ from bayplan.kubelet.resource_managers.device_checkpoint import DEVICE_STATE, De
 from bayplan.kubelet.resource_managers.device_manager import DeviceManager
 from bayplan.kubelet.resource_managers.errors import ResourceManagerError
 from bayplan.kubelet.resource_managers.machine_topology import MachineTopology
+from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics
 from bayplan.kubelet.resource_managers.memory_policy import StaticMemoryPolicy
 from bayplan.kubelet.resource_managers.memory_state import MEMORY_STATE, MemoryState
 from bayplan.kubelet.resource_managers.providers import CpuManager, MemoryManager
@@ -38,6 +39,7 @@ class Setting:
     now: Callable[[], float]
     is_starting_with: Callable[[str, str], bool] = lambda uid, container: False
     """Whether the kubelet still takes in what there was, and a container (pod uid, name) ran before it."""
+    metrics: ManagerMetrics = field(default_factory=ManagerMetrics)
 
     def file(self, name: str) -> Path | None:
         """A checkpoint."""
@@ -46,7 +48,7 @@ class Setting:
 
 def make_managers(setting: Setting) -> Managers:
     """Raises ResourceManagerError where a policy or an option does not fit."""
-    topology = TopologyManager(_topology_policy(setting), setting.configuration.topology_manager_scope)
+    topology = TopologyManager(_topology_policy(setting), setting.configuration.topology_manager_scope, setting.metrics)
     plugins = setting.file(DEVICE_PLUGINS)
     devices = DeviceManager(
         [each.id for each in setting.machine.numa_nodes],
@@ -90,6 +92,7 @@ def _cpus(setting: Setting, topology: TopologyManager) -> CpuManager:
             options,
             reserved=parse_cpu_set(configuration.reserved_system_cpus),
             reserved_number=number,
+            metrics=setting.metrics,
         )
     except ResourceManagerError as error:
         raise ResourceManagerError(f"new static policy error: {error}") from error
@@ -102,4 +105,4 @@ def _memory(setting: Setting, topology: TopologyManager) -> MemoryManager:
     if configuration.memory_manager_policy == "None":
         return MemoryManager(None, state)
     reserved = reserved_memory(configuration.reserved_memory, [each.id for each in nodes], setting.reserved)
-    return MemoryManager(StaticMemoryPolicy(nodes, state, topology, reserved), state)
+    return MemoryManager(StaticMemoryPolicy(nodes, state, topology, reserved, setting.metrics), state)

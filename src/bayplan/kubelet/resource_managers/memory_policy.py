@@ -14,6 +14,7 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.node.status import page_size
 from bayplan.kubelet.resource_managers.errors import AllocationError, ResourceManagerError
 from bayplan.kubelet.resource_managers.machine_topology import NumaNode
+from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics
 from bayplan.kubelet.resource_managers.memory_machine import (
     are_equal,
     assign,
@@ -51,7 +52,12 @@ class StaticMemoryPolicy:
     """See the module."""
 
     def __init__(
-        self, nodes: Sequence[NumaNode], state: MemoryState, affinities: Affinities, reserved: Reserved
+        self,
+        nodes: Sequence[NumaNode],
+        state: MemoryState,
+        affinities: Affinities,
+        reserved: Reserved,
+        metrics: ManagerMetrics | None = None,
     ) -> None:
         """Raises ResourceManagerError where the system keeps nothing."""
         if not sum(each.get(MEMORY, 0) for each in reserved.values()):
@@ -60,6 +66,7 @@ class StaticMemoryPolicy:
         self._state = state
         self._affinities = affinities
         self._reserved = reserved
+        self._metrics = metrics if metrics is not None else ManagerMetrics()
         self._reusable: dict[str, dict[tuple[NumaNodes, str], int]] = {}
         """Pod uid -> (NUMA nodes, resource) -> bytes of its init containers, which those after them may have."""
 
@@ -106,8 +113,11 @@ class StaticMemoryPolicy:
     def allocate(self, pod: core_v1.Pod, container: core_v1.Container) -> None:
         """Give a container its memory, if its pod is managed. Raises AllocationError."""
         wanted = memory_requests(pod, container)
-        if not wanted:
-            return
+        if wanted:
+            with self._metrics.pinning_memory():
+                self._allocate(pod, container, wanted)
+
+    def _allocate(self, pod: core_v1.Pod, container: core_v1.Container, wanted: Mapping[str, int]) -> None:
         uid, state = pod.metadata.uid, self._state
         known = state.get(uid, container.name)
         if known is not None:

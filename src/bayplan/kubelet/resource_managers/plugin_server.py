@@ -18,6 +18,7 @@ from bayplan.kubelet.resource_managers.device_calls import Allocate, PluginCall,
 from bayplan.kubelet.resource_managers.device_checkpoint import DEVICE_STATE
 from bayplan.kubelet.resource_managers.device_manager import DeviceManager
 from bayplan.kubelet.resource_managers.errors import PluginError
+from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics
 from bayplan.kubelet.resource_managers.plugin_messages import (
     DEVICE_PLUGIN,
     MESSAGES,
@@ -51,12 +52,14 @@ class PluginServer:
         on_health: Callable[[Collection[str]], None],
         *,
         call_seconds: float = CALL_SECONDS,
+        metrics: ManagerMetrics | None = None,
     ) -> None:
         """directory: of the plugins' sockets. call_seconds: how long one call may take."""
         self._directory = directory
         self._devices = devices
         self._on_health = on_health
         self._seconds = call_seconds
+        self._metrics = metrics if metrics is not None else ManagerMetrics()
         self._connections: dict[str, Connection] = {}
         self._watches: dict[str, asyncio.Task[None]] = {}
         methods = {REGISTER: (MESSAGES["RegisterRequest"], self._register)}
@@ -78,6 +81,7 @@ class PluginServer:
     async def _register(self, request: Any) -> Any:
         name = request.resource_name
         logger.info("device plugin registers for %s", name)
+        self._metrics.registrations.labels(name).inc()
         if request.version != VERSION:
             raise RefusedError(unsupported(request.version))
         if not is_extended(name):

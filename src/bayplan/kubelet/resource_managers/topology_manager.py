@@ -7,17 +7,15 @@ hint of all; then the managers allocate, with that hint in mind. A manager may h
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.resource_managers.device_calls import Steps
 from bayplan.kubelet.resource_managers.errors import TopologyAffinityError
+from bayplan.kubelet.resource_managers.manager_metrics import CONTAINER_SCOPE, NUMA_NODE, POD_SCOPE, ManagerMetrics
 from bayplan.kubelet.resource_managers.requests import containers_of
 from bayplan.kubelet.resource_managers.topology_hints import Hints, TopologyHint
-from bayplan.kubelet.resource_managers.topology_policy import NO_POLICY, TopologyPolicy
-
-CONTAINER_SCOPE: Final = "container"
-POD_SCOPE: Final = "pod"
+from bayplan.kubelet.resource_managers.topology_policy import NO_POLICY, SINGLE_NUMA_NODE, TopologyPolicy
 
 
 class HintProvider(Protocol):
@@ -36,8 +34,11 @@ class HintProvider(Protocol):
 class TopologyManager:
     """Implements `Affinities`."""
 
-    def __init__(self, policy: TopologyPolicy, scope: str = CONTAINER_SCOPE) -> None:
+    def __init__(
+        self, policy: TopologyPolicy, scope: str = CONTAINER_SCOPE, metrics: ManagerMetrics | None = None
+    ) -> None:
         self.policy = policy
+        self._metrics = metrics if metrics is not None else ManagerMetrics()
         self._scope = scope
         self.providers: Sequence[HintProvider] = ()
         self._affinities: dict[str, dict[str, TopologyHint]] = {}
@@ -59,12 +60,23 @@ class TopologyManager:
                 )
             for provider in self.providers:
                 yield from provider.allocate(pod, container)
+            if self._scope == CONTAINER_SCOPE:
+                self._note_alignment(aligned=True)
+        if self._scope == POD_SCOPE:
+            self._note_alignment(aligned=True)
 
     def _merged(self, hints: Sequence[Hints]) -> TopologyHint:
         hint, admitted = self.policy.merge(hints)
         if not admitted:
+            self._note_alignment(aligned=False)
             raise TopologyAffinityError
         return hint
+
+    def _note_alignment(self, *, aligned: bool) -> None:
+        """Only one policy takes nothing that is not aligned, so that all it takes is."""
+        if self.policy.name == SINGLE_NUMA_NODE:
+            note = self._metrics.aligned if aligned else self._metrics.not_aligned
+            note(self._scope, NUMA_NODE)
 
     def keep_only(self, uids: Collection[str]) -> None:
         """Forget all other pods."""
