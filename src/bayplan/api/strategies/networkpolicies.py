@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import networking_v1
 from bayplan.api.validation import formats
+from bayplan.api.validation.cidrs import Cidr, strict_cidr
 from bayplan.api.validation.fields import (
     Errors,
     check_cidr,
@@ -16,7 +15,7 @@ from bayplan.api.validation.fields import (
     check_port_number,
     parse_cidr,
 )
-from bayplan.api.validation.ip_warnings import cidr_warnings
+from bayplan.api.validation.ip_warnings import MOST_WARNINGS, cidr_list_warnings, cidr_warnings
 
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 
@@ -56,15 +55,17 @@ class NetworkPolicyStrategy(Strategy):
         return errors
 
     def warnings(self, obj: networking_v1.NetworkPolicy, old: networking_v1.NetworkPolicy | None) -> list[str]:
-        found = []
+        found: list[str] = []
         groups = [(f"spec.ingress[{index}].from", one.from_) for index, one in enumerate(obj.spec.ingress)]
         groups += [(f"spec.egress[{index}].to", one.to) for index, one in enumerate(obj.spec.egress)]
         for path, peers in groups:
             for index, peer in enumerate(peers):
                 if peer.ip_block is not None:
-                    found.extend(cidr_warnings(f"{path}[{index}].ipBlock.cidr", peer.ip_block.cidr))
-                    for position, value in enumerate(peer.ip_block.except_):
-                        found.extend(cidr_warnings(f"{path}[{index}].ipBlock.except[{position}]", value))
+                    block = f"{path}[{index}].ipBlock"
+                    found += cidr_warnings(f"{block}.cidr", peer.ip_block.cidr)
+                    found += cidr_list_warnings(f"{block}.except", peer.ip_block.except_)
+                    if len(found) >= MOST_WARNINGS:
+                        return found
         return found
 
 
@@ -109,24 +110,22 @@ def _check_ip_block(errors: Errors, path: str, block: networking_v1.IPBlock) -> 
         return
     if not check_cidr(errors, f"{path}.cidr", block.cidr):
         return
-    whole = parse_cidr(block.cidr)
+    whole = _network(block.cidr)
     for index, value in enumerate(block.except_):
         where = f"{path}.except[{index}]"
-        if not check_cidr(errors, where, value):
-            continue
-        part = parse_cidr(value)
-        if not _strictly_inside(part, whole):
+        part = strict_cidr(value)
+        if part is None:
+            if not check_cidr(errors, where, value):
+                continue
+            part = _network(value)
+        if part is None or whole is None or not part.is_strictly_inside(whole):
             errors.append(invalid(where, value, "must be a strict subset of `cidr`"))
 
 
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network | None
-
-
-def _strictly_inside(part: _Network, whole: _Network) -> bool:
-    if part is None or whole is None or part.version != whole.version or part.prefixlen <= whole.prefixlen:
-        return False
-    host = whole.max_prefixlen - whole.prefixlen
-    return int(part.network_address) >> host == int(whole.network_address) >> host
+def _network(value: str) -> Cidr | None:
+    """The network of a CIDR in any spelling."""
+    network = parse_cidr(value)
+    return Cidr(network.version, int(network.network_address), network.prefixlen) if network else None
 
 
 STRATEGY = NetworkPolicyStrategy()

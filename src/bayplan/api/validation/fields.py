@@ -13,6 +13,7 @@ import msgspec
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, too_long, unsupported
 from bayplan.api.types import meta_v1
 from bayplan.api.validation import formats
+from bayplan.api.validation.cidrs import read_ipv6, read_octets, strict_cidr
 
 Errors = list[FieldError]
 
@@ -105,21 +106,15 @@ def check_port_number_or_name(errors: Errors, path: str, port: int | str) -> Non
             errors.append(invalid(path, port, message))
 
 
-_OCTET: Final = r"(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_octets = re.compile(rf"{_OCTET}\.{_OCTET}\.{_OCTET}\.{_OCTET}").fullmatch
-
-
 @lru_cache(maxsize=65536)
 def parse_ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """An address, leading zeros in its parts allowed (Go's old parser); None if it is none."""
-    if octets := _octets(value):
+    if octets := read_octets(value):
         one, two, three, four = map(int, octets.groups())
         return ipaddress.IPv4Address(one << 24 | two << 16 | three << 8 | four)
     if ":" in value:
-        try:
-            return None if "%" in value else ipaddress.IPv6Address(value)
-        except ValueError:
-            return None
+        number = read_ipv6(value)
+        return None if number is None else ipaddress.IPv6Address(number)
     stripped = without_leading_zeros(value)
     if stripped == value:
         return None
@@ -185,6 +180,8 @@ def _network(address: ipaddress.IPv4Address | ipaddress.IPv6Address, length: int
 
 def check_cidr(errors: Errors, path: str, value: str, *, strict: bool = True) -> bool:
     """A CIDR; strict ones have neither leading zeros nor bits beyond the prefix. Returns whether it parses."""
+    if strict and strict_cidr(value) is not None:
+        return True
     network = parse_cidr(value)
     if network is None:
         errors.append(invalid(path, value, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"))

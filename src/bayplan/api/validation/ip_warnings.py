@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
+from typing import Final
 
+from bayplan.api.validation.cidrs import ipv6_text, is_plain_cidr, strict_cidr
 from bayplan.api.validation.fields import parse_cidr, parse_ip
+
+MOST_WARNINGS: Final = 4096
+"""Different warnings after which no further one is sent, however short they are: an answer has headers for so many characters of them."""
 
 
 def ip_warnings(path: str, value: str) -> list[str]:
@@ -23,6 +28,10 @@ def ip_warnings(path: str, value: str) -> list[str]:
 
 def cidr_warnings(path: str, value: str) -> list[str]:
     """The same for networks, and bits beyond the prefix."""
+    if (strict := strict_cidr(value)) is not None:
+        if strict.version == 4 or is_plain_cidr(value):
+            return []
+        return _spelling_warnings(path, value, f"{ipv6_text(strict.first)}/{strict.length}")
     network = parse_cidr(value)
     if network is None:
         return []
@@ -36,8 +45,24 @@ def cidr_warnings(path: str, value: str) -> list[str]:
         )
     if (network.version == 4 and str(address) != text) or (len(length) > 1 and length[0] == "0"):
         found.append(f'{path}: non-standard CIDR value "{value}" is invalid: use "{network}"')
-    if not found and network.version == 6 and str(network) != value:
-        found.append(f'{path}: IPv6 CIDR value "{value}" should be in RFC 5952 canonical format ("{network}")')
+    if not found and network.version == 6:
+        return _spelling_warnings(path, value, str(network))
+    return found
+
+
+def _spelling_warnings(path: str, value: str, canonical: str) -> list[str]:
+    if value == canonical:
+        return []
+    return [f'{path}: IPv6 CIDR value "{value}" should be in RFC 5952 canonical format ("{canonical}")']
+
+
+def cidr_list_warnings(path: str, values: Sequence[str]) -> list[str]:
+    """The same for a list of networks, as far as an answer can tell of it."""
+    found: list[str] = []
+    for index, value in enumerate(values):
+        found += cidr_warnings(f"{path}[{index}]", value)
+        if len(found) >= MOST_WARNINGS:
+            break
     return found
 
 

@@ -20,7 +20,7 @@ from bayplan.api.validation.fields import (
     parse_ip,
     repeats,
 )
-from bayplan.api.validation.ip_warnings import cidr_warnings, ip_warnings
+from bayplan.api.validation.ip_warnings import cidr_list_warnings, ip_warnings
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _FAMILIES = ("IPv4", "IPv6")
@@ -346,8 +346,9 @@ def service_warnings(service: core_v1.Service, old: core_v1.Service | None) -> l
         found.append("spec.externalIPs is deprecated and may no longer be implemented in some clusters")
     if spec.load_balancer_ip:
         found.extend(ip_warnings("spec.loadBalancerIP", spec.load_balancer_ip))
-    for index, value in enumerate(spec.load_balancer_source_ranges):
-        found.extend(cidr_warnings(f"spec.loadBalancerSourceRanges[{index}]", value.strip()))
+    found.extend(
+        cidr_list_warnings("spec.loadBalancerSourceRanges", [one.strip() for one in spec.load_balancer_source_ranges])
+    )
     if spec.type == "ExternalName" and spec.external_ips:
         found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
     if spec.type != "ExternalName" and spec.external_name:
