@@ -6,7 +6,7 @@ Source: apimachinery's `api/errors` and `util/validation/field` packages; the wo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -85,6 +85,12 @@ OMITTED: Any = object()
 """Stands for a value that an error does not show, because the field as a whole says nothing about what is wrong."""
 
 
+class Deferred(msgspec.Struct, frozen=True):
+    """A value that costs work to show, which is done when an error tells it: of large objects an answer tells few errors."""
+
+    make: Callable[[], Any]
+
+
 class FieldError(msgspec.Struct, frozen=True):
     """One thing that is wrong with one field."""
 
@@ -136,6 +142,8 @@ def _escaped(letter: str) -> str:
 
 def show_value(value: Any) -> str:
     """A value as Go prints it in field errors: strings quoted, objects as Go's JSON."""
+    if isinstance(value, Deferred):
+        value = value.make()
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -297,7 +305,10 @@ def invalid_object(
     causes: list[meta_v1.StatusCause] = []
     letters = 0
     for error in errors:
-        text, body = str(error), error.body
+        if letters >= MAX_ERROR_BYTES:
+            break
+        body = error.body
+        text = f"{error.field}: {body}"
         letters += len(text) + len(body)
         if letters > MAX_ERROR_BYTES and causes:
             break

@@ -621,3 +621,32 @@ def test_networks_outside_of_another_are_told_in_short() -> None:
             assert answer["details"]["causes"][0]["field"] == "spec.ingress[0].from[0].ipBlock.except[65536]"
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+def test_a_success_policy_of_as_many_rules_as_fit_is_told_quickly(method: str) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            jobs, count = "/apis/batch/v1/namespaces/default/jobs", 1_000_000
+            pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+            body: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}}
+            spec: dict[str, Any] = {"template": {"spec": pod}}
+            path = jobs if method == "POST" else f"{jobs}/a"
+            if method != "POST":
+                answer = (await ask(api, "POST", jobs, {**body, "spec": spec}))[1]
+                spec, body["metadata"] = answer["spec"], {"name": "a", "labels": answer["metadata"]["labels"]}
+            changed = {**body, "spec": {**spec, "successPolicy": {"rules": [{}] * count}}}
+            query = {"fieldManager": "m", "force": "true"} if method == "PATCH" else {}
+            data = msgspec.json.encode(changed)
+            with cpu_time_below(ONE_BODY_SECONDS):
+                response = await api.handle(
+                    Request(method, path, query, ADMIN, data, APPLY if method == "PATCH" else JSON)
+                )
+            status = json.loads(response.whole_body())
+            assert (response.code, status["reason"]) == (422, "Invalid")
+            (cause,) = status["details"]["causes"]
+            assert cause["field"] == "spec.successPolicy"
+            rules = ",".join(['{"SucceededIndexes":null,"SucceededCount":null}'] * count)
+            assert cause["message"] == f'Invalid value: {{"Rules":[{rules}]}}: requires indexed completion mode'
+
+    asyncio.run(run())

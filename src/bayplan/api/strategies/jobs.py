@@ -9,7 +9,7 @@ from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import batch_v1, core_v1, meta_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import check_label_selector, check_unchanged, go_struct, null_if_empty
+from bayplan.api.validation.fields import check_label_selector, check_unchanged, null_if_empty, shown_later
 from bayplan.api.validation.job_status import check_job_status
 from bayplan.api.validation.jobs import check_job_spec
 from bayplan.api.validation.meta import UpdateChecks
@@ -173,7 +173,7 @@ def _check_template_unchanged(errors: list[FieldError], obj: batch_v1.Job, old: 
     if suspended and old.status.start_time is None:
         new = _with_scheduling_of(new, before)
     if new != before:
-        errors.append(invalid("spec.template", go_struct(obj.spec.template), "field is immutable"))
+        errors.append(invalid("spec.template", shown_later(obj.spec.template), "field is immutable"))
 
 
 _SCHEDULING = ("node_selector", "tolerations", "scheduling_gates", "affinity")

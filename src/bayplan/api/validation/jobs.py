@@ -13,8 +13,8 @@ from bayplan.api.validation.fields import (
     check_domain_prefixed_path,
     check_format,
     check_not_negative,
-    go_struct,
     repeats,
+    shown_later,
 )
 from bayplan.api.validation.pod_spec import check_pod_template
 
@@ -171,7 +171,7 @@ def _check_exit_codes(
 
 def _check_success_policy(errors: Errors, path: str, spec: batch_v1.JobSpec, policy: batch_v1.SuccessPolicy) -> None:
     if spec.completion_mode != "Indexed":
-        errors.append(invalid(path, go_struct(policy), "requires indexed completion mode"))
+        errors.append(invalid(path, shown_later(policy), "requires indexed completion mode"))
         return
     if not policy.rules:
         text = "at least one rules must be specified when the successPolicy is specified"
