@@ -650,3 +650,26 @@ def test_a_success_policy_of_as_many_rules_as_fit_is_told_quickly(method: str) -
             assert cause["message"] == f'Invalid value: {{"Rules":[{rules}]}}: requires indexed completion mode'
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("size", "code"), [(1_200_000, 201), (2_400_000, 500)], ids=["kept", "too many to keep"])
+def test_a_node_of_many_conditions_is_applied_quickly(size: int, code: int) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            conditions = list(as_many_as_fit(lambda one: {"type": f"n{one}"}, size))
+            body = {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": "a", "labels": {"a": "b"}},
+                "status": {"conditions": conditions},
+            }
+            found, answer = await ask_much(api, "PATCH", "/api/v1/nodes/a", body, APPLY, fieldManager="m")
+            assert found == code
+            if code == 500:
+                assert answer["message"] == "etcdserver: request is too large"
+            else:
+                assert len(answer["status"]["conditions"]) == len(conditions)
+                (entry,) = answer["metadata"]["managedFields"]
+                assert entry["fieldsV1"] == {"f:metadata": {"f:labels": {"f:a": {}}}}
+
+    asyncio.run(run())

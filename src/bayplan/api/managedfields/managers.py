@@ -16,6 +16,7 @@ import msgspec
 
 from bayplan.api.managedfields.compare import Comparison, compare, field_set
 from bayplan.api.managedfields.fieldset import (
+    LEAF,
     FieldSet,
     difference,
     intersection,
@@ -274,10 +275,11 @@ def apply(
     merged = merge(live, applied, kind)
     result = dict(managers)
     last = result.get(who)
-    result[who] = Owned(keep(field_set(applied, kind)), api_version, last.time if last is not None else None)
+    kept = functools.partial(_kept, keep=keep)
+    result[who] = Owned(keep(field_set(kept(applied), kind)), api_version, last.time if last is not None else None)
     if last is not None and last.fields:
         merged = _prune(merged, result, last, api_version, versions)
-    changes = compare(live, merged, kind)
+    changes = compare(kept(live), kept(merged), kind)
     unchanged = live == merged  # an order of items is no field of its own, but a change
 
     def changes_in(version: str) -> Comparison | None:
@@ -302,6 +304,13 @@ def apply(
     else:
         del result[who]
     return (None if unchanged else merged), result
+
+
+def _kept(tree: Any, *, keep: Filter) -> Any:
+    """A tree without the fields at its top of which a filter keeps nothing: most of a large status that comes with a spec."""
+    if not isinstance(tree, dict):
+        return tree
+    return {name: item for name, item in tree.items() if keep({f"f:{name}": LEAF})}
 
 
 def _conversion_error(old: Any, new: Any, kind: Type) -> ConversionError:

@@ -14,7 +14,7 @@ from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type, TypedError
 def validate(tree: Any, kind: Type) -> None:
     """Check that a configuration fits the schema: known fields, right scalars, no key twice. Raises TypedError with every problem."""
     problems: list[str] = []
-    _validate(tree, kind, "", problems)
+    _validate(tree, kind, None, problems)
     if len(problems) == 1:
         raise TypedError(problems[0])
     if problems:
@@ -39,14 +39,29 @@ _FITS: dict[str, tuple[type, ...]] = {
 }
 
 
-def _validate(value: Any, kind: Type, path: str, problems: list[str]) -> None:
+_Path = tuple[Any, str] | None
+"""Where a value is: the path of what it is in, and its own path element or, in an atomic list, `i:` and its index. None for the whole.
+
+It becomes a text when there is a problem: `((None, "f:spec"), "f:replicas")` is `.spec.replicas`.
+"""
+
+
+def _text(path: _Path) -> str:
+    elements = []
+    while path is not None:
+        path, element = path
+        elements.append(element)
+    return path_text(tuple(reversed(elements)))
+
+
+def _validate(value: Any, kind: Type, path: _Path, problems: list[str]) -> None:
     if value is None:
         return
     if kind.kind == SCALAR:
         is_other_bool = isinstance(value, bool) and kind.scalar == "numeric"
         if not isinstance(value, _FITS[kind.scalar]) or is_other_bool:
             wanted = {"numeric": "numeric (int or float)", "untyped": "any scalar"}.get(kind.scalar, kind.scalar)
-            problems.append(f"{path}: expected {wanted}, got {_shown(value, kind)}")
+            problems.append(f"{_text(path)}: expected {wanted}, got {_shown(value, kind)}")
     elif kind.kind == LIST:
         _validate_list(value, kind, path, problems)
     elif kind.kind == MAP:
@@ -61,38 +76,39 @@ def _shown(value: Any, kind: Type) -> str:
     )
 
 
-def _validate_list(value: Any, kind: Type, path: str, problems: list[str]) -> None:
+def _validate_list(value: Any, kind: Type, path: _Path, problems: list[str]) -> None:
     if not isinstance(value, list):
-        problems.append(f"{path}: expected list, got &{{{shown(value)}}}")
+        problems.append(f"{_text(path)}: expected list, got &{{{shown(value)}}}")
         return
     element = kind.element
     assert element is not None
+    if kind.atomic:
+        for index, item in enumerate(value):
+            _validate(item, element, (path, f"i:{index}"), problems)
+        return
     seen: set[str] = set()
     for index, item in enumerate(value):
-        inner = f"{path}[{index}]"
-        if not kind.atomic:
-            try:
-                key = kind.item_key(item)
-            except TypedError as error:
-                problems.append(f"{path}: element {index}: {error}")
-                return
-            inner = path + path_text((key,))
-            if key in seen:
-                problems.append(f"{path}: duplicate entries for key {path_text((key,))}")
-            seen.add(key)
-        _validate(item, element, inner, problems)
+        try:
+            key = kind.item_key(item)
+        except TypedError as error:
+            problems.append(f"{_text(path)}: element {index}: {error}")
+            return
+        if key in seen:
+            problems.append(f"{_text(path)}: duplicate entries for key {path_text((key,))}")
+        seen.add(key)
+        _validate(item, element, (path, key), problems)
 
 
-def _validate_map(value: Any, kind: Type, path: str, problems: list[str]) -> None:
+def _validate_map(value: Any, kind: Type, path: _Path, problems: list[str]) -> None:
     if not isinstance(value, dict):
-        problems.append(f"{path}: expected map, got &{{{shown(value)}}}")
+        problems.append(f"{_text(path)}: expected map, got &{{{shown(value)}}}")
         return
     for name, item in value.items():
         inner = kind.field(name)
         if inner is None:
-            problems.append(f"{path}.{name}: field not declared in schema")
-        else:
-            _validate(item, inner, f"{path}.{name}", problems)
+            problems.append(f"{_text(path)}.{name}: field not declared in schema")
+        elif inner.kind != SCALAR or type(item) is not str or inner.scalar not in ("string", "untyped"):
+            _validate(item, inner, (path, f"f:{name}"), problems)
 
 
 def merge(live: Any, applied: Any, kind: Type) -> Any:
