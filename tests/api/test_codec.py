@@ -21,6 +21,7 @@ from bayplan.api.codec import (
     encode,
     field_problems,
     may_repeat_fields,
+    takes_more_than,
     with_null_lists,
 )
 from bayplan.api.kinds import BUILT_IN, DEFAULT_KINDS, Kind, KindTable
@@ -187,3 +188,13 @@ def test_a_number_of_many_digits_in_what_is_no_json_is_a_decode_error() -> None:
     for data in (b'{"spec":{"replicas":%b x}}', b'{"spec":%b', b'{"spec":[%b\x04]}', b"%b}"):
         with pytest.raises(DecodeError):
             decode_reporting(apps_v1.Deployment, data % (b"9" * 500))
+
+
+@pytest.mark.parametrize("count", [0, 3, 10_001, 25_000])
+def test_an_object_takes_more_than_one_byte_less_than_it_takes(count: int) -> None:
+    claims = tuple(core_v1.PersistentVolumeClaim() for _ in range(count))
+    obj = apps_v1.StatefulSet(spec=apps_v1.StatefulSetSpec(volume_claim_templates=claims))
+    size = len(encode(obj))
+    assert takes_more_than(obj, size - 1)
+    assert not takes_more_than(obj, size)
+    assert takes_more_than(obj, size // 10)

@@ -7,7 +7,7 @@ Kubernetes ignores (nulls, unknown fields) and to say what it was. So known inpu
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -31,6 +31,30 @@ def _plain(value: Any) -> Any:
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
 encode: Callable[[Any], bytes] = _encoder.encode
+
+
+_PIECE = 10_000
+"""Items of a list that are encoded at once to learn how long they are."""
+
+
+def takes_more_than(obj: Any, size: int) -> bool:
+    """Whether the JSON of an object is longer than a number of bytes. Of a list that alone is, no more is encoded than that takes."""
+    for items in _long_lists(obj):
+        left = size
+        for start in range(0, len(items), _PIECE):
+            left -= len(encode(items[start : start + _PIECE])) - len("[]")
+            if left < 0:
+                return True
+    return len(encode(obj)) > size
+
+
+def _long_lists(value: Any) -> Iterator[Sequence[Any]]:
+    """Lists of more than a piece that are in no other list."""
+    if isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            yield from _long_lists(getattr(value, name))
+    elif isinstance(value, tuple) and len(value) > _PIECE:
+        yield value
 
 
 _NULL_LISTS: dict[str, tuple[str, ...]] = {

@@ -15,6 +15,7 @@ from bayplan.api.codec import (
     encode,
     field_problems,
     may_repeat_fields,
+    takes_more_than,
 )
 from bayplan.api.conversion import WebhookNeeded, convert
 from bayplan.api.custom_resources.objects import CustomObject
@@ -206,7 +207,8 @@ class Call:
             raise (
                 refused(error) if refused else self._undecodable(self.kind.kind, self.kind.api_version, error)
             ) from None
-        if len(self.request.body) > _SMALL and len(encode(obj)) > _MOST_SIZES * self.context.objects.max_object_bytes:
+        most = _MOST_SIZES * self.context.objects.max_object_bytes
+        if len(self.request.body) > _SMALL and takes_more_than(obj, most):
             raise too_large()
         return obj
 

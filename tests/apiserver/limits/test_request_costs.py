@@ -437,9 +437,12 @@ def test_many_claim_templates_and_spread_constraints_are_judged_quickly() -> Non
             }
             spec: dict[str, Any] = {"selector": {"matchLabels": {"a": "b"}}, "template": template, "serviceName": "s"}
             path = "/apis/apps/v1/namespaces/default/statefulsets"
-            spec["volumeClaimTemplates"] = [{}] * 700_000
-            code, answer = await ask(api, "POST", path, {"metadata": {"name": "a"}, "spec": spec})
-            assert (code, answer["message"]) == (500, "etcdserver: request is too large")
+            spec["volumeClaimTemplates"] = [{}] * 1_000_000
+            body: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "a"}}
+            for method, where, content_type in (("POST", path, JSON), ("PATCH", f"{path}/a", APPLY)):
+                query = {"fieldManager": "m"} if method == "PATCH" else {}
+                code, answer = await ask_much(api, method, where, {**body, "spec": spec}, content_type, **query)
+                assert (code, answer["message"]) == (500, "etcdserver: request is too large")
             spec["volumeClaimTemplates"] = [{}] * 100_000
             code, answer = await ask(api, "POST", path, {"metadata": {"name": "a"}, "spec": spec})
             assert (code, answer["reason"]) == (422, "Invalid")

@@ -83,8 +83,10 @@ def _validate_list(value: Any, kind: Type, path: _Path, problems: list[str]) -> 
     element = kind.element
     assert element is not None
     if kind.atomic:
+        is_map = element.kind == MAP
         for index, item in enumerate(value):
-            _validate(item, element, (path, f"i:{index}"), problems)
+            if not (is_map and item == {}):
+                _validate(item, element, (path, f"i:{index}"), problems)
         return
     seen: set[str] = set()
     for index, item in enumerate(value):
