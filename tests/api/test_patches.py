@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from bayplan.api.patches import MAX_OPERATIONS, PatchError, apply_json_patch, apply_merge_patch
 from bayplan.api.strategic_patch import apply_strategic_patch
+from tests.cpu_time import cpu_time_below
 
 POD = "io.k8s.api.core.v1.Pod"
 
@@ -203,3 +205,42 @@ def test_a_strategic_patch_that_cannot_be_merged(patch: Any, code: int, message:
     with pytest.raises(PatchError) as caught:
         apply_strategic_patch(spec("a"), patch, POD)
     assert (caught.value.code, str(caught.value)) == (code, message)
+
+
+def _pod_of_many(count: int) -> dict[str, Any]:
+    variables = [{"name": f"n{one}", "value": "v"} for one in range(count)]
+    return {
+        "metadata": {"finalizers": [f"example.com/{one}" for one in range(2 * count)]},
+        "spec": {"containers": [{"name": "c", "env": variables}]},
+    }
+
+
+_REPEATED: dict[str, Callable[[int], dict[str, Any]]] = {
+    "an item": lambda count: {
+        "spec": {"containers": [{"name": "c", "env": [{"name": f"m{one}"}]} for one in range(count)]}
+    },
+    "an order": lambda count: {
+        "spec": {
+            "containers": [{"name": "c", **{f"$setElementOrder{one}/env": [{"name": "n1"}] for one in range(count)}}]
+        }
+    },
+    "a deletion": lambda count: {
+        "metadata": {f"$deleteFromPrimitiveList{one}/finalizers": [f"example.com/{one}"] for one in range(count)}
+    },
+}
+
+
+@pytest.mark.parametrize("patch", _REPEATED.values(), ids=_REPEATED.keys())
+def test_changes_of_a_large_list_that_a_patch_repeats_are_bounded(patch: Callable[[int], dict[str, Any]]) -> None:
+    with cpu_time_below(2), pytest.raises(PatchError) as refused:
+        apply_strategic_patch(_pod_of_many(20_000), patch(50_000), POD)
+    assert refused.value.code == 413
+    assert str(refused.value).endswith("that a strategic merge patch changes repeatedly is 1000000")
+    apply_strategic_patch(_pod_of_many(20_000), patch(10), POD)
+
+
+def test_an_item_that_a_patch_names_again_is_merged_again() -> None:
+    patched = apply_strategic_patch(_pod_of_many(2), _REPEATED["an item"](3), POD)["spec"]["containers"]
+    assert [one["name"] for one in patched[0]["env"]] == ["m2", "m1", "m0", "n0", "n1"]
+    patched = apply_strategic_patch(_pod_of_many(2), _REPEATED["a deletion"](3), POD)["metadata"]["finalizers"]
+    assert patched == ["example.com/3"]

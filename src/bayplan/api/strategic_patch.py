@@ -23,6 +23,31 @@ _BAD_DELETION: Final = "invalid patch format of primitive list"
 _BAD_ORDER: Final = "invalid patch format of setElementOrder list"
 
 
+MAX_REPEATED_WORK: Final = 1_000_000
+"""Members and items of all that a patch merges into again, each time: list elements that it names more than once, lists that more than one directive is
+about. All of them is looked through each time."""
+
+
+class _Repeats:
+    """Counts what a patch changes that it has changed before."""
+
+    def __init__(self) -> None:
+        self._left = MAX_REPEATED_WORK
+
+    def count(self, value: Any) -> None:
+        """Raises PatchError (413) for the value that is too much."""
+        if isinstance(value, dict | list):
+            self._left -= len(value)
+            if self._left < 0:
+                raise PatchError(
+                    413,
+                    "Request entity too large: The allowed maximum of values in lists and list elements that a strategic "
+                    f"merge patch changes repeatedly is {MAX_REPEATED_WORK}",
+                )
+            for inner in value.values() if isinstance(value, dict) else value:
+                self.count(inner)
+
+
 class _Facts(NamedTuple):
     """How a member of an object is merged."""
 
@@ -34,7 +59,7 @@ class _Facts(NamedTuple):
 
 def apply_strategic_patch(tree: dict[str, Any], patch: dict[str, Any], definition: str) -> dict[str, Any]:
     """Apply a patch to an object of the kind with this schema definition. Raises PatchError."""
-    return _merge_map(tree, patch, {"$ref": definition})
+    return _merge_map(tree, patch, {"$ref": definition}, _Repeats())
 
 
 def _facts(schema: Schema, name: str) -> _Facts:
@@ -55,7 +80,7 @@ def _facts(schema: Schema, name: str) -> _Facts:
     )
 
 
-def _merge_map(tree: dict[str, Any] | None, patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
+def _merge_map(tree: dict[str, Any] | None, patch: dict[str, Any], schema: Schema, repeats: _Repeats) -> dict[str, Any]:
     directive = patch.get(_DIRECTIVE)
     if _DIRECTIVE in patch:
         if directive == "replace":
@@ -67,21 +92,26 @@ def _merge_map(tree: dict[str, Any] | None, patch: dict[str, Any], schema: Schem
     rest = patch
     if any(key.startswith("$") for key in patch):
         rest = _retained(result, patch)
-        rest = _in_order(result, rest, schema)
+        rest = _in_order(result, rest, schema, repeats)
+    shortened: set[str] = set()
     for key, value in rest.items():
-        is_deletion = key.startswith(_DELETE_FROM)
-        if is_deletion and value is not None:
-            _delete_from(result, _listed(key, _BAD_DELETION), value)
-        elif is_deletion:
-            result.pop(_listed(key, _BAD_DELETION), None)
+        if key.startswith(_DELETE_FROM):
+            name = _listed(key, _BAD_DELETION)
+            if name in shortened:  # what follows the directive's name is not looked at, so it can stand there for ever
+                repeats.count(result.get(name))
+            shortened.add(name)
+            if value is not None:
+                _delete_from(result, name, value)
+            else:
+                result.pop(name, None)
         elif value is None:
             result.pop(key, None)
         else:
-            _merge_member(result, key, value, schema)
+            _merge_member(result, key, value, schema, repeats)
     return result
 
 
-def _merge_member(result: dict[str, Any], key: str, value: Any, schema: Schema) -> None:
+def _merge_member(result: dict[str, Any], key: str, value: Any, schema: Schema, repeats: _Repeats) -> None:
     live = result.get(key)
     if type(live) is not type(value):
         if _is_directive(value):
@@ -90,10 +120,12 @@ def _merge_member(result: dict[str, Any], key: str, value: Any, schema: Schema) 
             result[key] = _new_value(value)
     elif isinstance(value, dict):
         facts = _facts(schema, key)
-        result[key] = copy_tree(value) if facts.strategy == "replace" else _merge_map(live, value, facts.schema)
+        result[key] = (
+            copy_tree(value) if facts.strategy == "replace" else _merge_map(live, value, facts.schema, repeats)
+        )
     elif isinstance(value, list):
         facts = _facts(schema, key)
-        result[key] = _merge_list(live or [], value, facts) if facts.strategy == "merge" else copy_tree(value)
+        result[key] = _merge_list(live or [], value, facts, repeats) if facts.strategy == "merge" else copy_tree(value)
     else:
         result[key] = value
 
@@ -126,15 +158,19 @@ def _listed(key: str, wrong: str) -> str:
     return name
 
 
-def _in_order(result: dict[str, Any], patch: dict[str, Any], schema: Schema) -> dict[str, Any]:
+def _in_order(result: dict[str, Any], patch: dict[str, Any], schema: Schema, repeats: _Repeats) -> dict[str, Any]:
     """Merge the lists for which `$setElementOrder` gives an order. Returns the rest of the patch."""
     keys = [key for key in patch if key.startswith(_SET_ORDER)]
     if not keys:
         return patch
     rest = {key: value for key, value in patch.items() if not key.startswith(_SET_ORDER)}
+    ordered: set[str] = set()
     for key in keys:
         order = _as_list(patch[key])
         name = _listed(key, _BAD_ORDER)
+        if name in ordered:
+            repeats.count(result.get(name))
+        ordered.add(name)
         live = _as_list(result[name]) if name in result else None
         given = _as_list(rest[name]) if name in rest else None
         facts = _facts(schema, name)
@@ -146,7 +182,7 @@ def _in_order(result: dict[str, Any], patch: dict[str, Any], schema: Schema) -> 
         elif given is None:
             merged = live
         else:
-            merged = _merge_list(live, given, facts) if facts.strategy == "merge" else given
+            merged = _merge_list(live, given, facts, repeats) if facts.strategy == "merge" else given
         _check_elements(live or [], given or [])
         result[name] = _sorted(merged, order, live or [], facts.key)
         rest.pop(name, None)
@@ -208,7 +244,7 @@ def _check_elements(live: list[Any], patch: list[Any]) -> None:
         raise PatchError(500, "no elements in any of the given slices")
 
 
-def _merge_list(live: list[Any], patch: list[Any], facts: _Facts) -> list[Any]:
+def _merge_list(live: list[Any], patch: list[Any], facts: _Facts, repeats: _Repeats) -> list[Any]:
     if not live and not patch:
         return live
     _check_elements(live, patch)
@@ -223,6 +259,7 @@ def _merge_list(live: list[Any], patch: list[Any], facts: _Facts) -> list[Any]:
     live, patch = _without_directives(live, patch, facts.key)
     merged = list(live)
     places = {_hashable(item.get(facts.key)): index for index, item in reversed(list(enumerate(live)))}
+    touched: set[Any] = set()
     for item in patch:
         wanted = _hashable(_keyed(item, facts.key))
         at = places.get(wanted)
@@ -230,7 +267,10 @@ def _merge_list(live: list[Any], patch: list[Any], facts: _Facts) -> list[Any]:
             places[wanted] = len(merged)
             merged.append(copy_tree(item))
         else:
-            merged[at] = _merge_map(merged[at], item, facts.schema)
+            if wanted in touched:
+                repeats.count(merged[at])
+            merged[at] = _merge_map(merged[at], item, facts.schema, repeats)
+        touched.add(wanted)
     return _sorted(merged, patch, live, facts.key)
 
 
