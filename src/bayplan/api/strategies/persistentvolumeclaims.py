@@ -12,9 +12,9 @@ from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.claims import check_claim_spec, claim_spec_warnings
+from bayplan.api.validation.differences import difference
 from bayplan.api.validation.fields import check_unchanged
 from bayplan.api.validation.meta import UpdateChecks
-from bayplan.api.validation.pod_update import difference
 from bayplan.api.validation.resources import is_native
 
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"

@@ -9,6 +9,7 @@ from bayplan.api.defaults.volumes import default_volume_source
 from bayplan.api.errors import FieldError, forbidden, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
+from bayplan.api.validation.differences import difference
 from bayplan.api.validation.fields import check_unchanged, go_struct
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.persistent_volumes import (
@@ -18,7 +19,6 @@ from bayplan.api.validation.persistent_volumes import (
     takes_mount_options,
     volume_warnings,
 )
-from bayplan.api.validation.pod_update import difference
 
 
 class PersistentVolumeStrategy(Strategy):

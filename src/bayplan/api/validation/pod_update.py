@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 import msgspec
 
 from bayplan.api.defaults.pods import qos_class
@@ -11,6 +9,7 @@ from bayplan.api.errors import FieldError, forbidden, invalid, required
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.containers import check_image_whitespace
+from bayplan.api.validation.differences import difference
 from bayplan.api.validation.fields import Errors, null_if_empty
 from bayplan.api.validation.scheduling import check_tolerations
 
@@ -56,16 +55,6 @@ def validate_pod_update(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
     if munged != old.spec:
         errors.append(forbidden("spec", f"{_UPDATABLE}\n{difference(old.spec, munged)}"))
     return errors
-
-
-def difference(old: msgspec.Struct, new: msgspec.Struct) -> str:
-    """The lines in which two objects differ, for people."""
-    before, after = (
-        msgspec.json.format(msgspec.json.encode(one), indent=2).decode().splitlines() for one in (old, new)
-    )
-    return "\n".join(
-        line for line in difflib.unified_diff(before, after, lineterm="", n=1) if not line.startswith(("---", "+++"))
-    )
 
 
 def _with_images(
