@@ -227,7 +227,8 @@ def _keyed(item: Any, key: str) -> Any:
     """What identifies an item: the value of the merge key, or the item itself. Raises PatchError if it has none."""
     if not key:
         return item
-    _check_maps([item])
+    if not isinstance(item, dict):
+        _check_maps([item])
     if key not in item:
         raise PatchError(500, f"map: {shown(item)} does not contain declared merge key: {key}")
     return item[key]
@@ -301,9 +302,11 @@ def _unknown_directive(patch: dict[str, Any]) -> PatchError:
 def _sorted(merged: list[Any], order: list[Any], live: list[Any], key: str) -> list[Any]:
     """Items in a given order; those that it does not name keep their places in the live list as far as both are there."""
     rank = {_hashable(_keyed(item, key)): index for index, item in reversed(list(enumerate(order)))}
-    place = {_hashable(item.get(key) if key else item): index for index, item in reversed(list(enumerate(live)))}
     identities = [_hashable(_keyed(item, key)) for item in merged]
     named = sorted((rank[one], at) for at, one in enumerate(identities) if one in rank)
+    if len(named) == len(merged):
+        return [merged[at] for _, at in named]
+    place = {_hashable(item.get(key) if key else item): index for index, item in reversed(list(enumerate(live)))}
     others = sorted((place.get(one, len(live)), at) for at, one in enumerate(identities) if one not in rank)
     result: list[Any] = []
     left, right = 0, 0

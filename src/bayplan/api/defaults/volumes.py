@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from bayplan.api.defaults.images import pull_policy
@@ -11,6 +12,7 @@ from bayplan.api.types import core_v1
 
 _MODE = 0o644
 _SOURCES = tuple(field for field in core_v1.Volume.__struct_fields__ if field != "name")
+_sources_of = operator.attrgetter(*_SOURCES)
 
 
 def default_volume(volume: core_v1.Volume) -> None:
@@ -38,7 +40,7 @@ def default_volume(volume: core_v1.Volume) -> None:
     elif volume.ephemeral is not None:
         if volume.ephemeral.volume_claim_template is not None:
             default_claim_spec(volume.ephemeral.volume_claim_template.spec)
-    elif all(getattr(volume, source) is None for source in _SOURCES):
+    elif _sources_of(volume).count(None) == len(_SOURCES):
         volume.empty_dir = core_v1.EmptyDirVolumeSource()
     else:
         default_volume_source(volume)

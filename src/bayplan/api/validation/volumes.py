@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -61,10 +62,10 @@ def _claims_made(volumes: tuple[core_v1.Volume, ...], metadata: meta_v1.ObjectMe
 
 def _check_source(errors: Errors, path: str, volume: core_v1.Volume, metadata: meta_v1.ObjectMeta | None) -> None:
     count = 0
-    for attribute, name in _ORDER:
-        source = getattr(volume, attribute)
+    for place, source in enumerate(_sources_of(volume)):
         if source is None:
             continue
+        attribute, name = _ORDER[place]
         count += 1
         if count > 1:
             shown = NAMES_OF_FURTHER_SOURCES.get(attribute, name)
@@ -345,3 +346,4 @@ _ORDER = tuple(
         "image",
     )
 )
+_sources_of = operator.attrgetter(*(attribute for attribute, _ in _ORDER))
