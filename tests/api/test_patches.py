@@ -244,3 +244,29 @@ def test_an_item_that_a_patch_names_again_is_merged_again() -> None:
     assert [one["name"] for one in patched[0]["env"]] == ["m2", "m1", "m0", "n0", "n1"]
     patched = apply_strategic_patch(_pod_of_many(2), _REPEATED["a deletion"](3), POD)["metadata"]["finalizers"]
     assert patched == ["example.com/3"]
+
+
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        (
+            {"spec": {"containers": [{"name": "a", "env": {"$patch": "x"}, "nosuch": []}, {"image": "i"}]}},
+            "does not contain declared merge key",
+        ),
+        (
+            {"spec": {"containers": [{"name": "a", "ports": [1]}, {"image": "i"}]}},
+            "list element types are not identical",
+        ),
+        (
+            {"spec": {"$setElementOrder/containers": [{"image": "first"}, {"image": "last"}]}},
+            "last",
+        ),
+    ],
+    ids=["an item without its key", "what is wrong with an item before it", "the last of an order"],
+)
+def test_the_first_problem_of_a_strategic_patch_is_told(patch: Any, message: str) -> None:
+    tree = spec("a")
+    tree["spec"]["containers"][0]["ports"] = [{"containerPort": 1}]
+    with pytest.raises(PatchError) as refused:
+        apply_strategic_patch(tree, patch, POD)
+    assert message in str(refused.value)

@@ -9,6 +9,7 @@ Source: apimachinery's `util/strategicpatch/patch.go` and `util/mergepatch/error
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from bayplan.api.custom_resources.go_values import shown, type_name
@@ -259,10 +260,10 @@ def _merge_list(live: list[Any], patch: list[Any], facts: _Facts, repeats: _Repe
         )
     live, patch = _without_directives(live, patch, facts.key)
     merged = list(live)
-    places = {_hashable(item.get(facts.key)): index for index, item in reversed(list(enumerate(live)))}
+    places = _first_places((_hashable(item.get(facts.key)) for item in reversed(live)), len(live))
     touched: set[Any] = set()
     for item in patch:
-        wanted = _hashable(_keyed(item, facts.key))
+        wanted = _identity(item, facts.key)
         at = places.get(wanted)
         if at is None:
             places[wanted] = len(merged)
@@ -301,12 +302,12 @@ def _unknown_directive(patch: dict[str, Any]) -> PatchError:
 
 def _sorted(merged: list[Any], order: list[Any], live: list[Any], key: str) -> list[Any]:
     """Items in a given order; those that it does not name keep their places in the live list as far as both are there."""
-    rank = {_hashable(_keyed(item, key)): index for index, item in reversed(list(enumerate(order)))}
-    identities = [_hashable(_keyed(item, key)) for item in merged]
+    rank = _first_places((_identity(item, key) for item in reversed(order)), len(order))
+    identities = [_identity(item, key) for item in merged]
     named = sorted((rank[one], at) for at, one in enumerate(identities) if one in rank)
     if len(named) == len(merged):
         return [merged[at] for _, at in named]
-    place = {_hashable(item.get(key) if key else item): index for index, item in reversed(list(enumerate(live)))}
+    place = _first_places((_hashable(item.get(key) if key else item) for item in reversed(live)), len(live))
     others = sorted((place.get(one, len(live)), at) for at, one in enumerate(identities) if one not in rank)
     result: list[Any] = []
     left, right = 0, 0
@@ -322,7 +323,21 @@ def _sorted(merged: list[Any], order: list[Any], live: list[Any], key: str) -> l
     return result + [merged[at] for _, at in others[left:]]
 
 
+def _first_places(identities: Iterable[Any], count: int) -> dict[Any, int]:
+    """Where each stands first, of identities from the last to the first."""
+    return dict(zip(identities, range(count - 1, -1, -1), strict=True))
+
+
+def _identity(item: Any, key: str) -> Any:
+    """What identifies an item, to be looked up. Raises PatchError if it has nothing."""
+    if type(item) is dict and type(found := item.get(key)) is str:
+        return found
+    return _hashable(_keyed(item, key))
+
+
 def _hashable(value: Any) -> Any:
+    if type(value) is str:  # which equals nothing of another type
+        return value
     return (type(value), value if not isinstance(value, dict | list) else shown(value))
 
 

@@ -99,8 +99,10 @@ def _is_granular(part: Part, kind: Type, was: Any, now: Any) -> bool:
 def _compare_items(was: Any, now: Any, kind: Type) -> tuple[FieldSet, FieldSet, FieldSet] | None:
     """What changed in a list of structs that one text each tells apart; None for any other list, which trees say more about."""
     element = kind.element
+    if element is None or element.atomic or not element.is_struct:
+        return None
     before, after = _by_key(was, kind), _by_key(now, kind)
-    if before is None or after is None or element is None or element.atomic or not element.is_struct:
+    if before is None or after is None:
         return None
     removed: FieldSet = {}
     modified: FieldSet = {}

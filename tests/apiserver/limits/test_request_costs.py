@@ -676,3 +676,35 @@ def test_a_node_of_many_conditions_is_applied_quickly(size: int, code: int) -> N
                 assert entry["fieldsV1"] == {"f:metadata": {"f:labels": {"f:a": {}}}}
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("content_type", [STRATEGIC_PATCH, MERGE_PATCH, JSON_PATCH])
+@pytest.mark.parametrize("member", ["finalizers", "imagePullSecrets"])
+def test_patches_of_long_lists_in_large_objects_are_quick(content_type: str, member: str) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            path = "/apis/apps/v1/namespaces/default/deployments"
+
+            def template(count: int) -> dict[str, Any]:
+                metadata: dict[str, Any] = {"labels": {"a": "b"}}
+                pod: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}]}
+                if member == "finalizers":
+                    metadata["finalizers"] = [f"n{one}" for one in range(count)]
+                else:
+                    pod["imagePullSecrets"] = [{"name": f"n{one}"} for one in range(count)]
+                return {"metadata": metadata, "spec": pod}
+
+            spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template(30_000)}
+            assert (await ask(api, "POST", path, {"metadata": {"name": "a"}, "spec": spec}))[0] == 201
+            wanted = template(120_000)
+            body: Any = {"spec": {"template": wanted}}
+            if content_type == JSON_PATCH:
+                body = [{"op": "replace", "path": "/spec/template", "value": wanted}]
+            code, answer = await ask_much(api, "PATCH", f"{path}/a", body, content_type, dryRun="All")
+            found = answer["spec"]["template"]
+            values = found["metadata" if member == "finalizers" else "spec"][member]
+            assert (code, len(values)) == (200, 120_000)
+            owned = json.dumps([entry["fieldsV1"] for entry in answer["metadata"]["managedFields"]])
+            assert "n119999" in owned
+
+    asyncio.run(run())

@@ -104,6 +104,8 @@ class _Differences:
     def _list(self, old: Any, new: Any, kind: Type) -> _Three:
         if not old and not new:
             return self._leaf(old, new)
+        if not kind.keys and _are_different_texts(old) and _are_different_texts(new):
+            return self._set(frozenset(old or ()), frozenset(new or ()), kind)
         before, after = _by_key(old, kind), _by_key(new, kind)
         removed: FieldSet = {}
         modified: FieldSet = {}
@@ -113,6 +115,13 @@ class _Differences:
         for key in sorted(before.keys() | after.keys()):
             _put(removed, modified, added, key, self._items(before.get(key, ()), after.get(key, ()), element))
         return removed or None, modified or None, added or None
+
+    @staticmethod
+    def _set(before: frozenset[str], after: frozenset[str], kind: Type) -> _Three:
+        """The items of a set of texts can come and go, but not change."""
+        removed: FieldSet = dict.fromkeys(sorted(map(kind.item_key, before - after)), LEAF)
+        added: FieldSet = dict.fromkeys(sorted(map(kind.item_key, after - before)), LEAF)
+        return removed or None, None, added or None
 
     def _items(self, before: list[Any] | tuple[()], after: list[Any] | tuple[()], element: Type) -> _Three:
         """Items under one key. Several under the same key, which old objects may have, count as one atomic value."""
@@ -126,6 +135,13 @@ class _Differences:
             return LEAF if removed is None else union({".": LEAF}, removed), modified, added
         removed, modified, added = self.walk(before[0], ABSENT, element) if before else _NOTHING
         return removed, modified, LEAF if added is None else union({".": LEAF}, added)
+
+
+def _are_different_texts(items: Any) -> bool:
+    """Whether a value is a list of texts none of which stands there twice, or null."""
+    if items is None:
+        return True
+    return isinstance(items, list | tuple) and all(type(one) is str for one in items) and len(set(items)) == len(items)
 
 
 def _different(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
