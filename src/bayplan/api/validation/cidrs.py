@@ -95,15 +95,15 @@ def read_ipv6(text: str) -> int | None:
 
 _SHORT_HEXTET: Final = r"(?:0|[1-9a-f][0-9a-f]{0,3})"
 _SHORT_HEXTETS: Final = rf"{_SHORT_HEXTET}(?::{_SHORT_HEXTET})*"
-_NO_ZERO_BESIDE_ANOTHER: Final = r"(?!.*\b0:0\b|.*\b0::|.*::0\b)"
-_plain = re.compile(
-    rf"{_NO_ZERO_BESIDE_ANOTHER}(?:{_SHORT_HEXTETS}|(?:{_SHORT_HEXTETS})?::(?:{_SHORT_HEXTETS})?)/.*"
-).fullmatch
+_plain = re.compile(rf"(?:{_SHORT_HEXTETS}|(?:{_SHORT_HEXTETS})?::(?:{_SHORT_HEXTETS})?)/.*").fullmatch
+_zero_beside_another = re.compile(r"\b0:0\b|\b0::|::0\b").search
 
 
 def is_plain_cidr(value: str) -> bool:
     """Whether a valid CIDR of IPv6 is canonical at first sight: all zeros that stand side by side are left out, two or more if any."""
-    return _plain(value) is not None and ("::" not in value or value.count(":") <= 6)
+    if _plain(value) is None or ("::" in value and value.count(":") > 6):
+        return False
+    return (":0" not in value and value[0] != "0") or _zero_beside_another(value) is None
 
 
 def ipv6_text(address: int) -> str:
