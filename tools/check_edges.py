@@ -43,6 +43,7 @@ CALLS = {
     "open_connection": "sockets",
     "create_connection": "sockets",
     "create_server": "sockets",
+    "create_datagram_endpoint": "sockets",
 }
 """Last part of a call's name (or `owner.name`) -> what it brings."""
 EDGES = {
@@ -71,6 +72,9 @@ EDGES = {
     "kubelet/server/": {"sockets"},
     "kubelet/node/certificate_requests.py": {"chance"},
     "kubelet/runtime/cri.py": {"sockets"},
+    "dns/http_endpoints.py": {"sockets"},
+    "dns/listeners.py": {"sockets"},
+    "dns/upstreams.py": {"sockets"},
     "scheduler/extender_blocking.py": {"sockets"},
     "scheduler/extender_http.py": {"sockets"},
     "cluster/cluster.py": {"sockets"},

@@ -25,6 +25,7 @@ SETTINGS = (
     "apiserver/audit/settings.py",
     "cluster/settings.py",
     "controllers/settings.py",
+    "dns/settings.py",
     "kubelet/simulator/settings.py",
     "store/settings.py",
 )

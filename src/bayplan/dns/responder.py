@@ -1,0 +1,250 @@
+"""From a query's bytes to its answer's bytes: cache, zone, other servers, in this order."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bayplan.dns.answer_cache import CachedAnswer
+from bayplan.dns.errors import UnresolvedError
+from bayplan.dns.forwarder import Forwarder, Outside
+from bayplan.dns.lanes import Lane
+from bayplan.dns.lookups import Lookups
+from bayplan.dns.metrics import DROPPED, DnsMetrics
+from bayplan.dns.records import Lookup, Record, RecordType
+from bayplan.dns.settings import DnsSettings
+from bayplan.dns.wire import (
+    Name,
+    Query,
+    Rcode,
+    RefusedQuery,
+    canonical_query,
+    header_only,
+    lifetime,
+    parse_name,
+    parse_query,
+    render,
+)
+from bayplan.dns.zone import address_key
+from bayplan.support.clock import Clock
+from bayplan.support.metrics import Counter
+
+logger = logging.getLogger(__name__)
+
+Answer = bytes | Coroutine[Any, Any, bytes] | None
+"""At once, or when another server has answered, or never: nothing is sent for what is no query."""
+_ELSEWHERE: Final = "."
+"""The zone, in metrics, of what other servers answer."""
+_SHOWN: Final = 512
+"""Bytes of a query that are logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A query under way: where it came in, when (monotonic seconds), and under which bytes its answer is kept."""
+
+    lane: Lane
+    query: Query
+    key: bytes
+    started: float
+
+
+class Responder:
+    """Answers queries. synced: whether the zone is complete; until then, what it does not have may yet come."""
+
+    def __init__(
+        self,
+        lookups: Lookups,
+        forwarder: Forwarder | None,
+        settings: DnsSettings,
+        *,
+        synced: Callable[[], bool],
+        clock: Clock,
+        metrics: DnsMetrics,
+    ) -> None:
+        self._lookups = lookups
+        self._forwarder = forwarder
+        self._settings = settings
+        self._synced = synced
+        self._clock = clock
+        self._metrics = metrics
+        self._zone = settings.domain + "."
+        self._domain = tuple(settings.domain.split("."))
+        self._lanes: list[Lane] = []
+
+    def lane(self, server: str, proto: str, family: str) -> Lane:
+        """A lane for one listener, see Lane."""
+        lane = Lane(self._metrics, server, proto, family, self._settings.cache_entries)
+        self._lanes.append(lane)
+        return lane
+
+    def zone_changed(self, changed: Sequence[str]) -> None:
+        """Forget answers that depend on one of these keys of the zone."""
+        for lane in self._lanes:
+            lane.cache.invalidate(changed)
+
+    def answer(self, lane: Lane, data: bytes) -> Answer:
+        """The answer to whatever a client has sent. It does not raise; what it returns to be awaited may, see `panicked`."""
+        started = self._clock.monotonic()
+        cached = self._cached(lane, data, started)
+        if cached is not None:
+            return cached
+        try:
+            return self._look_up(lane, data, started)
+        except RefusedQuery as refused:
+            return self._refused(lane, refused.response)
+        except Exception:
+            return self.panicked(data)
+
+    def _cached(self, lane: Lane, data: bytes, started: float) -> bytes | None:
+        found = lane.cache.reply(data, started)
+        if found is None:
+            return None
+        message, answer = found
+        for counter in answer.counters:
+            counter.inc()
+        answer.duration.observe(self._clock.monotonic() - started)
+        return message
+
+    def _look_up(self, lane: Lane, data: bytes, started: float) -> Answer:
+        query = parse_query(data, stream=lane.stream)
+        key = canonical_query(query, data)
+        if key is not data:
+            cached = self._cached(lane, key, started)
+            if cached is not None:
+                return cached
+        lane.misses.inc()
+        asked = _Asked(lane, query, key, started)
+        labels = query.labels
+        if labels[-len(self._domain) :] == self._domain:
+            return self._from_zone(asked, self._lookups.find(labels[: -len(self._domain)], query.kind))
+        address = reverse_address(labels)
+        if address and query.kind == RecordType.PTR:
+            found = self._lookups.reverse(address)
+            if found is not None:
+                return self._from_zone(asked, found)
+        if self._forwarder is None:
+            return self._fail(asked, Rcode.REFUSED)
+        depends = (address_key(address),) if address else ()
+        return self._forward(asked, self._forwarder, _outside(query, query.name), (), depends)
+
+    def _from_zone(self, asked: _Asked, found: Lookup) -> Answer:
+        """The answer to a name of the cluster."""
+        if found.alias and self._forwarder is not None:
+            question = _outside(asked.query, parse_name(found.alias))
+            return self._forward(asked, self._forwarder, question, found.answer, found.depends)
+        if not found.answer and not self._synced():
+            return self._fail(asked, Rcode.SERVFAIL)
+        rcode = Rcode.NOERROR if found.exists else Rcode.NXDOMAIN
+        message = render(
+            asked.query,
+            rcode,
+            found.answer,
+            () if found.answer else (self._lookups.soa(),),
+            found.additional,
+            authoritative=True,
+            recursion=self._forwarder is not None,
+        )
+        counters = self._count(asked, rcode, self._zone, "kubernetes")
+        if found.cacheable:
+            self._keep(asked, message, found.depends, counters, self._zone, denial=not found.answer)
+        return message
+
+    async def _forward(
+        self,
+        asked: _Asked,
+        forwarder: Forwarder,
+        question: Outside,
+        aliases: tuple[Record, ...],
+        depends: tuple[str, ...],
+    ) -> bytes:
+        """The answer of an upstream server, behind our own aliases."""
+        try:
+            response = await forwarder.resolve(question)
+        except UnresolvedError as error:
+            logger.info("%s", error)
+            return self._fail(asked, Rcode.SERVFAIL)
+        rcode = response.rcode()
+        if rcode > Rcode.YXRRSET and asked.query.message.edns < 0:
+            rcode = Rcode.SERVFAIL  # codes above 15 need EDNS, and those above 6 make no sense here
+        message = render(asked.query, rcode, aliases, authoritative=bool(aliases), recursion=True, upstream=response)
+        counters = self._count(asked, rcode, self._zone if aliases else _ELSEWHERE, "forward")
+        seconds = lifetime(response, question.kind)
+        if seconds is not None:
+            seconds = min((seconds, self._settings.cache_seconds, *(one.ttl for one in aliases)))
+        if seconds:
+            denial = not response.answer
+            zone = self._zone if aliases else _ELSEWHERE
+            self._keep(asked, message, depends, counters, zone, denial=denial, seconds=seconds)
+        return message
+
+    def _keep(
+        self,
+        asked: _Asked,
+        message: bytes,
+        depends: Sequence[str],
+        counters: Sequence[Counter],
+        zone: str,
+        *,
+        denial: bool,
+        seconds: int | None = None,
+    ) -> None:
+        """Put an answer into the cache. seconds: for so long; None: until something changes that it depends on."""
+        answer = CachedAnswer(
+            message,
+            depends,
+            counters=(*counters, asked.lane.hits(zone, denial=denial)),
+            duration=asked.lane.duration(zone),
+            stored=self._clock.monotonic(),
+            lifetime=seconds,
+        )
+        asked.lane.cache.put(asked.key, answer, message)
+
+    def _fail(self, asked: _Asked, rcode: Rcode) -> bytes:
+        """An answer without records, which is not kept."""
+        self._count(asked, rcode, _ELSEWHERE, "")
+        return render(asked.query, rcode, recursion=self._forwarder is not None)
+
+    def _count(self, asked: _Asked, rcode: Rcode, zone: str, plugin: str) -> tuple[Counter, ...]:
+        counters = asked.lane.counters(zone, asked.query.kind, rcode.name, plugin)
+        for counter in counters:
+            counter.inc()
+        asked.lane.duration(zone).observe(self._clock.monotonic() - asked.started)
+        return counters
+
+    def _refused(self, lane: Lane, response: bytes | None) -> bytes | None:
+        if response is None:
+            self._metrics.invalid.inc()
+            return None
+        rcode = Rcode(response[3] & 15)
+        for counter in lane.counters(DROPPED, 0, rcode.name, ""):
+            counter.inc()
+        return response
+
+    def panicked(self, data: bytes) -> bytes:
+        """The answer to a query that has met a fault of ours: call it while the exception is handled."""
+        logger.exception("a query cannot be answered: %s", data[:_SHOWN].hex())
+        self._metrics.panics.inc()
+        return header_only(data, Rcode.SERVFAIL)
+
+
+def reverse_address(labels: Sequence[str]) -> str:
+    """The address that a name below in-addr.arpa or ip6.arpa spells in full; "" if it spells none (RFC 1035, 3596)."""
+    digits = labels[-3::-1]
+    try:
+        match labels[-2:], len(digits):
+            case ["in-addr", "arpa"], 4:
+                return str(ipaddress.IPv4Address(".".join(digits)))
+            case ["ip6", "arpa"], 32 if all(len(one) == 1 for one in digits):
+                return str(ipaddress.IPv6Address(int("".join(digits), 16)))
+    except ValueError:
+        pass
+    return ""
+
+
+def _outside(query: Query, name: Name) -> Outside:
+    """The question for other servers that a client's query is."""
+    return Outside(name.canonicalize(), query.kind, query.dnssec_ok, query.checking_disabled)
