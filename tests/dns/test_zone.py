@@ -104,7 +104,8 @@ def play(step: tuple[Any, ...], zone: Zone, state: dict[Any, Any], namespaces: s
 @settings(max_examples=150)
 @given(st.lists(steps, max_size=12))
 def test_any_order_of_changes_gives_the_same_zone(story: list[tuple[Any, ...]]) -> None:
-    zone, state, namespaces = Zone(), {}, set[str]()
+    zone, namespaces = Zone(), set[str]()
+    state: dict[Any, Any] = {}
     for step in story:
         play(step, zone, state, namespaces)
     assert everything(zone) == everything(rebuilt(state, namespaces))
@@ -113,7 +114,8 @@ def test_any_order_of_changes_gives_the_same_zone(story: list[tuple[Any, ...]]) 
 @settings(max_examples=150)
 @given(st.lists(steps, max_size=8))
 def test_an_answer_changes_only_if_a_key_that_it_depends_on_is_touched(story: list[tuple[Any, ...]]) -> None:
-    zone, state, namespaces = Zone(), {}, set[str]()
+    zone, namespaces = Zone(), set[str]()
+    state: dict[Any, Any] = {}
     before = everything(zone)
     for step in story:
         touched = set(play(step, zone, state, namespaces))

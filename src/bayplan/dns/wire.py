@@ -179,9 +179,9 @@ def is_truncated(response: bytes) -> bool:
 
 
 def parse_response(response: bytes) -> Message:
-    """Read what an upstream server has sent. Raises ValueError if it cannot be read."""
+    """Read what an upstream server has sent, each record as a set of its own. Raises ValueError if it cannot be read."""
     try:
-        return dns.message.from_wire(response)
+        return dns.message.from_wire(response, one_rr_per_rrset=True)
     except (dns.exception.DNSException, ValueError, NotImplementedError) as error:
         raise ValueError(f"a malformed response: {error}") from error
 
