@@ -72,6 +72,7 @@ EDGES = {
     "kubelet/server/": {"sockets"},
     "kubelet/node/certificate_requests.py": {"chance"},
     "kubelet/runtime/cri.py": {"sockets"},
+    "dns/datagrams.py": {"sockets"},
     "dns/http_endpoints.py": {"sockets"},
     "dns/listeners.py": {"sockets"},
     "dns/upstreams.py": {"sockets"},

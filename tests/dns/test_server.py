@@ -57,6 +57,20 @@ def test_it_answers_over(way: str, server: int) -> None:
     play(story)
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "127.9.9.9", "::1"])
+@pytest.mark.parametrize("way", ["udp", "tcp"])
+def test_a_server_at_all_addresses_answers_from_the_one_that_was_asked(address: str, way: str) -> None:
+    """dnspython takes answers from there only."""
+
+    async def story(running: Running) -> None:
+        port = running.servers[0].port
+        running.servers[:] = [Server(address, port)]
+        for _ in range(2):
+            assert answered(await running.ask(NAME, way=way)) == ["A 10.0.0.1"]
+
+    play(story, listen=("0.0.0.0", "::"))
+
+
 def test_negative_answers_have_the_soa_record() -> None:
     async def story(running: Running) -> None:
         running.zone.serial = 42

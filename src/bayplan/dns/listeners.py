@@ -6,13 +6,15 @@ import asyncio
 import errno
 import logging
 import socket
+import sys
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
+from bayplan.dns.datagrams import AddressDatagrams, Client, Datagrams, WildcardDatagrams
 from bayplan.dns.errors import ListenError
 from bayplan.dns.lanes import Lane
 from bayplan.dns.responder import Responder
-from bayplan.dns.settings import DnsSettings, Server
+from bayplan.dns.settings import WILDCARDS, DnsSettings, Server
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +22,6 @@ _BATCH: Final = 64
 """Datagrams that are answered before other tasks get their turn."""
 _BUFFER: Final = 4 << 20
 """Bytes that the system keeps for us while we are busy; it may give less."""
-_LONGEST_DATAGRAM: Final = 65_535
 _IN_FLIGHT: Final = 32
 """Queries of one TCP connection that wait for other servers at once."""
 _TRIES: Final = 20
@@ -78,6 +79,8 @@ class UdpListener:
 
     def __init__(self, udp: socket.socket, responder: Responder, lane: Lane) -> None:
         self._socket = udp
+        wildcard = sys.platform == "linux" and udp.getsockname()[0] in WILDCARDS
+        self._datagrams: Datagrams = WildcardDatagrams(udp) if wildcard else AddressDatagrams(udp)
         self._responder = responder
         self._lane = lane
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,10 +95,10 @@ class UdpListener:
         await _end(self._tasks)
 
     def _read(self) -> None:
-        receive, answer, lane = self._socket.recvfrom, self._responder.answer, self._lane
+        receive, answer, lane = self._datagrams.receive, self._responder.answer, self._lane
         for _ in range(_BATCH):
             try:
-                data, client = receive(_LONGEST_DATAGRAM)
+                data, client = receive()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
@@ -109,14 +112,14 @@ class UdpListener:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    async def _send_later(self, answer: Coroutine[Any, Any, bytes], query: bytes, client: tuple[Any, ...]) -> None:
+    async def _send_later(self, answer: Coroutine[Any, Any, bytes], query: bytes, client: Client) -> None:
         self._send(await _awaited(answer, query, self._responder), client)
 
-    def _send(self, answer: bytes, client: tuple[Any, ...]) -> None:
+    def _send(self, answer: bytes, client: Client) -> None:
         try:
-            self._socket.sendto(answer, client)
+            self._datagrams.send(answer, client)
         except OSError as error:  # a forged port 0, a full buffer: the client asks again, as for any lost datagram
-            logger.debug("no answer to %s: %s", client, error)
+            logger.debug("no answer to %s: %s", client[0], error)
 
 
 class TcpListener:
@@ -265,7 +268,7 @@ def reaches_itself(bound: Sequence[Server], forward: Sequence[Server]) -> Server
     """The first upstream server that is this server itself, or None."""
     for one in forward:
         for mine in bound:
-            anywhere = mine.address in ("0.0.0.0", "::") and (one.address.startswith("127.") or one.address == "::1")
+            anywhere = mine.address in WILDCARDS and (one.address.startswith("127.") or one.address == "::1")
             if one.port == mine.port and (one.address == mine.address or anywhere):
                 return one
     return None

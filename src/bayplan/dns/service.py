@@ -16,7 +16,7 @@ from bayplan.dns.listeners import Listeners, reaches_itself
 from bayplan.dns.lookups import Lookups
 from bayplan.dns.metrics import DnsMetrics
 from bayplan.dns.responder import Responder
-from bayplan.dns.settings import DnsSettings, Server
+from bayplan.dns.settings import WILDCARDS, DnsSettings, Server
 from bayplan.dns.upstreams import SocketExchange
 from bayplan.dns.zone import Touched, Zone
 from bayplan.informers import InformerFactory
@@ -25,8 +25,6 @@ from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
 
 logger = logging.getLogger(__name__)
-
-_ANYWHERE = ("0.0.0.0", "::")
 
 
 class DnsServer:
@@ -48,7 +46,7 @@ class DnsServer:
             if settings.forward
             else None
         )
-        addresses = [one for one in settings.listen if one not in _ANYWHERE]
+        addresses = [one for one in settings.listen if one not in WILDCARDS]
         self._responder = Responder(
             Lookups(self.zone, settings.domain, ttl=settings.ttl, addresses=addresses),
             self._forwarder,

@@ -13,6 +13,8 @@ from bayplan.dns.errors import SettingsError
 from bayplan.dns.records import is_name
 
 PORT: Final = 53
+WILDCARDS: Final = ("0.0.0.0", "::")
+"""Addresses that stand for all of the machine's."""
 _LONGEST_DOMAIN: Final = 57
 """So that names of endpoints, whose three labels may have 63 bytes each, still fit into 253."""
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
