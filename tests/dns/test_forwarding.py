@@ -213,6 +213,21 @@ def test_addresses_that_the_cluster_gets_later_are_no_longer_answered_from_the_c
     play(story, lambda query, way: reply(query, rcode=3).to_wire())
 
 
+def test_what_changes_while_another_server_is_asked_is_not_kept() -> None:
+    async def story(running: Running, upstream: Upstream) -> None:
+        name, part = "7.0.1.10.in-addr.arpa", endpoint_slice("hdls1-c", "hdls1", endpoint("10.1.0.7", "late"))
+
+        def change(query: bytes, way: str) -> bytes:
+            running.responder.zone_changed(running.zone.put_slice(part))
+            return reply(query, rcode=3).to_wire()
+
+        upstream.reply = change
+        assert (await running.ask(name, "PTR")).rcode() == dns.rcode.NXDOMAIN
+        assert answered(await running.ask(name, "PTR")) == ["PTR late.hdls1.testns.svc.cluster.local."]
+
+    play(story)
+
+
 def test_cluster_names_never_reach_other_servers() -> None:
     async def story(running: Running, upstream: Upstream) -> None:
         for name in ("svc1.testns.svc", "svc0.testns.svc", "x.y.z", "www.test"):

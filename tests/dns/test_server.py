@@ -85,6 +85,26 @@ def test_negative_answers_have_the_soa_record() -> None:
     play(story)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "rcode", "negative"),
+    [
+        ("to-nothing", "A", dns.rcode.NXDOMAIN, True),
+        ("to-service", "AAAA", dns.rcode.NOERROR, True),
+        ("to-service", "A", dns.rcode.NOERROR, False),
+        ("to-nothing", "CNAME", dns.rcode.NOERROR, False),
+        ("external", "A", dns.rcode.NOERROR, False),
+    ],
+)
+def test_the_end_of_a_chain_of_aliases_decides(name: str, kind: str, rcode: dns.rcode.Rcode, negative: bool) -> None:
+    async def story(running: Running) -> None:
+        for _ in range(2):
+            response = await running.ask(f"{name}.testns.svc.cluster.local", kind)
+            assert answered(response)[0].startswith("CNAME")
+            assert (response.rcode(), bool(response.authority)) == (rcode, negative)
+
+    play(story)
+
+
 def test_records_of_every_type_arrive() -> None:
     async def story(running: Running) -> None:
         for name, kind, expected in (
@@ -203,8 +223,8 @@ def test_only_answers_about_what_changes_are_forgotten() -> None:
 def test_until_the_cluster_is_known_nothing_is_said_to_be_missing() -> None:
     async def story(running: Running) -> None:
         running.synced = False
-        for name in ("svc0.testns.svc.cluster.local", "other.svc.cluster.local"):
-            assert (await running.ask(name)).rcode() == dns.rcode.SERVFAIL
+        for name in ("svc0.testns.svc", "other.svc", "to-nothing.testns.svc"):
+            assert (await running.ask(f"{name}.cluster.local")).rcode() == dns.rcode.SERVFAIL
         assert answered(await running.ask(NAME)) == ["A 10.0.0.1"]
         running.synced = True
         assert (await running.ask("svc0.testns.svc.cluster.local")).rcode() == dns.rcode.NXDOMAIN

@@ -74,6 +74,8 @@ class Responder:
         self._zone = settings.domain + "."
         self._domain = tuple(settings.domain.split("."))
         self._lanes: list[Lane] = []
+        self._changes = 0
+        """How often the zone has changed."""
 
     def lane(self, server: str, proto: str, family: str) -> Lane:
         """A lane for one listener, see Lane."""
@@ -83,6 +85,7 @@ class Responder:
 
     def zone_changed(self, changed: Sequence[str]) -> None:
         """Forget answers that depend on one of these keys of the zone."""
+        self._changes += 1
         for lane in self._lanes:
             lane.cache.invalidate(changed)
 
@@ -95,7 +98,7 @@ class Responder:
         try:
             return self._look_up(lane, data, started)
         except RefusedQuery as refused:
-            return self._refused(lane, refused.response)
+            return self._refused(lane, refused)
         except Exception:
             return self.panicked(data)
 
@@ -127,7 +130,7 @@ class Responder:
             if found is not None:
                 return self._from_zone(asked, found)
         if self._forwarder is None:
-            return self._fail(asked, Rcode.REFUSED)
+            return self._fail(asked, Rcode.REFUSED, _ELSEWHERE)
         depends = (address_key(address),) if address else ()
         return self._forward(asked, self._forwarder, _outside(query, query.name), (), depends)
 
@@ -136,21 +139,22 @@ class Responder:
         if found.alias and self._forwarder is not None:
             question = _outside(asked.query, parse_name(found.alias))
             return self._forward(asked, self._forwarder, question, found.answer, found.depends)
-        if not found.answer and not self._synced():
-            return self._fail(asked, Rcode.SERVFAIL)
+        negative = _is_negative(found, asked.query.kind)
+        if negative and not self._synced():
+            return self._fail(asked, Rcode.SERVFAIL, self._zone)
         rcode = Rcode.NOERROR if found.exists else Rcode.NXDOMAIN
         message = render(
             asked.query,
             rcode,
             found.answer,
-            () if found.answer else (self._lookups.soa(),),
+            (self._lookups.soa(),) if negative else (),
             found.additional,
             authoritative=True,
             recursion=self._forwarder is not None,
         )
         counters = self._count(asked, rcode, self._zone, "kubernetes")
         if found.cacheable:
-            self._keep(asked, message, found.depends, counters, self._zone, denial=not found.answer)
+            self._keep(asked, message, found.depends, counters, self._zone, denial=negative)
         return message
 
     async def _forward(
@@ -162,23 +166,21 @@ class Responder:
         depends: tuple[str, ...],
     ) -> bytes:
         """The answer of an upstream server, behind our own aliases."""
+        zone, changes = self._zone if aliases else _ELSEWHERE, self._changes
         try:
             response = await forwarder.resolve(question)
         except UnresolvedError as error:
             logger.info("%s", error)
-            return self._fail(asked, Rcode.SERVFAIL)
+            return self._fail(asked, Rcode.SERVFAIL, zone)
         rcode = response.rcode()
         if rcode > Rcode.YXRRSET and asked.query.message.edns < 0:
             rcode = Rcode.SERVFAIL  # codes above 15 need EDNS, and those above 6 make no sense here
         message = render(asked.query, rcode, aliases, authoritative=bool(aliases), recursion=True, upstream=response)
-        counters = self._count(asked, rcode, self._zone if aliases else _ELSEWHERE, "forward")
-        seconds = lifetime(response, question.kind)
-        if seconds is not None:
-            seconds = min((seconds, self._settings.cache_seconds, *(one.ttl for one in aliases)))
-        if seconds:
-            denial = not response.answer
-            zone = self._zone if aliases else _ELSEWHERE
-            self._keep(asked, message, depends, counters, zone, denial=denial, seconds=seconds)
+        counters = self._count(asked, rcode, zone, "forward")
+        seconds = min((lifetime(response, question.kind), self._settings.cache_seconds, *(one.ttl for one in aliases)))
+        outdated = bool(depends) and changes != self._changes
+        if seconds and not outdated:
+            self._keep(asked, message, depends, counters, zone, denial=not response.answer, seconds=seconds)
         return message
 
     def _keep(
@@ -203,9 +205,9 @@ class Responder:
         )
         asked.lane.cache.put(asked.key, answer, message)
 
-    def _fail(self, asked: _Asked, rcode: Rcode) -> bytes:
+    def _fail(self, asked: _Asked, rcode: Rcode, zone: str) -> bytes:
         """An answer without records, which is not kept."""
-        self._count(asked, rcode, _ELSEWHERE, "")
+        self._count(asked, rcode, zone, "")
         return render(asked.query, rcode, recursion=self._forwarder is not None)
 
     def _count(self, asked: _Asked, rcode: Rcode, zone: str, plugin: str) -> tuple[Counter, ...]:
@@ -215,14 +217,13 @@ class Responder:
         asked.lane.duration(zone).observe(self._clock.monotonic() - asked.started)
         return counters
 
-    def _refused(self, lane: Lane, response: bytes | None) -> bytes | None:
-        if response is None:
+    def _refused(self, lane: Lane, refused: RefusedQuery) -> bytes | None:
+        if refused.response is None:
             self._metrics.invalid.inc()
-            return None
-        rcode = Rcode(response[3] & 15)
-        for counter in lane.counters(DROPPED, 0, rcode.name, ""):
-            counter.inc()
-        return response
+        else:
+            for counter in lane.counters(DROPPED, 0, refused.rcode.name, ""):
+                counter.inc()
+        return refused.response
 
     def panicked(self, data: bytes) -> bytes:
         """The answer to a query that has met a fault of ours: call it while the exception is handled."""
@@ -243,6 +244,13 @@ def reverse_address(labels: Sequence[str]) -> str:
     except ValueError:
         pass
     return ""
+
+
+def _is_negative(found: Lookup, kind: int) -> bool:
+    """Whether a look-up has ended without what was asked for, which the SOA record says then (RFC 2308)."""
+    if found.alias:
+        return False
+    return not found.exists or not any(kind == RecordType.CNAME or one.type != RecordType.CNAME for one in found.answer)
 
 
 def _outside(query: Query, name: Name) -> Outside:

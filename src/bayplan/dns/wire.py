@@ -55,8 +55,9 @@ _TRANSFERS: Final = (dns.rdatatype.AXFR, dns.rdatatype.IXFR)
 class RefusedQuery(Exception):
     """A query that is not looked up. `response` is what its sender gets; None for what must not be answered at all."""
 
-    def __init__(self, response: bytes | None) -> None:
-        super().__init__()
+    def __init__(self, rcode: Rcode, response: bytes | None) -> None:
+        super().__init__(rcode.name)
+        self.rcode = rcode
         self.response = response
 
 
@@ -87,25 +88,25 @@ class Query:
 def parse_query(data: bytes, *, stream: bool) -> Query:
     """Read a query. Raises RefusedQuery for everything that is none (RFC 1035, 6891; transfers are not given)."""
     if len(data) < HEADER or data[2] & _RESPONSE:
-        raise RefusedQuery(None)
+        raise RefusedQuery(Rcode.FORMERR, None)
     opcode = data[2] >> 3 & 15
     if opcode != dns.opcode.QUERY:
-        raise RefusedQuery(header_only(data, Rcode.NOTIMP))
+        raise RefusedQuery(Rcode.NOTIMP, header_only(data, Rcode.NOTIMP))
     if len(data) > LONGEST_QUERY:
-        raise RefusedQuery(header_only(data, Rcode.FORMERR))
+        raise RefusedQuery(Rcode.FORMERR, header_only(data, Rcode.FORMERR))
     try:
         message = dns.message.from_wire(data)
     except (dns.exception.DNSException, ValueError, NotImplementedError) as error:
-        raise RefusedQuery(header_only(data, Rcode.FORMERR)) from error
+        raise RefusedQuery(Rcode.FORMERR, header_only(data, Rcode.FORMERR)) from error
     if len(message.question) != 1 or message.answer or message.authority:
-        raise RefusedQuery(header_only(data, Rcode.FORMERR))
+        raise RefusedQuery(Rcode.FORMERR, header_only(data, Rcode.FORMERR))
     question = message.question[0]
     limit = _STREAM if stream else _udp_limit(message)
     query = Query(message, question.name, int(question.rdtype), _labels(question.name), limit)
     if message.edns > 0:
-        raise RefusedQuery(render(query, Rcode.BADVERS))
+        raise RefusedQuery(Rcode.BADVERS, render(query, Rcode.BADVERS))
     if question.rdclass != dns.rdataclass.IN or question.rdtype in _TRANSFERS:
-        raise RefusedQuery(render(query, Rcode.REFUSED))
+        raise RefusedQuery(Rcode.REFUSED, render(query, Rcode.REFUSED))
     return query
 
 
@@ -191,17 +192,17 @@ def question_end(data: bytes) -> int:
     return data.index(0, HEADER) + 5
 
 
-def lifetime(message: Message, kind: int) -> int | None:
-    """Seconds that a response to a question of a type may be kept, None for not at all (RFC 2308: failures, and negative answers without a SOA)."""
+def lifetime(message: Message, kind: int) -> int:
+    """Seconds that a response to a question of a type may be kept; 0 for failures and negative answers without a SOA (RFC 2308)."""
     if message.rcode() not in (Rcode.NOERROR, Rcode.NXDOMAIN) or message.flags & dns.flags.TC:
-        return None
+        return 0
     lifetimes = [int(one.ttl) for one in (*message.answer, *message.authority)]
     if not any(kind in (one.rdtype, dns.rdatatype.ANY) for one in message.answer):
         minima = [one[0].minimum for one in message.authority if one.rdtype == dns.rdatatype.SOA]
         if not minima:
-            return None
+            return 0
         lifetimes += minima
-    return min(lifetimes)
+    return min(lifetimes, default=0)
 
 
 def parse_name(text: str) -> dns.name.Name:
