@@ -1,4 +1,4 @@
-"""A DNS server on the loopback with a zone of its own, and upstream servers that behave as told."""
+"""A DNS server on the loopback with a zone of its own, and upstream servers that behave as told. Tests run it on uvloop, as the command does."""
 
 from __future__ import annotations
 

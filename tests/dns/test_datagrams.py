@@ -53,9 +53,17 @@ def test_an_answer_leaves_from_an_ipv6_address(address: str, interface: int) -> 
     assert fake.sent == [((b"answer",), [expected], 0, CLIENT)]
 
 
-def test_other_control_messages_go_back_as_they_are() -> None:
-    control = (socket.IPPROTO_IPV6, 1, b"x")
-    fake: Any = FakeSocket(socket.AF_INET6, control)
+def test_an_answer_leaves_from_an_ipv4_address_by_any_interface() -> None:
+    local, asked = bytes((192, 0, 2, 1)), bytes((192, 0, 2, 255))
+    fake: Any = FakeSocket(socket.AF_INET, (socket.IPPROTO_IP, 8, struct.pack("=I4s4s", 7, local, asked)))
     datagrams = WildcardDatagrams(fake)
     datagrams.send(b"answer", datagrams.receive()[1])
-    assert fake.sent[0][1] == [control]
+    assert fake.sent[0][1] == [(socket.IPPROTO_IP, 8, struct.pack("=I4s4s", 0, local, bytes(4)))]
+
+
+def test_other_control_messages_go_back_as_they_are() -> None:
+    for control in ((socket.IPPROTO_IPV6, 1, b"x"), (1, 8, bytes(12)), (1, socket.IPV6_PKTINFO, bytes(20))):
+        fake: Any = FakeSocket(socket.AF_INET6, control)
+        datagrams = WildcardDatagrams(fake)
+        datagrams.send(b"answer", datagrams.receive()[1])
+        assert fake.sent[0][1] == [control]

@@ -12,6 +12,7 @@ import dns.rcode
 import dns.rdatatype
 import dns.rrset
 import pytest
+import uvloop
 
 from bayplan.dns.settings import Server
 from tests.dns.objects import endpoint, endpoint_slice
@@ -42,7 +43,7 @@ def play(story: Callable[[Running, Upstream], Awaitable[None]], answer: Reply = 
         async with upstream.running() as server, serving(server, **settings) as running:
             await story(running, upstream)
 
-    asyncio.run(main())
+    uvloop.run(main())
 
 
 @pytest.mark.parametrize("way", ["udp", "tcp"])
@@ -143,7 +144,7 @@ def test_the_next_server_answers_when_the_first_sends(fault: str) -> None:
                 assert answered(await running.ask(f"www.{number}.test")) == ["A 203.0.113.7"]
             assert len(good.queries) == 6
 
-    asyncio.run(main())
+    uvloop.run(main())
 
 
 def test_a_server_that_is_not_there_costs_no_time() -> None:
@@ -151,7 +152,7 @@ def test_a_server_that_is_not_there_costs_no_time() -> None:
         async with serving(Server("127.0.0.1", 1), attempt_seconds=60.0) as running:
             assert (await running.ask("www.test")).rcode() == dns.rcode.SERVFAIL
 
-    asyncio.run(main())
+    uvloop.run(main())
 
 
 def test_what_is_truncated_is_fetched_over_tcp() -> None:
@@ -262,4 +263,4 @@ def test_two_servers_that_forward_to_each_other_end_a_question_with_servfail() -
         assert found == [dns.rcode.SERVFAIL] * 2
         assert len(relay.queries) == 2
 
-    asyncio.run(main())
+    uvloop.run(main())

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import dns.message
 import dns.rcode
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -198,7 +199,7 @@ def test_the_server_goes_on_after_a_storm() -> None:
             for way in ("udp", "tcp"):
                 assert answered(await running.ask(NAME, way=way)) == ["A 10.0.0.1"]
 
-    asyncio.run(main())
+    uvloop.run(main())
 
 
 @pytest.mark.parametrize("sent", [b"\0\0", b"\xff\xff" + bytes(65_535), b"\0\x0c" + bytes(2) + b"\x80" + bytes(9)])
@@ -213,7 +214,7 @@ def test_a_connection_with_no_query_ends(sent: bytes) -> None:
             writer.close()
             assert answered(await running.ask(NAME, way="tcp")) == ["A 10.0.0.1"]
 
-    asyncio.run(main())
+    uvloop.run(main())
 
 
 @pytest.mark.parametrize(

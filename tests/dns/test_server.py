@@ -14,6 +14,7 @@ import dns.rcode
 import dns.rdataclass
 import dns.rdatatype
 import pytest
+import uvloop
 
 from bayplan.dns.errors import ListenError
 from bayplan.dns.listeners import Listeners, reaches_itself
@@ -30,7 +31,7 @@ def play(story: Callable[[Running], Awaitable[None]], made: Zone | None = None, 
         async with serving(zone=made, **settings) as running:
             await story(running)
 
-    asyncio.run(main())
+    uvloop.run(main())
 
 
 def large(count: int = 300) -> Zone:
