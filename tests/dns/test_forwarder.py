@@ -276,7 +276,7 @@ def test_no_more_questions_wait_than_the_settings_say() -> None:
         asked = forwarder(FakeExchange({ONE: silent}), ONE, registry=registry, max_concurrent=2)
         names = [dns.name.from_text(f"{number}.test") for number in range(3)]
         tasks = [asyncio.create_task(asked.resolve(Outside(one, 1, False, False))) for one in names]
-        with pytest.raises(UnresolvedError, match="2 questions wait"):
+        with pytest.raises(UnresolvedError, match="2 clients with 2 questions wait"):
             await tasks[2]
         await asked.close()
         for task in tasks[:2]:
@@ -285,6 +285,20 @@ def test_no_more_questions_wait_than_the_settings_say() -> None:
 
     run(story())
     assert b"coredns_forward_max_concurrent_rejects_total 1.0" in registry.render()
+
+
+def test_no_more_clients_wait_than_the_settings_say() -> None:
+    async def slow(query: bytes) -> list[bytes]:
+        await asyncio.sleep(1)
+        return [reply(query)]
+
+    async def story() -> list[str]:
+        asked = forwarder(FakeExchange({ONE: slow}), ONE, max_waiting=2)
+        first = await asyncio.gather(*(timed(asked) for _ in range(4)))
+        second = await timed(asked)
+        return [shown for shown, _ in (*first, second)]
+
+    assert run(story()) == ["203.0.113.7", "203.0.113.7", "unresolved", "unresolved", "203.0.113.7"]
 
 
 def test_every_query_has_an_id_of_its_own() -> None:

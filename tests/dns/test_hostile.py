@@ -100,11 +100,16 @@ def many_questions() -> bytes:
 
 
 def many_records() -> bytes:
-    return struct.pack("!6H", 1, 0x100, 1, 0, 0, 300) + b"\0\0\1\0\1" + b"\0\0\1\0\1\0\0\0\0\0\4abcd" * 250
+    """Well-formed, but for their number."""
+    return struct.pack("!6H", 1, 0x100, 1, 0, 0, 250) + b"\0\0\1\0\1" + b"\0\0\1\0\1\0\0\0\0\0\4abcd" * 250
 
 
 def claims_too_much() -> bytes:
     return struct.pack("!6H", 1, 0x100, 1, 65_535, 65_535, 65_535) + b"\0\0\1\0\1"
+
+
+def with_an_answer() -> bytes:
+    return struct.pack("!6H", 1, 0x100, 1, 1, 0, 0) + b"\0\0\1\0\1" + b"\0\0\1\0\1\0\0\0\0\0\4abcd"
 
 
 def two_opts() -> bytes:
@@ -121,7 +126,7 @@ def long_name() -> bytes:
 
 @pytest.mark.parametrize(
     "packet",
-    [pointer_loop, many_questions, claims_too_much, two_opts, long_label, long_name],
+    [pointer_loop, many_questions, many_records, claims_too_much, two_opts, long_label, long_name, with_an_answer],
     ids=lambda packet: packet.__name__,
 )
 def test_no_query_is_a(packet: object) -> None:
@@ -143,6 +148,15 @@ def test_long_queries_are_refused_unread(length: int) -> None:
     assert time.process_time() - started < 0.01
     assert isinstance(found, bytes)
     assert found[3] & 15 == dns.rcode.FORMERR
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_query_may_carry_two_records(count: int) -> None:
+    responder, lane, _ = made()
+    data = struct.pack("!6H", 1, 0x100, 1, 0, 0, count) + SEEDS[0][12:] + b"\0\0\1\0\1\0\0\0\0\0\4abcd" * count
+    found = responder.answer(lane, data)
+    assert isinstance(found, bytes)
+    assert found[3] & 15 == (dns.rcode.NOERROR if count < 3 else dns.rcode.FORMERR)
 
 
 def test_responses_are_never_answered() -> None:

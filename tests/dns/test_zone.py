@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bayplan.api.types import core_v1
 from bayplan.dns.records import Lookup, RecordType
 from bayplan.dns.zone import Zone
 from tests.dns.objects import endpoint, endpoint_slice, external, lookups, service
@@ -173,3 +175,32 @@ def test_a_change_costs_time_by_its_own_size() -> None:
         return best
 
     assert seconds(5_000) < 10 * seconds(50)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(service("a", "None"), id="a headless service"),
+        pytest.param(service("a", "10.0.0.1", type="ExternalName", external_name="x.test"), id="an external service"),
+    ],
+)
+def test_no_cluster_ip_has(made: core_v1.Service) -> None:
+    zone = Zone()
+    zone.put_service(made)
+    assert zone.owner_of("None") is zone.owner_of("10.0.0.1") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["1.2.3.4", "fd00::1", "a..b", "x" * 64, ".".join(["abc"] * 64), "", ".", "ä.test"], ids=repr
+)
+def test_no_alias_leads_to(name: str) -> None:
+    zone = Zone()
+    zone.put_service(external("a", name))
+    assert not lookups(zone).find(("a", "testns", "svc"), RecordType.A).exists
+
+
+def test_an_alias_may_lead_to_the_longest_names() -> None:
+    name = ".".join(["x" * 63, "y" * 63, "z" * 63, "w" * 61])
+    zone = Zone()
+    zone.put_service(external("a", name + "."))
+    assert lookups(zone).find(("a", "testns", "svc"), RecordType.A).alias == name

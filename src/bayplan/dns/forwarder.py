@@ -63,25 +63,33 @@ class Forwarder:
         self._randomness = randomness
         self._metrics = metrics
         self._pending: dict[Outside, asyncio.Task[Message]] = {}
+        self._waiting = 0
         self._avoided: dict[Server, float] = {}
         """Server -> monotonic time until which it is asked last."""
 
     async def resolve(self, question: Outside) -> Message:
         """The response of an upstream server, whatever its code. Raises UnresolvedError."""
         task = self._pending.get(question)
+        if self._waiting >= self._settings.max_waiting or (
+            task is None and len(self._pending) >= self._settings.max_concurrent
+        ):
+            self._metrics.rejects.inc()
+            raise UnresolvedError(
+                f"{self._waiting} clients with {len(self._pending)} questions wait for upstream servers already"
+            )
         if task is None:
-            if len(self._pending) >= self._settings.max_concurrent:
-                self._metrics.rejects.inc()
-                raise UnresolvedError(f"{len(self._pending)} questions wait for upstream servers already")
             task = asyncio.create_task(self._ask(question), name=f"dns question {question.name}")
             self._pending[question] = task
             task.add_done_callback(lambda _: self._pending.pop(question))
+        self._waiting += 1
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if task.cancelled():
                 raise UnresolvedError("the server stops") from None
             raise
+        finally:
+            self._waiting -= 1
 
     async def close(self) -> None:
         """Give up all questions that wait."""

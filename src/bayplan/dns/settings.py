@@ -57,7 +57,9 @@ class DnsSettings:
     total_seconds: float = 5.0
     """How long all of them may take together; clients wait no longer."""
     max_concurrent: int = 1000
-    """Questions that wait for other servers at once; more are answered with SERVFAIL."""
+    """Different questions that wait for other servers at once; more are answered with SERVFAIL."""
+    max_waiting: int = 10_000
+    """Clients that wait for their answers at once; more are answered with SERVFAIL."""
     max_connections: int = 1000
     """TCP connections of clients to each address."""
     idle_seconds: float = 10.0

@@ -41,6 +41,8 @@ PAYLOAD: Final = 1232
 """Largest UDP message that is sent, and offered by EDNS: it is not fragmented on any usual network (DNS flag day 2020)."""
 LONGEST_QUERY: Final = 4096
 """Longer queries are refused unread: they cost time and no client sends them."""
+_MOST_ADDITIONAL: Final = 2
+"""Records that a query may carry: OPT and a signature. A thousand of them would cost milliseconds."""
 _CLASSIC: Final = 512
 _STREAM: Final = 65_535
 _RESPONSE: Final = 0x80
@@ -92,14 +94,13 @@ def parse_query(data: bytes, *, stream: bool) -> Query:
     opcode = data[2] >> 3 & 15
     if opcode != dns.opcode.QUERY:
         raise RefusedQuery(Rcode.NOTIMP, header_only(data, Rcode.NOTIMP))
-    if len(data) > LONGEST_QUERY:
+    questions, answered, authorities, additionals = struct.unpack_from("!4H", data, 4)
+    if len(data) > LONGEST_QUERY or questions != 1 or answered or authorities > 1 or additionals > _MOST_ADDITIONAL:
         raise RefusedQuery(Rcode.FORMERR, header_only(data, Rcode.FORMERR))
     try:
         message = dns.message.from_wire(data)
     except (dns.exception.DNSException, ValueError, NotImplementedError) as error:
         raise RefusedQuery(Rcode.FORMERR, header_only(data, Rcode.FORMERR)) from error
-    if len(message.question) != 1 or message.answer or message.authority:
-        raise RefusedQuery(Rcode.FORMERR, header_only(data, Rcode.FORMERR))
     question = message.question[0]
     limit = _STREAM if stream else _udp_limit(message)
     query = Query(message, question.name, int(question.rdtype), _labels(question.name), limit)
