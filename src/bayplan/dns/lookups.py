@@ -44,11 +44,6 @@ class Lookups:
         """The zone's SOA record, which every negative answer carries."""
         return Record(self.domain, RecordType.SOA, min(self._ttl, _LONGEST_SOA_TTL), str(self._zone.serial))
 
-    @property
-    def negative_ttl(self) -> int:
-        """How many seconds clients may keep that something is not there."""
-        return self._ttl
-
     def find(self, labels: Sequence[str], kind: int) -> Lookup:
         """What a name has. labels: those before the domain, leftmost first, in lower case; kind: the number of the record type."""
         chain: dict[str, None] = {}

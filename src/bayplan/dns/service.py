@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from types import TracebackType
 from typing import Self
@@ -96,11 +95,6 @@ class DnsServer:
         if self._forwarder is not None:
             await self._forwarder.close()
         await self._informers.stop()
-
-    async def run(self) -> None:
-        """Start, serve until cancelled, and stop. Raises ListenError, SettingsError."""
-        async with self:
-            await asyncio.Event().wait()
 
     async def __aenter__(self) -> Self:
         try:
