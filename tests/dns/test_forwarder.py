@@ -15,7 +15,7 @@ import dns.rrset
 import pytest
 
 from bayplan.dns.errors import UnresolvedError
-from bayplan.dns.forwarder import Accept, Forwarder, Outside
+from bayplan.dns.forwarder import Accept, Forwarder, UpstreamQuestion
 from bayplan.dns.metrics import DnsMetrics
 from bayplan.dns.settings import DnsSettings, Server
 from bayplan.support.clock import LoopClock
@@ -24,7 +24,7 @@ from bayplan.support.randomness import SeededRandomness
 from bayplan.support.virtual_time import run
 
 ONE, TWO = Server("192.0.2.1", 53), Server("192.0.2.2", 53)
-QUESTION = Outside(dns.name.from_text("www.test"), dns.rdatatype.A, False, False)
+QUESTION = UpstreamQuestion(dns.name.from_text("www.test"), dns.rdatatype.A, False, False)
 
 Behaviour = Callable[[bytes], Awaitable[list[bytes]]]
 """From a query to the messages that arrive then, in order."""
@@ -275,7 +275,7 @@ def test_no_more_questions_wait_than_the_settings_say() -> None:
     async def story() -> None:
         asked = forwarder(FakeExchange({ONE: silent}), ONE, registry=registry, max_concurrent=2)
         names = [dns.name.from_text(f"{number}.test") for number in range(3)]
-        tasks = [asyncio.create_task(asked.resolve(Outside(one, 1, False, False))) for one in names]
+        tasks = [asyncio.create_task(asked.resolve(UpstreamQuestion(one, 1, False, False))) for one in names]
         with pytest.raises(UnresolvedError, match="2 clients with 2 questions wait"):
             await tasks[2]
         await asked.close()
@@ -316,7 +316,7 @@ def test_every_query_has_an_id_of_its_own() -> None:
 @pytest.mark.parametrize("bit", [True, False])
 def test_the_bits_of_the_client_are_passed_on(bit: bool) -> None:
     exchange = FakeExchange({ONE: well})
-    run(forwarder(exchange, ONE).resolve(Outside(QUESTION.name, 1, bit, not bit)))
+    run(forwarder(exchange, ONE).resolve(UpstreamQuestion(QUESTION.name, 1, bit, not bit)))
     query = dns.message.from_wire(exchange.asked[0][2])
     assert bool(query.ednsflags & dns.flags.DO) is bit
     assert bool(query.flags & dns.flags.CD) is not bit

@@ -17,7 +17,7 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayplan.dns.lanes import Lane
+from bayplan.dns.listener_context import ListenerContext
 from bayplan.dns.metrics import DnsMetrics
 from bayplan.dns.responder import Responder, reverse_address
 from bayplan.dns.settings import DnsSettings
@@ -54,22 +54,22 @@ def mutated(chance: random.Random) -> bytes:
     return bytes(data)
 
 
-def made(entries: int = 100) -> tuple[Responder, Lane, Registry]:
+def made(entries: int = 100) -> tuple[Responder, ListenerContext, Registry]:
     registry = Registry()
     metrics = DnsMetrics(registry)
     settings = DnsSettings(cache_entries=entries)
     responder = Responder(lookups(), None, settings, synced=lambda: True, clock=SystemClock(), metrics=metrics)
-    return responder, responder.lane("dns://x", "udp", "1"), registry
+    return responder, responder.listener_context("dns://x", "udp", "1"), registry
 
 
 def test_mutated_queries_are_answered_or_dropped(caplog: pytest.LogCaptureFixture) -> None:
     """Set BAYPLAN_DNS_FUZZ to a number of rounds for more."""
-    responder, lane, registry = made()
+    responder, context, registry = made()
     chance = random.Random(7)
     with caplog.at_level(logging.ERROR):
         for _ in range(ROUNDS):
             data = mutated(chance)
-            found = responder.answer(lane, data)
+            found = responder.answer(context, data)
             if len(data) < 12 or data[2] & 0x80:
                 assert found is None
                 continue
@@ -80,13 +80,13 @@ def test_mutated_queries_are_answered_or_dropped(caplog: pytest.LogCaptureFixtur
             dns.message.from_wire(found)
     assert caplog.records == []
     assert b"coredns_panics_total 0.0" in registry.render()
-    assert len(lane.cache) <= 100
+    assert len(context.cache) <= 100
 
 
 @given(st.binary(max_size=600))
 def test_any_bytes_are_answered_or_dropped(data: bytes) -> None:
-    responder, lane, registry = made()
-    found = responder.answer(lane, data)
+    responder, context, registry = made()
+    found = responder.answer(context, data)
     assert found is None or (isinstance(found, bytes) and found[:2] == data[:2])
     assert b"coredns_panics_total 0.0" in registry.render()
 
@@ -131,8 +131,8 @@ def long_name() -> bytes:
 )
 def test_no_query_is_a(packet: object) -> None:
     assert callable(packet)
-    responder, lane, _ = made()
-    found = responder.answer(lane, packet())
+    responder, context, _ = made()
+    found = responder.answer(context, packet())
     assert isinstance(found, bytes)
     assert dns.message.from_wire(found).rcode() == dns.rcode.FORMERR
     assert len(found) == 12
@@ -140,11 +140,11 @@ def test_no_query_is_a(packet: object) -> None:
 
 @pytest.mark.parametrize("length", [LONGEST_QUERY + 1, 65_535])
 def test_long_queries_are_refused_unread(length: int) -> None:
-    responder, lane, _ = made()
+    responder, context, _ = made()
     data = many_records()
     data += bytes(length - len(data))
     started = time.process_time()
-    found = responder.answer(lane, data)
+    found = responder.answer(context, data)
     assert time.process_time() - started < 0.01
     assert isinstance(found, bytes)
     assert found[3] & 15 == dns.rcode.FORMERR
@@ -152,28 +152,28 @@ def test_long_queries_are_refused_unread(length: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_query_may_carry_two_records(count: int) -> None:
-    responder, lane, _ = made()
+    responder, context, _ = made()
     data = struct.pack("!6H", 1, 0x100, 1, 0, 0, count) + SEEDS[0][12:] + b"\0\0\1\0\1\0\0\0\0\0\4abcd" * count
-    found = responder.answer(lane, data)
+    found = responder.answer(context, data)
     assert isinstance(found, bytes)
     assert found[3] & 15 == (dns.rcode.NOERROR if count < 3 else dns.rcode.FORMERR)
 
 
 def test_responses_are_never_answered() -> None:
     """Two servers would else answer each other for ever."""
-    responder, lane, _ = made()
+    responder, context, _ = made()
     for seed in SEEDS:
-        assert responder.answer(lane, dns.message.make_response(dns.message.from_wire(seed)).to_wire()) is None
+        assert responder.answer(context, dns.message.make_response(dns.message.from_wire(seed)).to_wire()) is None
 
 
 def test_names_of_any_bytes_are_looked_up() -> None:
-    responder, lane, registry = made()
+    responder, context, registry = made()
     for label in (b"\0", b"\xff" * 63, b"svc1.testns.svc", "ä".encode(), b"\\", b" ", b'"'):
         name = bytes((len(label),)) + label
         tail = b"\6testns\3svc\7cluster\5local\0\0\1\0\1"
         data = struct.pack("!6H", 1, 0x100, 1, 0, 0, 0) + name + tail
         for _ in range(2):
-            found = responder.answer(lane, data)
+            found = responder.answer(context, data)
             assert isinstance(found, bytes)
             assert dns.message.from_wire(found).rcode() == dns.rcode.NXDOMAIN
             assert found[12 : len(data)] == data[12:]
@@ -183,13 +183,13 @@ def test_names_of_any_bytes_are_looked_up() -> None:
 def test_a_fault_of_ours_is_logged_counted_and_answered_with_servfail(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    responder, lane, registry = made()
+    responder, context, registry = made()
 
     def broken(*_: object) -> None:
         raise RuntimeError("broken")
 
     monkeypatch.setattr("bayplan.dns.lookups.Lookups.find", broken)
-    found = responder.answer(lane, SEEDS[0])
+    found = responder.answer(context, SEEDS[0])
     assert isinstance(found, bytes)
     assert (found[:2], found[3] & 15) == (SEEDS[0][:2], dns.rcode.SERVFAIL)
     assert "broken" in caplog.text

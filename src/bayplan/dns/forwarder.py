@@ -38,7 +38,7 @@ class Exchange(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class UpstreamQuestion:
     """A question for other servers. Equal questions that wait at the same time are asked once."""
 
     name: Name
@@ -62,12 +62,12 @@ class Forwarder:
         self._clock = clock
         self._randomness = randomness
         self._metrics = metrics
-        self._pending: dict[Outside, asyncio.Task[Message]] = {}
+        self._pending: dict[UpstreamQuestion, asyncio.Task[Message]] = {}
         self._waiting = 0
         self._avoided: dict[Server, float] = {}
         """Server -> monotonic time until which it is asked last."""
 
-    async def resolve(self, question: Outside) -> Message:
+    async def resolve(self, question: UpstreamQuestion) -> Message:
         """The response of an upstream server, whatever its code. Raises UnresolvedError."""
         task = self._pending.get(question)
         if self._waiting >= self._settings.max_waiting or (
@@ -98,7 +98,7 @@ class Forwarder:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _ask(self, question: Outside) -> Message:
+    async def _ask(self, question: UpstreamQuestion) -> Message:
         deadline = self._clock.monotonic() + self._settings.total_seconds
         refusal: Message | None = None
         for server in self._order():
@@ -122,7 +122,7 @@ class Forwarder:
             return refusal
         raise UnresolvedError(f"no upstream server has answered for {question.name}")
 
-    async def _ask_one(self, server: Server, question: Outside) -> bytes:
+    async def _ask_one(self, server: Server, question: UpstreamQuestion) -> bytes:
         identity = int(self._randomness.uuid4()[:4], 16)  # of the operating system's randomness: hard to guess
         query = make_upstream_query(
             question.name,
@@ -148,7 +148,7 @@ class Forwarder:
         servers.sort(key=lambda one: self._avoided.get(one, 0.0) > now)
         return servers * 2 if len(servers) == 1 else servers
 
-    def _failed(self, server: Server, question: Outside, error: Exception) -> None:
+    def _failed(self, server: Server, question: UpstreamQuestion, error: Exception) -> None:
         logger.info("upstream %s, question %s: %s", server, question.name, error or type(error).__name__)
         self._metrics.upstream_failure(str(server)).inc()
         self._avoided[server] = self._clock.monotonic() + _AVOIDED_SECONDS

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bayplan.dns.datagrams import AddressDatagrams, Client, Datagrams, WildcardDatagrams
 from bayplan.dns.errors import ListenError
-from bayplan.dns.lanes import Lane
+from bayplan.dns.listener_context import ListenerContext
 from bayplan.dns.responder import Responder
 from bayplan.dns.settings import WILDCARDS, DnsSettings, Server
 
@@ -56,10 +56,10 @@ class Listeners:
         for udp, tcp in self._sockets:
             server = f"dns://{Server(*udp.getsockname()[:2])}"
             family = "2" if udp.family == socket.AF_INET6 else "1"
-            datagrams = UdpListener(udp, responder, responder.lane(server, "udp", family))
+            datagrams = UdpListener(udp, responder, responder.listener_context(server, "udp", family))
             datagrams.start()
             self._udp.append(datagrams)
-            stream = TcpListener(tcp, responder, responder.lane(server, "tcp", family), self._settings)
+            stream = TcpListener(tcp, responder, responder.listener_context(server, "tcp", family), self._settings)
             await stream.start()
             self._tcp.append(stream)
 
@@ -77,12 +77,12 @@ class Listeners:
 class UdpListener:
     """Answers datagrams. Cached answers leave in the same call in which their queries came."""
 
-    def __init__(self, udp: socket.socket, responder: Responder, lane: Lane) -> None:
+    def __init__(self, udp: socket.socket, responder: Responder, context: ListenerContext) -> None:
         self._socket = udp
         wildcard = sys.platform == "linux" and udp.getsockname()[0] in WILDCARDS
         self._datagrams: Datagrams = WildcardDatagrams(udp) if wildcard else AddressDatagrams(udp)
         self._responder = responder
-        self._lane = lane
+        self._context = context
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -95,7 +95,7 @@ class UdpListener:
         await _end(self._tasks)
 
     def _read(self) -> None:
-        receive, answer, lane = self._datagrams.receive, self._responder.answer, self._lane
+        receive, answer, context = self._datagrams.receive, self._responder.answer, self._context
         for _ in range(_BATCH):
             try:
                 data, client = receive()
@@ -104,7 +104,7 @@ class UdpListener:
             except OSError as error:
                 logger.warning("datagrams cannot be received: %s", error)
                 return
-            found = answer(lane, data)
+            found = answer(context, data)
             if isinstance(found, bytes):
                 self._send(found, client)
             elif found is not None:
@@ -125,10 +125,12 @@ class UdpListener:
 class TcpListener:
     """Answers queries on connections, several at once on each (RFC 7766). Slow and idle clients are cut off."""
 
-    def __init__(self, tcp: socket.socket, responder: Responder, lane: Lane, settings: DnsSettings) -> None:
+    def __init__(
+        self, tcp: socket.socket, responder: Responder, context: ListenerContext, settings: DnsSettings
+    ) -> None:
         self._socket = tcp
         self._responder = responder
-        self._lane = lane
+        self._context = context
         self._seconds = settings.idle_seconds
         self._most = settings.max_connections
         self._connections: set[asyncio.Task[None]] = set()
@@ -178,7 +180,7 @@ class TcpListener:
                 await self._serve(query, writer, waiting)
 
     async def _serve(self, query: bytes, writer: asyncio.StreamWriter, waiting: set[asyncio.Task[None]]) -> None:
-        found = self._responder.answer(self._lane, query)
+        found = self._responder.answer(self._context, query)
         if found is None:
             raise ConnectionError("what came is no query")
         if isinstance(found, bytes):
@@ -205,7 +207,7 @@ async def _awaited(answer: Coroutine[Any, Any, bytes], query: bytes, responder: 
     try:
         return await answer
     except Exception:
-        return responder.panicked(query)
+        return responder.internal_error(query)
 
 
 async def _write(writer: asyncio.StreamWriter, answer: bytes) -> None:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from bayplan.dns.answer_cache import CachedAnswer
 from bayplan.dns.errors import UnresolvedError
-from bayplan.dns.forwarder import Forwarder, Outside
-from bayplan.dns.lanes import Lane
+from bayplan.dns.forwarder import Forwarder, UpstreamQuestion
+from bayplan.dns.listener_context import ListenerContext
 from bayplan.dns.lookups import Lookups
 from bayplan.dns.metrics import DROPPED, DnsMetrics
 from bayplan.dns.records import Lookup, Record, RecordType
@@ -43,10 +43,10 @@ _SHOWN: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Request:
     """A query under way: where it came in, when (monotonic seconds), and under which bytes its answer is kept."""
 
-    lane: Lane
+    context: ListenerContext
     query: Query
     key: bytes
     started: float
@@ -73,37 +73,37 @@ class Responder:
         self._metrics = metrics
         self._zone = settings.domain + "."
         self._domain = tuple(settings.domain.split("."))
-        self._lanes: list[Lane] = []
+        self._contexts: list[ListenerContext] = []
         self._changes = 0
         """How often the zone has changed."""
 
-    def lane(self, server: str, proto: str, family: str) -> Lane:
-        """A lane for one listener, see Lane."""
-        lane = Lane(self._metrics, server, proto, family, self._settings.cache_entries)
-        self._lanes.append(lane)
-        return lane
+    def listener_context(self, server: str, proto: str, family: str) -> ListenerContext:
+        """A context for one listener, see ListenerContext."""
+        context = ListenerContext(self._metrics, server, proto, family, self._settings.cache_entries)
+        self._contexts.append(context)
+        return context
 
     def zone_changed(self, changed: Sequence[str]) -> None:
         """Forget answers that depend on one of these keys of the zone."""
         self._changes += 1
-        for lane in self._lanes:
-            lane.cache.invalidate(changed)
+        for context in self._contexts:
+            context.cache.invalidate(changed)
 
-    def answer(self, lane: Lane, data: bytes) -> Answer:
-        """The answer to whatever a client has sent. It does not raise; what it returns to be awaited may, see `panicked`."""
+    def answer(self, context: ListenerContext, data: bytes) -> Answer:
+        """The answer to whatever a client has sent. It does not raise; what it returns to be awaited may, see `internal_error`."""
         started = self._clock.monotonic()
-        cached = self._cached(lane, data, started)
+        cached = self._cached(context, data, started)
         if cached is not None:
             return cached
         try:
-            return self._look_up(lane, data, started)
+            return self._look_up(context, data, started)
         except RefusedQuery as refused:
-            return self._refused(lane, refused)
+            return self._refused(context, refused)
         except Exception:
-            return self.panicked(data)
+            return self.internal_error(data)
 
-    def _cached(self, lane: Lane, data: bytes, started: float) -> bytes | None:
-        found = lane.cache.reply(data, started)
+    def _cached(self, context: ListenerContext, data: bytes, started: float) -> bytes | None:
+        found = context.cache.reply(data, started)
         if found is None:
             return None
         message, answer = found
@@ -112,39 +112,39 @@ class Responder:
         answer.duration.observe(self._clock.monotonic() - started)
         return message
 
-    def _look_up(self, lane: Lane, data: bytes, started: float) -> Answer:
-        query = parse_query(data, stream=lane.stream)
+    def _look_up(self, context: ListenerContext, data: bytes, started: float) -> Answer:
+        query = parse_query(data, stream=context.stream)
         key = canonical_query(query, data)
         if key is not data:
-            cached = self._cached(lane, key, started)
+            cached = self._cached(context, key, started)
             if cached is not None:
                 return cached
-        lane.misses.inc()
-        asked = _Asked(lane, query, key, started)
+        context.misses.inc()
+        request = _Request(context, query, key, started)
         labels = query.labels
         if labels[-len(self._domain) :] == self._domain:
-            return self._from_zone(asked, self._lookups.find(labels[: -len(self._domain)], query.kind))
+            return self._from_zone(request, self._lookups.find(labels[: -len(self._domain)], query.kind))
         address = reverse_address(labels)
         if address and query.kind == RecordType.PTR:
             found = self._lookups.reverse(address)
             if found is not None:
-                return self._from_zone(asked, found)
+                return self._from_zone(request, found)
         if self._forwarder is None:
-            return self._fail(asked, Rcode.REFUSED, _ELSEWHERE)
+            return self._fail(request, Rcode.REFUSED, _ELSEWHERE)
         depends = (address_key(address),) if address else ()
-        return self._forward(asked, self._forwarder, _outside(query, query.name), (), depends)
+        return self._forward(request, self._forwarder, _upstream_question(query, query.name), (), depends)
 
-    def _from_zone(self, asked: _Asked, found: Lookup) -> Answer:
+    def _from_zone(self, request: _Request, found: Lookup) -> Answer:
         """The answer to a name of the cluster."""
         if found.alias and self._forwarder is not None:
-            question = _outside(asked.query, parse_name(found.alias))
-            return self._forward(asked, self._forwarder, question, found.answer, found.depends)
-        negative = _is_negative(found, asked.query.kind)
+            question = _upstream_question(request.query, parse_name(found.alias))
+            return self._forward(request, self._forwarder, question, found.answer, found.depends)
+        negative = _is_negative(found, request.query.kind)
         if negative and not self._synced():
-            return self._fail(asked, Rcode.SERVFAIL, self._zone)
+            return self._fail(request, Rcode.SERVFAIL, self._zone)
         rcode = Rcode.NOERROR if found.exists else Rcode.NXDOMAIN
         message = render(
-            asked.query,
+            request.query,
             rcode,
             found.answer,
             (self._lookups.soa(),) if negative else (),
@@ -152,16 +152,16 @@ class Responder:
             authoritative=True,
             recursion=self._forwarder is not None,
         )
-        counters = self._count(asked, rcode, self._zone, "kubernetes")
+        counters = self._count(request, rcode, self._zone, "kubernetes")
         if found.cacheable:
-            self._keep(asked, message, found.depends, counters, self._zone, denial=negative)
+            self._keep(request, message, found.depends, counters, self._zone, denial=negative)
         return message
 
     async def _forward(
         self,
-        asked: _Asked,
+        request: _Request,
         forwarder: Forwarder,
-        question: Outside,
+        question: UpstreamQuestion,
         aliases: tuple[Record, ...],
         depends: tuple[str, ...],
     ) -> bytes:
@@ -171,21 +171,21 @@ class Responder:
             response = await forwarder.resolve(question)
         except UnresolvedError as error:
             logger.info("%s", error)
-            return self._fail(asked, Rcode.SERVFAIL, zone)
+            return self._fail(request, Rcode.SERVFAIL, zone)
         rcode = response.rcode()
-        if rcode > Rcode.YXRRSET and asked.query.message.edns < 0:
+        if rcode > Rcode.YXRRSET and request.query.message.edns < 0:
             rcode = Rcode.SERVFAIL  # codes above 15 need EDNS, and those above 6 make no sense here
-        message = render(asked.query, rcode, aliases, authoritative=bool(aliases), recursion=True, upstream=response)
-        counters = self._count(asked, rcode, zone, "forward")
+        message = render(request.query, rcode, aliases, authoritative=bool(aliases), recursion=True, upstream=response)
+        counters = self._count(request, rcode, zone, "forward")
         seconds = min((lifetime(response, question.kind), self._settings.cache_seconds, *(one.ttl for one in aliases)))
         outdated = bool(depends) and changes != self._changes
         if seconds and not outdated:
-            self._keep(asked, message, depends, counters, zone, denial=not response.answer, seconds=seconds)
+            self._keep(request, message, depends, counters, zone, denial=not response.answer, seconds=seconds)
         return message
 
     def _keep(
         self,
-        asked: _Asked,
+        request: _Request,
         message: bytes,
         depends: Sequence[str],
         counters: Sequence[Counter],
@@ -198,34 +198,34 @@ class Responder:
         answer = CachedAnswer(
             message,
             depends,
-            counters=(*counters, asked.lane.hits(zone, denial=denial)),
-            duration=asked.lane.duration(zone),
+            counters=(*counters, request.context.hits(zone, denial=denial)),
+            duration=request.context.duration(zone),
             stored=self._clock.monotonic(),
             lifetime=seconds,
         )
-        asked.lane.cache.put(asked.key, answer, message)
+        request.context.cache.put(request.key, answer, message)
 
-    def _fail(self, asked: _Asked, rcode: Rcode, zone: str) -> bytes:
+    def _fail(self, request: _Request, rcode: Rcode, zone: str) -> bytes:
         """An answer without records, which is not kept."""
-        self._count(asked, rcode, zone, "")
-        return render(asked.query, rcode, recursion=self._forwarder is not None)
+        self._count(request, rcode, zone, "")
+        return render(request.query, rcode, recursion=self._forwarder is not None)
 
-    def _count(self, asked: _Asked, rcode: Rcode, zone: str, plugin: str) -> tuple[Counter, ...]:
-        counters = asked.lane.counters(zone, asked.query.kind, rcode.name, plugin)
+    def _count(self, request: _Request, rcode: Rcode, zone: str, plugin: str) -> tuple[Counter, ...]:
+        counters = request.context.counters(zone, request.query.kind, rcode.name, plugin)
         for counter in counters:
             counter.inc()
-        asked.lane.duration(zone).observe(self._clock.monotonic() - asked.started)
+        request.context.duration(zone).observe(self._clock.monotonic() - request.started)
         return counters
 
-    def _refused(self, lane: Lane, refused: RefusedQuery) -> bytes | None:
+    def _refused(self, context: ListenerContext, refused: RefusedQuery) -> bytes | None:
         if refused.response is None:
             self._metrics.invalid.inc()
         else:
-            for counter in lane.counters(DROPPED, 0, refused.rcode.name, ""):
+            for counter in context.counters(DROPPED, 0, refused.rcode.name, ""):
                 counter.inc()
         return refused.response
 
-    def panicked(self, data: bytes) -> bytes:
+    def internal_error(self, data: bytes) -> bytes:
         """The answer to a query that has met a fault of ours: call it while the exception is handled."""
         logger.exception("a query cannot be answered: %s", data[:_SHOWN].hex())
         self._metrics.panics.inc()
@@ -253,6 +253,6 @@ def _is_negative(found: Lookup, kind: int) -> bool:
     return not found.exists or not any(kind == RecordType.CNAME or one.type != RecordType.CNAME for one in found.answer)
 
 
-def _outside(query: Query, name: Name) -> Outside:
+def _upstream_question(query: Query, name: Name) -> UpstreamQuestion:
     """The question for other servers that a client's query is."""
-    return Outside(name.canonicalize(), query.kind, query.dnssec_ok, query.checking_disabled)
+    return UpstreamQuestion(name.canonicalize(), query.kind, query.dnssec_ok, query.checking_disabled)

@@ -7,7 +7,7 @@ from bayplan.dns.metrics import DnsMetrics
 from bayplan.support.metrics import Counter, Histogram
 
 
-class Lane:
+class ListenerContext:
     """What answers depend on besides the query: where it came in.
 
     server: the listener's address as in CoreDNS' metrics; proto: udp or tcp; family: "1" for IPv4, "2" for IPv6; capacity: answers in the cache.
