@@ -112,6 +112,24 @@ def test_negative_answers_without_soa_are_not_kept() -> None:
     play(story, answer)
 
 
+@pytest.mark.parametrize(
+    ("code", "edns", "expected"),
+    [
+        (dns.rcode.YXRRSET, -1, dns.rcode.YXRRSET),
+        (dns.rcode.BADVERS, -1, dns.rcode.SERVFAIL),
+        (dns.rcode.BADVERS, 0, dns.rcode.BADVERS),
+    ],
+)
+def test_codes_that_need_edns_are_for_clients_that_have_it(
+    code: dns.rcode.Rcode, edns: int, expected: dns.rcode.Rcode
+) -> None:
+    async def story(running: Running, upstream: Upstream) -> None:
+        response = await running.ask("x.test", use_edns=edns)
+        assert (response.rcode(), response.edns) == (expected, edns)
+
+    play(story, lambda query, way: reply(query, rcode=code).to_wire())
+
+
 FAULTS: dict[str, Reply] = {
     "nothing": lambda query, way: None,
     "another id": lambda query, way: bytes((query[0] ^ 1,)) + well(query, way)[1:],

@@ -145,7 +145,7 @@ def test_long_queries_are_refused_unread(length: int) -> None:
     data += bytes(length - len(data))
     started = time.process_time()
     found = responder.answer(context, data)
-    assert time.process_time() - started < 0.01
+    assert time.process_time() - started < 0.1
     assert isinstance(found, bytes)
     assert found[3] & 15 == dns.rcode.FORMERR
 

@@ -262,6 +262,18 @@ def test_an_address_behind_two_services_has_two_names() -> None:
     ]
 
 
+def test_ports_without_a_protocol_are_of_tcp() -> None:
+    made = Zone()
+    made.put_service(service("web", "10.0.0.1", ports=(("http", "", 80),)))
+    made.put_service(service("db", "None"))
+    part = endpoint_slice("db-a", "db", endpoint("10.0.0.2"), ports=(("sql", "UDP", 5432), ("http", "", 80)))
+    made.put_slice(part)
+    assert find(lookups(made), "_http._tcp.web.testns.svc", "SRV").answer
+    assert find(lookups(made), "_http._tcp.db.testns.svc", "SRV").answer
+    assert find(lookups(made), "_sql._udp.db.testns.svc", "SRV").answer
+    assert not find(lookups(made), "_sql._tcp.db.testns.svc", "SRV").exists
+
+
 def test_upper_case_in_objects_is_found_in_lower_case() -> None:
     made = Zone()
     made.put_service(service("db", "None", ports=(("SQL", "TCP", 5432),)))

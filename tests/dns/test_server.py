@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -345,6 +346,20 @@ def test_a_port_in_use_is_named(kind: socket.SocketKind) -> None:
         listeners = Listeners(DnsSettings(port=other.getsockname()[1]))
         with pytest.raises(ListenError, match=r"cannot listen on 127.0.0.1:\d+ .*in use.* --port or --listen"):
             listeners.open()
+
+
+@pytest.mark.parametrize(("port", "named"), [(53, True), (1023, True), (1024, False)])
+def test_a_port_that_needs_rights_is_named(port: int, named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    class Refusing(socket.socket):
+        bind = refuse
+
+    monkeypatch.setattr("socket.socket", Refusing)
+    with pytest.raises(ListenError, match=r"Permission denied; ") as raised:
+        Listeners(DnsSettings(port=port)).open()
+    assert ("ports below 1024 need root or CAP_NET_BIND_SERVICE" in str(raised.value)) is named
 
 
 def test_an_address_of_another_machine_is_named() -> None:

@@ -111,6 +111,7 @@ def test_services_and_endpoints_have_names_as_long_as_they_are_there() -> None:
     async def story(client: Client, server: DnsServer) -> None:
         assert await ask(server, "kubernetes.default.svc.cluster.local") == ("NOERROR", ["10.96.0.1"])
         assert await ask(server, "db.shop.svc.cluster.local") == ("NXDOMAIN", [])
+        assert await ask(server, "ns.dns.cluster.local") == ("NOERROR", ["127.0.0.1"])
         await shop(client)
         web = await client.create(service("web"))
         await client.create(service("db", cluster_ip="None"))

@@ -174,7 +174,7 @@ class Responder:
             return self._fail(request, Rcode.SERVFAIL, zone)
         rcode = response.rcode()
         if rcode > Rcode.YXRRSET and request.query.message.edns < 0:
-            rcode = Rcode.SERVFAIL  # codes above 15 need EDNS, and those above 6 make no sense here
+            rcode = Rcode.SERVFAIL  # codes above 15 need EDNS, and those above 7 make no sense here
         message = render(request.query, rcode, aliases, authoritative=bool(aliases), recursion=True, upstream=response)
         counters = self._count(request, rcode, zone, "forward")
         seconds = min((lifetime(response, question.kind), self._settings.cache_seconds, *(one.ttl for one in aliases)))
