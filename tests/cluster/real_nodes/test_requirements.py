@@ -12,7 +12,7 @@ import yaml
 
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.cluster.errors import RealNodeError
-from bayplan.cluster.real_nodes.commands import run, succeeds
+from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.containerd import ContainerdSettings, containerd_config, write_config
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command, write_files
 from bayplan.cluster.real_nodes.leftovers import mounts_below
@@ -21,6 +21,7 @@ from bayplan.cluster.real_nodes.requirements import missing
 from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.configuration import from_tree
+from bayplan.support.programs import succeeds
 
 
 def settings(directory: Path = Path("/data/real-nodes"), count: int = 2, **more: Any) -> RealNodeSettings:

@@ -1,37 +1,15 @@
-"""Programs of the system that are run to their end."""
+"""Programs of the system, whose failures are those of real nodes."""
 
 from __future__ import annotations
 
-import asyncio
-import shlex
-import tempfile
-
 from bayplan.cluster.errors import RealNodeError
+from bayplan.support import programs
+from bayplan.support.programs import ProgramError
 
 
 async def run(*command: str, stdin: bytes = b"") -> str:
     """What a program prints. Raises RealNodeError with what it says if it fails or is not there."""
-    # Input from a file: a pipe breaks, in uvloop with an exception, where the program ends before it has read it.
-    with tempfile.TemporaryFile() as file:
-        file.write(stdin)
-        file.seek(0)
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *command, stdin=file, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-            )
-        except OSError as error:
-            raise RealNodeError(f"{command[0]} cannot be run: {error.strerror}") from error
-    output, errors = await process.communicate()
-    if process.returncode:
-        said = (errors or output).decode(errors="replace").strip()
-        raise RealNodeError(f"{shlex.join(command)} failed: {said or f'exit code {process.returncode}'}")
-    return output.decode(errors="replace")
-
-
-async def succeeds(*command: str) -> bool:
-    """Whether a program ends with success; what it prints is not read."""
     try:
-        await run(*command)
-    except RealNodeError:
-        return False
-    return True
+        return await programs.run(*command, stdin=stdin)
+    except ProgramError as error:
+        raise RealNodeError(str(error)) from error

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from bayplan.cluster.errors import RealNodeError
-from bayplan.cluster.real_nodes.commands import run, succeeds
+from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.settings import HOST, NAMESPACE, NodePlace, RealNodeSettings
+from bayplan.support.programs import succeeds
 
 _NAMESPACES = Path("/run/netns")
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
