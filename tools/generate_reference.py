@@ -27,6 +27,7 @@ SETTINGS = (
     "controllers/settings.py",
     "dns/settings.py",
     "kubelet/simulator/settings.py",
+    "network/settings.py",
     "store/settings.py",
 )
 

@@ -32,6 +32,7 @@ VERBS = {
     "scheduler": "Run the scheduler against any cluster",
     "controller-manager": "Run the controllers against any cluster",
     "kubelet": "Run a node of any cluster on this machine",
+    "network": "Connect the pods of this machine's node with all others",
     "dns": "Answer DNS questions about any cluster",
     "node-simulator": "Play simulated nodes in any cluster",
     "version": "Print versions",

@@ -27,10 +27,17 @@ class Election:
 
 
 class HealthServer:
-    """Serves `/healthz`, `/livez`, `/readyz` and `/metrics` of a component."""
+    """Serves `/healthz`, `/livez`, `/readyz` and `/metrics` of a component.
 
-    def __init__(self, metrics: Registry) -> None:
+    not_ready: why `/readyz` is to fail; "" if it is not. option: the one that names the port, for errors.
+    """
+
+    def __init__(
+        self, metrics: Registry, not_ready: Callable[[], str] = lambda: "", *, option: str = "--secure-port"
+    ) -> None:
         self._metrics = metrics
+        self._not_ready = not_ready
+        self._option = option
         self._runner: web.ServerRunner | None = None
 
     async def start(self, host: str, port: int) -> None:
@@ -44,7 +51,7 @@ class HealthServer:
         except OSError as error:
             await runner.cleanup()
             raise ClusterError(
-                f"cannot listen on {host}:{port}: {error.strerror or error}; choose another with --secure-port"
+                f"cannot listen on {host}:{port}: {error.strerror or error}; choose another with {self._option}"
             ) from error
         self._runner = runner
 
@@ -54,6 +61,9 @@ class HealthServer:
             await self._runner.cleanup()
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
+        reason = self._not_ready() if request.path == "/readyz" else ""
+        if reason:
+            return web.Response(status=503, text=reason)
         if request.path in ("/healthz", "/livez", "/readyz"):
             return web.Response(text="ok")
         if request.path == "/metrics":

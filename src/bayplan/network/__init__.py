@@ -1,0 +1,1 @@
+"""The pod network of a node: routes or tunnels to the pods of other nodes, and network policies."""
