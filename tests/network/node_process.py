@@ -67,6 +67,7 @@ async def main(options: dict[str, Any]) -> None:
         Masquerade(options["masquerade"]),
         cni_config=Path(options["directory"]) / "cni",
         address_directory=Path(options["directory"]) / "addresses",
+        cluster_networks=("10.1.0.0/16", "fd00::/16"),
         resync_seconds=0.5,
     )
     registry = Registry()

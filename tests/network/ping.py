@@ -17,7 +17,7 @@ _REQUEST, _REPLY = {4: 8, 6: 128}, {4: 0, 6: 129}
 def checksum(data: bytes) -> int:
     """The internet checksum (RFC 1071)."""
     data += b"\0" * (len(data) % 2)
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     total = (total >> 16) + (total & 0xFFFF)
     return ~(total + (total >> 16)) & 0xFFFF
 

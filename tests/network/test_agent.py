@@ -29,6 +29,12 @@ def start(nodes: list[Machine], **options: str) -> None:
         assert each.learn(*nodes) == "ready"
 
 
+def peers_of(machine: Machine) -> list[str]:
+    """The agent's routes to other nodes."""
+    shown = machine.ip("route", "show", "proto", "145") + machine.ip("-6", "route", "show", "proto", "145")
+    return [" ".join(line.split()[:5]) for line in shown.splitlines() if not line.startswith("unreachable")]
+
+
 @pytest.mark.parametrize("data_plane", ["overlay", "routed"])
 @pytest.mark.parametrize("pod_interface", ["ptp", "bridge"])
 def test_pods_reach_pods_and_nodes(two: list[Machine], data_plane: str, pod_interface: str) -> None:
@@ -78,24 +84,30 @@ def test_what_others_see_of_pods(two: list[Machine], masquerade: str, sees: str)
     assert all(one.startswith(sees) for one in elements[0])
 
 
+def test_what_goes_to_pods_of_no_node_does_not_leave_it(two: list[Machine]) -> None:
+    a, b = two
+    a.ip("route", "add", "default", "via", b.addresses[0])
+    start([a])
+    pod = a.attach_pod()
+    b.execute("nft", "add table inet seen")
+    b.execute("nft", "add chain inet seen prerouting { type filter hook prerouting priority 0; }")
+    b.execute("nft", "add rule inet seen prerouting ip daddr 10.1.0.0/16 counter")
+    assert not pod.reaches("10.1.77.7")
+    assert not a.reaches("10.1.1.77")
+    assert "packets 0" in b.execute("nft", "list chain inet seen prerouting").stdout
+
+
 def test_nodes_come_move_and_go(two: list[Machine]) -> None:
     a, b = two
     start([a])
-    assert a.ip("route", "show", "proto", "145") == ""
+    assert peers_of(a) == []
     a.learn(b)
-    assert a.ip("route", "show", "proto", "145").split()[:5] == [
-        "10.1.2.0/24",
-        "via",
-        "10.1.2.0",
-        "dev",
-        "bayplan-vxlan",
-    ]
+    assert peers_of(a) == ["10.1.2.0/24 via 10.1.2.0 dev bayplan-vxlan", "fd00:2::/64 via fd00:2:: dev bayplan-vxlan"]
     b.pods = ["10.1.7.0/24"]
     a.learn(b)
-    assert a.ip("route", "show", "proto", "145").split()[0] == "10.1.7.0/24"
-    assert a.ip("-6", "route", "show", "proto", "145") == ""
+    assert peers_of(a) == ["10.1.7.0/24 via 10.1.7.0 dev bayplan-vxlan"]
     a.tell(name="b")
-    assert a.ip("route", "show", "proto", "145") == ""
+    assert peers_of(a) == []
     assert a.ip("neighbor", "show", "dev", "bayplan-vxlan", "nud", "permanent") == ""
     assert "dst" not in a.execute("bridge", "fdb", "show", "dev", "bayplan-vxlan").stdout
 
@@ -108,7 +120,6 @@ def test_what_others_have_changed_is_put_right(two: list[Machine]) -> None:
     a.ip("route", "add", "10.8.8.0/24", "via", "192.0.2.2")
     a.ip("route", "delete", "10.1.2.0/24")
     a.execute("nft", "delete table inet bayplan-network")
-    assert not here.reaches(there.addresses[0])
     assert a.tell() == "ready"
     assert here.reaches(there.addresses[0])
     routes = a.ip("route", "show")

@@ -9,6 +9,7 @@ from bayplan.network.data_plane import (
     Forwarding,
     Neighbor,
     Route,
+    Unreachable,
     entries,
     find_uplink,
     hardware_address,
@@ -52,6 +53,11 @@ class TestPeers:
             metadata=meta_v1.ObjectMeta(name="a"), spec=core_v1.NodeSpec(pod_cidrs=("10.1.1.7/24", "none"))
         )
         assert peer(found).pod_networks == ("10.1.1.0/24",)
+
+    def test_simulated_nodes_have_no_pods_to_reach(self) -> None:
+        found = node("a", ("192.0.2.1",), ("10.1.1.0/24",))
+        found.metadata.annotations = {"bayplan.dev/simulated": "true"}
+        assert peer(found) == Peer("a", ("192.0.2.1",), ())
 
     def test_address_of_a_version(self) -> None:
         assert (A.address(4), A.address(6), FAR.address(6)) == ("192.0.2.1", "2001:db8::1", None)
@@ -97,6 +103,9 @@ class TestOverlay:
     def test_nodes_of_other_subnets_are_reached(self) -> None:
         assert Forwarding(hardware_address("far"), "198.51.100.9") in entries(A, FAR, UPLINK, OVERLAY)
         assert unreachable(A, FAR, UPLINK, OVERLAY) == ""
+
+    def test_pods_of_no_node_are_nowhere(self) -> None:
+        assert entries(A, A, UPLINK, settings(cluster_networks=("10.1.0.0/16",))) == {Unreachable("10.1.0.0/16")}
 
     def test_nothing_is_known_of_itself_nor_of_nodes_without_pods(self) -> None:
         assert entries(A, A, UPLINK, OVERLAY) == frozenset()
@@ -167,6 +176,7 @@ class TestSettings:
             ({"vxlan_device": "sixteen-letters-"}, "--vxlan-device: 'sixteen-letters-' is no name of a device"),
             ({"bridge": "a/b"}, "--bridge: 'a/b' is no name of a device"),
             ({"bridge": ""}, "--bridge: '' is no name"),
+            ({"cluster_networks": ("10.1.0.1/16",)}, "--cluster-cidr: 10.1.0.1/16 has host bits set"),
             ({"cni_chain": ("portmap", "tuning")}, "--cni-chain: 'tuning' is none of portmap, bandwidth, firewall"),
         ],
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bayplan.network.data_plane import Entry, Forwarding, Neighbor, Route, make_tunnel
+from bayplan.network.data_plane import Entry, Forwarding, Neighbor, Route, Unreachable, make_tunnel
 from bayplan.network.ip_commands import change, is_tunnel, read_forwarding, read_neighbors, read_routes
 from tests.network.nodes import UPLINK, A, settings
 
@@ -63,6 +63,12 @@ def test_a_forwarding_entry_does_not_keep_a_route_of_the_same_name() -> None:
     assert "route delete x dev eth0 proto 145" in commands.ip
 
 
+def test_networks_that_lead_nowhere_are_set_before_routes() -> None:
+    nowhere = Unreachable("10.1.0.0/16")
+    assert change((), (ROUTE, nowhere), VXLAN).ip[0] == "route replace unreachable 10.1.0.0/16 proto 145"
+    assert change((nowhere,), (), VXLAN).ip == ["route delete unreachable 10.1.0.0/16 proto 145"]
+
+
 def test_plain_routes_are_not_taken_as_on_link() -> None:
     assert change((), (Route("10.1.2.0/24", "192.0.2.2", "eth0"),), VXLAN).ip == [
         "route replace 10.1.2.0/24 via 192.0.2.2 dev eth0 proto 145"
@@ -73,10 +79,12 @@ def test_what_the_kernel_has() -> None:
     routes: list[dict[str, Any]] = [
         {"dst": "10.1.2.0/24", "gateway": "10.1.2.0", "dev": VXLAN, "protocol": "145", "flags": ["onlink"]},
         {"dst": "10.1.3.1", "gateway": "192.0.2.3", "dev": "eth0"},
+        {"type": "unreachable", "dst": "10.1.0.0/16", "protocol": "145"},
         {"dst": "fd00:2::", "gateway": "2001:db8::2", "dev": "eth0"},
     ]
     assert read_routes(routes) == {
         ROUTE,
+        Unreachable("10.1.0.0/16"),
         Route("10.1.3.1/32", "192.0.2.3", "eth0"),
         Route("fd00:2::/128", "2001:db8::2", "eth0"),
     }

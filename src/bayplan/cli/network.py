@@ -44,6 +44,11 @@ _PORT = click.IntRange(0, 65535)
     help="What pods send under the node's address: all but what goes to pods and nodes, all but what goes to pods, or nothing.",
 )
 @click.option(
+    "--cluster-cidr",
+    default="",
+    help="Networks of all pods, with commas. What goes to pods of no node is refused at once then, and does not leave the node.",
+)
+@click.option(
     "--mtu", type=int, default=0, help="Largest packet of pods.  [default: as the interface and the tunnel allow]"
 )
 @click.option("--vxlan-device", default="bayplan-vxlan", show_default=True, help="Name of the tunnel's device.")
@@ -98,6 +103,7 @@ def command(
     context: str,
     hostname_override: str,
     cni_chain: str,
+    cluster_cidr: str,
     cleanup: bool,
     v: int,
     **options: Any,
@@ -113,7 +119,7 @@ def command(
 
     set_up_logging(verbosity=v)
     try:
-        settings = _settings(hostname_override, cni_chain, options)
+        settings = _settings(hostname_override, _parts(cni_chain), _parts(cluster_cidr), options)
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
     try:
@@ -122,7 +128,11 @@ def command(
         raise Failure(str(error)) from error
 
 
-def _settings(name: str, chain: str, options: dict[str, Any]) -> NetworkSettings:
+def _parts(text: str) -> tuple[str, ...]:
+    return tuple(part for each in text.split(",") if (part := each.strip()))
+
+
+def _settings(name: str, chain: tuple[str, ...], networks: tuple[str, ...], options: dict[str, Any]) -> NetworkSettings:
     """Settings from options. Raises SettingsError."""
     from bayplan.kubelet.node.machine import hostname
     from bayplan.network.settings import DataPlane, Masquerade, NetworkSettings, PodInterface
@@ -138,7 +148,8 @@ def _settings(name: str, chain: str, options: dict[str, Any]) -> NetworkSettings
         vxlan_port=options["vxlan_port"],
         cni_config=options["cni_conf_dir"],
         cni_plugins=options["cni_bin_dir"],
-        cni_chain=tuple(part for each in chain.split(",") if (part := each.strip())),
+        cni_chain=chain,
+        cluster_networks=networks,
         address_directory=options["address_dir"],
         bridge=options["bridge"],
         bind_address=options["bind_address"],

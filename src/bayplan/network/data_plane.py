@@ -46,7 +46,13 @@ class Forwarding(NamedTuple):
     destination: str
 
 
-Entry = Route | Neighbor | Forwarding
+class Unreachable(NamedTuple):
+    """A network of which nothing is to leave the node, unless a route says more."""
+
+    network: str
+
+
+Entry = Route | Neighbor | Forwarding | Unreachable
 
 
 class Tunnel(NamedTuple):
@@ -126,9 +132,9 @@ def pod_mtu(uplink: Uplink, settings: NetworkSettings) -> int:
 
 
 def entries(node: Peer, other: Peer, uplink: Uplink, settings: NetworkSettings) -> frozenset[Entry]:
-    """What a node's kernel must know of another node; nothing for itself and for what `unreachable` names."""
+    """What a node's kernel must know of another node, nothing of what `unreachable` names; of itself that pods are nowhere but where routes lead."""
     if other.name == node.name:
-        return frozenset()
+        return frozenset(Unreachable(network) for network in settings.cluster_networks)
     if settings.data_plane == DataPlane.OVERLAY:
         return frozenset(_tunnelled(other, uplink, settings))
     return frozenset(

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from bayplan.network.data_plane import Entry, Forwarding, Neighbor, Route, Tunnel
+from bayplan.network.data_plane import Entry, Forwarding, Neighbor, Route, Tunnel, Unreachable
 from bayplan.network.peers import ip_version
 
 PROTOCOL: Final = 145
@@ -34,7 +34,7 @@ def change(removed: Iterable[Entry], added: Iterable[Entry], device: str) -> Com
 
 
 def _rank(entry: Entry) -> tuple[int, Entry]:
-    return (Forwarding, Neighbor, Route).index(type(entry)), entry
+    return (Forwarding, Neighbor, Unreachable, Route).index(type(entry)), entry
 
 
 def _key(entry: Entry) -> str:
@@ -47,6 +47,8 @@ def _append(commands: Commands, entry: Entry, device: str, *, adds: bool) -> Non
             onlink = " onlink" if at == device else ""
             how = f"replace {network} via {via} dev {at}{onlink}" if adds else f"delete {network} dev {at}"
             commands.ip.append(f"route {how} proto {PROTOCOL}")
+        case Unreachable(network):
+            commands.ip.append(f"route {'replace' if adds else 'delete'} unreachable {network} proto {PROTOCOL}")
         case Neighbor(address, mark):
             commands.ip.append(
                 f"neighbor replace {address} lladdr {mark} dev {device} nud permanent"
@@ -91,9 +93,14 @@ def is_tunnel(tunnel: Tunnel, links: Sequence[Mapping[str, Any]]) -> bool:
     return False
 
 
-def read_routes(routes: Iterable[Mapping[str, Any]]) -> set[Route]:
+def read_routes(routes: Iterable[Mapping[str, Any]]) -> set[Entry]:
     """Routes in what `ip -json route show proto 145` prints."""
-    return {Route(_network(one["dst"]), one.get("gateway", ""), one.get("dev", "")) for one in routes}
+    return {
+        Unreachable(_network(one["dst"]))
+        if one.get("type") == "unreachable"
+        else Route(_network(one["dst"]), one.get("gateway", ""), one.get("dev", ""))
+        for one in routes
+    }
 
 
 def read_neighbors(neighbors: Iterable[Mapping[str, Any]]) -> set[Neighbor]:

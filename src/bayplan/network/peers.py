@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import NamedTuple
 
+from bayplan.api.simulated_nodes import is_simulated
 from bayplan.api.types import core_v1
 
 
@@ -28,13 +29,13 @@ def ip_version(text: str) -> int:
 
 
 def peer(node: core_v1.Node) -> Peer:
-    """The node as a peer. What is not an address or a CIDR is left out."""
+    """The node as a peer. What is not an address or a CIDR is left out; simulated nodes have no pods that anybody could reach."""
     cidrs = node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ())
     internal = (each.address for each in node.status.addresses if each.type == "InternalIP")
     return Peer(
         node.metadata.name,
         tuple(text for one in internal if (text := _address(one))),
-        tuple(text for one in cidrs if (text := _network(one))),
+        () if is_simulated(node) else tuple(text for one in cidrs if (text := _network(one))),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -58,6 +59,8 @@ class NetworkSettings:
     data_plane: DataPlane = DataPlane.OVERLAY
     pod_interface: PodInterface = PodInterface.PTP
     masquerade: Masquerade = Masquerade.EXTERNAL
+    cluster_networks: tuple[str, ...] = ()
+    """CIDRs of all pods: what goes to pods of no node ends with an error here, and does not leave by the default route."""
     mtu: int = 0
     """Largest packet of pods in bytes; 0: what the node's interface takes, less the tunnel's headers."""
     vxlan_device: str = "bayplan-vxlan"
@@ -95,6 +98,11 @@ class NetworkSettings:
                 raise SettingsError(
                     f"{option}: {name!r} is no name of a device: up to 15 characters, no slash, no space"
                 )
+        for network in self.cluster_networks:
+            try:
+                ipaddress.ip_network(network)
+            except ValueError as error:
+                raise SettingsError(f"--cluster-cidr: {error}") from error
         unknown = [name for name in self.cni_chain if name not in CHAINABLE]
         if unknown:
             raise SettingsError(f"--cni-chain: {unknown[0]!r} is none of {', '.join(CHAINABLE)}")
