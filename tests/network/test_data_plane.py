@@ -151,6 +151,9 @@ class TestRouted:
 
 
 class TestMtu:
+    def test_a_node_at_the_loopback_interface(self) -> None:
+        assert pod_mtu(UPLINK._replace(device="lo", mtu=65536), ROUTED) == 1500
+
     @pytest.mark.parametrize(
         ("address", "changes", "expected"),
         [

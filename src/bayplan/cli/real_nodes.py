@@ -32,6 +32,7 @@ def real_node_settings(
     mode: str,
     outbound: bool,
     sandbox_image: str | None,
+    data_plane: str,
 ) -> RealNodeSettings:
     """Settings of real nodes. directory: the data directory; None for a cluster without. sandbox_image: None for the built-in one. Raises UsageError, and
     Failure if the machine cannot have them."""
@@ -42,6 +43,8 @@ def real_node_settings(
             mode,
             sandbox_image=sandbox_image or PAUSE_IMAGE,
             outbound=outbound,
+            data_plane=data_plane,
+            service_network=cluster.api.service_cluster_ip_range,
             pod_network=cluster.controller.cluster_cidr[0],
         )
     except ValueError as error:

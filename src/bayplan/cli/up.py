@@ -61,6 +61,13 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     help="Whether real nodes with networks of their own, and their pods, reach what this machine reaches.",
 )
 @click.option(
+    "--real-node-network",
+    type=click.Choice(("routed", "overlay")),
+    default="routed",
+    show_default=True,
+    help="How real nodes reach the pods of each other: by plain routes, or in VXLAN packets.",
+)
+@click.option(
     "--pod-infra-container-image",
     metavar="IMAGE",
     help="Image of the sandboxes of pods on real nodes.  [default: one that is made here and needs no registry]",
@@ -205,6 +212,7 @@ class UpOptions:
     real_nodes: int
     real_node_mode: str
     real_node_outbound: bool
+    real_node_network: str
     pod_infra_container_image: str | None
     source: str | None
     stages: tuple[Path, ...]
@@ -304,6 +312,7 @@ class UpOptions:
             settings,
             mode=self.real_node_mode,
             outbound=self.real_node_outbound,
+            data_plane=self.real_node_network,
             sandbox_image=self.pod_infra_container_image,
         )
 

@@ -24,6 +24,10 @@ HEADERS: Final = {4: 50, 6: 70}
 """Bytes that VXLAN adds to a packet, by the IP version between the nodes."""
 
 
+_LOOPBACK: Final = "lo"
+_USUAL_MTU: Final = 1500
+
+
 class Route(NamedTuple):
     """Where packets to a network go."""
 
@@ -128,6 +132,8 @@ def pod_mtu(uplink: Uplink, settings: NetworkSettings) -> int:
     """The largest packet of pods, in bytes."""
     if settings.mtu:
         return settings.mtu
+    if uplink.device == _LOOPBACK:  # the only node of a cluster: what pods send elsewhere leaves by another interface
+        return _USUAL_MTU
     return uplink.mtu - (HEADERS[ip_version(uplink.address)] if settings.data_plane == DataPlane.OVERLAY else 0)
 
 

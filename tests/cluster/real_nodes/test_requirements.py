@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.containerd import ContainerdSettings, containerd_config, write_config
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command, write_files
 from bayplan.cluster.real_nodes.leftovers import mounts_below
-from bayplan.cluster.real_nodes.network import inside, masquerading, overlapping, write_pod_network
+from bayplan.cluster.real_nodes.network import inside, masquerading, overlapping
 from bayplan.cluster.real_nodes.requirements import missing
 from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings
 from bayplan.kubelet.cgroups.errors import CgroupError
@@ -59,13 +58,13 @@ def no_cgroups() -> None:
         (
             {"which": lambda name: None if name in ("containerd", "ctr", "ip") else name, "plugins": lambda: None},
             [
-                "real nodes need containerd, ctr, ip, the CNI plugins bridge, host-local and loopback: apt-get install containerd iproute2"
+                "real nodes need containerd, ctr, ip, the CNI plugins ptp, host-local and loopback: apt-get install containerd iproute2"
                 " containernetworking-plugins (Debian, Ubuntu) or dnf install containerd iproute containernetworking-plugins (Fedora)"
             ],
         ),
         (
             {"module": lambda name: None if name == "grpc" else name},
-            ["real nodes need the packages grpcio: pip install 'bayplan[kubelet]'"],
+            ["real nodes need the packages grpcio: pip install 'bayplan[kubelet,dns]'"],
         ),
         ({"cgroups": no_cgroups}, ["real nodes need cgroups: none is mounted"]),
     ],
@@ -75,7 +74,7 @@ def test_what_is_missing_is_named(lacks: dict[str, Any], said: list[str]) -> Non
 
 
 def test_machines_network_needs_fewer_programs() -> None:
-    lacks: dict[str, Any] = {"which": lambda name: None if name in ("ip", "nsenter") else name}
+    lacks: dict[str, Any] = {"which": lambda name: None if name == "nsenter" else name}
     assert found(HOST, **lacks) == []
     assert found(**lacks) != []
 
@@ -141,26 +140,8 @@ def test_containerds_configuration(tmp_path: Path) -> None:
         write_config(long)
 
 
-def test_pod_network_is_written_once(tmp_path: Path) -> None:
-    (first, _) = settings(tmp_path).nodes()
-    write_pod_network(first, "10.128.3.0/24", tmp_path)
-    file = first.cni_config / "10-bayplan.conflist"
-    bridge, *others = json.loads(file.read_text())["plugins"]
-    assert others == []  # there is no plugin for ports
-    assert (bridge["bridge"], bridge["ipMasq"]) == ("cni0", False)
-    assert bridge["ipam"]["ranges"] == [[{"subnet": "10.128.3.0/24"}]]
-    before = file.stat().st_ino
-    write_pod_network(first, "10.128.3.0/24", tmp_path)
-    assert file.stat().st_ino == before
-    write_pod_network(first, "10.128.4.0/24", tmp_path)
-    assert "10.128.4.0/24" in file.read_text()
-    (host,) = settings(tmp_path, count=1, mode=HOST).nodes()
-    write_pod_network(host, "10.128.3.0/24", tmp_path)
-    assert json.loads(file.read_text())["plugins"][0]["ipMasq"] is True
-
-
 def test_kubelet_is_told_all_it_needs(tmp_path: Path) -> None:
-    place = settings(tmp_path, cluster_dns=("10.96.0.10",)).nodes()[0]
+    place = settings(tmp_path, service_network="10.96.0.0/16,fd00::/108").nodes()[0]
     signed: list[tuple[str, tuple[str, ...]]] = []
 
     def sign(user: str, groups: tuple[str, ...]) -> KeyPair:

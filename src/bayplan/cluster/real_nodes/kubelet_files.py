@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -38,7 +39,7 @@ def kubelet_configuration(place: NodePlace, endpoint: str) -> dict[str, Any]:
         "authorization": {"mode": "Webhook"},
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": place.cgroup,
-        "clusterDNS": list(settings.cluster_dns),
+        "clusterDNS": [settings.cluster_dns],
         "clusterDomain": settings.cluster_domain,
         "containerRuntimeEndpoint": endpoint,
         "failCgroupV1": False,
@@ -58,13 +59,20 @@ def write_files(place: NodePlace, endpoint: str, api: ApiAccess) -> None:
         directory / "logs" / "containers",
     ):
         path.mkdir(parents=True, exist_ok=True)
-    (directory / "ca.crt").write_bytes(api.authority)
     (directory / "kubelet.yaml").write_text(yaml.safe_dump(kubelet_configuration(place, endpoint), sort_keys=False))
-    pair = api.sign(f"system:node:{place.name}", ("system:nodes",))
-    certificate = directory / "kubelet-client.pem"
+    write_credentials(directory, "kubeconfig", api, f"system:node:{place.name}", ("system:nodes",))
+
+
+def write_credentials(
+    directory: Path, kubeconfig: str, api: ApiAccess, user: str, groups: tuple[str, ...] = ()
+) -> None:
+    """Write a kubeconfig with a new certificate for a user, and the authority's certificate. Raises OSError."""
+    authority, certificate = directory / "ca.crt", directory / f"{kubeconfig}.pem"
+    authority.write_bytes(api.authority)
+    pair = api.sign(user, groups)
     write_private(certificate, pair.certificate + pair.key)
-    cluster = {"server": api.server, "certificate-authority": str(directory / "ca.crt")}
-    write_kubeconfig(directory / "kubeconfig", cluster, certificate)
+    cluster = {"server": api.server, "certificate-authority": str(authority)}
+    write_kubeconfig(directory / kubeconfig, cluster, certificate)
 
 
 def kubelet_command(place: NodePlace) -> tuple[str, ...]:

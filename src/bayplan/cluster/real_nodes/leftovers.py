@@ -27,7 +27,7 @@ _KILL_SECONDS = 5.0
 async def remove_leftovers(settings: RealNodeSettings, clock: Clock) -> None:
     """Remove all that runs for the nodes of these settings, and what it has made outside of their directory. What is not there is removed.
 
-    First the kubelets and containerds, so that nothing is made anew; then containers with their shims; then mounts, networks, sockets. Raises RealNodeError.
+    First all processes of nodes, so that nothing is made anew; then containers with their shims; then mounts, networks, sockets. Raises RealNodeError.
     """
     await _kill(recorded_processes(settings), clock)
     await _kill(list(processes_with(("containerd-shim",), str(settings.state))), clock)
@@ -50,7 +50,7 @@ def _mountinfo() -> str:
 
 def recorded_processes(settings: RealNodeSettings) -> list[ProcessId]:
     """Processes of pid files that still run."""
-    found = [read_pid_file(path) for path in settings.state.glob("*/*.pid")]
+    found = [read_pid_file(path) for pattern in ("*.pid", "*/*.pid") for path in settings.state.glob(pattern)]
     return [each for each in found if each is not None]
 
 

@@ -1,4 +1,6 @@
-"""The network of real nodes: one namespace each, at a bridge; routes between their pods; the way out.
+"""The network of real nodes: one namespace each, at a bridge; routes from the machine to their pods; the way out.
+
+How pods of different nodes reach each other is the business of `bayplan network`, which runs on each node.
 
 machine ── bridge bp-<id> (.1) ──┬── bp-<id>-1 ═ eth0 (.11) namespace bayplan-<id>-1: kubelet, containerd, pods of real-1
                                  └── bp-<id>-2 ═ eth0 (.12) namespace bayplan-<id>-2: ...
@@ -16,12 +18,12 @@ from typing import Any
 from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.settings import HOST, NAMESPACE, NodePlace, RealNodeSettings
-from bayplan.support.programs import succeeds
+from bayplan.network.service import clean_up
+from bayplan.network.settings import NetworkSettings
+from bayplan.support.programs import ProgramError, succeeds
 
 _NAMESPACES = Path("/run/netns")
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
-_CNI_VERSION = "0.4.0"
-"""Which all runtimes since containerd 1.4 know."""
 
 
 def inside(place: NodePlace, command: tuple[str, ...]) -> tuple[str, ...]:
@@ -32,18 +34,20 @@ def inside(place: NodePlace, command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 async def make_bridge(settings: RealNodeSettings) -> None:
-    """Make the bridge with the machine's address, and the way out. Raises RealNodeError."""
-    if settings.mode != NAMESPACE:
-        return
+    """Make the bridge with the machine's address, and the way out. Nodes are at it, unless there is one that has the machine's own network:
+    then it only carries the address at which pods find the API server and the DNS. Raises RealNodeError.
+    """
     overlap = overlapping(settings, json.loads(await run("ip", "-json", "route", "show") or "[]"))
     if overlap:
         raise RealNodeError(overlap)
-    prefix = settings.network.prefixlen
+    is_host = settings.mode == HOST
+    prefix = 32 if is_host else settings.network.prefixlen
     await run("ip", "link", "add", settings.bridge, "type", "bridge")
     await run("ip", "address", "add", f"{settings.gateway}/{prefix}", "dev", settings.bridge)
     await run("ip", "link", "set", settings.bridge, "up")
-    if settings.outbound and shutil.which("nft") is not None:
+    if settings.outbound or is_host:
         _keep_forwarding(settings)
+    if settings.outbound and not is_host:
         await run("nft", "-f", "-", stdin=masquerading(settings).encode())
 
 
@@ -111,47 +115,13 @@ async def make_node_network(place: NodePlace) -> None:
 
 
 async def set_routes(settings: RealNodeSettings, pod_networks: Mapping[str, str]) -> None:
-    """Lead the pods' networks of nodes (by name) to them, from the machine and from each other. Raises RealNodeError."""
+    """Lead the machine to the pods' networks of nodes (by name). Raises RealNodeError."""
     if settings.mode != NAMESPACE:
         return
     for place in settings.nodes():
         network = pod_networks.get(place.name)
-        if not network:
-            continue
-        await run("ip", "route", "replace", network, "via", place.address, "dev", settings.bridge)
-        for other in settings.nodes():
-            if other.number != place.number:
-                await run("ip", "-n", other.namespace, "route", "replace", network, "via", place.address)
-
-
-def write_pod_network(place: NodePlace, pod_network: str, plugins: Path) -> None:
-    """Write the CNI configuration of a node's pods: they are at a bridge of the node, with addresses of its network; host ports where the plugin for
-    them and iptables are there. Raises OSError."""
-    is_host = place.settings.mode == HOST
-    chain: list[dict[str, object]] = [
-        {
-            "type": "bridge",
-            "bridge": f"bp-{place.settings.id}-p" if is_host else "cni0",
-            "isDefaultGateway": True,
-            "hairpinMode": True,
-            "ipMasq": is_host and place.settings.outbound,
-            "ipam": {
-                "type": "host-local",
-                "ranges": [[{"subnet": pod_network}]],
-                "dataDir": str(place.state / "addresses"),
-            },
-        }
-    ]
-    if (plugins / "portmap").exists() and shutil.which("iptables") is not None:
-        chain.append({"type": "portmap", "capabilities": {"portMappings": True}})
-    config = {"cniVersion": _CNI_VERSION, "name": "bayplan", "plugins": chain}
-    place.cni_config.mkdir(parents=True, exist_ok=True)
-    file = place.cni_config / "10-bayplan.conflist"
-    text = json.dumps(config, indent=2)
-    if not file.exists() or file.read_text() != text:
-        unfinished = file.with_suffix(".tmp")
-        unfinished.write_text(text)
-        unfinished.replace(file)
+        if network:
+            await run("ip", "route", "replace", network, "via", place.address, "dev", settings.bridge)
 
 
 async def remove_network(settings: RealNodeSettings) -> None:
@@ -166,7 +136,18 @@ async def remove_network(settings: RealNodeSettings) -> None:
             await _remove_link(name)
     if shutil.which("nft") is not None and await succeeds("nft", "list", "table", "ip", _table(settings)):
         await run("nft", "delete", "table", "ip", _table(settings))
+    if settings.mode == HOST and settings.state.exists():
+        await _remove_host_network(settings)
     _restore_forwarding(settings)
+
+
+async def _remove_host_network(settings: RealNodeSettings) -> None:
+    """Remove what the pod network of a node without a namespace has made on the machine. Raises RealNodeError."""
+    for place in settings.nodes():
+        try:
+            await clean_up(NetworkSettings(place.name, cni_config=place.cni_config))
+        except (ProgramError, OSError) as error:
+            raise RealNodeError(f"the pod network of {place.name} is left: {error}") from error
 
 
 def _namespaces(settings: RealNodeSettings) -> list[str]:

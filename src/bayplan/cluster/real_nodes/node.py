@@ -1,4 +1,4 @@
-"""One real node: its containerd and its kubelet, in its network."""
+"""One real node: its containerd, its kubelet and its pod network, in its network namespace."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bayplan.cluster.errors import RealNodeError
+from bayplan.cluster.real_nodes.add_ons import NETWORK_USER, network_command
 from bayplan.cluster.real_nodes.cni_results import remove_torn
 from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.containerd import (
@@ -18,7 +19,7 @@ from bayplan.cluster.real_nodes.containerd import (
     wait_ready,
     write_config,
 )
-from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command, write_files
+from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command, write_credentials, write_files
 from bayplan.cluster.real_nodes.network import inside, make_node_network
 from bayplan.cluster.real_nodes.orphans import Remains, read_remains, remove_orphans
 from bayplan.cluster.real_nodes.processes import SupervisedProcess
@@ -60,6 +61,7 @@ class RealNode:
             "containerd", ("containerd", "--config", str(self.containerd.config_file)), self._containerd_ended
         )
         self._kubelet = self._process("kubelet", kubelet_command(place))
+        self._network = self._process("network", network_command(place))
 
     def _process(
         self, name: str, command: tuple[str, ...], before_restart: Callable[[], None] = lambda: None
@@ -102,10 +104,12 @@ class RealNode:
         try:
             write_config(self.containerd)
             write_files(place, self.containerd.endpoint, api)
+            write_credentials(place.directory, "network.kubeconfig", api, NETWORK_USER)
         except OSError as error:
             raise RealNodeError(f"{place.directory}: the node's files cannot be written: {error}") from error
         self._containerd.log.unlink(missing_ok=True)
-        self._kubelet.log.unlink(missing_ok=True)
+        for each in (self._kubelet, self._network):
+            each.log.unlink(missing_ok=True)
         self._tasks.spawn(self._containerd.name, self._containerd.run())
         try:
             await wait_ready(self.runtime, self._clock, _CONTAINERD_SECONDS)
@@ -113,7 +117,8 @@ class RealNode:
             await ensure_sandbox_image(self.containerd, self.runtime, self._clock, platform.machine())
         except (RealNodeError, RuntimeRequestError, ValueError) as error:
             raise RealNodeError(f"{place.name}: {error}; its log ends: {self._containerd.last_words()}") from error
-        self._tasks.spawn(self._kubelet.name, self._kubelet.run())
+        for each in (self._kubelet, self._network):
+            self._tasks.spawn(each.name, each.run())
 
     async def _remove_pods(self) -> None:
         """Remove all pods from containerd, which gives back their networks. Raises RuntimeRequestError."""
@@ -124,7 +129,7 @@ class RealNode:
         await self.runtime.remove_sandbox(sandbox_id)
 
     async def stop(self) -> None:
-        """End the kubelet, then the pods, then containerd. What does not end is left for `remove_leftovers`."""
+        """End the kubelet, then the pods, then containerd and the network. What does not end is left for `remove_leftovers`."""
         await self._kubelet.stop(_STOP_SECONDS)
         if self._cleaning is not None:
             self._cleaning.cancel()
@@ -135,4 +140,5 @@ class RealNode:
         except (RuntimeRequestError, TimeoutError) as error:
             logger.warning("%s: pods are left to be killed: %s", self.place.name, error or "they take too long")
         await self._containerd.stop(_STOP_SECONDS)
+        await self._network.stop(_STOP_SECONDS)
         await self.runtime.close()

@@ -13,9 +13,7 @@ from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.cgroups.mounts import find_mounts
-
-CNI_PLUGINS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"), Path("/usr/libexec/cni"))
-"""Where distributions put network plugins: Debian, upstream, Fedora."""
+from bayplan.network.settings import CNI_PLUGINS
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +30,21 @@ _ALWAYS = (
     Program("ctr", "containerd", "containerd"),
     Program("runc", "runc", "runc"),
     Program("mount", "mount", "util-linux"),
+    Program("ip", "iproute2", "iproute"),
+    Program("bridge", "iproute2", "iproute"),
+    Program("nft", "nftables", "nftables"),
 )
-_FOR_NAMESPACES = (Program("ip", "iproute2", "iproute"), Program("nsenter", "util-linux", "util-linux"))
+_FOR_NAMESPACES = (Program("nsenter", "util-linux", "util-linux"),)
 _PLUGINS = Program(
-    "the CNI plugins bridge, host-local and loopback", "containernetworking-plugins", "containernetworking-plugins"
+    "the CNI plugins ptp, host-local and loopback", "containernetworking-plugins", "containernetworking-plugins"
 )
-_PACKAGES = {"grpc": "grpcio", "cri_api": "container-runtime-interface-api"}
+_PACKAGES = {"grpc": "grpcio", "cri_api": "container-runtime-interface-api", "dns": "dnspython"}
 """Module -> its package on PyPI."""
 
 
 def find_cni_plugins() -> Path | None:
     """The directory with the network plugins; None where they are not installed."""
-    needed = ("bridge", "host-local", "loopback")
+    needed = ("ptp", "host-local", "loopback")
     return next((path for path in CNI_PLUGINS if all((path / name).exists() for name in needed)), None)
 
 
@@ -76,7 +77,7 @@ def missing(
         )
     packages = [package for name, package in _PACKAGES.items() if module(name) is None]
     if packages:
-        found.append(f"real nodes need the packages {', '.join(packages)}: pip install 'bayplan[kubelet]'")
+        found.append(f"real nodes need the packages {', '.join(packages)}: pip install 'bayplan[kubelet,dns]'")
     try:
         cgroups()
     except CgroupError as error:

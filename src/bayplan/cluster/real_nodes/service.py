@@ -7,23 +7,29 @@ import logging
 import os
 from collections.abc import Iterable
 
+from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1
 from bayplan.client import Client
+from bayplan.client.errors import TransportError
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.errors import RealNodeError
-from bayplan.cluster.real_nodes.kubelet_files import ApiAccess
+from bayplan.cluster.real_nodes.add_ons import DNS_USER, dns_command, publish
+from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, write_credentials
 from bayplan.cluster.real_nodes.leftovers import remove_leftovers
-from bayplan.cluster.real_nodes.network import make_bridge, set_routes, write_pod_network
+from bayplan.cluster.real_nodes.network import make_bridge, set_routes
 from bayplan.cluster.real_nodes.node import RealNode
 from bayplan.cluster.real_nodes.owners import Ownership, data_lock, remove_dead_clusters
+from bayplan.cluster.real_nodes.processes import SupervisedProcess
 from bayplan.cluster.real_nodes.requirements import check, find_cni_plugins
-from bayplan.cluster.real_nodes.settings import NAMESPACE, RealNodeSettings
+from bayplan.cluster.real_nodes.settings import RealNodeSettings
 from bayplan.store.errors import StoreLocked, StoreUnavailable
 from bayplan.store.file_lock import FileLock
 from bayplan.support.clock import Clock
 from bayplan.support.tasks import Supervisor
 
 logger = logging.getLogger(__name__)
+
+_STOP_SECONDS = 5.0
 
 
 class RealNodes:
@@ -36,12 +42,13 @@ class RealNodes:
         self._tasks = Supervisor("real nodes", clock=clock)
         self._lock: FileLock | None = None
         self._ownership: Ownership | None = None
+        self._dns: SupervisedProcess | None = None
         self._pod_networks: dict[str, str] = {}
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """Addresses of this machine on which the nodes look for the API server, besides the loopback one."""
-        return (self.settings.gateway,) if self.settings.mode == NAMESPACE else ()
+        return (self.settings.gateway,)
 
     async def prepare(self) -> None:
         """Check the machine, remove what killed runs have left, make the network. Raises RealNodeError that names what is missing."""
@@ -65,7 +72,7 @@ class RealNodes:
 
     async def join(self, cluster: Cluster) -> None:
         """Start the nodes of a cluster that listens on `addresses`. Raises RealNodeError."""
-        host = self.addresses[0] if self.addresses else "127.0.0.1"
+        host = self.settings.gateway
         authority = cluster.credentials.authority.certificate
         await self.start(ApiAccess(f"https://{host}:{cluster.port}", authority, cluster.sign_client), cluster.client())
 
@@ -74,12 +81,30 @@ class RealNodes:
         plugins = find_cni_plugins()
         if plugins is None:
             raise RealNodeError("the CNI plugins have gone")
+        try:
+            await publish(client, self.settings, self.settings.gateway)
+        except (ApiError, TransportError) as error:
+            raise RealNodeError(f"the API does not take what real nodes need: {error}") from error
+        self._start_dns(api)
         self.nodes = [RealNode(place, plugins, self._clock, self._tasks) for place in self.settings.nodes()]
         await asyncio.gather(*(node.start(api) for node in self.nodes))
         self._tasks.keep_running("pod networks", lambda: self._follow(client))
 
+    def _start_dns(self, api: ApiAccess) -> None:
+        """Start the DNS server of the cluster. Raises RealNodeError."""
+        settings = self.settings
+        try:
+            write_credentials(settings.directory, "dns.kubeconfig", api, DNS_USER)
+        except OSError as error:
+            raise RealNodeError(f"{settings.directory}: the DNS server's files cannot be written: {error}") from error
+        log = settings.directory / "dns.log"
+        log.unlink(missing_ok=True)
+        command = dns_command(settings, settings.gateway)
+        self._dns = SupervisedProcess("the DNS server", command, log, settings.state / "dns.pid", self._clock)
+        self._tasks.spawn(self._dns.name, self._dns.run())
+
     async def _follow(self, client: Client) -> None:
-        """Give nodes their pod networks as the API assigns them, until cancelled. Raises ApiError, TransportError."""
+        """Lead the machine to the pods of nodes, as the API assigns their networks, until cancelled. Raises ApiError, TransportError."""
         while True:
             listed = await client.list(core_v1.Node)
             await self._assign(listed.items)
@@ -98,7 +123,6 @@ class RealNodes:
             node, network = own.get(each.metadata.name), each.spec.pod_cidr
             if node is None or not network or self._pod_networks.get(each.metadata.name) == network:
                 continue
-            write_pod_network(node.place, network, node.containerd.cni_plugins)
             self._pod_networks[each.metadata.name] = network
             changed = True
         if changed:
@@ -118,6 +142,8 @@ class RealNodes:
             if isinstance(outcome, Exception):
                 # The clean-up that follows takes whatever it has left.
                 logger.error("%s did not stop in good order", node.place.name, exc_info=outcome)
+        if self._dns is not None:
+            await self._dns.stop(_STOP_SECONDS)
         await self._tasks.close()
         try:
             await remove_leftovers(self.settings, self._clock)

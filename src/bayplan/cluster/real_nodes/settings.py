@@ -12,14 +12,15 @@ from typing import Final
 from bayplan.kubelet.runtime.pause_image import PAUSE_IMAGE
 
 HOST, NAMESPACE = "host", "namespace"
+OVERLAY, ROUTED = "overlay", "routed"
 _FIRST_HOST: Final = 11
 _NETWORKS: Final = ipaddress.ip_network("10.64.0.0/16")
 """Where the networks of nodes are taken from: one of 256 by the cluster's id."""
 
 
-def kubelet_program() -> tuple[str, ...]:
-    """The command of this installation's own kubelet."""
-    return (sys.executable, "-c", "from bayplan.cli.main import run; run()", "kubelet")
+def own_program(verb: str) -> tuple[str, ...]:
+    """The command of a component of this installation."""
+    return (sys.executable, "-c", "from bayplan.cli.main import run; run()", verb)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class RealNodeSettings:
 
     directory: where containerd's images and the kubelets' files are kept. mode: `namespace` gives each node a network of its own, `host` takes the machine's (for
     one node). sandbox_image: the image of pods' sandboxes; the built-in one needs no registry. outbound: whether nodes and pods reach what the machine reaches.
+    data_plane: how packets reach pods of other nodes, `routed` or `overlay`.
     """
 
     count: int
@@ -36,14 +38,17 @@ class RealNodeSettings:
     sandbox_image: str = PAUSE_IMAGE
     outbound: bool = True
     runtime_directory: Path = Path("/run/bayplan")
-    cluster_dns: tuple[str, ...] = ()
+    data_plane: str = ROUTED
+    service_network: str = "10.96.0.0/16"
     cluster_domain: str = "cluster.local"
     pod_network: str = "10.128.0.0/9"
-    kubelet: tuple[str, ...] = field(default_factory=kubelet_program)
+    kubelet: tuple[str, ...] = field(default_factory=lambda: own_program("kubelet"))
 
     def __post_init__(self) -> None:
         if self.mode not in (HOST, NAMESPACE):
             raise ValueError(f"the mode of real nodes is {HOST} or {NAMESPACE}, not {self.mode!r}")
+        if self.data_plane not in (OVERLAY, ROUTED):
+            raise ValueError(f"the network of real nodes is {OVERLAY} or {ROUTED}, not {self.data_plane!r}")
         if self.mode == HOST and self.count > 1:
             raise ValueError(f"{self.count} real nodes need a network each: only one can have the machine's")
         if self.count > 200:
@@ -74,6 +79,11 @@ class RealNodeSettings:
     def gateway(self) -> str:
         """The machine's address in the nodes' network, where they find the API server."""
         return str(self.network[1])
+
+    @property
+    def cluster_dns(self) -> str:
+        """The address of the cluster's DNS: the tenth of the services' network, as usual."""
+        return str(ipaddress.ip_network(self.service_network.partition(",")[0])[10])
 
     @property
     def cgroup(self) -> str:

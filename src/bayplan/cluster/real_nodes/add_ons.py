@@ -1,0 +1,154 @@
+"""What a cluster with real nodes has besides kubelets: the pod network and the DNS. Their command lines, their rights, the objects that name them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+from bayplan.api.errors import ApiError
+from bayplan.api.types import core_v1, discovery_v1, meta_v1, rbac_v1
+from bayplan.client import Client
+from bayplan.cluster.real_nodes.settings import HOST, NodePlace, RealNodeSettings, own_program
+
+logger = logging.getLogger(__name__)
+
+NETWORK_USER: Final = "bayplan:network"
+DNS_USER: Final = "bayplan:dns"
+DNS_PORT: Final = 10053
+"""Of the DNS server itself: 53 may be taken on the machine, and is what the Service has."""
+_DNS: Final = "kube-dns"
+_NAMESPACE: Final = "kube-system"
+_MANAGED: Final = "endpointslice.kubernetes.io/managed-by"
+_READ: Final = ("get", "list", "watch")
+
+
+def network_command(place: NodePlace) -> tuple[str, ...]:
+    """The command line of a node's pod network."""
+    settings = place.settings
+    is_host = settings.mode == HOST
+    flags = {
+        "--kubeconfig": place.directory / "network.kubeconfig",
+        "--hostname-override": place.name,
+        "--data-plane": settings.data_plane,
+        # The machine does it for nodes that have networks of their own.
+        "--masquerade": "external" if is_host and settings.outbound else "off",
+        "--cluster-cidr": settings.pod_network,
+        "--cni-conf-dir": place.cni_config,
+        "--cni-chain": "portmap,bandwidth,firewall" if is_host else "portmap,bandwidth",
+        "--address-dir": place.state / "addresses",
+        "--metrics-port": 0 if is_host else 9101,
+    }
+    return _command("network", flags)
+
+
+def dns_command(settings: RealNodeSettings, address: str) -> tuple[str, ...]:
+    """The command line of the cluster's DNS. address: of this machine, which nodes reach."""
+    flags = {
+        "--kubeconfig": settings.directory / "dns.kubeconfig",
+        "--listen": address,
+        "--port": DNS_PORT,
+        "--forward": "/etc/resolv.conf" if settings.outbound else "none",
+        "--domain": settings.cluster_domain,
+        "--bind-address": address,
+        "--health-port": 0,
+        "--ready-port": 0,
+    }
+    return _command("dns", flags)
+
+
+def _command(verb: str, flags: dict[str, Any]) -> tuple[str, ...]:
+    return (*own_program(verb), *(f"{name}={value}" for name, value in flags.items()))
+
+
+def roles() -> Iterator[rbac_v1.ClusterRole | rbac_v1.ClusterRoleBinding]:
+    """What the components may do, by the users that they are."""
+    everything: dict[str, list[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]]] = {
+        NETWORK_USER: [
+            (("",), ("nodes", "pods", "namespaces"), _READ),
+            (("",), ("nodes/status",), ("patch",)),
+            (("networking.k8s.io",), ("networkpolicies",), _READ),
+        ],
+        DNS_USER: [
+            (("",), ("services", "namespaces"), _READ),
+            (("discovery.k8s.io",), ("endpointslices",), _READ),
+        ],
+    }
+    for user, rules in everything.items():
+        metadata = meta_v1.ObjectMeta(name=user)
+        yield rbac_v1.ClusterRole(
+            metadata=metadata,
+            rules=tuple(
+                rbac_v1.PolicyRule(api_groups=groups, resources=resources, verbs=verbs)
+                for groups, resources, verbs in rules
+            ),
+        )
+        yield rbac_v1.ClusterRoleBinding(
+            metadata=metadata,
+            role_ref=rbac_v1.RoleRef(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=user),
+            subjects=(rbac_v1.Subject(api_group="rbac.authorization.k8s.io", kind="User", name=user),),
+        )
+
+
+def dns_service(settings: RealNodeSettings) -> core_v1.Service:
+    """The Service under whose address pods find the DNS, as in other clusters."""
+    return core_v1.Service(
+        metadata=meta_v1.ObjectMeta(
+            name=_DNS,
+            namespace=_NAMESPACE,
+            labels={"k8s-app": _DNS, "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "Bayplan"},
+        ),
+        spec=core_v1.ServiceSpec(
+            cluster_ip=settings.cluster_dns,
+            cluster_ips=(settings.cluster_dns,),
+            ports=(
+                core_v1.ServicePort(name="dns", port=53, protocol="UDP", target_port=DNS_PORT),
+                core_v1.ServicePort(name="dns-tcp", port=53, protocol="TCP", target_port=DNS_PORT),
+            ),
+        ),
+    )
+
+
+def dns_endpoints(address: str) -> discovery_v1.EndpointSlice:
+    """Where that Service leads to: it has no selector, as the DNS server runs in no pod."""
+    return discovery_v1.EndpointSlice(
+        metadata=meta_v1.ObjectMeta(
+            name=_DNS,
+            namespace=_NAMESPACE,
+            labels={"kubernetes.io/service-name": _DNS, _MANAGED: "bayplan", "k8s-app": _DNS},
+        ),
+        address_type="IPv4",
+        endpoints=(
+            discovery_v1.Endpoint(addresses=(address,), conditions=discovery_v1.EndpointConditions(ready=True)),
+        ),
+        ports=(
+            discovery_v1.EndpointPort(name="dns", port=DNS_PORT, protocol="UDP"),
+            discovery_v1.EndpointPort(name="dns-tcp", port=DNS_PORT, protocol="TCP"),
+        ),
+    )
+
+
+async def publish(client: Client, settings: RealNodeSettings, dns_address: str) -> None:
+    """Bring into the API what these components need: roles, and the DNS' Service with its endpoints. Raises ApiError.
+
+    A Service of that name which leads to pods stays as it is: somebody has installed another DNS server.
+    """
+    for obj in roles():
+        await _put(client, obj)
+    try:
+        await client.create(dns_service(settings))
+    except ApiError as error:
+        if error.status.reason != "AlreadyExists":
+            logger.warning("the cluster's DNS has no Service: %s", error)
+            return
+    if not (await client.get(core_v1.Service, _DNS, _NAMESPACE)).spec.selector:
+        await _put(client, dns_endpoints(dns_address))
+
+
+async def _put(client: Client, obj: Any) -> None:
+    try:
+        await client.create(obj)
+    except ApiError as error:
+        if error.status.reason != "AlreadyExists":
+            raise
+        await client.update(obj)
