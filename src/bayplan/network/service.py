@@ -245,7 +245,7 @@ class NetworkAgent:
 
 def check_machine(settings: NetworkSettings) -> None:
     """Raises NetworkError that names all that is missing."""
-    needed = [name for name in _PROGRAMS if name != "nft" or settings.policies or settings.masquerade != Masquerade.OFF]
+    needed = [name for name in _PROGRAMS if name != "nft" or settings.masquerade != Masquerade.OFF]
     missing = [name for name in needed if shutil.which(name) is None]
     if missing:
         packages = " ".join(dict.fromkeys(_PROGRAMS[name] for name in missing))

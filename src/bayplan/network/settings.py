@@ -57,13 +57,17 @@ class NetworkSettings:
     node_name: str
     """The Node object of this machine."""
     data_plane: DataPlane = DataPlane.OVERLAY
+    """How packets reach the pods of other nodes."""
     pod_interface: PodInterface = PodInterface.PTP
+    """How pods are attached to the node."""
     masquerade: Masquerade = Masquerade.EXTERNAL
+    """What pods send under the node's address."""
     cluster_networks: tuple[str, ...] = ()
     """CIDRs of all pods: what goes to pods of no node ends with an error here, and does not leave by the default route."""
     mtu: int = 0
     """Largest packet of pods in bytes; 0: what the node's interface takes, less the tunnel's headers."""
     vxlan_device: str = "bayplan-vxlan"
+    """Name of the tunnel's device."""
     vxlan_id: int = 1
     """The VXLAN network identifier: the same on all nodes."""
     vxlan_port: int = 8472
@@ -80,9 +84,8 @@ class NetworkSettings:
     """Name of the bridge, if pods are attached to one."""
     resync_seconds: float = 30.0
     """How often the kernel is read anew, so that what others have changed is put right."""
-    policies: bool = True
-    """Whether NetworkPolicies are enforced."""
     bind_address: str = "127.0.0.1"
+    """Address of health and metrics."""
     metrics_port: int | None = None
     """Port of /healthz and /metrics; None for none."""
 

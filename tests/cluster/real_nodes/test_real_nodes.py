@@ -46,10 +46,16 @@ pytestmark = [
 KUBELET = (sys.executable, str(Path(__file__).with_name("fake_kubelet.py")))
 
 
-def settings_for(directory: Path, count: int, mode: str = "namespace") -> RealNodeSettings:
+def settings_for(directory: Path, count: int, mode: str = "namespace", data_plane: str = "routed") -> RealNodeSettings:
     """Settings of a test: nothing gets out of the machine."""
     return RealNodeSettings(
-        count, directory / "nodes", mode, outbound=False, runtime_directory=short(directory), kubelet=KUBELET
+        count,
+        directory / "nodes",
+        mode,
+        outbound=False,
+        data_plane=data_plane,
+        runtime_directory=short(directory),
+        kubelet=KUBELET,
     )
 
 
@@ -113,8 +119,9 @@ async def run_pod(node: RealNode, *command: str) -> tuple[str, str]:
     return (await node.runtime.sandbox_status(sandbox)).ips[0], container_id
 
 
-def test_pods_of_two_nodes_reach_each_other_and_the_machine(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path, 2)
+@pytest.mark.parametrize("data_plane", ["routed", "overlay"])
+def test_pods_of_two_nodes_reach_each_other_and_the_machine(tmp_path: Path, data_plane: str) -> None:
+    settings = settings_for(tmp_path, 2, data_plane=data_plane)
 
     async def steps() -> None:
         async with running(settings) as (cluster, nodes):

@@ -10,16 +10,19 @@ import pytest
 import yaml
 
 from bayplan.apiserver.certificates import KeyPair
+from bayplan.cli import dns, network
 from bayplan.cluster.errors import RealNodeError
+from bayplan.cluster.real_nodes.add_ons import dns_command, network_command
 from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.containerd import ContainerdSettings, containerd_config, write_config
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command, write_files
 from bayplan.cluster.real_nodes.leftovers import mounts_below
 from bayplan.cluster.real_nodes.network import inside, masquerading, overlapping
 from bayplan.cluster.real_nodes.requirements import missing
-from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings
+from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings, own_program
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.configuration import from_tree
+from bayplan.network.settings import DataPlane
 from bayplan.support.programs import succeeds
 
 
@@ -101,6 +104,22 @@ def test_names_follow_from_the_directory() -> None:
 def test_settings_are_checked(count: int, mode: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         settings(count=count, mode=mode)
+
+
+def test_data_planes_are_those_of_the_pod_network() -> None:
+    with pytest.raises(ValueError, match="overlay or routed, not 'flat'"):
+        settings(data_plane="flat")
+    assert {settings(data_plane=each).data_plane for each in DataPlane} == {"overlay", "routed"}
+
+
+def test_the_pod_network_takes_its_command_line() -> None:
+    for place in (settings().nodes()[0], settings(count=1, mode=HOST).nodes()[0]):
+        arguments = network_command(place)
+        assert arguments[:4] == own_program("network")
+        made = network.command.make_context("network", list(arguments[4:]))
+        assert made.params["hostname_override"] == "real-1"
+    context = dns.command.make_context("dns", list(dns_command(settings(), "10.64.1.1")[4:]))
+    assert (context.params["port"], context.params["forward"]) == (10053, ("/etc/resolv.conf",))
 
 
 @pytest.mark.parametrize(
