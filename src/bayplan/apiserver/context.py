@@ -28,6 +28,7 @@ from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import Strategy, clone
 from bayplan.apiserver.admission.chain import AdmissionChain
+from bayplan.apiserver.aggregation.registry import AggregatedApis
 from bayplan.apiserver.allocation import Allocators
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authorization.chain import AuthorizerChain
@@ -48,6 +49,7 @@ from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
 
 if TYPE_CHECKING:
+    from bayplan.apiserver.aggregation.probing import Send
     from bayplan.apiserver.webhooks.calling import Sender
 
 _SMALL: Final = 128 * 1024
@@ -73,6 +75,10 @@ class Context:
     clock: Clock
     randomness: Randomness
     simulated: SimulatedAddresses
+    aggregated: AggregatedApis
+    """The group versions that other servers answer."""
+    ask_aggregated: Send | None = None
+    """Sends a question to an aggregated server; None if this server reaches none."""
     webhook_sender: Sender | None = None
     """What reaches webhooks; None if this server calls none."""
     kubelet_page: Callable[[str, str, str], Awaitable[bytes]] | None = None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from bayplan.api.kinds import Kind, KindTable
+from bayplan.apiserver.aggregation.discovery import merged_groups, remote_version
+from bayplan.apiserver.aggregation.registry import AggregatedApis, ApiService, GroupVersion
 from bayplan.apiserver.discovery_protobuf import aggregated_body
 from bayplan.apiserver.negotiation import JSON, PROTOBUF, negotiate
 
@@ -35,12 +38,14 @@ def wants_aggregated(accept: str) -> str:
 class Discovery:
     """Discovery documents of a table of kinds. They are small and made when asked for."""
 
-    def __init__(self, kinds: KindTable) -> None:
+    def __init__(self, kinds: KindTable, aggregated: AggregatedApis | None = None) -> None:
+        """aggregated: what other servers answer."""
         self.kinds = kinds
+        self._aggregated_apis = aggregated
 
     def find(self, path: str, accept: str) -> tuple[bytes, str] | None:
         """The document at a path and its media type; None if there is none. Raises ApiError (406)."""
-        groups = self.kinds.groups()
+        groups = self._groups()
         if path in ("/api", "/apis") and "as=APIGroupDiscoveryList" in accept:
             media_type = wants_aggregated(accept)
             if media_type:
@@ -51,6 +56,16 @@ class Discovery:
             negotiate(accept)
         document = self._document(path.split("/")[1:], groups)
         return None if document is None else (msgspec.json.encode(document), "application/json")
+
+    def _services(self) -> Mapping[GroupVersion, ApiService]:
+        return {} if self._aggregated_apis is None else self._aggregated_apis.services()
+
+    def _groups(self) -> dict[str, list[str]]:
+        """Group -> versions, both in order of preference."""
+        own, services = self.kinds.groups(), self._services()
+        if not services:
+            return own
+        return merged_groups(own, services, [group for group in own if not self.kinds.has_built_in_group(group)])
 
     def _document(self, parts: list[str], groups: dict[str, list[str]]) -> dict[str, Any] | None:
         if parts == [""]:
@@ -104,16 +119,15 @@ class Discovery:
     def _aggregated(self, chosen: list[str], groups: dict[str, list[str]]) -> dict[str, Any]:
         items = []
         for group in chosen:
-            versions = [
-                {
-                    "version": version,
-                    "resources": [aggregated_row(kind) for kind in self._kinds_of(group, version)],
-                    "freshness": "Current",
-                }
-                for version in groups[group]
-            ]
+            versions = [self._aggregated_version(group, version) for version in groups[group]]
             items.append({"metadata": {"name": group} if group else {}, "versions": versions})
         return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+    def _aggregated_version(self, group: str, version: str) -> dict[str, Any]:
+        if self._aggregated_apis is not None and (group, version) in self._services():
+            return remote_version(version, self._aggregated_apis.remote((group, version)))
+        rows = [aggregated_row(kind) for kind in self._kinds_of(group, version)]
+        return {"version": version, "resources": rows, "freshness": "Current"}
 
 
 def storage_version_hash(kind: Kind) -> str:

@@ -18,6 +18,7 @@ from bayplan.api.errors import ApiError, failure, request_too_large, unauthorize
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.certificates import CertificateUsers
 from bayplan.apiserver.authentication.headers import bearer_token, impersonation
+from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.http_answer import usual_answer, wants_pretty
 from bayplan.apiserver.http_body import GZIP_THRESHOLD, pieces_of, send
 from bayplan.apiserver.http_connection import Connection
@@ -52,9 +53,13 @@ class HttpServer:
     """Serves an ApiServer on a socket."""
 
     def __init__(
-        self, server: ApiServer, authenticator: Authenticator, kubelet_tls: ssl.SSLContext | None = None
+        self,
+        server: ApiServer,
+        authenticator: Authenticator,
+        kubelet_tls: ssl.SSLContext | None = None,
+        front_proxy: KeyPair | None = None,
     ) -> None:
-        """kubelet_tls: how kubelets are asked; by default without a certificate of the server's own."""
+        """kubelet_tls: how kubelets are asked; by default without a certificate of the server's own. front_proxy: with what aggregated servers are asked."""
         self.server = server
         self.authenticator = authenticator
         self._certificate_users = CertificateUsers()
@@ -65,7 +70,8 @@ class HttpServer:
         self._connections: ConnectionServer | None = None
         self.is_draining = False
         self._watches = WatchStreams(server.context)
-        self._relays = Relays(server.context.clock, kubelet_tls or client_tls())
+        self._relays = Relays(server.context.clock, kubelet_tls or client_tls(), front_proxy)
+        server.context.ask_aggregated = self._relays.ask_aggregated
         server.context.kubelet_page = self._relays.kubelet_page
         self._reaper: asyncio.Task[None] | None = None
         settings = server.context.settings

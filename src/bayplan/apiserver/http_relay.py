@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import posixpath
 import ssl
 from collections.abc import Callable, Coroutine
@@ -20,10 +21,13 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from bayplan.api.errors import ApiError, bad_request, failure, internal_error
+from bayplan.apiserver.aggregation.forwarding import is_identity_header
+from bayplan.apiserver.aggregation.probing import Page, Question
+from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.dialing import dial_problem
 from bayplan.apiserver.http_messages import is_websocket_request, send_messages
 from bayplan.apiserver.relays import Purpose, Relay, log_refusal, unavailable
-from bayplan.apiserver.tls import client_tls
+from bayplan.apiserver.tls import aggregated_tls, client_tls
 from bayplan.support.clock import Clock
 from bayplan.support.tunnels import tunnel
 
@@ -32,6 +36,7 @@ _HOP_BY_HOP: Final = frozenset(
 )
 _OWN: Final = ("authorization", "content-length")
 """Headers of the request that are for the API server alone."""
+_PATH_SAFE: Final = "/:@!$&'()*+,;=~"
 _CONNECT_SECONDS = 30.0
 _LOOK_SECONDS = 5.0
 """Between two looks whether the client of a silent stream is still there."""
@@ -44,9 +49,11 @@ _REFUSAL_BYTES = 50_000
 class Relays:
     """Passes requests on, with connections that are kept."""
 
-    def __init__(self, clock: Clock, kubelet_tls: ssl.SSLContext) -> None:
+    def __init__(self, clock: Clock, kubelet_tls: ssl.SSLContext, front_proxy: KeyPair | None = None) -> None:
+        """front_proxy: with what the server shows aggregated servers that it may tell them who asks."""
         self._clock = clock
         self._kubelet_tls, self._any_tls = kubelet_tls, client_tls()
+        self._aggregated_tls = functools.lru_cache(64)(functools.partial(aggregated_tls, front_proxy))
         self._session: aiohttp.ClientSession | None = None
 
     async def serve(
@@ -66,7 +73,8 @@ class Relays:
                 url,
                 data=body or None,
                 headers=_request_headers(http, relay, upgrades=upgrades),
-                ssl=self._kubelet_tls if relay.is_kubelet else self._any_tls,
+                ssl=self._tls_of(relay),
+                server_hostname=relay.tls_name or None,
                 allow_redirects=False,
                 skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             )
@@ -83,6 +91,42 @@ class Relays:
             raise _unreachable(relay, url, dial_problem(error, relay.host, port)) from error
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _unreachable(relay, url, str(error) or type(error).__name__) from error
+
+    def _tls_of(self, relay: Relay) -> ssl.SSLContext:
+        """How a connection is made. Raises ApiError (503) for authorities that cannot be read."""
+        if relay.purpose is Purpose.AGGREGATED:
+            try:
+                return self._aggregated_tls(relay.tls_authority, is_checked=bool(relay.tls_name))
+            except (ssl.SSLError, UnicodeDecodeError, OSError) as error:
+                raise unavailable(f"service unavailable: the authority of {relay.subject}: {error}") from error
+        return self._kubelet_tls if relay.is_kubelet else self._any_tls
+
+    async def ask_aggregated(self, relay: Relay, question: Question) -> Page:
+        """Send a question of this process to an aggregated server. Raises ApiError (503) if it does not answer in time."""
+        url = yarl.URL(f"https://{relay.authority}{quote(relay.path, safe=_PATH_SAFE)}", encoded=True)
+        headers = CIMultiDict([*relay.identity, ("Accept", question.accept)])
+        if question.content_type:
+            headers["Content-Type"] = question.content_type
+        try:
+            async with self._open().request(
+                question.method,
+                url,
+                params=question.query,
+                data=question.body or None,
+                headers=headers,
+                ssl=self._tls_of(relay),
+                server_hostname=relay.tls_name or None,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=question.seconds),
+            ) as answer:
+                return Page(answer.status, answer.content_type, await answer.read())
+        except aiohttp.ClientConnectorCertificateError as error:
+            problem = f"tls: failed to verify certificate: {error.certificate_error}"
+        except aiohttp.ClientConnectorError as error:
+            problem = dial_problem(error, relay.host, relay.port)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            problem = str(error) or "no answer in time"
+        raise unavailable(f'{question.method} "{url}": {problem}')
 
     async def kubelet_page(self, host: str, port: str, path: str) -> bytes:
         """A page of a kubelet. Raises ApiError (503) if it does not answer with one in time."""
@@ -183,9 +227,12 @@ async def _answer_of(
 
 
 def _url(http: web.BaseRequest, relay: Relay) -> yarl.URL:
-    """What is asked for: of a proxied request the query stays as it came."""
-    query = http.raw_path.partition("?")[2] if relay.purpose is Purpose.PROXY else relay.query
-    path = quote(relay.path, safe="/:@!$&'()*+,;=~") or "/"
+    """What is asked for: of a proxied request the query stays as it came, of one for an aggregated server the path, too."""
+    if relay.purpose is Purpose.AGGREGATED:
+        path, _, query = http.raw_path.partition("?")
+    else:
+        query = http.raw_path.partition("?")[2] if relay.purpose is Purpose.PROXY else relay.query
+        path = quote(relay.path, safe=_PATH_SAFE) or "/"
     return yarl.URL(urlunsplit((relay.scheme, relay.authority, path, query, "")), encoded=True)
 
 
@@ -196,14 +243,18 @@ def _request_headers(http: web.BaseRequest, relay: Relay, *, upgrades: bool) -> 
     for name, value in http.headers.items():
         lower = name.lower()
         if lower not in _HOP_BY_HOP and lower not in _OWN and not lower.startswith("impersonate-"):
+            if relay.purpose is Purpose.AGGREGATED and (lower == "host" or is_identity_header(lower)):
+                continue
             headers.add(name, value)
+    for name, value in relay.identity:
+        headers.add(name, value)
     if upgrades:
         headers["Connection"] = "Upgrade"
     else:
         headers.popall("Upgrade", None)
     came_from = [*http.headers.getall("X-Forwarded-For", []), *([http.remote] if http.remote else [])]
     headers["X-Forwarded-For"] = ", ".join(came_from)
-    if relay.purpose is Purpose.PROXY and not upgrades:
+    if relay.purpose in (Purpose.PROXY, Purpose.AGGREGATED) and not upgrades:
         headers["X-Forwarded-Uri"] = http.raw_path.partition("?")[0]
         headers["X-Forwarded-Host"] = http.host
         headers["X-Forwarded-Proto"] = "https"
@@ -214,7 +265,7 @@ def _answer_headers(http: web.BaseRequest, relay: Relay, answer: aiohttp.ClientR
     headers: CIMultiDict[str] = CIMultiDict(
         (name, value) for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP
     )
-    if location := headers.get("Location"):
+    if relay.purpose is not Purpose.AGGREGATED and (location := headers.get("Location")):
         headers["Location"] = _through_proxy(location, http, relay)
     return headers
 
@@ -229,7 +280,7 @@ def _through_proxy(location: str, http: web.BaseRequest, relay: Relay) -> str:
     if is_elsewhere or not parts.path.startswith("/"):
         return location
     own = http.raw_path.partition("?")[0]
-    prefix = own.removesuffix(quote(relay.path, safe="/:@!$&'()*+,;=~")) or own
+    prefix = own.removesuffix(quote(relay.path, safe=_PATH_SAFE)) or own
     path = parts.path
     if not path.startswith(prefix):
         path = posixpath.join(prefix, path.lstrip("/"))

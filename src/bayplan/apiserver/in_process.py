@@ -10,7 +10,8 @@ from typing import Any, Final
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
-from bayplan.apiserver.relays import not_over_http
+from bayplan.apiserver.aggregation.probing import Question
+from bayplan.apiserver.relays import Purpose, Relay, not_over_http
 from bayplan.apiserver.requests import Request, Response, User
 from bayplan.apiserver.server import ApiServer, Ending, error_response
 from bayplan.apiserver.watching import BOOKMARK, ERROR, Entry, Event, Watcher
@@ -18,6 +19,8 @@ from bayplan.support.clock import Timer
 
 Ask = tuple[str, str, bytes, str]
 """A request whose answer nobody reads: method, path, body, content type."""
+_AGGREGATED_SECONDS: Final = 30.0
+"""How long an aggregated server may take for a request of this process."""
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -90,14 +93,29 @@ class InProcessDoor:
         response = await self._server.handle(request)
         if response.relay is not None:
             trail = response.trail
-            response = error_response(not_over_http(response.relay))
+            response = await self._asked_elsewhere(request, response.relay)
             if trail is not None:
                 trail.refused(response)
         return response.code, response.whole_body()
 
+    async def _asked_elsewhere(self, request: Request, relay: Relay) -> Response:
+        """The answer of an aggregated server; for anything else there is no connection to hand on."""
+        ask = self._server.context.ask_aggregated
+        if relay.purpose is not Purpose.AGGREGATED or ask is None:
+            return error_response(not_over_http(relay))
+        question = Question(
+            request.method, request.query, request.body, request.content_type, seconds=_AGGREGATED_SECONDS
+        )
+        try:
+            page = await ask(relay, question)
+        except ApiError as error:
+            return error_response(error)
+        return Response(page.code, page.body, page.content_type)
+
     async def open(self, path: str, query: Mapping[str, str]) -> Response:
         """Open a watch, for who reads its events as they are."""
-        return await self._server.handle(Request("GET", path, query, self._user, user_agent=self._user_agent))
+        response = await self._server.handle(Request("GET", path, query, self._user, user_agent=self._user_agent))
+        return response if response.relay is None else error_response(not_over_http(response.relay))
 
     def time_out(self, watcher: Watcher) -> Timer | None:
         """End a watch when its time is over, if that is limited."""

@@ -10,6 +10,8 @@ import msgspec
 from bayplan import KUBERNETES_VERSION, __version__
 from bayplan.api.errors import method_not_allowed, resource_not_found
 from bayplan.apiserver import openid
+from bayplan.apiserver.aggregation.forwarding import relay_to
+from bayplan.apiserver.aggregation.probing import AGGREGATOR
 from bayplan.apiserver.discovery import Discovery
 from bayplan.apiserver.health import Health
 from bayplan.apiserver.negotiation import JSON, negotiate
@@ -35,8 +37,8 @@ class NonResource:
     def __init__(self, server: ApiServer) -> None:
         self.server = server
         self._health = Health(server)
-        self.discovery = Discovery(server.context.kinds)
-        self.openapi = OpenApi(server.context.kinds)
+        self.discovery = Discovery(server.context.kinds, server.context.aggregated)
+        self.openapi = OpenApi(server.context.kinds, server.context.aggregated)
 
     async def handle(self, request: Request) -> Response:
         """The answer. Raises ApiError."""
@@ -58,6 +60,9 @@ class NonResource:
             issuer = self.server.context.service_accounts.issuer
             return openid.handle(request, path, issuer, self.server.address) or page_not_found()
         if head == "openapi":
+            service = self.server.context.aggregated.find(path.removeprefix("/openapi/v3"))
+            if service is not None:
+                return Response(200, relay=relay_to(self.server.context, service, path, AGGREGATOR))
             return self.openapi.handle(request) or page_not_found()
         if path == "/" or head in ("api", "apis"):
             return self._discover(request, path)

@@ -15,6 +15,8 @@ from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.kinds import Kind, KindTable, Subresource
 from bayplan.api.schema import Schema, definition_of, definitions
 from bayplan.apiserver import openapi_custom, openapi_protobuf
+from bayplan.apiserver.aggregation.openapi import merge
+from bayplan.apiserver.aggregation.registry import AggregatedApis, RemoteApi
 from bayplan.apiserver.negotiation import negotiate
 from bayplan.apiserver.openapi_texts import documented_definitions
 from bayplan.apiserver.requests import Request, Response
@@ -60,17 +62,32 @@ _ACTIONS = {
 class OpenApi:
     """The documents of one table of kinds."""
 
-    def __init__(self, kinds: KindTable) -> None:
+    def __init__(self, kinds: KindTable, aggregated: AggregatedApis | None = None) -> None:
+        """aggregated: what other servers answer; their documents of version 3 are theirs to give."""
         self.kinds = kinds
+        self._aggregated = aggregated
         self._documents: dict[str, bytes] = {}
-        self._made_of = kinds.changes
+        self._made_of = self._stamp()
+
+    def _stamp(self) -> tuple[int, int]:
+        """Changes with everything that documents are made of."""
+        if self._aggregated is None:
+            return self.kinds.changes, 0
+        self._aggregated.services()
+        return self.kinds.changes, self._aggregated.changes
+
+    def _remotes(self) -> dict[str, RemoteApi]:
+        """What other servers have, by `GROUP/VERSION`."""
+        if self._aggregated is None:
+            return {}
+        return {"/".join(key): self._aggregated.remote(key) for key in sorted(self._aggregated.services())}
 
     def handle(self, request: Request) -> Response | None:
         """The document asked for; None if there is none. Raises ApiError (406)."""
         path = request.path.rstrip("/")
-        if self._made_of != self.kinds.changes:
+        if self._made_of != (stamp := self._stamp()):
             self._documents.clear()
-            self._made_of = self.kinds.changes
+            self._made_of = stamp
         if path == "/openapi/v2":
             if openapi_protobuf.MEDIA_TYPE in request.accept:
                 return self._protobuf()
@@ -120,7 +137,13 @@ class OpenApi:
             digest = hashlib.sha256((contents[name] or common).encode()).hexdigest().upper()
             return f"/openapi/v3/{name}?hash={digest}"
 
-        return {"paths": {name: {"serverRelativeURL": url(name)} for name in sorted(contents)}}
+        urls = {name: url(name) for name in contents}
+        for group_version, remote in self._remotes().items():
+            name = f"apis/{group_version}"
+            urls.pop(name, None)
+            if remote.openapi_v3:
+                urls[name] = f"/openapi/v3/{name}?{remote.openapi_v3}"
+        return {"paths": {name: {"serverRelativeURL": urls[name]} for name in sorted(urls)}}
 
     def _kinds_of(self, group: str, version: str) -> list[Kind]:
         return [kind for kind in self.kinds if (kind.group, kind.version) == (group, version) and kind.type is not None]
@@ -141,19 +164,22 @@ class OpenApi:
 
     def _v2(self) -> dict[str, Any]:
         paths: dict[str, Any] = {}
-        kinds = [kind for kind in self.kinds if kind.type is not None]
-        for kind in self.kinds:
+        remotes = self._remotes()
+        mine = [kind for kind in self.kinds if f"{kind.group}/{kind.version}" not in remotes]
+        kinds = [kind for kind in mine if kind.type is not None]
+        for kind in mine:
             if kind.type is not None:
                 paths |= _paths_of(kind)
             paths |= _group_path(_prefix(kind.group, kind.version))
         for name in _index_paths(self.kinds):
             paths |= _group_path(name)
-        return {
+        own = {
             "swagger": "2.0",
             "info": {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"},
             "paths": dict(sorted(paths.items())),
             "definitions": {name: _schema_v2(schema) for name, schema in _schemas(kinds, v2=True).items()},
         }
+        return merge(own, ((name, remote.openapi_v2) for name, remote in remotes.items() if remote.openapi_v2))
 
 
 def _schemas(kinds: Iterable[Kind], *, v2: bool) -> dict[str, Schema]:

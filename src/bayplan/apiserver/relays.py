@@ -25,6 +25,8 @@ class Purpose(enum.Enum):
     """A connection that becomes another protocol's (SPDY, WebSocket) and belongs to both ends then."""
     PROXY = "proxy"
     """HTTP as it is."""
+    AGGREGATED = "aggregated"
+    """HTTP as it is, of a user whom the server vouches for as front proxy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,12 @@ class Relay:
     """Whether the server shows its certificate for kubelets."""
     subject: str = ""
     """The name of the object that the request is about."""
+    tls_name: str = ""
+    """Whom the certificate of an aggregated server must be for; "" to take any certificate."""
+    tls_authority: bytes = b""
+    """Who may vouch for that certificate (PEM); empty for the authorities of the system."""
+    identity: tuple[tuple[str, str], ...] = ()
+    """Headers that tell an aggregated server who asks."""
 
     @property
     def authority(self) -> str:

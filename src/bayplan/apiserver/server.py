@@ -13,6 +13,8 @@ import msgspec
 from bayplan.api.errors import ApiError, bad_request, internal_error, method_not_allowed, request_too_large
 from bayplan.api.kinds import DEFAULT_KINDS, KindTable, optional_kinds
 from bayplan.apiserver.admission.chain import build_chain
+from bayplan.apiserver.aggregation.forwarding import not_available, relay_to
+from bayplan.apiserver.aggregation.registry import AggregatedApis, is_available
 from bayplan.apiserver.allocation import Allocators
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.bootstrap_tokens import BootstrapTokens
@@ -109,6 +111,7 @@ class ApiServer:
             clock=clock,
             randomness=randomness,
             simulated=SimulatedAddresses(objects, kinds),
+            aggregated=AggregatedApis(objects, kinds),
         )
         self.metrics = self.context.metrics = metrics or Registry()
         self.measured = RequestMetrics(self.metrics, objects)
@@ -194,7 +197,7 @@ class ApiServer:
             if request.query:
                 check_timeout(request)
             if path is None:
-                response = await self._nonresource.handle(request)
+                response = self._aggregated(request) or await self._nonresource.handle(request)
             else:
                 response = await self._answer(Call.of(self.context, request, path))
         except ApiError as error:
@@ -261,6 +264,9 @@ class ApiServer:
             request.user = impersonated_user(authorizer, request, self._impersonations)
             if request.audit is not None:
                 request.audit.impersonated(request.user, self._impersonations[asker])
+        if self.context.aggregated.find(request.path) is not None:
+            authorizer.admit(request, None)
+            return None
         try:
             path = resolve(self.context.kinds, request.info)
         except ApiError:
@@ -268,6 +274,15 @@ class ApiServer:
             raise
         authorizer.admit(request, path)
         return path
+
+    def _aggregated(self, request: Request) -> Response | None:
+        """Who answers a request if another server does. Raises ApiError (503) if it is not available."""
+        service = self.context.aggregated.find(request.path)
+        if service is None:
+            return None
+        if not is_available(service):
+            raise not_available("")
+        return Response(200, relay=relay_to(self.context, service, request.path, request.user))
 
     async def _answer(self, call: Call) -> Response:
         """Answer a request on a resource; errors carry the warnings that were given before."""

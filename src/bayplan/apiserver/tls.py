@@ -36,6 +36,20 @@ def client_tls(pair: KeyPair | None = None, authority: bytes = b"") -> ssl.SSLCo
     return context
 
 
+def aggregated_tls(pair: KeyPair | None, authority: bytes, *, is_checked: bool) -> ssl.SSLContext:
+    """TLS for a request to an aggregated server.
+
+    pair: with what the server shows that it is the front proxy. authority: who vouches for the other side (PEM); b"": the authorities of the system.
+    is_checked: whether somebody must. Raises OSError, ssl.SSLError, UnicodeDecodeError.
+    """
+    if authority or not is_checked:
+        return client_tls(pair, authority if is_checked else b"")
+    context = ssl.create_default_context()
+    if pair is not None:
+        _load(context, pair)
+    return context
+
+
 def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
     """The ssl module reads certificates from files only."""
     with temporary_private_file(pair.certificate + b"\n" + pair.key) as file:

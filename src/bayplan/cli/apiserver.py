@@ -39,6 +39,20 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--tls-cert-file", type=_FILE, help="Certificate of the server.")
 @click.option("--tls-private-key-file", type=_FILE, help="Key of that certificate.")
 @click.option("--client-ca-file", type=_FILE, help="Authority of client certificates.")
+@click.option(
+    "--proxy-client-cert-file", type=_FILE, help="Certificate that aggregated servers see; by default an own one."
+)
+@click.option("--proxy-client-key-file", type=_FILE, help="Its key.")
+@click.option(
+    "--requestheader-client-ca-file",
+    type=_FILE,
+    help="Authority of that certificate, which aggregated servers learn from the API; by default an own one.",
+)
+@click.option(
+    "--requestheader-allowed-names",
+    default="",
+    help="Names, with commas, that certificates of that authority must have to be believed; by default any.",
+)
 @click.option("--kubelet-client-certificate", type=_FILE, help="Certificate that kubelets see; by default an own one.")
 @click.option("--kubelet-client-key", type=_FILE, help="Key of that certificate.")
 @click.option("--kubelet-certificate-authority", type=_FILE, help="Authority of kubelets' certificates.")
@@ -122,6 +136,10 @@ def command(
     tls_cert_file: Path | None,
     tls_private_key_file: Path | None,
     client_ca_file: Path | None,
+    proxy_client_cert_file: Path | None,
+    proxy_client_key_file: Path | None,
+    requestheader_client_ca_file: Path | None,
+    requestheader_allowed_names: str,
     kubelet_client_certificate: Path | None,
     kubelet_client_key: Path | None,
     kubelet_certificate_authority: Path | None,
@@ -142,6 +160,12 @@ def command(
         raise Failure("--etcd-servers: this build has no etcd client; use --store sqlite:PATH or --store memory:")
     if (tls_cert_file is None) != (tls_private_key_file is None):
         raise click.UsageError("--tls-cert-file and --tls-private-key-file belong together")
+    if (proxy_client_cert_file is None) != (proxy_client_key_file is None):
+        raise click.UsageError("--proxy-client-cert-file and --proxy-client-key-file belong together")
+    if (proxy_client_cert_file is None) != (requestheader_client_ca_file is None):
+        raise click.UsageError(
+            "--proxy-client-cert-file and --requestheader-client-ca-file belong together: aggregated servers check the one by the other"
+        )
     if (kubelet_client_certificate is None) != (kubelet_client_key is None):
         raise click.UsageError("--kubelet-client-certificate and --kubelet-client-key belong together")
     set_up_logging(verbosity=v)
@@ -162,6 +186,10 @@ def command(
         tls_certificate=tls_cert_file,
         tls_key=tls_private_key_file,
         client_ca=client_ca_file,
+        proxy_client_certificate=proxy_client_cert_file,
+        proxy_client_key=proxy_client_key_file,
+        requestheader_ca=requestheader_client_ca_file,
+        requestheader_names=tuple(name for each in requestheader_allowed_names.split(",") if (name := each.strip())),
         kubelet_certificate=kubelet_client_certificate,
         kubelet_key=kubelet_client_key,
         kubelet_ca=kubelet_certificate_authority,

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bayplan.api.kinds import Kind
-from bayplan.apiserver.bootstrap.authentication import publish_authentication
+from bayplan.apiserver.bootstrap.authentication import FrontProxy, publish_authentication
 from bayplan.apiserver.bootstrap.identity import keep_identity
 from bayplan.apiserver.certificates import KeyPair, sign
 from bayplan.apiserver.health import AUTHENTICATION
@@ -28,7 +28,7 @@ from bayplan.client.in_process import InProcessTransport
 from bayplan.client.kubeconfig import render
 from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
 from bayplan.cluster.contents import take_in
-from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, KUBELET_CLIENT, obtain
+from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, FRONT_PROXY, KUBELET_CLIENT, obtain
 from bayplan.cluster.errors import AddressInUse, ClusterError
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.storage import publish_storage_class
@@ -171,7 +171,7 @@ class Cluster:
         authenticator.add_token(self.credentials.admin_token, ADMIN_USER, (ADMIN_GROUP,))
         for token, user, uid, groups in settings.tokens:
             authenticator.add_token(token, user, groups, uid)
-        self._http = HttpServer(self.api, authenticator, self._kubelet_tls())
+        self._http = HttpServer(self.api, authenticator, self._kubelet_tls(), self._front_proxy_pair())
         tls = self._tls()
         self.api.unfinished.add(AUTHENTICATION)
         try:
@@ -189,7 +189,7 @@ class Cluster:
         await self.api.publish_address(
             {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address), self.port
         )
-        await publish_authentication(self.api.context, self._client_authority().decode())
+        await publish_authentication(self.api.context, self._client_authority().decode(), self._front_proxy())
         self.api.unfinished.discard(AUTHENTICATION)
         self.api.keep_running("identity", lambda: keep_identity(self.api.context, socket.gethostname()))
 
@@ -220,6 +220,26 @@ class Cluster:
             return client_tls(pair, settings.kubelet_ca.read_bytes() if settings.kubelet_ca is not None else b"")
         except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
             raise ClusterError(f"the certificates for kubelets cannot be used: {error}") from error
+
+    def _front_proxy_pair(self) -> KeyPair:
+        """With what aggregated servers are asked. Raises ClusterError."""
+        settings = self.settings
+        try:
+            if settings.proxy_client_certificate is not None and settings.proxy_client_key is not None:
+                return KeyPair(settings.proxy_client_certificate.read_bytes(), settings.proxy_client_key.read_bytes())
+        except OSError as error:
+            raise ClusterError(f"the certificate for aggregated servers cannot be used: {error}") from error
+        return sign(self.credentials.front_proxy, self.clock.now(), FRONT_PROXY)
+
+    def _front_proxy(self) -> FrontProxy:
+        """Who may tell aggregated servers who asks. Raises ClusterError."""
+        settings = self.settings
+        if settings.requestheader_ca is None:
+            return FrontProxy(self.credentials.front_proxy.certificate.decode(), (FRONT_PROXY,))
+        try:
+            return FrontProxy(settings.requestheader_ca.read_text(), settings.requestheader_names)
+        except (OSError, UnicodeDecodeError) as error:
+            raise ClusterError(f"the authority of the front proxy cannot be used: {error}") from error
 
     def _trust(self) -> Trust:
         from bayplan.controllers.certificate_rules import Authority

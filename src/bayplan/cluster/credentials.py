@@ -1,4 +1,4 @@
-"""What a cluster keeps besides its objects: the certificate authority, the server's certificate, the administrator's token."""
+"""What a cluster keeps besides its objects: certificate authorities, the server's certificate, the administrator's token."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _NAMES = (
 ADMIN_USER, ADMIN_GROUP = "kubernetes-admin", "system:masters"
 KUBELET_CLIENT = "kube-apiserver-kubelet-client"
 """As whom the API server asks kubelets."""
+FRONT_PROXY = "front-proxy-client"
+"""As whom it asks aggregated servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,8 @@ class ClusterCredentials:
     """Keys and tokens of one cluster."""
 
     authority: KeyPair
+    front_proxy: KeyPair
+    """Another authority: whom it vouches for may tell aggregated servers who asks."""
     server: KeyPair
     admin_token: str
     directory: Path | None = None
@@ -56,21 +60,28 @@ def obtain(directory: Path | None, addresses: tuple[str, ...], now: float) -> Cl
     Raises DataDirectoryError."""
     hosts = tuple(dict.fromkeys((*addresses, "127.0.0.1", "::1", *_NAMES)))
     try:
-        authority = certificates.load(directory, "ca") if directory else None
-        if authority is None:
-            authority = certificates.make_authority(now)
-            if directory:
-                certificates.save(directory, "ca", authority)
+        authority = _authority(directory, "ca", now)
+        front_proxy = _authority(directory, "front-proxy-ca", now)
         server = certificates.load(directory, "apiserver") if directory else None
         if server is None or not certificates.is_current(server, authority, hosts, now):
             server = certificates.sign(authority, now, "kube-apiserver", hosts=hosts)
             if directory:
                 certificates.save(directory, "apiserver", server)
-        return ClusterCredentials(authority, server, _token(directory), directory)
+        return ClusterCredentials(authority, front_proxy, server, _token(directory), directory)
     except (OSError, ValueError) as error:
         raise DataDirectoryError(
             f"the credentials in {directory} cannot be used: {error}; repair or remove that directory"
         ) from error
+
+
+def _authority(directory: Path | None, name: str, now: float) -> KeyPair:
+    """An authority of that name, made if it is not there. Raises OSError, ValueError."""
+    authority = certificates.load(directory, name) if directory else None
+    if authority is None:
+        authority = certificates.make_authority(now)
+        if directory:
+            certificates.save(directory, name, authority)
+    return authority
 
 
 def _token(directory: Path | None) -> str:

@@ -61,6 +61,14 @@ class ClusterSettings:
     """With what the server shows kubelets who it is (PEM); None for a certificate of the cluster's own authority."""
     kubelet_key: Path | None = None
     """The key of that certificate."""
+    proxy_client_certificate: Path | None = None
+    """With what the server shows aggregated servers that it is the front proxy (PEM); None for a certificate of an own authority."""
+    proxy_client_key: Path | None = None
+    """The key of that certificate."""
+    requestheader_ca: Path | None = None
+    """Authority of the front proxy (PEM), which is published; None for an own one."""
+    requestheader_names: tuple[str, ...] = ()
+    """Names that the front proxy's certificate may have; any if there are none and the authority is given."""
     kubelet_ca: Path | None = None
     """Authority of kubelets' certificates (PEM); None to take any certificate."""
     token_signing_key: Path | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from bayplan.api.types import apiregistration_v1, coordination_v1, core_v1, flowcontrol_v1, meta_v1
-from bayplan.apiserver.bootstrap.authentication import publish_authentication
+from bayplan.apiserver.bootstrap.authentication import FrontProxy, publish_authentication
 from bayplan.apiserver.bootstrap.flow_control_table import flow_schemas, priority_levels
 from bayplan.apiserver.bootstrap.identity import keep_identity, lease_name
 from bayplan.apiserver.server import ApiServer
@@ -71,10 +71,19 @@ def test_the_authority_of_clients_is_published_beside_what_others_wrote() -> Non
     async def case(api: ApiServer, client: Client) -> None:
         name, namespace = "extension-apiserver-authentication", "kube-system"
         metadata = meta_v1.ObjectMeta(name=name, namespace=namespace)
-        await client.create(core_v1.ConfigMap(metadata=metadata, data={"requestheader-allowed-names": "[]"}))
-        await publish_authentication(api.context, "PEM")
+        await client.create(core_v1.ConfigMap(metadata=metadata, data={"other": "x", "client-ca-file": "OLD"}))
+        await publish_authentication(api.context, "PEM", FrontProxy("PROXY", ("front",)))
         found = await client.get(core_v1.ConfigMap, name, namespace)
-        assert found.data == {"requestheader-allowed-names": "[]", "client-ca-file": "PEM"}
+        assert found.data == {
+            "other": "x",
+            "client-ca-file": "PEM",
+            "requestheader-client-ca-file": "PROXY",
+            "requestheader-allowed-names": '["front"]',
+            "requestheader-username-headers": '["X-Remote-User"]',
+            "requestheader-uid-headers": '["X-Remote-Uid"]',
+            "requestheader-group-headers": '["X-Remote-Group"]',
+            "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+        }
 
     run(case)
 

@@ -24,12 +24,15 @@ from bayplan.support.tasks import Supervisor
 
 _RULES = (
     DanglingFlowSchemas,
-    ApiServiceAvailability,
     CustomResourceNames,
     CustomResourceApproval,
     CustomResourceApiServices,
     CustomResourceFinalizer,
 )
+
+
+_LOOKED_EVERY = 10.0
+"""Seconds between two looks whether aggregated servers answer."""
 
 
 class Upkeep:
@@ -52,6 +55,9 @@ class Upkeep:
         self._tasks.keep_running("LegacyTokenUse", self._token_use.run)
         for rule in _RULES:
             self._tasks.keep_running(rule.__name__, partial(keep, rule(self._context)))
+        availability = ApiServiceAvailability(self._context)
+        self._tasks.keep_running("ApiServiceAvailability", partial(keep, availability))
+        self.repeat("aggregated servers", _LOOKED_EVERY, partial(_look, availability))
 
     def keep_running(self, name: str, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a task until `close`, again if it fails."""
@@ -75,6 +81,11 @@ class Upkeep:
     async def close(self) -> None:
         """Stop writing. Calling it again does nothing."""
         await self._tasks.close()
+
+
+async def _look(availability: ApiServiceAvailability) -> None:
+    if availability.looks_elsewhere:
+        await availability.settle()
 
 
 __all__ = ["Upkeep"]

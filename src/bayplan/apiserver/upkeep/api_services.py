@@ -1,13 +1,15 @@
 """The condition `Available` of API services: whether requests for their group version can be answered.
 
-Those without a service are answered here and always available. Those with one depend on the service, its port and its endpoints; whether the server behind it
-answers is not asked here, so a service that could be reached keeps the condition that it has.
+Those without a service are answered here and always available. Those with one depend on the service, its port and its endpoints, and on whether the server
+behind it answers; what that says it has is kept for discovery and OpenAPI.
 
 Source: Kubernetes' `kube-aggregator/pkg/controllers/status`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -17,6 +19,7 @@ import msgspec
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies.apiservices import available
 from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1
+from bayplan.apiserver.aggregation.probing import probe
 from bayplan.apiserver.bootstrap.publishing import kind_of, own_call
 from bayplan.apiserver.context import Context
 from bayplan.apiserver.verbs.update import modify
@@ -56,13 +59,19 @@ class ApiServiceAvailability:
         behind = (one.spec.service for _, one in found if one.spec.service is not None)
         self._referenced = {(service.namespace, service.name) for service in behind}
         now = rfc3339(self.context.clock.now())
-        for entry, api_service in found:
-            wanted = self._condition(api_service, now)
+        conditions = await asyncio.gather(*(self._condition(api_service, now) for _, api_service in found))
+        for (entry, api_service), wanted in zip(found, conditions, strict=True):
             if wanted is not None and _changed(api_service, wanted) and not api_service.metadata.deletion_timestamp:
                 call = own_call(self.context, self._api_services, "", entry.name)
                 await modify(call, partial(_with, wanted), subresource="status")
 
-    def _condition(self, api_service: apiregistration_v1.APIService, now: str) -> Condition | None:
+    @property
+    def looks_elsewhere(self) -> bool:
+        """Whether an API service leads to another server, which may have ended or come back without a sign."""
+        return bool(self._referenced)
+
+    async def _condition(self, api_service: apiregistration_v1.APIService, now: str) -> Condition | None:
+        """What it should say; None for what it says already, if this server asks no others."""
         reference = api_service.spec.service
         if reference is None:
             return available(now)
@@ -70,8 +79,19 @@ class ApiServiceAvailability:
         entry = cache.get(reference.namespace, reference.name)
         service = None if entry is None else cache.shared(entry)
         reason, message = obstacle(reference, service, tuple(self._slices_of(reference)))
-        if not reason:
+        key, known = (api_service.spec.group, api_service.spec.version), self.context.aggregated
+        if reason:
+            known.note(key, dataclasses.replace(known.remote(key), is_current=False))
+        elif self.context.ask_aggregated is None:
             return None
+        else:
+            remote, message = await probe(self.context, api_service, self.context.ask_aggregated, known.remote(key))
+            known.note(key, remote)
+            if not message:
+                return Condition(
+                    type=_TYPE, status="True", last_transition_time=now, reason="Passed", message="all checks passed"
+                )
+            reason = "FailedDiscoveryCheck"
         return Condition(type=_TYPE, status="False", last_transition_time=now, reason=reason, message=message)
 
     def _slices_of(self, reference: apiregistration_v1.ServiceReference) -> Iterator[discovery_v1.EndpointSlice]:

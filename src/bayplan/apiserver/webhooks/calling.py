@@ -125,7 +125,9 @@ def target_of(context: Context, config: ClientConfig) -> Target:
     """Where a webhook is, and how it is reached. Raises SendError."""
     authority = base64.b64decode(config.ca_bundle).strip() if config.ca_bundle else b""
     service = config.service
-    address = None if service is None else _address(context, service.namespace, service.name, service.port or _HTTPS)
+    address = (
+        None if service is None else service_address(context, service.namespace, service.name, service.port or _HTTPS)
+    )
     url = url_of(config)
     host, port = address or _host_of(url)
     sender = context.webhook_sender
@@ -140,7 +142,7 @@ def _host_of(url: str) -> tuple[str, int]:
     return parts.hostname or "", parts.port or _HTTPS
 
 
-def _address(context: Context, namespace: str, name: str, port: int) -> tuple[str, int]:
+def service_address(context: Context, namespace: str, name: str, port: int) -> tuple[str, int]:
     """Host and port behind a port of a service. Raises SendError."""
     service = context.find("Service", namespace, name)
     if service is None:
