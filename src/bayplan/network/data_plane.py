@@ -16,7 +16,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from bayplan.network.errors import NetworkError
+from bayplan.network.errors import NetworkError, NotYetError
 from bayplan.network.peers import Peer, ip_version
 from bayplan.network.settings import DataPlane, NetworkSettings
 
@@ -89,7 +89,7 @@ class Uplink(NamedTuple):
 def find_uplink(node: Peer, interfaces: Sequence[Mapping[str, Any]]) -> Uplink:
     """The interface that has the first address of a node, in what `ip -json address show` prints. Raises NetworkError."""
     if not node.addresses:
-        raise NetworkError(
+        raise NotYetError(
             f"node {node.name} has no InternalIP in its status yet; the kubelet sets it, or name it with --node-ip there"
         )
     wanted = node.addresses[0]

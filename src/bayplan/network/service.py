@@ -18,7 +18,7 @@ from bayplan.informers import InformerFactory
 from bayplan.network import kernel
 from bayplan.network.cni_configuration import FILE, configuration, find_plugins, write_configuration
 from bayplan.network.data_plane import Entry, Uplink, entries, find_uplink, make_tunnel, pod_mtu, unreachable
-from bayplan.network.errors import NetworkError
+from bayplan.network.errors import NetworkError, NotYetError
 from bayplan.network.ip_commands import change
 from bayplan.network.masquerading import masquerading
 from bayplan.network.metrics import NetworkMetrics
@@ -130,7 +130,8 @@ class NetworkAgent:
             self._metrics.failed.inc()
             self._uplink = None
             if str(error) != self._waits_for:
-                logger.error("the pod network is not as it should be: %s", error)
+                is_usual = isinstance(error, NotYetError)
+                logger.log(logging.INFO if is_usual else logging.ERROR, "the pod network waits: %s", error)
             self._waits_for = str(error)
             return False
         self._metrics.succeeded.inc()
@@ -141,11 +142,11 @@ class NetworkAgent:
         settings = self._settings
         node = self._peers.get(settings.node_name)
         if node is None:
-            raise NetworkError(
+            raise NotYetError(
                 f"there is no node {settings.node_name}; name this machine's node with --hostname-override"
             )
         if not node.pod_networks:
-            raise NetworkError(
+            raise NotYetError(
                 f"node {node.name} has no podCIDR; kube-controller-manager gives it one (--allocate-node-cidrs, --cluster-cidr)"
             )
         if whole or self._uplink is None or node.name in changed:
