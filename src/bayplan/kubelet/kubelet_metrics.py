@@ -66,8 +66,8 @@ class KubeletMetrics:
             ("operation_type",),
             exponential_buckets(0.005, 2.5, 14),
         )
-        self._evictions = own.gauge("kubelet_evictions", "Pods that were evicted, by signal", ("eviction_signal",))
-        self._preemptions = own.gauge(
+        self._evictions = own.counter("kubelet_evictions", "Pods that were evicted, by signal", ("eviction_signal",))
+        self._preemptions = own.counter(
             "kubelet_preemptions", "Pods that ended for critical pods, by the resource", ("preemption_signal",)
         )
         self._shutdown_start = own.gauge(

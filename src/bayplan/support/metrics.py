@@ -144,9 +144,7 @@ class Registry:
         self._families: dict[str, Family[Counter] | Family[Gauge] | Family[Histogram]] = {}
 
     def counter(self, name: str, help_text: str, labels: tuple[str, ...] = ()) -> Family[Counter]:
-        """A counter; its name must end in `_total` (the text format demands it)."""
-        if not name.endswith("_total"):
-            raise ValueError(f"the name of a counter ends in _total, {name!r} does not")
+        """A counter. Names end in `_total`, but for some of Kubernetes that are older than that rule."""
         return cast("Family[Counter]", self._family(Family(name, help_text, "counter", labels, Counter)))
 
     def gauge(self, name: str, help_text: str, labels: tuple[str, ...] = ()) -> Family[Gauge]:
@@ -177,7 +175,13 @@ class Registry:
         """Everything in Prometheus' text format (`CONTENT_TYPE`)."""
         from prometheus_client.exposition import generate_latest
 
-        return generate_latest(cast("CollectorRegistry", self))
+        text = generate_latest(cast("CollectorRegistry", self))
+        for family in self._families.values():
+            if family.kind == "counter" and not family.name.endswith("_total") and family.children:
+                # The library names all counters `_total` in their heads, though not their samples.
+                for head in ("HELP", "TYPE"):
+                    text = text.replace(f"# {head} {family.name}_total ".encode(), f"# {head} {family.name} ".encode())
+        return text
 
     def collect(self) -> Iterator[Metric]:
         """The families in prometheus-client's form; families without a series are left out."""

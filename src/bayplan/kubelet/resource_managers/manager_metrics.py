@@ -53,12 +53,12 @@ class ManagerMetrics:
             "How long it took to admit a pod, in milliseconds",
             buckets=exponential_buckets(0.05, 2, 15),
         ).labels()
-        self._aligned = registry.gauge(
+        self._aligned = registry.counter(
             "kubelet_container_aligned_compute_resources_count",
             "Allocations of resources that are aligned",
             ("scope", "boundary"),
         )
-        self._not_aligned = registry.gauge(
+        self._not_aligned = registry.counter(
             "kubelet_container_aligned_compute_resources_failure_count",
             "Allocations of resources that could not be aligned",
             ("scope", "boundary"),
