@@ -15,7 +15,7 @@ from bayplan.api.codec import DecodeError, decode_reporting, encode, to_tree
 from bayplan.api.errors import forbidden_error, internal_error
 from bayplan.api.kinds import Kind
 from bayplan.api.patches import PatchError, apply_json_patch
-from bayplan.apiserver.admission.chain import CREATE, DELETE, UPDATE, AdmissionPlugin, AdmissionRequest
+from bayplan.apiserver.admission.chain import CONNECT, CREATE, DELETE, UPDATE, AdmissionPlugin, AdmissionRequest
 from bayplan.apiserver.admission.seen import in_version, is_whole, resource_of, take_over
 from bayplan.apiserver.admission.webhook_notes import HookNotes
 from bayplan.apiserver.custom_resources.conversion import resolved
@@ -197,7 +197,7 @@ def _question(request: AdmissionRequest) -> Question:
         request.operation,
         http.user,
         call.dry_run,
-        options,
+        None if request.operation == CONNECT else options,
     )
 
 

@@ -15,7 +15,6 @@ from bayplan.api.errors import (
     invalid,
     invalid_object,
     not_found_error,
-    quoted,
 )
 from bayplan.api.simulated_nodes import is_simulated
 from bayplan.api.times import SECONDS_LAYOUT, TimeError, canonical
@@ -26,7 +25,8 @@ from bayplan.apiserver.authorization.interface import Decision
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.dialing import authority_of
 from bayplan.apiserver.relays import Purpose, Relay
-from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, parameters
+from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
+from bayplan.apiserver.subresources.connection_options import admit_proxy, port_options, stream_options
 
 _STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 """Options of `exec` and `attach` -> what kubelets call them."""
@@ -41,13 +41,16 @@ async def handle(call: Call) -> Response:
     what = subresource.name
     if what != "log":
         _check_may_create(call)
-    query = _log_query(call) if what == "log" else _stream_query(call, what)
+    if what == "log":
+        container, query = call.request.query.get("container", ""), _log_query(call)
+    else:
+        container, query = await _stream_query(call, what)
     pod = _pod(call, call.path.name)
     path = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if what == "portforward":
         path = f"/portForward/{path}"
     else:
-        path = f"/{'containerLogs' if what == 'log' else what}/{path}/{_container(call, pod)}"
+        path = f"/{'containerLogs' if what == 'log' else what}/{path}/{_container(pod, container)}"
     if not pod.spec.node_name:
         if what == "log":
             return Response(204, content_type="")
@@ -68,6 +71,7 @@ async def handle(call: Call) -> Response:
 
 async def handle_proxy(call: Call) -> Response:
     """`proxy` of pods, services and nodes: any HTTP request. Raises ApiError."""
+    await admit_proxy(call)
     kind = call.kind.kind
     name = relays.split_name(call.path.name, kind.lower())
     scheme, is_kubelet = name.scheme or "http", False
@@ -147,24 +151,19 @@ def _log_query(call: Call) -> list[tuple[str, str]]:
     return [*switches, *given, *([("sinceTime", since)] if since else [])]
 
 
-def _stream_query(call: Call, what: str) -> list[tuple[str, str]]:
-    """The options of `exec`, `attach` and `portforward` for a kubelet."""
-    query = call.request.query
+async def _stream_query(call: Call, what: str) -> tuple[str, list[tuple[str, str]]]:
+    """The container, "" if none is named, and the options of `exec`, `attach` and `portforward` for a kubelet. Raises ApiError."""
     if what == "portforward":
-        ports = parameters(query, "ports")
-        for port in ports:
-            if not port.isdecimal():
-                raise bad_request(
-                    f"cannot convert to []int32: strconv.ParseUint: parsing {quoted(port)}: invalid syntax"
-                )
-        return [("port", ",".join(ports))] if ports else []
-    switches = [(theirs, "1") for ours, theirs in _STREAMS.items() if bool_parameter(query, ours)]
-    return switches + [("command", word) for word in parameters(query, "command")]
+        ports = (await port_options(call)).ports
+        return "", [("port", ",".join(map(str, ports)))] if ports else []
+    options = await stream_options(call)
+    switches = [(theirs, "1") for ours, theirs in _STREAMS.items() if getattr(options, ours)]
+    return options.container, switches + [("command", word) for word in options.command]
 
 
-def _container(call: Call, pod: core_v1.Pod) -> str:
+def _container(pod: core_v1.Pod, name: str) -> str:
     """The container that the request is about: it must be named where there is a choice. Raises ApiError (400)."""
-    spec, name = pod.spec, call.request.query.get("container", "")
+    spec = pod.spec
     known = [one.name for one in (*spec.init_containers, *spec.containers)]
     known += [one.name for one in spec.ephemeral_containers]
     if name:

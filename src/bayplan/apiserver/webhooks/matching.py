@@ -166,4 +166,5 @@ def _labels_of_namespace(context: Context, name: str) -> dict[str, str]:
 def _object_fits(hook: Hook, request: AdmissionRequest) -> bool:
     if hook.objects.is_everything():
         return True
-    return any(one is not None and hook.objects.matches(one.metadata.labels) for one in (request.obj, request.old))
+    found = (getattr(one, "metadata", None) for one in (request.obj, request.old))  # options of connections have none
+    return any(metadata is not None and hook.objects.matches(metadata.labels) for metadata in found)

@@ -62,7 +62,8 @@ class Question:
     operation: str
     user: User
     dry_run: bool
-    options: Tree
+    options: Tree | None
+    """None for connections."""
 
 
 @dataclass(frozen=True, slots=True)
