@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.proxy.namespaces import Namespace, connect, namespaces
 
@@ -61,12 +62,11 @@ class Network:
             client.connect((address, port))
             yield client
 
-    def serve(self, name: str, pod: Namespace) -> None:
-        """Start the servers of a pod."""
+    def serve(self, name: str, pod: Namespace, address: str) -> None:
+        """Start the servers of a pod at one of its addresses."""
         for kind, answer in ((socket.SOCK_STREAM, _answer_stream), (socket.SOCK_DGRAM, _answer_datagrams)):
-            server = pod.run(lambda kind=kind: socket.socket(socket.AF_INET6, kind))  # type: ignore[misc]
-            server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            server.bind(("::", PORT))
+            server = pod.run(partial(socket.socket, _family(address), kind))
+            server.bind((address, PORT))
             if kind == socket.SOCK_STREAM:
                 server.listen()
             thread = threading.Thread(target=answer, args=(name, server))
@@ -91,11 +91,13 @@ def network() -> Iterator[Network]:
         for one in (node, c):
             one.set_sysctl("ipv4/ip_forward", "1")
             one.set_sysctl("ipv6/conf/all/forwarding", "1")
+            one.set_sysctl("ipv4/icmp_ratelimit", "0")
+            one.set_sysctl("ipv6/icmp/ratelimit", "0")
         _wire(node, client, "client", NODE_ADDRESSES, CLIENT_ADDRESSES)
         _wire(node, c, "other", ("192.0.3.1", "2001:db8:3::1"), ("192.0.3.2", "2001:db8:3::2"))
         for pod, name, addresses in ((a, "veth-a", A), (b, "veth-b", B)):
             _wire(node, pod, name, ("10.1.0.1", "fd00:1::1"), addresses, hosts=True)
-        for address, family in zip(CLIENT_ADDRESSES, ("-4", "-6"), strict=True):  # the way out of the cluster
+        for address, family in (("192.0.3.2", "-4"), ("2001:db8:3::2", "-6")):  # the way out of the cluster
             node.command("ip", family, "route", "add", "default", "via", address)
         for address in C:
             c.command("ip", "address", "add", address, "dev", "lo")
@@ -103,8 +105,9 @@ def network() -> Iterator[Network]:
         node.command("ip", "route", "add", f"{C[1]}/128", "via", "2001:db8:3::2")
         made = Network(node, client, a, b, c)
         try:
-            for name, pod in (("a", a), ("b", b), ("c", c)):
-                made.serve(name, pod)
+            for name, pod, addresses in (("a", a, A), ("b", b, B), ("c", c, C)):
+                for address in addresses:
+                    made.serve(name, pod, address)
             yield made
         finally:
             made.stop()
@@ -169,7 +172,7 @@ def _answer_stream(name: str, server: socket.socket) -> None:
         except OSError:
             return  # closed
         with connection:
-            connection.send(f"{name} {_plain(peer[0])}".encode())
+            connection.send(f"{name} {peer[0]}".encode())
 
 
 def _answer_datagrams(name: str, server: socket.socket) -> None:
@@ -180,8 +183,4 @@ def _answer_datagrams(name: str, server: socket.socket) -> None:
             return  # closed
         if not data:
             return  # shut down
-        server.sendto(f"{name} {_plain(peer[0])}".encode(), peer)
-
-
-def _plain(address: str) -> str:
-    return address.removeprefix("::ffff:")
+        server.sendto(f"{name} {peer[0]}".encode(), peer)
