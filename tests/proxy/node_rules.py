@@ -102,7 +102,9 @@ def node_rules(network: Network, **options: Any) -> Iterator[NodeRules]:
         rules.close()
         loop.close()
         for family in FAMILIES:
-            network.node.command("nft", "-f", "-", text=f"add table {family.nft} kube-proxy\ndelete table {family.nft} kube-proxy\n")
+            network.node.command(
+                "nft", "-f", "-", text=f"add table {family.nft} kube-proxy\ndelete table {family.nft} kube-proxy\n"
+            )
 
 
 def _options(index: int, options: dict[str, Any]) -> dict[str, Any]:

@@ -96,9 +96,7 @@ def test_other_ports_of_cluster_ips_are_rejected_and_unused_cluster_ips_stay_ins
     try:
         assert net.ask(net.a, NOBODY) == "nothing"
         assert net.ask(net.node, NOBODY) == "nothing"
-        rules.families[0].table.set_options(
-            type(rules.families[0].table.options)(family=IPV4, node_name="this-node")
-        )
+        rules.families[0].table.set_options(type(rules.families[0].table.options)(family=IPV4, node_name="this-node"))
         rules.sync()
         assert net.ask(net.node, NOBODY) == "refused"
     finally:
@@ -106,9 +104,7 @@ def test_other_ports_of_cluster_ips_are_rejected_and_unused_cluster_ips_stay_ins
 
 
 def test_node_ports_are_open_at_the_nodes_address_only(net: Network, rules: NodeRules) -> None:
-    rules.put(
-        service("web", WEB, node_ports=(NODE_PORT,)), endpoint_slice("web", endpoint(C[0]), ports=PORTS)
-    )
+    rules.put(service("web", WEB, node_ports=(NODE_PORT,)), endpoint_slice("web", endpoint(C[0]), ports=PORTS))
     assert net.ask(net.client, NODE, NODE_PORT) == "c 192.0.3.1"
     assert net.ask(net.node, NODE, NODE_PORT) == "c 192.0.3.1"
     assert net.ask(net.client, "192.0.3.1", NODE_PORT) == "refused"
@@ -127,9 +123,7 @@ def test_node_ports_may_be_open_at_all_addresses(net: Network) -> None:
 def test_the_external_policy_local_keeps_client_addresses_and_drops_what_it_cannot_serve(
     net: Network, rules: NodeRules
 ) -> None:
-    web = service(
-        "web", WEB, node_ports=(NODE_PORT,), balancers=(BALANCER,), external_traffic_policy="Local"
-    )
+    web = service("web", WEB, node_ports=(NODE_PORT,), balancers=(BALANCER,), external_traffic_policy="Local")
     rules.put(web, endpoint_slice("web", endpoint(A[0], local=True), endpoint(C[0]), ports=PORTS))
     for address, port in ((NODE, NODE_PORT), (BALANCER, 80)):
         assert {net.ask(net.client, address, port) for _ in range(8)} == {f"a {CLIENT}"}

@@ -1,0 +1,294 @@
+"""`bayplan proxy`: the service proxy of a node of any cluster, with kube-proxy's flags and configuration file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from bayplan.cli.output import Failure
+
+if TYPE_CHECKING:
+    from bayplan.client import Client
+    from bayplan.proxy.configuration import KubeProxyConfiguration
+    from bayplan.proxy.service import ProxyServer
+    from bayplan.support.metrics import Registry
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_CONFIGURED: Final = {
+    "--bind-address": (
+        "bindAddress",
+        str,
+        "Address of the node, instead of that of its Node object; nothing listens there.",
+    ),
+    "--healthz-bind-address": (
+        "healthzBindAddress",
+        str,
+        "Address and port for health checks; empty: none.  [default: 0.0.0.0:10256]",
+    ),
+    "--metrics-bind-address": (
+        "metricsBindAddress",
+        str,
+        "Address and port for metrics; empty: none.  [default: 127.0.0.1:10249]",
+    ),
+    "--proxy-mode": ("mode", str, "nftables, or empty for that."),
+    "--cluster-cidr": ("clusterCIDR", str, "Range of pods (CIDR), or one of each family with a comma between."),
+    "--detect-local-mode": (
+        "detectLocalMode",
+        str,
+        "How packets of pods are told from others: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix.",
+    ),
+    "--pod-bridge-interface": ("detectLocal.bridgeInterface", str, "Bridge of pods, for BridgeInterface."),
+    "--pod-interface-name-prefix": (
+        "detectLocal.interfaceNamePrefix",
+        str,
+        "What names of pods' interfaces begin with, for InterfaceNamePrefix.",
+    ),
+    "--nftables-masquerade-bit": ("nftables.masqueradeBit", int, "Bit of packet marks for masquerading, 0 to 31."),
+    "--nftables-min-sync-period": (
+        "nftables.minSyncPeriod",
+        str,
+        "Least time between two changes of rules, such as 1s.",
+    ),
+    "--nftables-sync-period": (
+        "nftables.syncPeriod",
+        str,
+        "How often changes by others are looked for, and longest time before another attempt, such as 30s.",
+    ),
+    "--conntrack-max-per-core": (
+        "conntrack.maxPerCore",
+        int,
+        "Connections to track for each CPU; 0 leaves the limit as it is.",
+    ),
+    "--conntrack-min": ("conntrack.min", int, "Connections to track at least."),
+    "--conntrack-tcp-timeout-established": (
+        "conntrack.tcpEstablishedTimeout",
+        str,
+        "How long idle TCP connections are tracked, such as 24h; 0 leaves it as it is.",
+    ),
+    "--conntrack-tcp-timeout-close-wait": (
+        "conntrack.tcpCloseWaitTimeout",
+        str,
+        "Likewise of those that one side has closed.",
+    ),
+    "--conntrack-udp-timeout": ("conntrack.udpTimeout", str, "Likewise of UDP without an answer."),
+    "--conntrack-udp-timeout-stream": ("conntrack.udpStreamTimeout", str, "Likewise of UDP with answers."),
+    "--config-sync-period": ("configSyncPeriod", str, "Has no effect: what changes is sent at once."),
+    "--oom-score-adj": ("oomScoreAdj", int, "When the kernel kills this process for memory, -1000 to 1000."),
+    "--show-hidden-metrics-for-version": ("showHiddenMetricsForVersion", str, "Has no effect: no metrics are hidden."),
+}
+"""Flags that stand for a field of the configuration: name -> (field, type, help)."""
+_SWITCHES: Final = {
+    "--masquerade-all": ("nftables.masqueradeAll", "Hide the sources of all packets to cluster IPs."),
+    "--conntrack-tcp-be-liberal": ("conntrack.tcpBeLiberal", "Take TCP packets out of the window as valid."),
+    "--bind-address-hard-fail": ("bindAddressHardFail", "End if an address cannot be listened on."),
+    "--profiling": ("enableProfiling", "Has no effect."),
+}
+
+
+def _with_flags(function: F) -> F:
+    for name, (_, kind, text) in reversed(_CONFIGURED.items()):
+        function = click.option(name, type=kind, default=None, help=text)(function)
+    for name, (_, text) in reversed(_SWITCHES.items()):
+        function = click.option(name, is_flag=False, flag_value=True, type=bool, default=None, help=text)(function)
+    function = click.option("--feature-gates", default=None, help="Features A=true,B=false; none has an effect.")(
+        function
+    )
+    return click.option(
+        "--nodeport-addresses",
+        default=None,
+        help="Ranges (CIDR) of addresses at which node ports are open, with commas, or primary.  [default: primary]",
+    )(function)
+
+
+@click.command()
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="KubeProxyConfiguration. With it only --master, --hostname-override and --v of the other flags count.",
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path),
+    help="How to reach the API server.  [default: $KUBECONFIG, then ~/.kube/config]",
+)
+@click.option("--master", default="", metavar="URL", help="URL of the API server, instead of the kubeconfig's.")
+@click.option("--hostname-override", default="", help="Name of the node.  [default: the machine's]")
+@_with_flags
+@click.option("--cleanup", is_flag=True, help="Remove all rules, and end.")
+@click.option("--init-only", is_flag=True, help="Set what needs root, and end; CAP_NET_ADMIN is enough afterwards.")
+@click.option("--v", "v", type=int, default=None, help="Log verbosity, as in Kubernetes.")
+def command(config: Path | None, kubeconfig: Path | None, master: str, **options: Any) -> None:
+    """Bring traffic to the services of any cluster, Bayplan's or a real one, to their endpoints: kube-proxy's nftables mode.
+
+    Rules stay when it ends, so that services go on working; --cleanup removes them.
+    """
+    from bayplan.proxy.errors import ConfigurationError, ProxyError
+    from bayplan.support.logging import set_up_logging
+    from bayplan.support.loop import run_loop
+
+    try:
+        configuration = _configuration(config, options)
+    except ConfigurationError as error:
+        raise Failure(str(error)) if config is not None else click.UsageError(str(error)) from error
+    verbosity = options["v"] if options["v"] is not None else configuration.logging.get("verbosity", 0)
+    set_up_logging(verbosity=int(verbosity))
+    path = kubeconfig
+    if path is None and configuration.client_connection.kubeconfig:
+        path = Path(configuration.client_connection.kubeconfig)
+    try:
+        if options["cleanup"]:
+            run_loop(_clean_up())
+        else:
+            run_loop(_run(configuration, path, master, options))
+    except ProxyError as error:
+        raise Failure(str(error)) from error
+
+
+async def _run(
+    configuration: KubeProxyConfiguration, kubeconfig: Path | None, master: str, options: dict[str, Any]
+) -> None:
+    from bayplan.cli.up import stop_event
+    from bayplan.proxy.machine import prepare_machine
+    from bayplan.proxy.requirements import check_requirements
+    from bayplan.support.clock import SystemClock
+    from bayplan.support.metrics import Registry
+    from bayplan.support.randomness import SystemRandomness
+
+    await check_requirements()
+    prepare_machine(configuration)
+    if options["init_only"]:
+        return
+    from bayplan.proxy.families import IPV4, IPV6
+    from bayplan.proxy.kernel import NetlinkKernel
+    from bayplan.proxy.nft import Nft
+    from bayplan.proxy.requirements import has_ipv6
+    from bayplan.proxy.service import ProxyServer
+
+    stop, registry = stop_event(), Registry()
+    name = _node_name(options["hostname_override"] or configuration.hostname_override)
+    client = _client(kubeconfig, master, registry)
+    writer, kernel = Nft(), NetlinkKernel()
+    try:
+        server = ProxyServer(
+            client,
+            configuration,
+            name,
+            families=(IPV4, IPV6) if has_ipv6() else (IPV4,),
+            writer=writer,
+            kernel=kernel,
+            clock=SystemClock(),
+            randomness=SystemRandomness(),
+            registry=registry,
+        )
+        async with server:
+            click.echo(f"started: proxy of node {name}")
+            await _until(stop, server)
+    finally:
+        writer.close()
+        kernel.close()
+        await client.close()
+
+
+async def _until(stop: asyncio.Event, server: ProxyServer) -> None:
+    """Say when all rules are in the kernel, and return when told to stop. Raises what ends a part of the proxy."""
+    stopping = asyncio.ensure_future(stop.wait())
+    steps = asyncio.ensure_future(_steps(server))
+    try:
+        await asyncio.wait({stopping, steps}, return_when=asyncio.FIRST_COMPLETED)
+        if steps.done():
+            steps.result()
+    finally:
+        for task in (stopping, steps):
+            task.cancel()
+
+
+async def _steps(server: ProxyServer) -> None:
+    await server.wait_for_rules()
+    click.echo("ready")
+    await server.wait()
+
+
+async def _clean_up() -> None:
+    from bayplan.proxy.families import FAMILIES
+    from bayplan.proxy.nft import NftProgram
+    from bayplan.proxy.requirements import check_requirements
+    from bayplan.proxy.transactions import removal
+
+    await check_requirements()
+    for family in FAMILIES:
+        await NftProgram().apply(removal(family).text)
+    click.echo("removed: tables kube-proxy of ip and ip6")
+
+
+def _client(kubeconfig: Path | None, master: str, registry: Registry) -> Client:
+    """A client for the kubeconfig's cluster, or for that at `master` with its credentials, or without any. Raises Failure."""
+    from dataclasses import replace
+
+    from bayplan.cli.connect import connect, kubeconfig_path
+    from bayplan.client import Client
+    from bayplan.client.errors import KubeconfigError
+    from bayplan.client.http import Credentials, HttpTransport
+    from bayplan.client.kubeconfig import load
+
+    if not master:
+        return connect(kubeconfig, "", user_agent="kube-proxy", metrics=registry)
+    try:
+        found = load(kubeconfig_path(kubeconfig)) if kubeconfig is not None else Credentials(master)
+    except KubeconfigError as error:
+        raise Failure(f"{error}; name a kubeconfig with --kubeconfig") from error
+    return Client(HttpTransport(replace(found, server=master), user_agent="kube-proxy"))
+
+
+def _node_name(override: str) -> str:
+    from bayplan.proxy.machine import hostname
+
+    name = override.strip().lower() or hostname()
+    if not name:
+        raise click.UsageError("--hostname-override: the machine has no name; give the node's")
+    return name
+
+
+def _configuration(config: Path | None, options: dict[str, Any]) -> KubeProxyConfiguration:
+    """The file's configuration, or that of the flags. Raises ConfigurationError, UsageError."""
+    from bayplan.proxy.configuration import from_tree, read_tree
+
+    tree = read_tree(config)
+    if config is not None:
+        return from_tree(tree, str(config))
+    fields = {name: row[0] for table in (_CONFIGURED, _SWITCHES) for name, row in table.items()}
+    for name, field in fields.items():
+        value = options[name.removeprefix("--").replace("-", "_")]
+        if value is not None:
+            _put(tree, field, value)
+    if options["nodeport_addresses"]:
+        tree["nodePortAddresses"] = options["nodeport_addresses"].split(",")
+    if options["feature_gates"]:
+        tree["featureGates"] = _gates(options["feature_gates"])
+    found = from_tree(tree, "flags")
+    for flag, attribute in (("healthz_bind_address", "healthz_bind_address"), ("metrics_bind_address",) * 2):
+        if options[flag] == "":
+            setattr(found, attribute, "")
+    return found
+
+
+def _put(tree: dict[str, Any], field: str, value: Any) -> None:
+    *path, last = field.split(".")
+    for part in path:
+        tree = tree.setdefault(part, {})
+    tree[last] = value
+
+
+def _gates(text: str) -> dict[str, bool]:
+    """`A=true,B=false`. Raises UsageError."""
+    found = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if not equals or value.lower() not in ("true", "false"):
+            raise click.UsageError(f"--feature-gates: {part!r} is not NAME=true or NAME=false")
+        found[name] = value.lower() == "true"
+    return found
