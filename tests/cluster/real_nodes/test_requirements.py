@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from bayplan.apiserver.certificates import KeyPair
-from bayplan.cli import dns, network
+from bayplan.cli import dns, network, proxy
 from bayplan.cluster.errors import RealNodeError
-from bayplan.cluster.real_nodes.add_ons import dns_command, network_command
+from bayplan.cluster.real_nodes.add_ons import dns_command, network_command, proxy_command
 from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.containerd import ContainerdSettings, containerd_config, write_config
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command, write_files
@@ -118,6 +118,9 @@ def test_the_pod_network_takes_its_command_line() -> None:
         assert arguments[:4] == own_program("network")
         made = network.command.make_context("network", list(arguments[4:]))
         assert made.params["hostname_override"] == "real-1"
+        arguments = proxy_command(place)
+        assert arguments[:4] == own_program("proxy")
+        assert proxy.command.make_context("proxy", list(arguments[4:])).params["hostname_override"] == "real-1"
     context = dns.command.make_context("dns", list(dns_command(settings(), "10.64.1.1")[4:]))
     assert (context.params["port"], context.params["forward"]) == (10053, ("/etc/resolv.conf",))
 

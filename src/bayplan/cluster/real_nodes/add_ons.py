@@ -1,4 +1,4 @@
-"""What a cluster with real nodes has besides kubelets: the pod network and the DNS. Their command lines, their rights, the objects that name them."""
+"""What a cluster with real nodes has besides kubelets: pod network, service proxy, DNS. Their command lines, their rights, the objects that name them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bayplan.cluster.real_nodes.settings import HOST, NodePlace, RealNodeSetting
 logger = logging.getLogger(__name__)
 
 NETWORK_USER: Final = "bayplan:network"
+PROXY_USER: Final = "system:kube-proxy"
 DNS_USER: Final = "bayplan:dns"
 DNS_PORT: Final = 10053
 """Of the DNS server itself: 53 may be taken on the machine, and is what the Service has."""
@@ -40,6 +41,20 @@ def network_command(place: NodePlace) -> tuple[str, ...]:
         "--metrics-port": 0 if is_host else 9101,
     }
     return _command("network", flags)
+
+
+def proxy_command(place: NodePlace) -> tuple[str, ...]:
+    """The command line of a node's service proxy."""
+    settings = place.settings
+    ports = (0, 0) if settings.mode == HOST else (10256, 10249)
+    flags = {
+        "--kubeconfig": place.directory / "proxy.kubeconfig",
+        "--hostname-override": place.name,
+        "--cluster-cidr": settings.pod_network,
+        "--healthz-bind-address": f"0.0.0.0:{ports[0]}" if ports[0] else "",
+        "--metrics-bind-address": f"127.0.0.1:{ports[1]}" if ports[1] else "",
+    }
+    return _command("proxy", flags)
 
 
 def dns_command(settings: RealNodeSettings, address: str) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from bayplan.network.settings import NetworkSettings
 from bayplan.support.programs import ProgramError, succeeds
 
 _NAMESPACES = Path("/run/netns")
+_PROXY_TABLE = "kube-proxy"
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 
 
@@ -142,7 +143,10 @@ async def remove_network(settings: RealNodeSettings) -> None:
 
 
 async def _remove_host_network(settings: RealNodeSettings) -> None:
-    """Remove what the pod network of a node without a namespace has made on the machine. Raises RealNodeError."""
+    """Remove what pod network and service proxy of a node without a namespace have made on the machine. Raises RealNodeError."""
+    for family in ("ip", "ip6"):
+        if await succeeds("nft", "list", "table", family, _PROXY_TABLE):
+            await run("nft", "delete", "table", family, _PROXY_TABLE)
     for place in settings.nodes():
         try:
             await clean_up(NetworkSettings(place.name, cni_config=place.cni_config))

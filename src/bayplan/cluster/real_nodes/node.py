@@ -1,4 +1,4 @@
-"""One real node: its containerd, its kubelet and its pod network, in its network namespace."""
+"""One real node: its containerd, its kubelet, its pod network and its service proxy, in its network namespace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bayplan.cluster.errors import RealNodeError
-from bayplan.cluster.real_nodes.add_ons import NETWORK_USER, network_command
+from bayplan.cluster.real_nodes.add_ons import NETWORK_USER, PROXY_USER, network_command, proxy_command
 from bayplan.cluster.real_nodes.cni_results import remove_torn
 from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.containerd import (
@@ -62,6 +62,7 @@ class RealNode:
         )
         self._kubelet = self._process("kubelet", kubelet_command(place))
         self._network = self._process("network", network_command(place))
+        self._proxy = self._process("proxy", proxy_command(place))
 
     def _process(
         self, name: str, command: tuple[str, ...], before_restart: Callable[[], None] = lambda: None
@@ -105,10 +106,11 @@ class RealNode:
             write_config(self.containerd)
             write_files(place, self.containerd.endpoint, api)
             write_credentials(place.directory, "network.kubeconfig", api, NETWORK_USER)
+            write_credentials(place.directory, "proxy.kubeconfig", api, PROXY_USER)
         except OSError as error:
             raise RealNodeError(f"{place.directory}: the node's files cannot be written: {error}") from error
         self._containerd.log.unlink(missing_ok=True)
-        for each in (self._kubelet, self._network):
+        for each in (self._kubelet, self._network, self._proxy):
             each.log.unlink(missing_ok=True)
         self._tasks.spawn(self._containerd.name, self._containerd.run())
         try:
@@ -117,7 +119,7 @@ class RealNode:
             await ensure_sandbox_image(self.containerd, self.runtime, self._clock, platform.machine())
         except (RealNodeError, RuntimeRequestError, ValueError) as error:
             raise RealNodeError(f"{place.name}: {error}; its log ends: {self._containerd.last_words()}") from error
-        for each in (self._kubelet, self._network):
+        for each in (self._kubelet, self._network, self._proxy):
             self._tasks.spawn(each.name, each.run())
 
     async def _remove_pods(self) -> None:
@@ -140,5 +142,5 @@ class RealNode:
         except (RuntimeRequestError, TimeoutError) as error:
             logger.warning("%s: pods are left to be killed: %s", self.place.name, error or "they take too long")
         await self._containerd.stop(_STOP_SECONDS)
-        await self._network.stop(_STOP_SECONDS)
+        await asyncio.gather(self._network.stop(_STOP_SECONDS), self._proxy.stop(_STOP_SECONDS))
         await self.runtime.close()
