@@ -75,6 +75,39 @@ def test_pods_run_on_nodes_of_this_machine(tmp_path: Path) -> None:
     assert traces(settings) == []
 
 
+def test_services_and_names_lead_to_pods(tmp_path: Path) -> None:
+    settings = RealNodeSettings(2, tmp_path / "data" / "real-nodes")
+    arguments = ("--data-dir", str(tmp_path / "data"), "--port", "0", "--real-nodes", "2", "--no-real-node-outbound")
+    process = start(*arguments, "--real-node-network", "overlay")
+    try:
+        core = client.CoreV1Api(config.new_client_from_config(str(tmp_path / "data" / "kubeconfig")))
+        eventually(lambda: core.list_namespaced_service_account("default").items)
+        ports = [client.V1ServicePort(port=80, target_port=8080)]
+        spec = client.V1ServiceSpec(selector={"app": "web"}, ports=ports)
+        service = client.V1Service(metadata=client.V1ObjectMeta(name="web"), spec=spec)
+        address = core.create_namespaced_service("default", service).spec.cluster_ip
+        for place in settings.nodes():
+            give_image(place)
+        server = pod(
+            "server", "real-1", "sh", "-c", "echo hello > /index.html; exec /bin/busybox httpd -f -p 8080 -h /"
+        )
+        server.metadata.labels = {"app": "web"}
+        core.create_namespaced_pod("default", server)
+        asks = f"B=/bin/busybox; until $B wget -qO- http://{address}/ && $B nslookup web.default.svc.cluster.local; do sleep 0.2; done"
+        for node in ("real-1", "real-2"):
+            core.create_namespaced_pod("default", pod(f"on-{node}", node, "sh", "-c", asks))
+        for node in ("real-1", "real-2"):
+            eventually(lambda name=f"on-{node}": phase(core, name, "Succeeded"))  # type: ignore[misc]
+            said = core.read_namespaced_pod_log(f"on-{node}", "default")
+            assert "hello" in said.splitlines()
+            assert said.count(address) == 1, "the name has the service's address"
+            assert settings.cluster_dns in said
+    finally:
+        code, _ = stop(process)
+    assert code == 0
+    assert traces(settings) == []
+
+
 def phase(core: client.CoreV1Api, name: str, wanted: str) -> Any:
     """The pod if it is in a phase."""
     found = core.read_namespaced_pod(name, "default")
