@@ -89,6 +89,8 @@ class Context:
     """Where the server measures itself."""
     component_failures: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """Why each component of the same cluster does not run ("" if it does), by name; nothing about components that run elsewhere."""
+    add_on_failures: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    """The same of what runs for the nodes of this machine. The server itself does not need it."""
 
     def find(self, kind_name: str, namespace: str, name: str, api_version: str = "v1") -> Any:
         """An object of a built-in kind as it is stored; None if there is none. It is shared: do not change it."""

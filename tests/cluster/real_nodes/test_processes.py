@@ -119,3 +119,30 @@ def test_later_process_of_the_same_number_is_another(tmp_path: Path) -> None:
         if process.stdin is not None:
             process.stdin.close()
     assert process_id(process.pid) is None
+
+
+def test_a_program_says_why_it_does_not_run(tmp_path: Path) -> None:
+    async def steps() -> None:
+        command = ("sh", "-c", "echo no way; exit 1")
+        process = SupervisedProcess("it", command, tmp_path / "log", tmp_path / "pid", SystemClock())
+        assert process.failure == "it has not started yet"
+        running = asyncio.create_task(process.run())
+
+        async def has_ended() -> bool:
+            return process.failure == "it has ended: no way"
+
+        await eventually(has_ended, "its last words")
+        await process.stop(1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        lasting = SupervisedProcess("it", ("sleep", "100"), tmp_path / "log", tmp_path / "pid", SystemClock())
+        running = asyncio.create_task(lasting.run())
+
+        async def runs() -> bool:
+            return not lasting.failure
+
+        await eventually(runs, "a process")
+        await lasting.stop(1)
+        await running
+
+    asyncio.run(steps())

@@ -27,6 +27,7 @@ async def component_statuses(call: Call) -> Response:
     import msgspec
 
     failures = {name: _component_failure(call, *found) for name, found in _COMPONENTS.items()}
+    failures |= {name: failure() for name, failure in call.context.add_on_failures.items()}
     conditions = {name: _condition(message=text or "ok", is_healthy=not text) for name, text in failures.items()}
     problem = call.context.objects.store.write_error
     conditions["etcd-0"] = _condition(error=problem, is_healthy=False) if problem else _condition(message="ok")

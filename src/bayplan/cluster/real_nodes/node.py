@@ -64,6 +64,12 @@ class RealNode:
         self._network = self._process("network", network_command(place))
         self._proxy = self._process("proxy", proxy_command(place))
 
+    def failures(self) -> dict[str, Callable[[], str]]:
+        """Why each of its components does not run ("" if it does), by name."""
+        name = self.place.name
+        parts = {"kubelet": self._kubelet, "network": self._network, "proxy": self._proxy}
+        return {f"{part}-{name}": lambda each=each: each.failure for part, each in parts.items()}  # type: ignore[misc]
+
     def _process(
         self, name: str, command: tuple[str, ...], before_restart: Callable[[], None] = lambda: None
     ) -> SupervisedProcess:

@@ -115,6 +115,11 @@ class SupervisedProcess:
         process = self._process
         return process.pid if process is not None and process.returncode is None else 0
 
+    @property
+    def failure(self) -> str:
+        """Why it does not run; "" if it does."""
+        return "" if self.pid else f"it has ended: {self.last_words()}" if self.starts else "it has not started yet"
+
     async def run(self) -> None:
         """Start the program, and again whenever it ends, after a delay that doubles; until `stop`. Raises RealNodeError if it is not there."""
         delay = _FIRST_DELAY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1
@@ -75,6 +75,7 @@ class RealNodes:
         host = self.settings.gateway
         authority = cluster.credentials.authority.certificate
         await self.start(ApiAccess(f"https://{host}:{cluster.port}", authority, cluster.sign_client), cluster.client())
+        cluster.api.context.add_on_failures = self.failures()
 
     async def start(self, api: ApiAccess, client: Client) -> None:
         """Start the nodes; returns when their containerds answer. client: one that may read nodes. Raises RealNodeError."""
@@ -107,16 +108,25 @@ class RealNodes:
         """Lead the machine to the pods of nodes, as the API assigns their networks, until cancelled. Raises ApiError, TransportError."""
         while True:
             listed = await client.list(core_v1.Node)
-            await self._assign(listed.items)
+            await self._assign(client, listed.items)
             stream = await client.watch(core_v1.Node, resource_version=listed.resource_version)
             try:
                 async for event in stream:
                     if event.type in ("ADDED", "MODIFIED"):
-                        await self._assign((event.object,))
+                        await self._assign(client, (event.object,))
             finally:
                 stream.close()
 
-    async def _assign(self, nodes: Iterable[core_v1.Node]) -> None:
+    def _annotations(self) -> dict[str, str]:
+        """What a node says of what runs beside its kubelet."""
+        settings = self.settings
+        return {
+            "bayplan.dev/network": settings.data_plane,
+            "bayplan.dev/service-proxy": "nftables",
+            "bayplan.dev/dns": settings.cluster_dns,
+        }
+
+    async def _assign(self, client: Client, nodes: Iterable[core_v1.Node]) -> None:
         own = {node.place.name: node for node in self.nodes}
         changed = False
         for each in nodes:
@@ -125,8 +135,17 @@ class RealNodes:
                 continue
             self._pod_networks[each.metadata.name] = network
             changed = True
+            await client.patch(core_v1.Node, each.metadata.name, "", {"metadata": {"annotations": self._annotations()}})
         if changed:
             await set_routes(self.settings, self._pod_networks)
+
+    def failures(self) -> dict[str, Callable[[], str]]:
+        """Why each component of the nodes does not run ("" if it does), by name."""
+        dns = self._dns
+        found = {} if dns is None else {"dns": lambda: dns.failure}
+        for node in self.nodes:
+            found |= node.failures()
+        return found
 
     async def wait(self) -> None:
         """Return never; raises what a part raised that cannot be started again."""
