@@ -27,6 +27,8 @@ _TABLE_OF: Final = 1
 """Attribute with the table, of chains, rules, sets and lists of elements alike."""
 _CHAIN_NAME: Final = 3
 _SET_NAME, _SET_FLAGS, _SET_TIMEOUT = 2, 3, 11
+_SET_FIXED: Final = 18
+"""Attributes above tell how many elements a set has now."""
 _ANONYMOUS, _MAP = 0x1, 0x8
 _ELEMENTS: Final = 3
 _TABLE_HANDLE: Final = 4
@@ -70,10 +72,12 @@ class KernelTables:
         if not handle:
             return b""
         digest = hashlib.blake2b(handle)
-        for kind in (_GET_CHAIN, _GET_SET, _GET_RULE):
+        for kind in (_GET_CHAIN, _GET_RULE):
             for message in self._netlink.dump(kind, _scope(family)):
                 if _TABLE_BYTES in message.payload:
                     digest.update(message.payload[_HEADER:])
+        for found in self._parts(family, _GET_SET):
+            digest.update(b"".join(value for attribute_kind, value in found.items() if attribute_kind <= _SET_FIXED))
         for name, known in sorted(self.names(family).sets.items()):
             if not name.startswith(AFFINITY):
                 digest.update(f"{name} {known.is_map} {self._elements(family, name)}".encode())

@@ -48,7 +48,7 @@ class TableOptions:
     @property
     def masquerade_mark(self) -> str:
         """The mark of packets whose source address is to be replaced."""
-        return f"{1 << self.masquerade_bit:#010x}"
+        return f"{1 << self.masquerade_bit:#08x}"
 
     @property
     def masquerade(self) -> str:

@@ -68,7 +68,8 @@ def _address_errors(configuration: KubeProxyConfiguration) -> Iterator[str]:
 def _host_port_errors(field: str, text: str) -> Iterator[str]:
     """Of `ADDRESS:PORT`; a port may be 0 for one that is free, which kube-proxy does not take."""
     host, colon, port = text.rpartition(":")
-    if not colon or (":" in host) != host.startswith("["):
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or (":" in host) != is_bracketed:
         yield f"{field}: {text!r}: must be IP:port"
         return
     if canonical(host.removeprefix("[").removesuffix("]")) is None:
