@@ -204,20 +204,25 @@ class ProxyServer:
 
     def _put_service(self, service: core_v1.Service) -> None:
         self._metrics.service_changes.inc()
-        for one in self._families:
-            if one.table.put_service(service):
-                self._syncer.changed(one.family)
+        self._changed([one for one in self._families if one.table.put_service(service)])
 
     def _remove_service(self, service: core_v1.Service) -> None:
         self._metrics.service_changes.inc()
-        for one in self._families:
-            if one.table.remove_service(service.metadata.namespace, service.metadata.name):
-                self._syncer.changed(one.family)
+        name, namespace = service.metadata.name, service.metadata.namespace
+        self._changed([one for one in self._families if one.table.remove_service(namespace, name)])
+
+    def _changed(self, families: list[FamilySyncer]) -> None:
+        """A service has changed the tables of these families."""
+        if families:
+            self._metrics.service_changes_pending.inc()
+        for one in families:
+            self._syncer.changed(one.family)
 
     def _put_slice(self, part: discovery_v1.EndpointSlice) -> None:
         self._metrics.endpoint_changes.inc()
         for one in self._families:
             if one.table.put_slice(part):
+                self._metrics.endpoint_changes_pending.inc()
                 trigger = self._trigger(part)
                 if trigger is not None:
                     one.triggers.append(trigger)
@@ -227,6 +232,7 @@ class ProxyServer:
         self._metrics.endpoint_changes.inc()
         for one in self._families:
             if one.table.remove_slice(part):
+                self._metrics.endpoint_changes_pending.inc()
                 self._syncer.changed(one.family)
 
     def _trigger(self, part: discovery_v1.EndpointSlice) -> float | None:
@@ -298,6 +304,9 @@ class ProxyServer:
         self._recorder.event(regarding, kind, reason, text, action=action)
 
     async def _synced(self, one: FamilySyncer) -> None:
+        if not any(each.has_work for each in self._families):
+            self._metrics.service_changes_pending.set(0)
+            self._metrics.endpoint_changes_pending.set(0)
         await self._service_health[one.family].sync(one.table.health_checks())
 
 
