@@ -7,7 +7,18 @@ import multiprocessing
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 
-from benchmarks import api_server, controllers, dns, end_to_end, library, overload, real_nodes, simulation, startup
+from benchmarks import (
+    api_server,
+    controllers,
+    dns,
+    end_to_end,
+    library,
+    overload,
+    proxy,
+    real_nodes,
+    simulation,
+    startup,
+)
 from benchmarks.figures import Figure
 
 BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
@@ -20,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
     "up": end_to_end.run_up,
     "split": end_to_end.run_split,
     "dns": dns.run,
+    "proxy": proxy.run,
     "real-nodes": real_nodes.run,
 }
 

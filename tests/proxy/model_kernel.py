@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from bayplan.proxy.errors import RulesError
 from bayplan.proxy.families import Family
 from bayplan.proxy.stale_connections import Connection
-from bayplan.proxy.errors import RulesError
 from bayplan.proxy.transactions import KernelNames, KernelSet
 
 _NAME = r"([\w./-]+)"
 _COMMANDS = {
-    re.compile(rf"add table (\w+) kube-proxy(?: {{.*}})?"): "add_table",
+    re.compile(r"add table (\w+) kube-proxy(?: {.*})?"): "add_table",
     re.compile(r"delete table (\w+) kube-proxy"): "delete_table",
     re.compile(rf"add chain (\w+) kube-proxy {_NAME}(?: {{ (.*) ; }})?"): "add_chain",
     re.compile(rf"flush chain (\w+) kube-proxy {_NAME}"): "flush_chain",
@@ -163,7 +164,7 @@ def _targets(table: Table) -> Iterator[str]:
     texts += [value for one in table.sets.values() for value in one.elements.values()]
     for text in texts:
         words = text.split()
-        for verb, target in zip(words, words[1:], strict=False):
+        for verb, target in itertools.pairwise(words):
             if verb in ("goto", "jump"):
                 yield target.rstrip(",")
 

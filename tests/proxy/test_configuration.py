@@ -21,6 +21,7 @@ from bayplan.proxy.node import (
     wanted_sysctls,
 )
 
+NFTABLES = {"masqueradeBit": 14, "masqueradeAll": False, "syncPeriod": "30s", "minSyncPeriod": "1s"}
 HEAD = {"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration"}
 
 
@@ -32,10 +33,18 @@ def test_an_empty_file_has_kube_proxys_defaults() -> None:
     found = configured()
     assert (found.mode, found.bind_address, found.detect_local_mode) == ("nftables", "0.0.0.0", "ClusterCIDR")
     assert (found.healthz_bind_address, found.metrics_bind_address) == ("0.0.0.0:10256", "127.0.0.1:10249")
-    assert (found.nftables.sync_period, found.nftables.min_sync_period, found.nftables.masquerade_bit) == (30, 1, 14)
-    assert (found.conntrack.max_per_core, found.conntrack.min) == (32768, 131072)
-    assert (found.conntrack.tcp_established_timeout, found.conntrack.tcp_close_wait_timeout) == (86400, 3600)
-    assert (found.oom_score_adj, found.config_sync_period) == (-999, 900)
+    tree = to_tree(found)
+    assert tree["nftables"] == NFTABLES
+    assert tree["conntrack"] == {
+        "maxPerCore": 32768,
+        "min": 131072,
+        "tcpEstablishedTimeout": "24h0m0s",
+        "tcpCloseWaitTimeout": "1h0m0s",
+        "tcpBeLiberal": False,
+        "udpTimeout": "0s",
+        "udpStreamTimeout": "0s",
+    }
+    assert (found.oom_score_adj, tree["configSyncPeriod"]) == (-999, "15m0s")
     assert found.node_port_addresses == ["primary"]
     assert from_tree(to_tree(found), "again") == found
 
@@ -59,8 +68,9 @@ def test_addresses_get_the_ports_that_they_lack(fields: dict[str, Any], healthz:
 def test_zero_and_null_stand_for_no_value() -> None:
     nftables = {"syncPeriod": "0s", "minSyncPeriod": "0", "masqueradeBit": None}
     found = configured(nftables=nftables, nodePortAddresses=None, conntrack=None, mode="", configSyncPeriod="0s")
-    assert (found.nftables.sync_period, found.nftables.min_sync_period, found.nftables.masquerade_bit) == (30, 1, 14)
-    assert (found.conntrack.min, found.mode, found.config_sync_period) == (131072, "nftables", 900)
+    tree = to_tree(found)
+    assert tree["nftables"] == NFTABLES
+    assert (found.conntrack.min, found.mode, tree["configSyncPeriod"]) == (131072, "nftables", "15m0s")
 
 
 @pytest.mark.parametrize(

@@ -271,8 +271,10 @@ def test_unused_addresses_of_services_are_dropped() -> None:
 
 
 def test_an_address_of_two_services_belongs_to_the_first_by_name() -> None:
-    shared = {"external_ips": ("192.0.2.9",)}
-    both = [service(name, address, **shared) for name, address in (("b", "10.96.0.2"), ("a", "10.96.0.1"))]
+    both = [
+        service(name, address, external_ips=("192.0.2.9",))
+        for name, address in (("b", "10.96.0.2"), ("a", "10.96.0.1"))
+    ]
     slices = [endpoint_slice(name, "10.1.0.1") for name in ("a", "b")]
     key = Item(ItemKind.ELEMENT, "service-ips", "192.0.2.9 . tcp . 80")
     value = table(*both, *slices)[key]

@@ -159,7 +159,7 @@ class ProxyServer:
         begun = self._clock.monotonic()
         while True:
             waited = self._clock.monotonic() - begun
-            if not self._facts.addresses and waited < _NODE_SECONDS:
+            if not self._node_addresses() and waited < _NODE_SECONDS:
                 left = _NODE_SECONDS - waited
             elif needs_ranges and not self._facts.pod_ranges and waited < _POD_RANGE_SECONDS:
                 left = _POD_RANGE_SECONDS - waited
@@ -169,7 +169,7 @@ class ProxyServer:
             timer = self._clock.call_later(left, self._node_changed.set)
             await self._node_changed.wait()
             timer.cancel()
-        if not self._facts.addresses:
+        if not self._node_addresses():
             logger.warning("node %s has no addresses; node ports are open at all addresses", self._node_name)
         if needs_ranges and not self._facts.pod_ranges:
             raise NodeError(f"node {self._node_name} has no podCIDRs, which detectLocalMode NodeCIDR needs")
@@ -269,7 +269,7 @@ class ProxyServer:
 
     def _options(self, family: Family) -> TableOptions:
         configuration = self._configuration
-        addresses = node_addresses(self._facts, configuration.bind_address)
+        addresses = self._node_addresses()
         nftables = configuration.nftables
         ranges = {one for ranges in self._service_ranges.values() for one in ranges if family_of(one) is family}
         return TableOptions(
@@ -285,6 +285,9 @@ class ProxyServer:
             masquerade_all=nftables.masquerade_all,
             local_traffic=local_traffic(configuration, family, self._facts),
         )
+
+    def _node_addresses(self) -> dict[Family, str]:
+        return node_addresses(self._facts, self._configuration.bind_address)
 
     def _health_servers(self, family: Family) -> ServiceHealthServers:
         everywhere = ("0.0.0.0",) if family is IPV4 else ("::",)
