@@ -33,7 +33,7 @@ VERBS = {
     "controller-manager": "Run the controllers against any cluster",
     "kubelet": "Run a node of any cluster on this machine",
     "network": "Connect the pods of this machine's node with all others",
-    "proxy": "Bring traffic to services of any cluster to their endpoints",
+    "proxy": "Bring traffic of services to their endpoints",
     "dns": "Answer DNS questions about any cluster",
     "node-simulator": "Play simulated nodes in any cluster",
     "version": "Print versions",
