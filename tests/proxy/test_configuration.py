@@ -224,6 +224,14 @@ def test_the_limit_of_connections_grows_with_the_machine(
     assert wanted_sysctls(configured(conntrack=conntrack), cpus).get("nf_conntrack_max") == maximum
 
 
+def test_connections_are_kept_for_kube_proxys_times() -> None:
+    assert wanted_sysctls(configured(), 2) == {
+        "nf_conntrack_max": 131072,
+        "nf_conntrack_tcp_timeout_established": 86400,
+        "nf_conntrack_tcp_timeout_close_wait": 3600,
+    }
+
+
 def test_only_what_is_configured_is_set() -> None:
     nothing = {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
     assert wanted_sysctls(configured(conntrack=nothing), 2) == {}

@@ -11,15 +11,16 @@ from hypothesis import HealthCheck, given, settings
 
 from bayplan.proxy.desired_table import DesiredTable
 from bayplan.proxy.errors import RulesError
-from bayplan.proxy.families import IPV4, IPV6
+from bayplan.proxy.families import IPV4, IPV6, Family
 from bayplan.proxy.kernel import NetlinkKernel
 from bayplan.proxy.kernel_tables import KernelTables
 from bayplan.proxy.machine_addresses import machine_addresses, node_port_addresses
 from bayplan.proxy.nft import NftLibrary, NftProgram
+from bayplan.proxy.table_options import TableOptions, local_by_interface
 from bayplan.proxy.transactions import deletion, difference, whole
 from tests.proxy.histories import OPTIONS, Step, histories
 from tests.proxy.namespaces import Namespace, needs_namespaces
-from tests.proxy.objects import endpoint, endpoint_slice, service
+from tests.proxy.objects import NODE, endpoint, endpoint_slice, service
 
 pytestmark = [needs_namespaces, pytest.mark.xdist_group("proxy-namespaces")]
 
@@ -127,6 +128,48 @@ def test_names_and_fingerprints_show_what_is_there(place: Namespace) -> None:
         assert kernel.generation() == number
         seen.add(found)
     kernel.close()
+
+
+@pytest.mark.parametrize("family", [IPV4, IPV6], ids=lambda family: family.name)
+def test_the_kernel_takes_every_kind_of_rule_of_both_families(place: Namespace, family: Family) -> None:
+    is_ipv6 = family is IPV6
+    cluster, pod, outside = (
+        ("fd96::1", "fd00::2", "2001:db8::9") if is_ipv6 else ("10.96.0.1", "10.1.0.2", "203.0.113.9")
+    )
+    ranges = ("fd96::/112", "2001:db8::/32") if is_ipv6 else ("10.96.0.0/16", "192.0.2.0/24")
+    ports = tuple((protocol.lower(), protocol, 80) for protocol in ("TCP", "UDP", "SCTP"))
+    options = TableOptions(
+        family=family,
+        node_name=NODE,
+        node_address=outside,
+        node_port_addresses=(outside,),
+        service_ranges=ranges,
+        local_traffic=local_by_interface("veth*"),
+    )
+    desired = DesiredTable(options)
+    for name, affinity in (("plain", 0), ("sticky", 60)):
+        desired.put_service(
+            service(
+                name,
+                cluster,
+                ports=ports,
+                node_ports=(30001, 30002, 30003),
+                balancers=(outside,),
+                affinity=affinity,
+                external_traffic_policy="Local",
+                load_balancer_source_ranges=ranges,
+            )
+        )
+        desired.put_slice(endpoint_slice(name, endpoint(pod, local=True), ports=ports))
+    desired.changes()
+    place.command("nft", "-f", "-", text=whole(family, fresh_names(place), desired.items()).text)
+    found = place.command("nft", "list", "table", family.nft, "kube-proxy")
+    target = f"[{pod}]:80" if is_ipv6 else f"{pod}:80"
+    for protocol in ("tcp", "udp", "sctp"):
+        assert f"{cluster} . {protocol} . 80 : goto service-" in found
+        assert f"{outside} . {protocol} . 80 : goto firewall-" in found
+        assert f"{protocol} . 3000" in found
+        assert found.count(f"meta l4proto {protocol} dnat to {target}") == 1
 
 
 def test_refused_transactions_change_nothing(place: Namespace) -> None:

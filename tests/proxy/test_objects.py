@@ -152,6 +152,13 @@ def test_endpoints_of_all_slices_are_found_by_the_ports_name_and_protocol() -> N
     assert found("", "tcp") == []
 
 
+def test_an_endpoint_that_terminates_is_kept_as_long_as_nothing_takes_its_place() -> None:
+    old = endpoint("10.1.0.1", ready=False, serving=True, terminating=True)
+    slices = [slice_entry(endpoint_slice("web", old), IPV4, NODE)] * 2
+    (one,) = endpoints_of([part for part in slices if part is not None], "p80", "tcp")
+    assert one.terminating
+
+
 @pytest.mark.parametrize("order", [1, -1], ids=["old first", "new first"])
 def test_an_address_that_was_taken_over_belongs_to_the_new_pod(order: int) -> None:
     old = endpoint("10.1.0.1", ready=False, serving=True, terminating=True)

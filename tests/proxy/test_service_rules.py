@@ -280,3 +280,28 @@ def test_an_address_of_two_services_belongs_to_the_first_by_name() -> None:
     value = table(*both, *slices)[key]
     assert isinstance(value, Element)
     assert value.verdict.endswith("-ns/a/tcp/p80")
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "spec", "unserved"),
+    [
+        (("10.2.0.1",), {}, (0, 0)),
+        (("10.2.0.1",), {"internal_traffic_policy": "Local"}, (1, 0)),
+        (("10.2.0.1",), {"external_traffic_policy": "Local", "node_ports": (30001,)}, (0, 1)),
+        (("10.2.0.1",), {"internal_traffic_policy": "Local", "external_traffic_policy": "Local", "node_ports": (30001,)}, (1, 1)),
+        ((), {"internal_traffic_policy": "Local", "external_traffic_policy": "Local", "node_ports": (30001,)}, (0, 0)),
+    ],
+)  # fmt: skip
+def test_ports_that_only_the_policy_keeps_from_endpoints_are_counted(
+    endpoints: tuple[str, ...], spec: dict[str, Any], unserved: tuple[int, int]
+) -> None:
+    made = DesiredTable(TableOptions(family=IPV4, node_name=NODE))
+    made.put_service(service("web", "10.96.0.1", **spec))
+    made.put_service(service("other", "10.96.0.2"))
+    made.put_slice(endpoint_slice("web", *endpoints))
+    made.put_slice(endpoint_slice("other", endpoint("10.1.0.1", local=True)))
+    made.changes()
+    assert made.unserved == unserved
+    made.put_slice(endpoint_slice("web", endpoint("10.1.0.1", local=True)))
+    made.changes()
+    assert made.unserved == (0, 0)

@@ -154,6 +154,22 @@ def test_unused_chains_are_deleted_a_second_later_unless_they_come_back() -> Non
             await after(1.5)
             assert len(services(proxy)) == len(proxy.rules()) == int(come_back)
         assert proxy.kernel.commits[-1].startswith("delete chain")
+        assert proxy.value("kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total", "IPv4") == 0
+
+    play(story)
+
+
+def test_chains_that_come_back_within_that_second_stay() -> None:
+    async def story(proxy: Proxy) -> None:
+        await after(5)
+        slices = endpoint_slice("web", "10.1.0.1")
+        for change in (proxy.table.put_slice, proxy.table.remove_slice, proxy.table.put_slice):
+            assert change(slices)
+            await proxy.families[0].sync()
+        await after(2)
+        assert len(proxy.rules()) == 1
+        assert not proxy.kernel.commits[-1].startswith("delete chain")
+        assert proxy.value("kubeproxy_sync_proxy_rules_nftables_cleanup_failures_total", "IPv4") == 0
 
     play(story)
 

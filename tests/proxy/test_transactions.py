@@ -118,3 +118,16 @@ def test_node_and_family_of_a_table_stay() -> None:
         changed = type(OPTIONS)(**{"family": IPV4, "node_name": OPTIONS.node_name, **other})  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="stay as they are"):
             desired.set_options(changed)
+
+
+@pytest.mark.parametrize(("protocol", "expected"), [("TCP", False), ("UDP", True), ("SCTP", False)])
+def test_changes_tell_whether_udp_is_concerned(protocol: str, expected: bool) -> None:
+    ports = (("dns", protocol, 53),)
+    desired = DesiredTable(OPTIONS)
+    desired.put_service(service("dns", "10.96.0.1", ports=ports))
+    assert desired.changes().udp is expected
+    desired.put_slice(endpoint_slice("dns", "10.1.0.1", ports=ports))
+    assert desired.changes().udp is expected
+    desired.remove_service("ns", "dns")
+    assert desired.changes().udp is expected
+    assert desired.changes().udp is False
