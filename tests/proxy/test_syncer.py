@@ -166,6 +166,7 @@ def test_chains_that_come_back_within_that_second_stay() -> None:
         for change in (proxy.table.put_slice, proxy.table.remove_slice, proxy.table.put_slice):
             assert change(slices)
             await proxy.families[0].sync()
+        proxy.syncer.changed(IPV4)  # to look again at what is due
         await after(2)
         assert len(proxy.rules()) == 1
         assert not proxy.kernel.commits[-1].startswith("delete chain")
