@@ -67,6 +67,8 @@ async def pod(request: web.Request) -> web.StreamResponse:
     """Answers what the container of a pod is asked."""
     if request.path == "/moved":
         return web.Response(status=302, headers={"Location": "/there/"})
+    if request.path == "/links":
+        return web.Response(text='<a href="/there">x</a>', content_type="text/html")
     if request.path == "/nowhere":
         return web.Response(status=302, headers={"Location": "http://[::1"})
     if request.path == "/broken":
@@ -356,6 +358,11 @@ def test_pods_are_proxied(monkeypatch: pytest.MonkeyPatch) -> None:
             f"{server.url}{POD}/proxy/moved", headers=headers, allow_redirects=False
         ) as answer:
             assert answer.headers["Location"] == f"{server.url}{POD}/proxy/there/"
+        async with server.session.get(f"{server.url}{POD}/proxy/links", headers=headers) as answer:
+            assert await answer.text() == f'<a href="{POD}/proxy/there">x</a>'
+            assert int(answer.headers["Content-Length"]) == len(await answer.read())
+        async with server.session.head(f"{server.url}{POD}/proxy/links", headers=headers) as answer:
+            assert answer.headers["Content-Length"] == "22"
 
     ask(check)
 

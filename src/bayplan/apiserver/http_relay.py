@@ -1,6 +1,6 @@
 """Requests that somebody else answers: passed on over HTTP(S), or as a tunnel once both ends speak another protocol.
 
-Source: kube-apiserver's UpgradeAwareHandler, proxy transport and LocationStreamer. Links inside HTML pages are left as they are.
+Source: kube-apiserver's UpgradeAwareHandler, proxy transport and LocationStreamer. Pages of HTML get links that lead through the proxy.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from bayplan.apiserver.aggregation.forwarding import is_identity_header
 from bayplan.apiserver.aggregation.probing import Page, Question
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.dialing import dial_problem
+from bayplan.apiserver.html_pages import LONGEST_PAGE, is_rewritable, rewrite_page
 from bayplan.apiserver.http_messages import is_websocket_request, send_messages
 from bayplan.apiserver.relays import Purpose, Relay, log_refusal, unavailable
 from bayplan.apiserver.tls import aggregated_tls, client_tls
@@ -172,6 +173,8 @@ class Relays:
             stream.headers["Cache-Control"] = "no-cache, private"
         else:
             stream.headers.extend(_answer_headers(http, relay, answer))
+        if relay.purpose is Purpose.PROXY and http.method != "HEAD" and is_rewritable(answer.headers):
+            return await self._pass_on_page(http, relay, answer, stream)
         if "Content-Length" not in stream.headers and answer.status not in (204, 304) and http.method != "HEAD":
             stream.enable_chunked_encoding()
         await stream.prepare(http)
@@ -184,6 +187,32 @@ class Relays:
             if not is_log and http.transport is not None:
                 http.transport.abort()
         with contextlib.suppress(ConnectionError):  # if the client has gone
+            await stream.write_eof()
+        return stream
+
+    async def _pass_on_page(
+        self, http: web.BaseRequest, relay: Relay, answer: aiohttp.ClientResponse, stream: web.StreamResponse
+    ) -> web.StreamResponse:
+        """A page whose links lead through the proxy; one that is very long is passed on as it is."""
+        read = bytearray()
+        try:
+            while len(read) <= LONGEST_PAGE and (piece := await self._next_piece(http, answer.content)) is not None:
+                read += piece
+        except aiohttp.ClientError as error:
+            raise unavailable(f"error trying to reach service: {error}") from error
+        body = bytes(read)
+        if len(body) <= LONGEST_PAGE:
+            encoding = answer.headers.get("Content-Encoding", "")
+            body = rewrite_page(body, encoding, lambda link: _through_proxy(link, http, relay, is_page=True))
+            stream.headers["Content-Length"] = str(len(body))
+        elif "Content-Length" not in stream.headers:
+            stream.enable_chunked_encoding()
+        await stream.prepare(http)
+        with contextlib.suppress(ConnectionError):  # if the client has gone
+            await stream.write(body)
+            if len(body) > LONGEST_PAGE:
+                while (piece := await self._next_piece(http, answer.content)) is not None:
+                    await stream.write(piece)
             await stream.write_eof()
         return stream
 
@@ -270,11 +299,16 @@ def _answer_headers(http: web.BaseRequest, relay: Relay, answer: aiohttp.ClientR
     return headers
 
 
-def _through_proxy(location: str, http: web.BaseRequest, relay: Relay) -> str:
-    """Where a redirect leads for a client that comes through the API server: what is on the same host gets the proxy's path. Raises ApiError (500)."""
+def _through_proxy(location: str, http: web.BaseRequest, relay: Relay, *, is_page: bool = False) -> str:
+    """Where a redirect, or a link of a page, leads for a client that comes through the API server: what is on the same host gets the proxy's path.
+
+    Raises ApiError (500) for a redirect that is no URL.
+    """
     try:
         parts = urlsplit(location)
     except ValueError as error:
+        if is_page:
+            return location
         raise internal_error(f"failed to parse Location header: {error}") from None
     is_elsewhere = parts.netloc not in ("", relay.authority, http.host)
     if is_elsewhere or not parts.path.startswith("/"):
@@ -284,7 +318,7 @@ def _through_proxy(location: str, http: web.BaseRequest, relay: Relay) -> str:
     path = parts.path
     if not path.startswith(prefix):
         path = posixpath.join(prefix, path.lstrip("/"))
-    return urlunsplit(("https", http.host, path, parts.query, parts.fragment))
+    return urlunsplit((*(("", "") if is_page else ("https", http.host)), path, parts.query, parts.fragment))
 
 
 def _unreachable(relay: Relay, url: yarl.URL, problem: str) -> ApiError:
