@@ -32,7 +32,7 @@ def pod(
         ),
         spec=core_v1.PodSpec(
             node_name=node,
-            host_network=host_network or None,
+            host_network=host_network,
             containers=(
                 core_v1.Container(
                     name="main",

@@ -107,10 +107,10 @@ OUTSIDE = ("198.51.100.7", "2001:db8::7")
 def pairs() -> list[tuple[str, str]]:
     """Pairs of addresses of one family, of which at least one is a pod's."""
     pods = [one for one in WORLD if isinstance(one, core_v1.Pod)]
-    found = []
+    found: list[tuple[str, str]] = []
     for index in (0, 1):
         addresses = [*(one.status.pod_ips[index].ip for one in pods), OUTSIDE[index]]
-        found += [pair for pair in itertools.product(addresses, repeat=2) if pair != (OUTSIDE[index], OUTSIDE[index])]
+        found += [(a, b) for a, b in itertools.product(addresses, addresses) if {a, b} != {OUTSIDE[index]}]
     return found
 
 
