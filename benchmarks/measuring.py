@@ -13,6 +13,7 @@ from benchmarks import (
     dns,
     end_to_end,
     library,
+    network_policy,
     overload,
     proxy,
     real_nodes,
@@ -32,6 +33,7 @@ BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
     "split": end_to_end.run_split,
     "dns": dns.run,
     "proxy": proxy.run,
+    "network-policy": network_policy.run,
     "real-nodes": real_nodes.run,
 }
 

@@ -94,16 +94,18 @@ class Kernel:
     def _rule(self, rule: str, connection: Connection) -> str:
         """The verdict of a rule, "" if it does not match."""
         text = re.sub(r' comment ".*"$', "", rule)
-        for pattern, judge in _MATCHES:
-            found = pattern.match(text)
-            while found is not None:
-                verdict = judge(self, connection, found)
-                if verdict is False:
-                    return ""
-                if isinstance(verdict, str):
-                    return verdict
-                text = text[found.end() :]
-                found = pattern.match(text)
+        while True:
+            judge, found = next(
+                ((judge, found) for pattern, judge in _MATCHES if (found := pattern.match(text))), (None, None)
+            )
+            if judge is None or found is None:
+                break
+            verdict = judge(self, connection, found)
+            if verdict is False:
+                return ""
+            if isinstance(verdict, str):
+                return verdict
+            text = text[found.end() :]
         assert text in ("return", "drop", "counter drop") or text.startswith("jump "), rule
         return text.removeprefix("counter ")
 
@@ -131,6 +133,15 @@ def _vmap(kernel: Kernel, connection: Connection, found: re.Match[str]) -> Any:
     return kernel.sets[found[2]].get(_side(connection, found[1]), False)
 
 
+def _in_range(_: Kernel, connection: Connection, found: re.Match[str]) -> bool:
+    first, last = ipaddress.ip_address(found[2]), ipaddress.ip_address(found[3] or found[2])
+    return int(first) <= int(ipaddress.ip_address(_side(connection, found[1]))) <= int(last)
+
+
+def _in_port_range(_: Kernel, connection: Connection, found: re.Match[str]) -> bool:
+    return connection.port is not None and int(found[1]) <= connection.port <= int(found[2] or found[1])
+
+
 def _in_network(_: Kernel, connection: Connection, found: re.Match[str]) -> bool:
     return ipaddress.ip_address(_side(connection, found[1])) in ipaddress.ip_network(found[2])
 
@@ -147,6 +158,8 @@ _MATCHES: list[tuple[re.Pattern[str], Any]] = [
             lambda kernel, one, found: kernel.contains(found[1], f"{one.client} . {one.server}"),
         ),
         (rf"{_ADDRESS} ([0-9a-f:.]+/\d+)", _in_network),
+        (rf"{_ADDRESS} ([0-9a-f:][0-9a-f:.]*)(?:-([0-9a-f:.]+))?(?= |$)", _in_range),
+        (rf"{_PORT} (\d+)(?:-(\d+))?(?= |$)", _in_port_range),
         (rf"{_ADDRESS} != @(\S+)", lambda kernel, one, found: not kernel.contains(found[2], _side(one, found[1]))),
         (rf"{_ADDRESS} @(\S+)", lambda kernel, one, found: kernel.contains(found[2], _side(one, found[1]))),
         (r"ct protocol (\w+)", lambda _, one, found: one.protocol == found[1]),

@@ -8,7 +8,7 @@ for pods that a policy opens to some pods on TCP port 80, and that another one i
 
     chain ingress-3f9a... {
         ct original ip saddr . ct reply ip saddr @self return
-        ct original ip saddr @pods-51c0... ct protocol tcp ct reply proto-src @ports-ab12... return comment "shop/web"
+        ct original ip saddr @pods-51c0... ct protocol tcp ct reply proto-src 80 return comment "shop/web"
         counter drop
     }
 """
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from bayplan.network.policy.addresses import Family, Range, number_range_text, range_text
+from bayplan.network.policy.addresses import Family, number_range_text, range_text
 from bayplan.network.policy.objects import Peers, PodSelection, PolicyEntry, PortMatch, Rule
 
 _LONGEST_COMMENT: Final = 120
@@ -164,7 +164,7 @@ def _peer_conditions(direction: Direction, peers: Peers | None, family: Family) 
         yield _member(f"ct {side} {family} saddr", PeerPods(peers.selections))
     if ranges:
         elements = tuple(range_text(one, family) for one in ranges)
-        yield _member(f"ct {side} {family} saddr", FixedSet("blocks", elements))
+        yield _within(f"ct {side} {family} saddr", FixedSet("blocks", elements))
 
 
 def _port_conditions(direction: Direction, ports: tuple[PortMatch, ...] | None, family: Family) -> Iterator[Condition]:
@@ -176,15 +176,17 @@ def _port_conditions(direction: Direction, ports: tuple[PortMatch, ...] | None, 
         if not port.ranges and not port.names:
             yield Condition(protocol)
         if port.ranges:
-            yield _member(f"{protocol} ct reply proto-src", FixedSet("ports", _port_elements(port.ranges)))
+            elements = tuple(map(number_range_text, port.ranges))
+            yield _within(f"{protocol} ct reply proto-src", FixedSet("ports", elements))
         for name in port.names:
             key = NamedPorts(port.protocol, name, direction is Direction.INGRESS)
             yield _member(f"{protocol} ct reply {family} saddr . ct reply proto-src", key)
 
 
-def _port_elements(ranges: tuple[Range, ...]) -> tuple[str, ...]:
-    return tuple(map(number_range_text, ranges))
-
-
 def _member(expression: str, key: SetKey) -> Condition:
     return Condition(f"{expression} @{key.name}", key)
+
+
+def _within(expression: str, key: FixedSet) -> Condition:
+    """In one of the ranges. A single one needs no set: each set costs nft time in all later transactions."""
+    return Condition(f"{expression} {key.elements[0]}") if len(key.elements) == 1 else _member(expression, key)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from bayplan.network.policy.addresses import Family
 from bayplan.network.policy.chains import Direction
-from bayplan.network.policy.family_state import FamilyState
+from bayplan.network.policy.family_state import FamilyState, Policies
 from bayplan.network.policy.objects import PodEntry, PolicyEntry
 from bayplan.network.policy.table import Table
 
@@ -27,7 +27,11 @@ class PolicyState:
         self._starting: dict[str, PodEntry] = {}
         """Key -> pod of this node whose address is not known yet."""
         self._policies: dict[str, dict[str, PolicyEntry]] = {}
-        """Namespace -> key -> policy, in the order of keys."""
+        """Namespace -> key -> policy."""
+        self._changed_policies: dict[str, list[PolicyEntry]] = {}
+        """Namespace -> what has come and gone since the last `update`."""
+        self._selected: dict[tuple[str, frozenset[tuple[str, str]]], Policies] = {}
+        """Namespace and labels -> the policies of pods that have them, in the order of keys. Kept during `update` only."""
         self._pod_networks: tuple[str, ...] = ()
         self._hold_changed = False
 
@@ -104,6 +108,7 @@ class PolicyState:
 
     def update(self) -> None:
         """Bring all changes into the tables."""
+        self._select_anew()
         for family in self._families:
             touched, family.touched = family.touched, set()
             for address in touched:
@@ -117,6 +122,7 @@ class PolicyState:
             for family in self._families:
                 directions = set[Direction]().union(*map(family.isolates, selecting))
                 family.hold_starting(self._pod_networks, directions)
+        self._selected.clear()
 
     def _replace_pod(self, key: str, new: PodEntry | None) -> bool:
         old = self._pods.get(key)
@@ -148,23 +154,28 @@ class PolicyState:
             del policies[key]
         else:
             policies[key] = new
-            if old is None:
-                self._policies[namespace] = dict(sorted(policies.items()))
         for family in self._families:
             family.forget_policy(key)
-        for pod in self._local.get(namespace, {}).values():
-            if any(one is not None and one.pods.matches(pod.labels) for one in (old, new)):
-                self._hold_changed |= not pod.addresses
-                for family in self._families:
-                    family.touch(pod)
+        self._changed_policies.setdefault(namespace, []).extend(one for one in (old, new) if one is not None)
         return True
 
-    def _selecting(self, pod: PodEntry) -> dict[Direction, list[PolicyEntry]]:
+    def _select_anew(self) -> None:
+        """Note the pods of this node that changed policies select, or did."""
+        changed, self._changed_policies = self._changed_policies, {}
+        for namespace, policies in changed.items():
+            for pod in self._local.get(namespace, {}).values():
+                if any(one.pods.matches(pod.labels) for one in policies):
+                    self._hold_changed |= not pod.addresses
+                    for family in self._families:
+                        family.touch(pod)
+
+    def _selecting(self, pod: PodEntry) -> Policies:
         """The policies that isolate a pod."""
-        found: dict[Direction, list[PolicyEntry]] = {}
-        for policy in self._policies.get(pod.namespace, {}).values():
-            if policy.pods.matches(pod.labels):
-                for direction in Direction:
-                    if direction.rules(policy) is not None:
-                        found.setdefault(direction, []).append(policy)
+        key = pod.namespace, frozenset(pod.labels.items())
+        found = self._selected.get(key)
+        if found is None:
+            policies = self._policies.get(pod.namespace, {}).values()
+            selecting = sorted((one for one in policies if one.pods.matches(pod.labels)), key=lambda one: one.key)
+            by_direction = {one: [each for each in selecting if one.rules(each) is not None] for one in Direction}
+            found = self._selected[key] = {one: some for one, some in by_direction.items() if some}
         return found
