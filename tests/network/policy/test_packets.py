@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import itertools
 import random
 import socket
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1, networking_v1
+from bayplan.network.policy import nftables
 from bayplan.network.policy.addresses import Family
 from bayplan.network.policy.objects import pod_entry, policy_entry
 from bayplan.network.policy.state import PolicyState
@@ -419,6 +422,8 @@ def test_the_kernel_agrees_with_the_reference_on_any_policies(attachment: str) -
                 (judged.pod(source), judged.address(target, family), number) for source, target, family, number in ways
             ]
             assert reached(tries, expected) == expected, policies
+            for table in judged.state.tables:
+                assert made.here.run(functools.partial(asyncio.run, nftables.difference(table))) == ""
             answers.update(expected)
     assert answers == {True, False}
 
