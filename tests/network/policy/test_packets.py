@@ -314,21 +314,38 @@ def test_errors_about_allowed_connections_pass(routed: Judged) -> None:
 
 
 def test_packets_of_no_connection_do_not_pass(routed: Judged) -> None:
-    """TCP with impossible flags is of no connection for conntrack: an isolated pod gets none, others do."""
-    packet = tcp_without_flags(routed.address("db", 0), routed.address("web", 0))
-    for policy, expected in ((None, True), (make.policy("deny", apps("web"), ingress=[]), False)):
-        if policy is not None:
-            routed.apply(policy)
-        receiver = routed.pod("web").run(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP))
-        sender = routed.pod("db").run(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP))
-        with receiver, sender:
-            receiver.settimeout(3 if expected else DENIED)
-            sender.sendto(packet, (routed.address("web", 0), 0))
-            if expected:
-                assert receiver.recv(1000)[20:24] == packet[:4]
-            else:
-                with pytest.raises(TimeoutError):
-                    receiver.recv(1000)
+    """TCP with impossible flags is of no connection for conntrack: an isolated pod gets and sends none, others do."""
+    for first, second in (("db", "web"), ("web", "db")):
+        assert gets_nonsense(routed, first, second)
+    routed.apply(make.policy("deny", apps("web"), ingress=[]))
+    assert [gets_nonsense(routed, *pair) for pair in (("db", "web"), ("web", "db"))] == [False, True]
+    routed.apply(make.policy("deny", apps("web"), egress=[]))
+    assert [gets_nonsense(routed, *pair) for pair in (("db", "web"), ("web", "db"))] == [True, False]
+
+
+def test_a_starting_pod_gets_no_packets_of_no_connection(routed: Judged) -> None:
+    routed.network.add_pod("new")
+    assert gets_nonsense(routed, "db", "new")
+    routed.put(make.pod("new"))
+    routed.apply(make.policy("deny", apps("new"), ingress=[]))
+    assert [gets_nonsense(routed, *pair) for pair in (("db", "new"), ("new", "db"))] == [False, True]
+    routed.apply(make.policy("deny", apps("new"), egress=[]))
+    assert [gets_nonsense(routed, *pair) for pair in (("db", "new"), ("new", "db"))] == [True, False]
+
+
+def gets_nonsense(judged: Judged, sender: str, receiver: str) -> bool:
+    """Whether a TCP segment without any flag arrives, for which a quarter of a second is ample."""
+    source, target = judged.address(sender, 0), judged.address(receiver, 0)
+    packet = tcp_without_flags(source, target)
+    there = judged.pod(receiver).run(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP))
+    here = judged.pod(sender).run(lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP))
+    with here, there:
+        there.settimeout(DENIED)
+        here.sendto(packet, (target, 0))
+        try:
+            return there.recv(1000)[20:24] == packet[:4]
+        except TimeoutError:
+            return False
 
 
 def tcp_without_flags(source: str, target: str) -> bytes:

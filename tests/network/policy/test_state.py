@@ -369,6 +369,17 @@ def test_of_pods_with_one_address_the_newest_has_it() -> None:
     assert not passes(nodes, "10.2.0.4", "10.1.0.1", 80, "TCP")
 
 
+def test_an_address_that_goes_to_another_namespace_is_no_peer_of_the_first_one_any_more() -> None:
+    old = make.pod("api", "10.1.0.2", created="2026-01-01T00:00:00Z")
+    new = make.pod("api", "10.1.0.2", namespace="bank", created="2026-01-02T00:00:00Z")
+    nodes = nodes_with(SHOP, BANK, WEB, old, make.policy("p", apps("web"), ingress=[([from_pods("api")], [])]))
+    assert passes(nodes, "10.1.0.2", "10.1.0.1", 80, "TCP")
+    for node in nodes:
+        node.put(new)
+        node.sync()
+    assert not passes(nodes, "10.1.0.2", "10.1.0.1", 80, "TCP")
+
+
 def starting(*policies: networking_v1.NetworkPolicy) -> Node:
     node = nodes_with(*WORLD, make.pod("new"), *policies)[0]
     node.state.set_pod_networks(("10.1.0.0/24", "fd01::/64"))

@@ -113,11 +113,17 @@ class FamilyState:
 
     def hold_starting(self, networks: Sequence[str], directions: set[Direction]) -> None:
         """Drop what unknown addresses of this node's pods send or get, since an isolated pod is starting that may have them."""
-        for direction, side in ((Direction.EGRESS, "original"), (Direction.INGRESS, "reply")):
-            address = f"ct {side} {self.family} saddr"
+        unknown: list[str] = []
+        for direction, client_or_server, field in (
+            (Direction.EGRESS, "original", "saddr"),
+            (Direction.INGRESS, "reply", "daddr"),
+        ):
             found = [one for one in networks if family_of(one) is self.family] if direction in directions else []
-            rules = (f"{address} {network} {address} != @{LOCAL} counter drop" for network in found)
-            self.table.put_chain(f"starting-{direction}", rules)
+            self.table.put_chain(
+                f"starting-{direction}", _unless_known(f"ct {client_or_server} {self.family} saddr", found)
+            )
+            unknown += _unless_known(f"{self.family} {field}", found)
+        self.table.put_chain("starting-unknown", unknown)
 
     def collect(self) -> None:
         """Remove chains that no address leads to, and sets that no chain names."""
@@ -183,6 +189,10 @@ class FamilyState:
                 self.table.add_set(key.name, set_header(key, self.family), key.elements)
 
 
+def _unless_known(address: str, networks: Sequence[str]) -> list[str]:
+    return [f"{address} {network} {address} != @{LOCAL} counter drop" for network in networks]
+
+
 def _add_frame(table: Table) -> None:
     """The maps, and the chains that look addresses up in them.
 
@@ -199,9 +209,11 @@ def _add_frame(table: Table) -> None:
     unknown = "ct state invalid,untracked goto"
     table.put_chain("starting-egress", ())
     table.put_chain("starting-ingress", ())
+    table.put_chain("starting-unknown", ())
     neighbors = (_NEIGHBORS,) if family is Family.IPV6 else ()
     sender = f"{family} saddr vmap @{Direction.EGRESS}"
-    table.put_chain("unknown", (*neighbors, sender, f"{family} daddr vmap @{Direction.INGRESS}"))
+    receiver = f"{family} daddr vmap @{Direction.INGRESS}"
+    table.put_chain("unknown", (*neighbors, sender, receiver, "jump starting-unknown"))
     table.put_chain("unknown-to-node", (*neighbors, sender))
     forward = (f"{unknown} unknown", client, server, "jump starting-egress", "jump starting-ingress")
     table.put_chain("forward", forward, _HOOK.format("forward"))
