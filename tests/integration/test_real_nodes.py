@@ -87,7 +87,7 @@ def test_pods_run_on_nodes_of_this_machine(tmp_path: Path) -> None:
     assert traces(settings) == []
 
 
-def test_services_and_names_lead_to_pods(tmp_path: Path) -> None:
+def test_services_and_names_lead_to_pods_as_far_as_policies_allow(tmp_path: Path) -> None:
     settings = RealNodeSettings(2, tmp_path / "data" / "real-nodes")
     arguments = ("--data-dir", str(tmp_path / "data"), "--port", "0", "--real-nodes", "2", "--no-real-node-outbound")
     process = start(*arguments, "--real-node-network", "overlay")
@@ -116,6 +116,18 @@ def test_services_and_names_lead_to_pods(tmp_path: Path) -> None:
             assert "hello" in said.splitlines()
             assert f"Address: {address}" in said, "the name has the address of the service"
             assert settings.cluster_dns in said
+        networking = client.NetworkingV1Api(core.api_client)
+        chosen = client.V1LabelSelector(match_labels={"app": "web"})
+        nobody = client.V1NetworkPolicySpec(pod_selector=chosen, policy_types=["Ingress"])
+        policy = client.V1NetworkPolicy(metadata=client.V1ObjectMeta(name="nobody"), spec=nobody)
+        networking.create_namespaced_network_policy("default", policy)
+        for node in ("real-1", "real-2"):
+            refused = (
+                f"while echo | /bin/busybox nc -w 2 {address} 80 | /bin/busybox grep hello; do sleep 0.2; done; exit 0"
+            )
+            core.create_namespaced_pod("default", pod(f"refused-{node}", node, "sh", "-c", refused))
+        for node in ("real-1", "real-2"):
+            eventually(lambda name=f"refused-{node}": phase(core, name, "Succeeded"))  # type: ignore[misc]
     finally:
         code, _ = stop(process)
     assert code == 0

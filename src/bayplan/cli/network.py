@@ -88,6 +88,7 @@ _PORT = click.IntRange(0, 65535)
     help="Where the plugin host-local notes which addresses are taken.",
 )
 @click.option("--bridge", default="cni0", show_default=True, help="Name of the bridge, for --pod-interface=bridge.")
+@click.option("--policies/--no-policies", default=True, show_default=True, help="Whether NetworkPolicies are enforced.")
 @click.option("--bind-address", default="127.0.0.1", show_default=True, help="Address for health and metrics.")
 @click.option(
     "--metrics-port",
@@ -152,6 +153,7 @@ def _settings(name: str, chain: tuple[str, ...], networks: tuple[str, ...], opti
         cluster_networks=networks,
         address_directory=options["address_dir"],
         bridge=options["bridge"],
+        policies=options["policies"],
         bind_address=options["bind_address"],
         metrics_port=options["metrics_port"] or None,
     )
@@ -195,12 +197,13 @@ async def _until(stop: asyncio.Event, work: Any) -> None:
 
 
 async def _clean_up(settings: NetworkSettings) -> None:
+    from bayplan.network.policy.errors import PolicyError
     from bayplan.network.service import check_rights, clean_up
     from bayplan.support.programs import ProgramError
 
     try:
         check_rights()
         await clean_up(settings)
-    except (ProgramError, OSError) as error:
+    except (ProgramError, PolicyError, OSError) as error:
         raise Failure(str(error)) from error
     click.echo("removed")

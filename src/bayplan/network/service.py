@@ -24,6 +24,8 @@ from bayplan.network.masquerading import masquerading
 from bayplan.network.metrics import NetworkMetrics
 from bayplan.network.node_condition import network_available
 from bayplan.network.peers import Peer, ip_version, peer
+from bayplan.network.policy.enforcer import PolicyEnforcer, remove_policies
+from bayplan.network.policy.errors import PolicyError
 from bayplan.network.settings import DataPlane, Masquerade, NetworkSettings
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
@@ -64,10 +66,17 @@ class NetworkAgent:
         self._reasons: dict[str, str] = {}
         """Node -> why its pods cannot be reached."""
         self._waits_for = "the nodes of the cluster are not known yet"
+        self._policies = (
+            PolicyEnforcer(self.informers, settings.node_name, clock=clock, registry=registry)
+            if settings.policies
+            else None
+        )
 
     @property
     def not_ready(self) -> str:
-        """What the network waits for, or why it failed; "" when pods of other nodes can be reached."""
+        """What the network waits for, or why it failed; "" when pods of other nodes can be reached, as far as policies allow it."""
+        if not self._waits_for and self._policies is not None and not self._policies.has_synced():
+            return "network policies are not in the kernel yet"
         return self._waits_for
 
     async def run(self) -> None:
@@ -79,11 +88,32 @@ class NetworkAgent:
             delete=lambda old: self._remove(old.metadata.name),
         )
         self.informers.start()
+        policies = asyncio.create_task(self._enforce(), name="network policies")
+        nodes = asyncio.create_task(self._follow_nodes(), name="pod network")
         try:
-            await self.informers.wait_for_sync()
-            await self._keep_synced()
+            await asyncio.wait((policies, nodes), return_when=asyncio.FIRST_EXCEPTION)
+            for task in (policies, nodes):
+                if task.done():
+                    task.result()
         finally:
+            for task in (policies, nodes):
+                task.cancel()
+            await asyncio.gather(policies, nodes, return_exceptions=True)
             await self.informers.stop()
+
+    async def _enforce(self) -> None:
+        """Enforce policies, if that is wanted, until cancelled. Raises NetworkError."""
+        if self._policies is None:
+            return
+        try:
+            await self._policies.run()
+        except PolicyError as error:
+            raise NetworkError(str(error)) from error
+
+    async def _follow_nodes(self) -> None:
+        """Keep the ways to other nodes until cancelled; pods are attached once policies are there that hold for them."""
+        await self._nodes.wait_for_sync()
+        await self._keep_synced()
 
     def _put(self, found: Peer) -> None:
         if self._peers.get(found.name) != found:
@@ -246,7 +276,7 @@ class NetworkAgent:
 
 def check_machine(settings: NetworkSettings) -> None:
     """Raises NetworkError that names all that is missing."""
-    needed = [name for name in _PROGRAMS if name != "nft" or settings.masquerade != Masquerade.OFF]
+    needed = [name for name in _PROGRAMS if name != "nft" or settings.policies or settings.masquerade != Masquerade.OFF]
     missing = [name for name in needed if shutil.which(name) is None]
     if missing:
         packages = " ".join(dict.fromkeys(_PROGRAMS[name] for name in missing))
@@ -262,9 +292,10 @@ def check_rights(status: Path = Path("/proc/self/status")) -> None:
 
 
 async def clean_up(settings: NetworkSettings) -> None:
-    """Remove all that the agent has made: routes, the tunnel, rules, the configuration of pods. Raises ProgramError, OSError."""
+    """Remove all that the agent has made: routes, the tunnel, rules, the configuration of pods. Raises ProgramError, OSError, PolicyError."""
     actual = await kernel.read_entries(settings.vxlan_device)
     await kernel.apply(change(actual, (), settings.vxlan_device))
     await kernel.remove_tunnel(settings.vxlan_device)
     await kernel.remove_rules()
+    await remove_policies()
     (settings.cni_config / FILE).unlink(missing_ok=True)

@@ -84,6 +84,8 @@ class NetworkSettings:
     """Name of the bridge, if pods are attached to one."""
     resync_seconds: float = 30.0
     """How often the kernel is read anew, so that what others have changed is put right."""
+    policies: bool = True
+    """Whether NetworkPolicies are enforced."""
     bind_address: str = "127.0.0.1"
     """Address of health and metrics."""
     metrics_port: int | None = None

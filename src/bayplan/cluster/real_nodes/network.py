@@ -18,6 +18,7 @@ from typing import Any
 from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.settings import HOST, NAMESPACE, NodePlace, RealNodeSettings
+from bayplan.network.policy.errors import PolicyError
 from bayplan.network.service import clean_up
 from bayplan.network.settings import NetworkSettings
 from bayplan.support.programs import ProgramError, succeeds
@@ -150,7 +151,7 @@ async def _remove_host_network(settings: RealNodeSettings) -> None:
     for place in settings.nodes():
         try:
             await clean_up(NetworkSettings(place.name, cni_config=place.cni_config))
-        except (ProgramError, OSError) as error:
+        except (ProgramError, PolicyError, OSError) as error:
             raise RealNodeError(f"the pod network of {place.name} is left: {error}") from error
 
 
