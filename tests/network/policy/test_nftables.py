@@ -15,7 +15,7 @@ from bayplan.network.policy.table import NAME, Table, whole
 from tests.network.policy import objects as make
 from tests.network.policy.namespaces import Namespace, needs_namespaces
 from tests.network.policy.objects import apps, block, from_pods, port
-from tests.network.policy.test_state import WORLD, nodes_with
+from tests.network.policy.world import WORLD, nodes_with
 
 pytestmark = needs_namespaces
 

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
-import itertools
-import random
 import socket
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from bayplan.api.types import core_v1, networking_v1
-from bayplan.network.policy import nftables
-from bayplan.network.policy.addresses import Family
-from bayplan.network.policy.objects import pod_entry, policy_entry
-from bayplan.network.policy.state import PolicyState
-from bayplan.network.policy.table import partial, whole
 from tests.network.policy import objects as make
+from tests.network.policy.judged import Judged
 from tests.network.policy.namespaces import (
     DENIED,
     Datagrams,
-    Namespace,
-    Network,
     connected,
     connects,
     denied,
@@ -31,62 +19,11 @@ from tests.network.policy.namespaces import (
     network,
     reached,
 )
-from tests.network.policy.objects import apps, block, from_namespaces, from_pods, port, selector
-from tests.network.policy.reference import allowed
+from tests.network.policy.objects import apps, block, from_pods, port
 
 pytestmark = needs_namespaces
 
-PORTS = (("http", "TCP", 80),)
 FAMILIES = pytest.mark.parametrize("family", [0, 1], ids=["IPv4", "IPv6"])
-
-
-class Judged:
-    """A network whose node `here` has policies. Pods listen on ports 80 to 82 and are of the namespace `shop`."""
-
-    def __init__(self, made: Network) -> None:
-        self.network = made
-        self.state = PolicyState(Family)
-        self.objects: list[core_v1.Pod] = []
-        for name, node in (("web", "here"), ("api", "here"), ("db", "there")):
-            self.add(name, node)
-        self.state.put_namespace("shop", make.namespace("shop").metadata.labels)
-        self.state.set_pod_networks(("10.9.1.0/24", "fd09:1::/64"))
-        self.state.update()
-        for table in self.state.tables:
-            table.take_changes()
-            made.here.nft(whole(table))
-
-    def add(self, name: str, node: str = "here") -> None:
-        """Attach a pod that listens, and tell of it."""
-        addresses = self.network.add_pod(name, node)
-        for address in addresses:
-            self.network.listen(self.network.pods[name], address, 80, 81, 82)
-        self.objects.append(make.pod(name, *addresses, node=node, ports=PORTS))
-        self.put(self.objects[-1])
-
-    def put(self, *all_objects: Any) -> None:
-        for one in all_objects:
-            if isinstance(one, core_v1.Pod):
-                entry = pod_entry(one, "here")
-                assert entry is not None
-                self.state.put_pod(entry)
-            else:
-                policy = policy_entry(one)
-                assert policy is not None
-                self.state.put_policy(policy)
-
-    def apply(self, *policies: networking_v1.NetworkPolicy) -> None:
-        """Put policies, and bring all changes into the kernel."""
-        self.put(*policies)
-        self.state.update()
-        text = "".join(partial(table.family, table.take_changes()) for table in self.state.tables)
-        self.network.here.nft(text)
-
-    def pod(self, name: str) -> Namespace:
-        return self.network.pods[name]
-
-    def address(self, name: str, family: int) -> str:
-        return self.network.addresses[name][family]
 
 
 @pytest.fixture(params=["bridge", "ptp"])
@@ -382,79 +319,3 @@ def test_a_starting_pod_is_isolated_before_its_address_is_known(judged: Judged, 
     assert connects(judged.pod("api"), new, 80)
     assert denied(judged.pod("db"), new, 80)
     assert denied(judged.pod("new"), db, 80)
-
-
-NAMES = ("web", "api", "db", "cache", "mail")
-PEERS = [
-    from_pods(), from_pods("api"), from_pods("db", "cache"), from_pods("mail"), from_namespaces(selector(), apps("db")),
-    from_namespaces(selector({"team": "none"})), block("10.9.2.0/24"), block("10.9.0.0/16", "10.9.1.0/24"), block("fd09:2::/64"),
-    block("::/0", "fd09:1::/64"), block("0.0.0.0/0"),
-]  # fmt: skip
-SOME_PORTS = [
-    port(80),
-    port(81),
-    port("http"),
-    port(81, end=82),
-    port(80, "UDP"),
-    port(None),
-    port("nobody"),
-    port(82, "SCTP"),
-]
-
-
-def any_policy(chance: random.Random, name: str) -> networking_v1.NetworkPolicy:
-    def rules() -> list[make.Rule]:
-        return [
-            (chance.sample(PEERS, chance.randint(0, 2)), chance.sample(SOME_PORTS, chance.randint(0, 2)))
-            for _ in range(chance.randint(0, 2))
-        ]
-
-    sides = chance.choice([("ingress",), ("egress",), ("ingress", "egress")])
-    pods = apps(*chance.sample(NAMES, chance.randint(1, 3))) if chance.random() < 0.7 else selector()
-    return make.policy(name, pods, **{side: rules() for side in sides})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("attachment", ["bridge", "ptp"])
-def test_the_kernel_agrees_with_the_reference_on_any_policies(attachment: str) -> None:
-    chance = random.Random(attachment)
-    answers = set()
-    with network(attachment) as made:
-        judged = Judged(made)
-        for name, node in (("cache", "here"), ("mail", "there")):
-            judged.add(name, node)
-        for _ in range(8):
-            policies = [any_policy(chance, name) for name in "abc"[: chance.randint(1, 3)]]
-            for name in "abc":
-                judged.state.remove_policy("shop", name)
-            judged.apply(*policies)
-            ways = [
-                (source, target, family, number)
-                for source, target in itertools.permutations(NAMES, 2)
-                for family in (0, 1)
-                for number in (80, 81, 82)
-                if {source, target} & {"web", "api", "cache"}
-            ]
-            expected = [expect(judged, policies, *way) for way in ways]
-            tries = [
-                (judged.pod(source), judged.address(target, family), number) for source, target, family, number in ways
-            ]
-            assert reached(tries, expected) == expected, policies
-            for table in judged.state.tables:
-                assert made.here.run(functools.partial(asyncio.run, nftables.difference(table))) == ""
-            answers.update(expected)
-    assert answers == {True, False}
-
-
-def expect(
-    judged: Judged,
-    policies: Sequence[networking_v1.NetworkPolicy],
-    source: str,
-    target: str,
-    family: int,
-    number: int,
-) -> bool:
-    """What the reference says, on a network where only one node enforces policies: pods of the other one are allowed everything."""
-    foreign = [one.metadata.name for one in judged.objects if one.spec.node_name != "here"]
-    free = make.policy("free", apps(*foreign), ingress=[make.EVERYTHING], egress=[make.EVERYTHING])
-    addresses = judged.address(source, family), judged.address(target, family)
-    return allowed(*addresses, number, "TCP", [*policies, free], judged.objects, [make.namespace("shop")])

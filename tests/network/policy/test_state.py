@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,97 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayplan.api.types import core_v1, networking_v1
-from bayplan.network.policy.addresses import Family, family_of
-from bayplan.network.policy.objects import pod_entry, policy_entry
-from bayplan.network.policy.state import PolicyState
-from bayplan.network.policy.table import partial, whole
+from bayplan.network.policy.addresses import Family
 from tests.network.policy import objects as make
-from tests.network.policy.interpreter import Connection, Kernel, same_as
+from tests.network.policy.interpreter import Connection
 from tests.network.policy.objects import apps, block, from_namespaces, from_pods, port, selector
 from tests.network.policy.reference import allowed
-
-NODES = ("here", "there")
-
-
-class Node:
-    """The state of one node, and a kernel that gets its transactions."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.state = PolicyState(Family)
-        self.kernels = {table.family: Kernel() for table in self.state.tables}
-        self.start()
-
-    def start(self) -> None:
-        self.state.update()
-        for table in self.state.tables:
-            table.take_changes()
-            self.kernels[table.family].load(whole(table))
-
-    def put(self, *all_objects: Any) -> None:
-        for one in all_objects:
-            match one:
-                case core_v1.Pod():
-                    entry = pod_entry(one, self.name)
-                    if entry is not None:
-                        self.state.put_pod(entry)
-                    else:
-                        self.state.remove_pod(one.metadata.namespace, one.metadata.name)
-                case core_v1.Namespace():
-                    self.state.put_namespace(one.metadata.name, one.metadata.labels)
-                case networking_v1.NetworkPolicy():
-                    policy = policy_entry(one)
-                    assert policy is not None
-                    self.state.put_policy(policy)
-
-    def remove(self, one: Any) -> None:
-        match one:
-            case core_v1.Pod():
-                self.state.remove_pod(one.metadata.namespace, one.metadata.name)
-            case core_v1.Namespace():
-                self.state.remove_namespace(one.metadata.name)
-            case networking_v1.NetworkPolicy():
-                self.state.remove_policy(one.metadata.namespace, one.metadata.name)
-
-    def sync(self) -> list[str]:
-        """Bring the changes into the kernel; they make it equal to the tables. Returns the transactions that were needed."""
-        self.state.update()
-        done = []
-        for table in self.state.tables:
-            changes = table.take_changes()
-            transaction = partial(table.family, changes)
-            assert bool(changes) == bool(transaction)
-            self.kernels[table.family].load(transaction)
-            assert same_as(self.kernels[table.family], table)
-            done += [transaction] if transaction else []
-        return done
-
-    def passes(self, connection: Connection, hook: str = "forward") -> bool:
-        return self.kernels[family_of(connection.client)].passes(connection, hook)
-
-
-def nodes_with(*all_objects: Any) -> list[Node]:
-    found = [Node(name) for name in NODES]
-    for node in found:
-        node.put(*all_objects)
-        node.sync()
-    return found
-
-
-def passes(nodes: Sequence[Node], source: str, target: str, number: int, protocol: str) -> bool:
-    connection = Connection(source, target, protocol.lower(), number)
-    return all(node.passes(connection) for node in nodes)
-
-
-SHOP, BANK = make.namespace("shop", team="blue"), make.namespace("bank", team="red")
-PORTS = (("http", "TCP", 80), ("dns", "UDP", 53))
-WEB = make.pod("web", "10.1.0.1", "fd01::1", ports=PORTS)
-API = make.pod("api", "10.1.0.2", "fd01::2", ports=(("http", "TCP", 8080),))
-DB = make.pod("db", "10.2.0.3", "fd02::3", node="there", ports=PORTS)
-TELLER = make.pod("teller", "10.2.0.4", "fd02::4", namespace="bank", node="there")
-VAULT = make.pod("vault", "10.1.0.5", "fd01::5", namespace="bank", labels={"app": "vault", "tier": "back"})
-WORLD = (SHOP, BANK, WEB, API, DB, TELLER, VAULT)
-OUTSIDE = ("198.51.100.7", "2001:db8::7")
+from tests.network.policy.world import (
+    BANK,
+    NODES,
+    OUTSIDE,
+    PORTS,
+    SHOP,
+    TELLER,
+    WEB,
+    WORLD,
+    Node,
+    nodes_with,
+    passes,
+)
 
 
 def pairs() -> list[tuple[str, str]]:
@@ -378,66 +305,6 @@ def test_an_address_that_goes_to_another_namespace_is_no_peer_of_the_first_one_a
         node.put(new)
         node.sync()
     assert not passes(nodes, "10.1.0.2", "10.1.0.1", 80, "TCP")
-
-
-def starting(*policies: networking_v1.NetworkPolicy) -> Node:
-    node = nodes_with(*WORLD, make.pod("new"), *policies)[0]
-    node.state.set_pod_networks(("10.1.0.0/24", "fd01::/64"))
-    node.sync()
-    return node
-
-
-UNKNOWN = "10.1.0.9"
-
-
-def test_while_an_isolated_pod_starts_its_address_is_cut_off() -> None:
-    node = starting(make.policy("p", apps("new"), ingress=[([from_pods("api")], [])], egress=[]))
-    others = (("10.2.0.4", UNKNOWN), ("10.1.0.2", UNKNOWN), (UNKNOWN, "10.2.0.4"), ("fd02::4", "fd01::9"))
-    assert [node.passes(Connection(*pair, port=80)) for pair in others] == [False] * 4
-    assert node.passes(Connection("10.2.0.4", "10.1.0.1", port=80))
-    assert node.passes(Connection("10.2.0.4", "10.2.0.9", port=80))
-    node.put(make.pod("new", UNKNOWN))
-    node.sync()
-    assert node.passes(Connection("10.1.0.2", UNKNOWN, port=80))
-    assert not node.passes(Connection("10.2.0.4", UNKNOWN, port=80))
-    assert node.passes(Connection("10.2.0.4", "10.1.0.8", port=80))
-
-
-@pytest.mark.parametrize(
-    ("policy", "to_it", "from_it"),
-    [
-        (make.policy("p", apps("new"), ingress=[]), False, True),
-        (make.policy("p", apps("new"), egress=[]), True, False),
-        (make.policy("p", apps("web"), ingress=[], egress=[]), True, True),
-        (make.policy("p", apps("new"), ingress=[make.EVERYTHING]), True, True),
-    ],
-    ids=["ingress", "egress", "of another pod", "that allows everything"],
-)
-def test_a_starting_pod_is_cut_off_only_as_its_policies_isolate_it(
-    policy: networking_v1.NetworkPolicy, to_it: bool, from_it: bool
-) -> None:
-    node = starting(policy)
-    assert node.passes(Connection("10.2.0.4", UNKNOWN, port=80)) is to_it
-    assert node.passes(Connection(UNKNOWN, "10.2.0.4", port=80)) is from_it
-
-
-@pytest.mark.parametrize(
-    "end",
-    [
-        lambda node: node.remove(make.pod("new")),
-        lambda node: node.put(make.pod("new", phase="Failed")),
-        lambda node: node.remove(make.policy("p", ingress=[])),
-        lambda node: node.put(make.pod("new", labels={"app": "open"})),
-        lambda node: node.state.set_pod_networks(()),
-    ],
-    ids=["gone", "failed", "no policy", "other labels", "networks unknown"],
-)
-def test_addresses_are_free_again_when_no_isolated_pod_starts(end: Callable[[Node], None]) -> None:
-    node = starting(make.policy("p", apps("new"), ingress=[]))
-    assert not node.passes(Connection("10.2.0.4", UNKNOWN, port=80))
-    end(node)
-    node.sync()
-    assert node.passes(Connection("10.2.0.4", UNKNOWN, port=80))
 
 
 def test_a_port_that_nobody_has_is_named_until_a_pod_has_it() -> None:
