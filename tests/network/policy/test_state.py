@@ -18,7 +18,6 @@ from tests.network.policy.objects import apps, block, from_namespaces, from_pods
 from tests.network.policy.reference import allowed
 from tests.network.policy.world import (
     BANK,
-    NODES,
     OUTSIDE,
     PORTS,
     SHOP,
@@ -186,65 +185,6 @@ def test_any_policies_are_judged_as_the_reference_says(policies: list[networking
     expect_as_reference(nodes_with(*WORLD, *policies), policies)
 
 
-def changed_pods() -> st.SearchStrategy[core_v1.Pod]:
-    return st.builds(
-        lambda name, address, node, app, ports, phase, created: make.pod(
-            name, *address, node=node, labels={"app": app}, ports=ports, phase=phase, created=created
-        ),
-        st.sampled_from(("one", "two", "three", "four")),
-        st.sampled_from(((), ("10.1.0.1",), ("10.1.0.2", "fd01::2"), ("10.1.0.3", "fd01::3"))),
-        st.sampled_from(NODES),
-        st.sampled_from(("web", "api", "db")),
-        st.sampled_from(((), PORTS)),
-        st.sampled_from(("Running", "Running", "Succeeded")),
-        st.sampled_from(("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z")),
-    )
-
-
-CHANGES = st.one_of(
-    changed_pods().map(lambda one: ("put", one)),
-    changed_pods().map(lambda one: ("remove", one)),
-    POLICIES.map(lambda one: ("put", one)),
-    POLICIES.map(lambda one: ("remove", one)),
-    st.sampled_from((SHOP, make.namespace("shop", team="red"), BANK)).map(lambda one: ("put", one)),
-    st.just(("remove", BANK)),
-    st.sampled_from((("10.1.0.0/24",), ("10.1.0.0/24", "fd01::/64"), ())).map(lambda one: ("networks", one)),
-    st.just(("sync", None)),
-)
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.lists(CHANGES, max_size=40))
-def test_changes_lead_to_the_tables_of_a_new_start(changes: list[tuple[str, Any]]) -> None:
-    node = Node("here")
-    known: dict[tuple[str, str, str], Any] = {}
-    networks: tuple[str, ...] = ()
-    for verb, thing in changes:
-        match verb:
-            case "put":
-                node.put(thing)
-                known[_key(thing)] = thing
-            case "remove":
-                node.remove(thing)
-                known.pop(_key(thing), None)
-            case "networks":
-                networks = thing
-                node.state.set_pod_networks(networks)
-            case _:
-                node.sync()
-    node.sync()
-    fresh = Node("here")
-    fresh.put(*reversed(known.values()))
-    fresh.state.set_pod_networks(networks)
-    fresh.start()
-    assert node.kernels == fresh.kernels
-    assert node.sync() == []
-
-
-def _key(one: Any) -> tuple[str, str, str]:
-    return type(one).__name__, one.metadata.namespace, one.metadata.name
-
-
 def test_one_label_of_a_pod_is_one_element_of_a_set() -> None:
     node = nodes_with(*WORLD, make.policy("p", apps("web"), ingress=[([from_pods("api")], [])]))[0]
     node.put(make.pod("db", "10.2.0.3", node="there", labels={"app": "api"}))
@@ -259,6 +199,20 @@ def test_changes_that_do_not_matter_cost_nothing() -> None:
     node.put(make.pod("db", "10.2.0.3", "fd02::3", node="there", labels={"app": "db", "version": "2"}, ports=PORTS))
     node.put(make.policy("other", namespace="empty", ingress=[]))
     assert node.sync() == []
+
+
+def test_equal_peers_in_another_order_share_a_set_as_long_as_one_needs_it() -> None:
+    first = make.policy("p", apps("web"), ingress=[([from_pods("api"), from_pods("db")], [])])
+    second = make.policy("q", apps("api"), ingress=[([from_pods("db"), from_pods("api")], [])])
+    node = nodes_with(*WORLD, first, second)[0]
+    kernel = node.kernels[Family.IPV4]
+    assert len([name for name in kernel.sets if name.startswith("pods-")]) == 1
+    node.remove(first)
+    node.sync()
+    assert node.passes(Connection("10.2.0.3", "10.1.0.2", port=80))
+    node.remove(second)
+    node.sync()
+    assert not [name for name in kernel.sets if name.startswith("pods-")]
 
 
 def test_pods_with_equal_policies_share_a_chain() -> None:

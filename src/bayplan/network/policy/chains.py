@@ -46,7 +46,7 @@ class PeerPods(NamedTuple):
     @property
     def name(self) -> str:
         """The set's name: equal ones share a set."""
-        return f"pods-{_digest(sorted(map(_shown, self.selections)))}"
+        return f"pods-{_digest(one.text for one in self.selections)}"
 
 
 class NamedPorts(NamedTuple):
@@ -90,10 +90,6 @@ def set_header(key: SetKey, family: Family) -> str:
             return f"type {family.type}; flags interval"
         case FixedSet():
             return "type inet_service; flags interval"
-
-
-def _shown(selection: PodSelection) -> str:
-    return f"{selection.namespace}|{selection.namespaces}|{selection.namespaces is None}|{selection.pods}"
 
 
 def _digest(texts: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ an address needs it, a set while a chain names it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from bayplan.network.policy.addresses import Family, family_of
@@ -50,6 +50,12 @@ class FamilyState:
         """Addresses of this node's pods whose chains may be others now."""
         self._assigned: dict[str, dict[Direction, str]] = {}
         """Address -> direction -> name of its chain."""
+        self._selecting: dict[str, Policies] = {}
+        """Address -> the policies that isolate its pod."""
+        self._reassigned = False
+        """Whether that has changed since problems were last looked for."""
+        self._unmatched: frozenset[NamedPorts] = frozenset()
+        self._problems: list[str] = []
         self._chain_uses: Counter[str] = Counter()
         self._chain_keys: dict[str, frozenset[SetKey]] = {}
         self._set_uses: Counter[SetKey] = Counter()
@@ -88,6 +94,10 @@ class FamilyState:
             self.table.discard(LOCAL, address)
         else:
             self.table.put(LOCAL, address)
+        self._reassigned = True
+        self._selecting.pop(address, None)
+        if policies:
+            self._selecting[address] = policies
         before = self._assigned.pop(address, {})
         chains = {direction: self._chain(direction, found) for direction, found in (policies or {}).items()}
         after = {direction: chain.name for direction, chain in chains.items() if chain is not None}
@@ -144,16 +154,26 @@ class FamilyState:
 
     def problems(self) -> list[str]:
         """Rules that allow nothing because no pod has the port that they name."""
-        unmatched = set(self.pods.unmatched_ports())
-        if not unmatched:
-            return []
-        return [
-            f"NetworkPolicy {policy}: no pod has a {key.protocol} port named {key.port_name!r}, so its {direction} rule allows nothing until one has"
-            for (policy, direction), lines in self._lines.items()
-            for line in lines
-            for key in line.keys
-            if key in unmatched and isinstance(key, NamedPorts)
-        ]
+        unmatched = frozenset(self.pods.unmatched_ports())
+        if self._reassigned or unmatched != self._unmatched:
+            self._reassigned, self._unmatched = False, unmatched
+            self._problems = list(self._find_problems(unmatched)) if unmatched else []
+        return self._problems
+
+    def _find_problems(self, unmatched: frozenset[NamedPorts]) -> Iterator[str]:
+        selecting = {
+            (direction, policy.key)
+            for policies in self._selecting.values()
+            for direction, found in policies.items()
+            for policy in found
+        }
+        for direction, policy in selecting:
+            for key in {key for line in self._lines[policy, direction] for key in line.keys}:
+                if isinstance(key, NamedPorts) and key in unmatched:
+                    yield (
+                        f"NetworkPolicy {policy}: no pod has a {key.protocol} port named {key.port_name!r}, "
+                        f"so its {direction} rule allows nothing until one has"
+                    )
 
     def _chain(self, direction: Direction, policies: Sequence[PolicyEntry]) -> PodChain | None:
         key = direction, tuple(policy.key for policy in policies)

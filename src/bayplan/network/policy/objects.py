@@ -44,11 +44,17 @@ class PodSelection(NamedTuple):
     namespaces: LabelSelector | None
     pods: LabelSelector
 
+    @property
+    def text(self) -> str:
+        """Equal for equal selections only."""
+        return f"{self.namespace}|{self.namespaces}|{self.namespaces is None}|{self.pods}"
+
 
 class Peers(NamedTuple):
     """The other side of a rule: pods and addresses."""
 
     selections: tuple[PodSelection, ...]
+    """Each once, in the order of their texts."""
     blocks: Mapping[Family, tuple[Range, ...]]
     """What all `ipBlock`s of the rule leave, exceptions taken out."""
 
@@ -144,7 +150,7 @@ def _rule(
 
 
 def _peers(namespace: str, peers: Iterable[networking_v1.NetworkPolicyPeer], problems: list[str]) -> Peers:
-    selections: dict[PodSelection, None] = {}
+    selections: set[PodSelection] = set()
     ranges: dict[Family, list[Range]] = {}
     for peer in peers:
         try:
@@ -152,10 +158,11 @@ def _peers(namespace: str, peers: Iterable[networking_v1.NetworkPolicyPeer], pro
                 family = family_of(peer.ip_block.cidr)
                 ranges.setdefault(family, []).extend(_block(peer.ip_block))
             else:
-                selections[_selection(namespace, peer)] = None
+                selections.add(_selection(namespace, peer))
         except (SelectorError, ValueError) as error:
             problems.append(str(error))
-    return Peers(tuple(selections), {family: merged(found) for family, found in ranges.items()})
+    ordered = tuple(sorted(selections, key=lambda one: one.text))
+    return Peers(ordered, {family: merged(found) for family, found in ranges.items()})
 
 
 def _block(block: networking_v1.IPBlock) -> list[Range]:
