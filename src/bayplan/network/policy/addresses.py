@@ -35,7 +35,8 @@ def family_of(text: str) -> Family:
 def canonical_address(text: str) -> str | None:
     """An address as all parts of this package write it; None if it is none."""
     try:
-        return str(ipaddress.ip_address(text))
+        # The class is known: `ip_address` tries one after the other, at twice the cost.
+        return str(ipaddress.IPv6Address(text) if ":" in text else ipaddress.IPv4Address(text))
     except ValueError:
         return None
 
