@@ -103,5 +103,8 @@ def test_a_machine_where_nft_fails_is_refused(monkeypatch: pytest.MonkeyPatch, t
     broken.write_text("#!/bin/sh\necho Operation not permitted >&2\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(PolicyError, match=r"network policies need nftables: nft .* failed: Operation not permitted"):
+    with pytest.raises(
+        PolicyError,
+        match=r"need nftables, and root or the capability CAP_NET_ADMIN: nft .* failed: Operation not permitted",
+    ):
         asyncio.run(nftables.check_machine(Family))

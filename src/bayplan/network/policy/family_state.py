@@ -195,7 +195,7 @@ class FamilyState:
         self._chain_keys[chain.name] = chain.keys
         for key in chain.keys:
             self._set_uses[key] += 1
-            if self._set_uses[key] == 1 and key.name not in self.table.sets:
+            if self._set_uses[key] == 1:
                 self._add_set(key)
         self.table.put_chain(chain.name, chain.rules)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable
@@ -22,8 +21,9 @@ async def check_machine(families: Iterable[Family]) -> None:
     try:
         await run("nft", "--check", "-f", "-", stdin="".join(map(removal, families)).encode())
     except ProgramError as error:
-        hint = "" if os.geteuid() == 0 else "; run as root, or with the capability CAP_NET_ADMIN"
-        raise PolicyError(f"network policies need nftables: {error}{hint}") from error
+        raise PolicyError(
+            f"network policies need nftables, and root or the capability CAP_NET_ADMIN: {error}"
+        ) from error
 
 
 async def apply(transaction: str) -> None:

@@ -131,8 +131,8 @@ class PolicyState:
         for pod in (old, new):
             if pod is not None and pod.is_local:
                 self._local.setdefault(pod.namespace, {}).pop(key, None)
-                if self._starting.pop(key, None) is not None or not pod.addresses:
-                    self._hold_changed = True
+                self._starting.pop(key, None)
+                self._hold_changed |= not pod.addresses
         if new is None:
             del self._pods[key]
         else:
