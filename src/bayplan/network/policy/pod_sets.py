@@ -109,7 +109,9 @@ class PodSets:
         if not claims:
             del self._claims[address]
         old = self.owners.get(address)
-        new = max(claims.values(), key=lambda pod: (pod.created, pod.namespace, pod.name), default=None)
+        new = next(iter(claims.values()), None)
+        if len(claims) > 1:
+            new = max(claims.values(), key=lambda pod: (pod.created, pod.namespace, pod.name))
         if old is new:
             return False
         if old is not None:
