@@ -67,7 +67,9 @@ class NetworkAgent:
         """Node -> why its pods cannot be reached."""
         self._waits_for = "the nodes of the cluster are not known yet"
         self._policies = (
-            PolicyEnforcer(self.informers, settings.node_name, clock=clock, registry=registry)
+            PolicyEnforcer(
+                self.informers, settings.node_name, clock=clock, registry=registry, families=kernel.families()
+            )
             if settings.policies
             else None
         )
