@@ -55,8 +55,8 @@ class Machine:
     attached: list[tuple[str, str]] = field(default_factory=list)
     """Namespaces of pods, and their container ids."""
 
-    def start(self, **options: str) -> None:
-        """Start the agent."""
+    def start(self, *, path: str = "", **options: str) -> None:
+        """Start the agent. path: directories with programs that it is to find first."""
         arguments = {
             "name": self.name,
             "data_plane": "overlay",
@@ -76,7 +76,13 @@ class Machine:
         ]
         log = (self.directory / "log").open("a")
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=ROOT
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"]},
         )
         log.close()
 

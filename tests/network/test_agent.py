@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -164,6 +166,28 @@ def test_a_node_waits_for_its_pod_network(two: list[Machine]) -> None:
     assert not (a.directory / "cni" / FILE).exists()
     a.pods = pods
     assert a.learn(a) == "ready"
+    assert (a.directory / "cni" / FILE).exists()
+
+
+def test_no_pod_is_attached_before_policies_are_in_the_kernel(two: list[Machine], tmp_path: Path) -> None:
+    a, _ = two
+    programs, fails = tmp_path / "programs", tmp_path / "fails"
+    programs.mkdir()
+    fails.touch()
+    nft = programs / "nft"
+    nft.write_text(
+        f'#!/bin/sh\ninput=$(cat)\ncase "$*:$input" in -f*bayplan-network-policy*) [ -e {fails} ] && exit 1;; esac\n'
+        f'printf "%s\\n" "$input" | exec {shutil.which("nft")} "$@"\n'
+    )
+    nft.chmod(0o755)
+    a.start(path=str(programs))
+    assert "network policies are not in the kernel yet" in a.learn(a)
+    assert "bayplan-network" in a.execute("nft", "list", "tables").stdout, "all else is there"
+    assert not (a.directory / "cni" / FILE).exists()
+    fails.unlink()
+    deadline = time.monotonic() + 20
+    while a.tell() != "ready":
+        assert time.monotonic() < deadline
     assert (a.directory / "cni" / FILE).exists()
 
 

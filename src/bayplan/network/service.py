@@ -61,6 +61,8 @@ class NetworkAgent:
         self._wake = asyncio.Event()
         self._known: dict[str, frozenset[Entry]] = {}
         """Node -> its entries in the kernel, as they were last set."""
+        self._rules = ""
+        """The rules of masquerading as they were last loaded."""
         self._uplink: Uplink | None = None
         """The interface to other nodes; None until the kernel has been read, and after a failure."""
         self._reasons: dict[str, str] = {}
@@ -76,9 +78,7 @@ class NetworkAgent:
 
     @property
     def not_ready(self) -> str:
-        """What the network waits for, or why it failed; "" when pods of other nodes can be reached, as far as policies allow it."""
-        if not self._waits_for and self._policies is not None and not self._policies.has_synced():
-            return "network policies are not in the kernel yet"
+        """What the network waits for, or why it failed; "" when pods are attached and reach those of other nodes, as far as policies allow it."""
         return self._waits_for
 
     async def run(self) -> None:
@@ -113,7 +113,7 @@ class NetworkAgent:
             raise NetworkError(str(error)) from error
 
     async def _follow_nodes(self) -> None:
-        """Keep the ways to other nodes until cancelled; pods are attached once policies are there that hold for them."""
+        """Keep the ways to other nodes until cancelled."""
         await self._nodes.wait_for_sync()
         await self._keep_synced()
 
@@ -189,7 +189,7 @@ class NetworkAgent:
         self._metrics.unreachable.set(len(self._reasons))
 
     async def _sync_all(self, node: Peer) -> None:
-        """Read the kernel and put right what differs; then attach pods."""
+        """Read the kernel and put right what differs; then attach pods, for whom the policies must be in the kernel before they start."""
         settings = self._settings
         kernel.allow_forwarding({ip_version(network) for network in node.pod_networks})
         uplink = find_uplink(node, await kernel.interfaces())
@@ -205,9 +205,11 @@ class NetworkAgent:
         if self._uplink is not None:
             self._metrics.repairs.inc(len(actual ^ frozenset().union(*self._known.values())))
         await self._apply(actual - wanted, wanted - actual)
-        await self._masquerade(node)
+        await self._masquerade(node, repair=self._settings.masquerade != Masquerade.OFF)
         self._known, self._uplink = known, uplink
         self._tell_unreachable(node, uplink, self._peers)
+        if self._policies is not None and not self._policies.has_synced():
+            raise NotYetError("network policies are not in the kernel yet; pods are attached when they are")
         self._attach_pods(node, uplink)
         self._waits_for = ""
         await self._report()
@@ -221,7 +223,7 @@ class NetworkAgent:
         old = frozenset[Entry]().union(*(self._known.get(name, frozenset()) for name in changed))
         new = frozenset[Entry]().union(*known.values())
         await self._apply(old - new, new - old)
-        await self._masquerade(node)
+        await self._masquerade(node, repair=False)
         self._known.update(known)
         for name in changed - self._peers.keys():
             del self._known[name]
@@ -232,11 +234,15 @@ class NetworkAgent:
         await kernel.apply(commands)
         self._metrics.changes.inc(len(commands.ip) + len(commands.bridge))
 
-    async def _masquerade(self, node: Peer) -> None:
+    async def _masquerade(self, node: Peer, *, repair: bool) -> None:
+        """Load the rules of masquerading if they are others than before. repair: also if not, as somebody may have changed them."""
         if self._settings.masquerade == Masquerade.OFF and shutil.which("nft") is None:
             return
         others = (other for name, other in self._peers.items() if name != node.name)
-        await kernel.load_rules(masquerading(node, others, self._settings.masquerade))
+        rules = masquerading(node, others, self._settings.masquerade)
+        if repair or rules != self._rules:
+            await kernel.load_rules(rules)
+            self._rules = rules
 
     def _tell_unreachable(self, node: Peer, uplink: Uplink, names: Iterable[str]) -> None:
         for name in names:
