@@ -11,7 +11,7 @@ import click
 from bayplan.cli.connect import connect
 from bayplan.cli.election import election_of, election_options
 from bayplan.cli.output import Failure
-from bayplan.cli.up import stop_event
+from bayplan.cli.stopping import stop_event
 from bayplan.support.loop import run_loop
 
 F = TypeVar("F", bound=Callable[..., Any])

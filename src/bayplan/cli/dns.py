@@ -10,7 +10,7 @@ import click
 
 from bayplan.cli.connect import connect, connection_options
 from bayplan.cli.output import Failure
-from bayplan.cli.up import stop_event
+from bayplan.cli.stopping import stop_event, wait_for_stop
 from bayplan.support.loop import run_loop
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def run_server(settings: DnsSettings, kubeconfig: Path | None, context: str) -> 
         try:
             async with DnsServer(client, settings, clock=clock, randomness=randomness, registry=registry) as server:
                 click.echo(f"listening: {', '.join(map(str, server.bound))}, domain {settings.domain}")
-                await _until(stop, server)
+                await wait_for_stop(stop, _serve(server))
         finally:
             await client.close()
 
@@ -144,16 +144,8 @@ def run_server(settings: DnsSettings, kubeconfig: Path | None, context: str) -> 
         raise Failure(str(error)) from error
 
 
-async def _until(stop: asyncio.Event, server: DnsServer) -> None:
-    """Say when the cluster is known, and return when told to stop. Raises what ended an informer."""
-    stopping = asyncio.ensure_future(stop.wait())
-    syncing = asyncio.ensure_future(server.wait_for_sync())
-    try:
-        await asyncio.wait({stopping, syncing}, return_when=asyncio.FIRST_COMPLETED)
-        if not stopping.done():
-            syncing.result()
-            click.echo("ready")
-            await stopping
-    finally:
-        for task in (stopping, syncing):
-            task.cancel()
+async def _serve(server: DnsServer) -> None:
+    """Say when the cluster is known, and go on. Raises what ended an informer."""
+    await server.wait_for_sync()
+    click.echo("ready")
+    await asyncio.Event().wait()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -212,7 +211,7 @@ def command(config: Path | None, config_dir: Path | None, kubeconfig: Path | Non
 
 async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, options: dict[str, Any]) -> None:
     from bayplan.cli.connect import connect, kubeconfig_path
-    from bayplan.cli.up import stop_event
+    from bayplan.cli.stopping import stop_event, wait_for_stop
     from bayplan.client.kubeconfig import load
     from bayplan.cluster.node import Node
     from bayplan.cluster.node_tls import ServerTls, client_manager
@@ -251,21 +250,8 @@ async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, opt
             manager = client_manager(client, certificates, name, clock, randomness, renewed)
             tasks.keep_running("client certificate", manager.run)
         click.echo(f"started: kubelet of node {name}")
-        await _until_stopped(node.run(tls.context), stop)
+        await wait_for_stop(stop, node.run(tls.context))
     await client.close()
-
-
-async def _until_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
-    """Run `work` until `stop` is set. Raises what it raises."""
-    running, stopped = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait((running, stopped), return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            running.result()
-    finally:
-        for task in (running, stopped):
-            task.cancel()
-        await asyncio.gather(running, stopped, return_exceptions=True)
 
 
 def _node_options(options: dict[str, Any], clock: Clock) -> NodeOptions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import click
 
 from bayplan.cli.connect import connect, connection_options
 from bayplan.cli.output import Failure
-from bayplan.cli.up import stop_event
+from bayplan.cli.stopping import stop_event, wait_for_stop
 from bayplan.support.loop import run_loop
 
 if TYPE_CHECKING:
@@ -175,25 +174,12 @@ async def _run(settings: NetworkSettings, kubeconfig: Path | None, context: str)
     try:
         await health.start(settings.bind_address, settings.metrics_port or 0)
         click.echo(f"started: node {settings.node_name}, {settings.data_plane}")
-        await _until(stop, agent.run())
+        await wait_for_stop(stop, agent.run())
     except ClusterError as error:
         raise Failure(str(error)) from error
     finally:
         await health.stop()
         await client.close()
-
-
-async def _until(stop: asyncio.Event, work: Any) -> None:
-    """Run until told to stop. Raises what the work raises."""
-    stopping, running = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(work)
-    try:
-        await asyncio.wait({stopping, running}, return_when=asyncio.FIRST_COMPLETED)
-        if running.done():
-            running.result()
-    finally:
-        for task in (stopping, running):
-            task.cancel()
-        await asyncio.gather(stopping, running, return_exceptions=True)
 
 
 async def _clean_up(settings: NetworkSettings) -> None:

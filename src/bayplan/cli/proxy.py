@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -152,7 +151,7 @@ def command(config: Path | None, kubeconfig: Path | None, master: str, **options
 async def _run(
     configuration: KubeProxyConfiguration, kubeconfig: Path | None, master: str, options: dict[str, Any]
 ) -> None:
-    from bayplan.cli.up import stop_event
+    from bayplan.cli.stopping import stop_event, wait_for_stop
     from bayplan.proxy.machine import prepare_machine
     from bayplan.proxy.requirements import check_requirements
     from bayplan.support.clock import SystemClock
@@ -187,27 +186,15 @@ async def _run(
         )
         async with server:
             click.echo(f"started: proxy of node {name}")
-            await _until(stop, server)
+            await wait_for_stop(stop, _serve(server))
     finally:
         writer.close()
         kernel.close()
         await client.close()
 
 
-async def _until(stop: asyncio.Event, server: ProxyServer) -> None:
-    """Say when all rules are in the kernel, and return when told to stop. Raises what ends a part of the proxy."""
-    stopping = asyncio.ensure_future(stop.wait())
-    steps = asyncio.ensure_future(_steps(server))
-    try:
-        await asyncio.wait({stopping, steps}, return_when=asyncio.FIRST_COMPLETED)
-        if steps.done():
-            steps.result()
-    finally:
-        for task in (stopping, steps):
-            task.cancel()
-
-
-async def _steps(server: ProxyServer) -> None:
+async def _serve(server: ProxyServer) -> None:
+    """Say when all rules are in the kernel. Raises what ends a part of the proxy."""
     await server.wait_for_rules()
     click.echo("ready")
     await server.wait()

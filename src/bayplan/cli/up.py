@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
-import sys
 from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +14,7 @@ import click
 from bayplan.cli.data_directory import default_data_directory, make_directory
 from bayplan.cli.kubeconfig_file import check_kubeconfig, write_kubeconfig
 from bayplan.cli.output import FILE, Failure, scheduler_config_option
+from bayplan.cli.stopping import stop_event, wait_for_stop
 from bayplan.support.loop import run_loop
 
 if TYPE_CHECKING:
@@ -469,35 +467,3 @@ async def _first(*waits: Coroutine[Any, Any, None]) -> None:
     finally:
         for task in tasks:
             task.cancel()
-
-
-def stop_event() -> asyncio.Event:
-    """Set when the process is told to stop. Told so again, it ends at once with exit code 1, as Kubernetes' processes do."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def signalled() -> None:
-        if stop.is_set():
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError, ValueError):
-                    stream.flush()
-            os._exit(1)
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, signalled)
-    return stop
-
-
-async def wait_for_stop(stop: asyncio.Event, crash: Any) -> None:
-    """Return when told to stop; raise what a component raised if that comes first."""
-    stopping, crashing = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(crash)
-    try:
-        await asyncio.wait({stopping, crashing}, return_when=asyncio.FIRST_COMPLETED)
-        if crashing.done():
-            crashing.result()
-    finally:
-        for task in (stopping, crashing):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, Exception):
-                await task
