@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 from bayplan.cli import proxy
 from bayplan.cli.main import main
 from bayplan.proxy import requirements
-from bayplan.proxy.configuration import KubeProxyConfiguration, to_tree
+from bayplan.proxy.configuration import KubeProxyConfiguration
 from bayplan.proxy.errors import RequirementError
+from bayplan.support.configuration import to_tree
 
 HEAD = {"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration"}
 
@@ -131,20 +132,6 @@ def test_nodes_are_named_in_lower_case() -> None:
     assert proxy._node_name("") == proxy._node_name("").lower() != ""
 
 
-@pytest.mark.parametrize(
-    ("status", "expected"),
-    [
-        ("Name:\tx\nCapEff:\t000001ffffffffff\n", True),
-        ("CapEff:\t0000000000001000\n", True),
-        ("CapPrm:\t0000000000001000\nCapEff:\t0000000000000800\n", False),
-        ("CapEff:\t0000000000000000\n", False),
-        ("", False),
-    ],
-)
-def test_the_capability_is_read_from_the_process(status: str, expected: bool) -> None:
-    assert requirements.has_net_admin(status) is expected
-
-
 def test_versions_are_found_in_what_programs_print() -> None:
     assert requirements.numbers("nftables v1.0.6 (Lester Gooch #5)") == (1, 0, 6)
     assert requirements.numbers("6.1.0-28-amd64") == (6, 1, 0)
@@ -155,7 +142,7 @@ def check_error(monkeypatch: pytest.MonkeyPatch, name: str, value: Any) -> str:
     """Why the proxy cannot start where something is another way."""
     import asyncio
 
-    monkeypatch.setattr(requirements, "has_net_admin", lambda _: True)
+    monkeypatch.setattr(requirements, "has_net_admin", lambda: True)
     monkeypatch.setattr("bayplan.proxy.requirements.shutil.which", lambda _: "/usr/sbin/nft")
 
     async def version(*_: str) -> str:
@@ -174,7 +161,7 @@ def test_what_is_missing_is_named_with_what_to_do(monkeypatch: pytest.MonkeyPatc
     async def old(*_: str) -> str:
         return "nftables v1.0.0"
 
-    assert "CAP_NET_ADMIN" in check_error(monkeypatch, "has_net_admin", lambda _: False)
+    assert "CAP_NET_ADMIN" in check_error(monkeypatch, "has_net_admin", lambda: False)
     assert "install the package nftables" in check_error(monkeypatch, "shutil.which", lambda _: None)
     assert "nft 1.0.0 is too old: install nftables 1.0.1 or later" in check_error(monkeypatch, "run", old)
     assert "kernel 5.12.9 is too old: 5.13 or later" in check_error(monkeypatch, "platform.release", lambda: "5.12.9")

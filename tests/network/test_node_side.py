@@ -14,7 +14,6 @@ from bayplan.network.errors import NetworkError
 from bayplan.network.masquerading import masquerading
 from bayplan.network.node_condition import network_available
 from bayplan.network.peers import Peer
-from bayplan.network.service import check_rights
 from bayplan.network.settings import DataPlane, Masquerade, PodInterface
 from tests.network.nodes import A, B, settings
 
@@ -134,14 +133,3 @@ class TestCondition:
         patch = network_available(self.node("True", "NoRouteCreated"), DataPlane.ROUTED, 0.0)
         assert patch is not None
         assert patch["status"]["conditions"][0]["lastTransitionTime"] == "1970-01-01T00:00:00Z"
-
-
-@pytest.mark.parametrize(("capabilities", "allowed"), [("0000000000001000", True), ("ffffffffffffefff", False)])
-def test_rights_are_a_capability(tmp_path: Path, capabilities: str, *, allowed: bool) -> None:
-    status = tmp_path / "status"
-    status.write_text(f"Name:\tx\nCapEff:\t{capabilities}\nCapBnd:\tffffffffffffffff\n")
-    if allowed:
-        check_rights(status)
-    else:
-        with pytest.raises(NetworkError, match="CAP_NET_ADMIN"):
-            check_rights(status)

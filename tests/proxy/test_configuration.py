@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.proxy.configuration import KubeProxyConfiguration, from_tree, read_tree, to_tree
+from bayplan.proxy.configuration import KubeProxyConfiguration, from_tree, read_tree
 from bayplan.proxy.errors import ConfigurationError
 from bayplan.proxy.families import IPV4, IPV6
 from bayplan.proxy.node import (
@@ -20,6 +20,7 @@ from bayplan.proxy.node import (
     node_port_ranges,
     wanted_sysctls,
 )
+from bayplan.support.configuration import to_tree
 
 NFTABLES = {"masqueradeBit": 14, "masqueradeAll": False, "syncPeriod": "30s", "minSyncPeriod": "1s"}
 HEAD = {"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration"}

@@ -22,3 +22,9 @@ from bayplan.support.durations import go_duration, go_seconds
 def test_durations_are_shown_as_go_shows_them(seconds: float, shown: str) -> None:
     assert go_duration(seconds) == shown
     assert go_seconds(shown) == pytest.approx(seconds)
+
+
+def test_a_zero_needs_no_unit() -> None:
+    assert go_seconds("0") == 0
+    with pytest.raises(ValueError, match="no duration"):
+        go_seconds("1")

@@ -258,7 +258,7 @@ def _node_options(options: dict[str, Any], clock: Clock) -> NodeOptions:
     """What the flags say of the node; without addresses where no flag names them."""
     from bayplan.cluster.node_options import NodeOptions
     from bayplan.kubelet.images.credential_plugins import CredentialPlugins, read_config
-    from bayplan.kubelet.node.machine import hostname
+    from bayplan.support.machine import hostname
 
     name = options["hostname_override"] or hostname()
     plugins = None
@@ -336,7 +336,8 @@ def _configuration(config: Path | None, extra: Path | None, options: dict[str, A
     """The file's configuration, with flags over it. Raises ConfigurationError, UsageError."""
     import msgspec
 
-    from bayplan.kubelet.configuration import from_tree, load, to_tree
+    from bayplan.kubelet.configuration import from_tree, load
+    from bayplan.support.configuration import to_tree
 
     tree = to_tree(load(config, extra))
     for name, field, value in _given(options):

@@ -134,8 +134,8 @@ def _parts(text: str) -> tuple[str, ...]:
 
 def _settings(name: str, chain: tuple[str, ...], networks: tuple[str, ...], options: dict[str, Any]) -> NetworkSettings:
     """Settings from options. Raises SettingsError."""
-    from bayplan.kubelet.node.machine import hostname
     from bayplan.network.settings import DataPlane, Masquerade, NetworkSettings, PodInterface
+    from bayplan.support.machine import hostname
 
     return NetworkSettings(
         node_name=name or hostname(),

@@ -165,8 +165,8 @@ async def _run(
     from bayplan.proxy.families import IPV4, IPV6
     from bayplan.proxy.kernel import NetlinkKernel
     from bayplan.proxy.nft import Nft
-    from bayplan.proxy.requirements import has_ipv6
     from bayplan.proxy.service import ProxyServer
+    from bayplan.support.machine import has_ipv6
 
     stop, registry = stop_event(), Registry()
     name = _node_name(options["hostname_override"] or configuration.hostname_override)
@@ -232,7 +232,7 @@ def _client(kubeconfig: Path | None, master: str, registry: Registry) -> Client:
 
 
 def _node_name(override: str) -> str:
-    from bayplan.proxy.machine import hostname
+    from bayplan.support.machine import hostname
 
     name = override.strip().lower() or hostname()
     if not name:

@@ -11,16 +11,11 @@ from bayplan.api import quantity
 from bayplan.api.types import core_v1
 from bayplan.kubelet.errors import ConfigurationError
 from bayplan.kubelet.resource_managers.cpu_set import parse_cpu_set
-from bayplan.support.durations import go_duration, go_seconds
+from bayplan.support.configuration import Duration, convert
+from bayplan.support.durations import go_duration
 
 API_VERSION: Final = "kubelet.config.k8s.io/v1beta1"
 KIND: Final = "KubeletConfiguration"
-
-
-class Duration(float):
-    """Seconds; on the wire a Go duration such as `1m0s`."""
-
-    __slots__ = ()
 
 
 class _Part(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -249,34 +244,14 @@ class KubeletConfiguration(_Part):
         return 1 if serial else most
 
 
-def _decode(kind: type, value: Any) -> Any:
-    if kind is Duration:
-        if isinstance(value, str):
-            return Duration(go_seconds(value))
-        raise ValueError(f"Expected a duration such as `1m0s`, got `{value}`")
-    raise NotImplementedError(f"type {kind} of the configuration")
-
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, Duration):
-        return go_duration(value)
-    raise NotImplementedError(f"value {value!r} of the configuration")
-
-
-def to_tree(configuration: KubeletConfiguration) -> dict[str, Any]:
-    """The configuration as JSON shows it (`/configz`)."""
-    tree: dict[str, Any] = msgspec.to_builtins(configuration, enc_hook=_encode)
-    return tree
-
-
 def from_tree(tree: Any, source: str) -> KubeletConfiguration:
     """A configuration from what a file holds. source: the file, for errors. Raises ConfigurationError."""
     if not isinstance(tree, dict) or tree.get("kind") != KIND or tree.get("apiVersion") != API_VERSION:
         raise ConfigurationError(f"{source}: expected kind {KIND} of {API_VERSION}")
     named = {name: value for name, value in tree.items() if value is not None}
     try:
-        found = msgspec.convert(named, KubeletConfiguration, dec_hook=_decode)
-    except (msgspec.ValidationError, ValueError) as error:
+        found = convert(named, KubeletConfiguration)
+    except ValueError as error:
         raise ConfigurationError(f"{source}: {error}") from error
     check(found, source)
     return found

@@ -19,13 +19,11 @@ from bayplan.network.ip_commands import (
     read_routes,
 )
 from bayplan.network.masquerading import TABLE
-from bayplan.network.policy.addresses import Family
 from bayplan.support.programs import ProgramError, run, succeeds
 
 logger = logging.getLogger(__name__)
 
 _SYSCTLS: Final = Path("/proc/sys/net")
-_IPV6: Final = Path("/proc/net/if_inet6")
 _FORWARDING: Final = {4: "ipv4/ip_forward", 6: "ipv6/conf/all/forwarding"}
 _LOOSE: Final = "2"
 """Of `rp_filter`: packets may come by another interface than the one that leads back, but not from addresses that nothing leads to."""
@@ -86,11 +84,6 @@ async def load_rules(transaction: str) -> None:
 async def remove_rules() -> None:
     """Remove the table of masquerading, if it is there. Raises ProgramError."""
     await load_rules(f"add table inet {TABLE}\ndelete table inet {TABLE}\n")
-
-
-def families() -> tuple[Family, ...]:
-    """The address families that the kernel has."""
-    return tuple(Family) if _IPV6.exists() else (Family.IPV4,)
 
 
 def allow_forwarding(versions: set[int]) -> None:

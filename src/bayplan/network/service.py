@@ -6,7 +6,6 @@ import asyncio
 import logging
 import shutil
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 from bayplan.api.errors import ApiError
@@ -24,10 +23,12 @@ from bayplan.network.masquerading import masquerading
 from bayplan.network.metrics import NetworkMetrics
 from bayplan.network.node_condition import network_available
 from bayplan.network.peers import Peer, ip_version, peer
+from bayplan.network.policy.addresses import Family
 from bayplan.network.policy.enforcer import PolicyEnforcer, remove_policies
 from bayplan.network.policy.errors import PolicyError
 from bayplan.network.settings import DataPlane, Masquerade, NetworkSettings
 from bayplan.support.clock import Clock
+from bayplan.support.machine import has_ipv6, has_net_admin
 from bayplan.support.metrics import Registry
 from bayplan.support.programs import ProgramError
 from bayplan.support.randomness import Randomness
@@ -38,8 +39,6 @@ _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 30.0
 _PROGRAMS: Final = {"ip": "iproute2", "bridge": "iproute2", "nft": "nftables"}
 """Program -> the package that has it."""
-_NET_ADMIN: Final = 12
-"""Number of the capability (capabilities(7))."""
 
 
 class NetworkAgent:
@@ -70,7 +69,11 @@ class NetworkAgent:
         self._waits_for = "the nodes of the cluster are not known yet"
         self._policies = (
             PolicyEnforcer(
-                self.informers, settings.node_name, clock=clock, registry=registry, families=kernel.families()
+                self.informers,
+                settings.node_name,
+                clock=clock,
+                registry=registry,
+                families=tuple(Family) if has_ipv6() else (Family.IPV4,),
             )
             if settings.policies
             else None
@@ -292,10 +295,9 @@ def check_machine(settings: NetworkSettings) -> None:
     find_plugins(settings)
 
 
-def check_rights(status: Path = Path("/proc/self/status")) -> None:
+def check_rights() -> None:
     """Raises NetworkError if this process may not change the network (CAP_NET_ADMIN)."""
-    line = next(line for line in status.read_text().splitlines() if line.startswith("CapEff:"))
-    if not int(line.split()[1], 16) >> _NET_ADMIN & 1:
+    if not has_net_admin():
         raise NetworkError("the pod network can be changed by root alone, or with CAP_NET_ADMIN: use sudo")
 
 

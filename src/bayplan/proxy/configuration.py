@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from bayplan.proxy.errors import ConfigurationError
-from bayplan.support.durations import go_duration, go_seconds
+from bayplan.support.configuration import Duration, convert
 
 API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 KIND: Final = "KubeProxyConfiguration"
@@ -16,12 +16,6 @@ PRIMARY: Final = "primary"
 """Of `nodePortAddresses`: the node's addresses by its Node object."""
 HEALTHZ_PORT: Final = 10256
 METRICS_PORT: Final = 10249
-
-
-class Duration(float):
-    """Seconds; on the wire a Go duration such as `1m0s`."""
-
-    __slots__ = ()
 
 
 class _Part(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -160,26 +154,6 @@ def _with_port(address: str, port: int) -> str:
     return address if ":" in address else f"{address}:{port}"
 
 
-def _decode(kind: type, value: Any) -> Any:
-    if kind is Duration:
-        if isinstance(value, str):
-            return Duration(0 if value == "0" else go_seconds(value))
-        raise ValueError(f"Expected a duration such as `1m0s`, got `{value}`")
-    raise NotImplementedError(f"type {kind} of the configuration")
-
-
-def _encode(value: Any) -> Any:
-    if isinstance(value, Duration):
-        return go_duration(value)
-    raise NotImplementedError(f"value {value!r} of the configuration")
-
-
-def to_tree(configuration: KubeProxyConfiguration) -> dict[str, Any]:
-    """The configuration as JSON shows it (`/configz`)."""
-    tree: dict[str, Any] = msgspec.to_builtins(configuration, enc_hook=_encode)
-    return tree
-
-
 def from_tree(tree: Any, source: str) -> KubeProxyConfiguration:
     """A complete, valid configuration from what a file holds. source: the file, for errors. Raises ConfigurationError."""
     from bayplan.proxy.validation import configuration_errors
@@ -187,8 +161,8 @@ def from_tree(tree: Any, source: str) -> KubeProxyConfiguration:
     if not isinstance(tree, dict) or tree.get("kind") != KIND or tree.get("apiVersion") != API_VERSION:
         raise ConfigurationError(f"{source}: expected kind {KIND} of {API_VERSION}")
     try:
-        found = msgspec.convert(_without_nulls(tree), KubeProxyConfiguration, dec_hook=_decode)
-    except (msgspec.ValidationError, ValueError) as error:
+        found = convert(_without_nulls(tree), KubeProxyConfiguration)
+    except ValueError as error:
         raise ConfigurationError(f"{source}: {error}") from error
     found.complete()
     errors = configuration_errors(found)

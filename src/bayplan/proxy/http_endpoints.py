@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from bayplan.proxy.configuration import KubeProxyConfiguration, to_tree
+from bayplan.proxy.configuration import KubeProxyConfiguration
 from bayplan.proxy.errors import ListenError
 from bayplan.proxy.health import ProxyHealth
 from bayplan.proxy.metrics import ProxyMetrics
 from bayplan.support.clock import Clock
+from bayplan.support.configuration import to_tree
 from bayplan.support.metrics import CONTENT_TYPE, Counter, Family, Registry
 
 logger = logging.getLogger(__name__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import platform
 from pathlib import Path
 from typing import Final
 
@@ -27,8 +26,3 @@ def prepare_machine(configuration: KubeProxyConfiguration) -> None:
         OOM_SCORE.write_text(str(adjustment))
     except OSError as error:
         logger.info("%s cannot be set to %d: %s", OOM_SCORE, adjustment, error.strerror)
-
-
-def hostname() -> str:
-    """The machine's name, in lower case as nodes have it."""
-    return platform.node().strip().lower()

@@ -6,13 +6,12 @@ import os
 import platform
 import re
 import shutil
-from pathlib import Path
 from typing import Final
 
 from bayplan.proxy.errors import RequirementError
+from bayplan.support.machine import has_net_admin
 from bayplan.support.programs import ProgramError, run
 
-_NET_ADMIN: Final = 1 << 12
 _OLDEST_NFT: Final = (1, 0, 1)
 """Older ones read all tables of the machine first, and may fail at those of others."""
 _OLDEST_KERNEL: Final = (5, 13)
@@ -22,8 +21,7 @@ _SKIP_KERNEL: Final = "KUBE_PROXY_NFTABLES_SKIP_KERNEL_VERSION_CHECK"
 
 async def check_requirements() -> None:
     """Raises RequirementError with what to install, or to grant."""
-    status = Path("/proc/self/status").read_text()  # noqa: ASYNC240  (from memory)
-    if not has_net_admin(status):
+    if not has_net_admin():
         raise RequirementError(
             "bayplan proxy needs CAP_NET_ADMIN to change rules of the kernel: run it as root, or grant it that capability"
         )
@@ -40,20 +38,6 @@ async def check_requirements() -> None:
         raise RequirementError(
             f"kernel {_dotted(kernel)} is too old: {_dotted(_OLDEST_KERNEL)} or later is needed; set {_SKIP_KERNEL} to try it nevertheless"
         )
-
-
-def has_net_admin(status: str) -> bool:
-    """Whether a process has CAP_NET_ADMIN. status: its /proc/PID/status."""
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    return found is not None and bool(int(found[1], 16) & _NET_ADMIN)
-
-
-def has_ipv6() -> bool:
-    """Whether the network namespace has IPv6."""
-    if not Path("/proc/net/if_inet6").exists():
-        return False
-    disabled = Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")
-    return not (disabled.exists() and disabled.read_text().strip() == "1")
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -156,9 +156,9 @@ class ProxyServer:
     async def _wait_for_node(self) -> None:
         """Wait for what the node's object must tell. Raises NodeError."""
         needs_ranges = self._configuration.detect_local_mode == "NodeCIDR"
-        begun = self._clock.monotonic()
+        started = self._clock.monotonic()
         while True:
-            waited = self._clock.monotonic() - begun
+            waited = self._clock.monotonic() - started
             if not self._node_addresses() and waited < _NODE_SECONDS:
                 left = _NODE_SECONDS - waited
             elif needs_ranges and not self._facts.pod_ranges and waited < _POD_RANGE_SECONDS:

@@ -10,7 +10,9 @@ _PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
 def go_seconds(text: str) -> float:
-    """Seconds of a Go duration that is not negative. Raises ValueError."""
+    """Seconds of a Go duration that is not negative; a zero needs no unit. Raises ValueError."""
+    if text == "0":
+        return 0.0
     parts = _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError(f"{text!r} is no duration such as 1.5s or 1m30s")

@@ -19,11 +19,12 @@ from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.cluster.node import Node
 from bayplan.cluster.node_options import NodeOptions
-from bayplan.kubelet.configuration import Duration, KubeletConfiguration
+from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.resource_managers.machine_topology import read_machine_topology
 from bayplan.kubelet.runtime.cri import CriRuntime
 from bayplan.store.url import open_store
 from bayplan.support.clock import SystemClock
+from bayplan.support.configuration import Duration
 from bayplan.support.randomness import SystemRandomness
 from tests.apiserver.serving import ADMIN
 from tests.kubelet.runtime.real_containerd import BUSYBOX, needs_containerd, running_containerd

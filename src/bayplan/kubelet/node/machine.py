@@ -106,8 +106,3 @@ def filesystem(path: Path) -> Filesystem:
         inodes_free=found.f_ffree,
         inodes=found.f_files,
     )
-
-
-def hostname() -> str:
-    """The machine's name, in lower case as nodes have it."""
-    return platform.node().strip().lower()

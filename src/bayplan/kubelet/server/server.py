@@ -15,7 +15,7 @@ from aiohttp import web
 
 from bayplan.api.codec import encode
 from bayplan.api.types import core_v1
-from bayplan.kubelet.configuration import KubeletConfiguration, to_tree
+from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.runtime.errors import NotFoundError, RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import ContainerState, SandboxState
@@ -26,6 +26,7 @@ from bayplan.kubelet.server.health import health_text
 from bayplan.kubelet.server.options import LogOptions, log_options, ports, stream_options
 from bayplan.kubelet.server.streams import Streams
 from bayplan.support.clock import Clock
+from bayplan.support.configuration import to_tree
 
 logger = logging.getLogger(__name__)
 
