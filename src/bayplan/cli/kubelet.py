@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from bayplan.cli.configuration_flags import feature_gates, given_fields, put_field
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
@@ -340,14 +341,8 @@ def _configuration(config: Path | None, extra: Path | None, options: dict[str, A
     from bayplan.support.configuration import to_tree
 
     tree = to_tree(load(config, extra))
-    for name, field, value in _given(options):
-        if value is None:
-            continue
-        *path, last = field.split(".")
-        target = tree
-        for part in path:
-            target = target.setdefault(part, {})
-        target[last] = _read_map(name, value) if name in _MAPS else value
+    for name, field, value in given_fields(options, _CONFIGURED, _SWITCHES, _MAPS):
+        put_field(tree, field, _read_map(name, value) if name in _MAPS else value)
     if options["pod_logs"]:
         tree["podLogsDir"] = options["pod_logs"]
     if options["cluster_dns"]:
@@ -362,13 +357,7 @@ def _configuration(config: Path | None, extra: Path | None, options: dict[str, A
     return from_tree(tree, str(config or "flags"))
 
 
-def _given(options: dict[str, Any]) -> list[tuple[str, str, Any]]:
-    """(flag, field of the configuration, value) of all flags that stand for a field."""
-    fields = {name: row[0] for table in (_CONFIGURED, _SWITCHES, _MAPS) for name, row in table.items()}
-    return [(name, field, options[name.removeprefix("--").replace("-", "_")]) for name, field in fields.items()]
-
-
 def _read_map(name: str, text: str) -> dict[str, Any]:
     if name == "--feature-gates":
-        return {key: value.lower() == "true" for key, value in _pairs(name, text, "=").items()}
+        return feature_gates(text)
     return dict(_pairs(name, text, "<=" if name in ("--eviction-hard", "--eviction-soft") else "="))

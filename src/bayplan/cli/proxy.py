@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from bayplan.cli.configuration_flags import feature_gates, given_fields, put_field
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
@@ -247,35 +248,14 @@ def _configuration(config: Path | None, options: dict[str, Any]) -> KubeProxyCon
     tree = read_tree(config)
     if config is not None:
         return from_tree(tree, str(config))
-    fields = {name: row[0] for table in (_CONFIGURED, _SWITCHES) for name, row in table.items()}
-    for name, field in fields.items():
-        value = options[name.removeprefix("--").replace("-", "_")]
-        if value is not None:
-            _put(tree, field, value)
+    for _, field, value in given_fields(options, _CONFIGURED, _SWITCHES):
+        put_field(tree, field, value)
     if options["nodeport_addresses"]:
         tree["nodePortAddresses"] = options["nodeport_addresses"].split(",")
     if options["feature_gates"]:
-        tree["featureGates"] = _gates(options["feature_gates"])
+        tree["featureGates"] = feature_gates(options["feature_gates"])
     found = from_tree(tree, "flags")
     for flag, attribute in (("healthz_bind_address", "healthz_bind_address"), ("metrics_bind_address",) * 2):
         if options[flag] == "":
             setattr(found, attribute, "")
-    return found
-
-
-def _put(tree: dict[str, Any], field: str, value: Any) -> None:
-    *path, last = field.split(".")
-    for part in path:
-        tree = tree.setdefault(part, {})
-    tree[last] = value
-
-
-def _gates(text: str) -> dict[str, bool]:
-    """`A=true,B=false`. Raises UsageError."""
-    found = {}
-    for part in text.split(","):
-        name, equals, value = part.partition("=")
-        if not equals or value.lower() not in ("true", "false"):
-            raise click.UsageError(f"--feature-gates: {part!r} is not NAME=true or NAME=false")
-        found[name] = value.lower() == "true"
     return found
