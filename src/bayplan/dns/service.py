@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from types import TracebackType
-from typing import Self
 
 from bayplan.api.types import core_v1, discovery_v1
 from bayplan.client import Client
@@ -22,11 +20,12 @@ from bayplan.informers import InformerFactory
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
+from bayplan.support.running import Service
 
 logger = logging.getLogger(__name__)
 
 
-class DnsServer:
+class DnsServer(Service):
     """A DNS server of one cluster. It listens from `start` on, and knows the cluster when `wait_for_sync` returns."""
 
     def __init__(
@@ -95,19 +94,6 @@ class DnsServer:
         if self._forwarder is not None:
             await self._forwarder.close()
         await self._informers.stop()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.stop()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     def _not_ready(self) -> str:
         waiting = [

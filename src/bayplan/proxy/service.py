@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from bayplan.api.types import core_v1, discovery_v1, networking_v1
 from bayplan.client import Client
@@ -30,6 +29,7 @@ from bayplan.support.blocking import in_thread
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
+from bayplan.support.running import Service
 from bayplan.support.tasks import Supervisor
 from bayplan.support.timestamps import parse_rfc3339
 
@@ -44,7 +44,7 @@ _NO_OTHER_PROXY: Final = "!service.kubernetes.io/service-proxy-name"
 _NOT_HEADLESS: Final = "!service.kubernetes.io/headless"
 
 
-class ProxyServer:
+class ProxyServer(Service):
     """The proxy of one node. It serves health from `start` on; all services work when `wait_for_rules` returns."""
 
     def __init__(
@@ -131,19 +131,6 @@ class ProxyServer:
         await self._http.stop()
         for servers in self._service_health.values():
             await servers.stop()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.stop()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
 
     async def _run(self) -> None:
         """Sync, once enough is known. ServiceCIDRs are not waited for: older clusters have none."""
