@@ -17,7 +17,6 @@ from typing import Final
 
 import dns.message
 
-from bayplan.api.types import core_v1, discovery_v1, meta_v1
 from bayplan.dns.listeners import Listeners
 from bayplan.dns.lookups import Lookups
 from bayplan.dns.metrics import DnsMetrics
@@ -28,9 +27,8 @@ from bayplan.support.clock import SystemClock
 from bayplan.support.loop import run_loop
 from bayplan.support.metrics import Registry
 from benchmarks.figures import Figure
+from benchmarks.services import SERVICES, TITLE, endpoint_slice, service
 
-SERVICES: Final = 1_000
-ENDPOINTS: Final = 5
 _WINDOW: Final = 64
 """Queries that are under way at once."""
 
@@ -44,7 +42,7 @@ def run(quick: bool) -> Iterator[Figure]:
     yield Figure("dns", "answers from the cache, per second of CPU", core, "answers/s")
     _, core = asked(names, answers // 10, cached=False)
     yield Figure("dns", "answers from the zone, per second of CPU", core, "answers/s")
-    title = f"{SERVICES:,} services with {ENDPOINTS} endpoints each"
+    title = TITLE
     yield Figure("dns", f"memory of the zone, {title}", memory() / 2**20, "MiB")
     yield Figure("dns", f"one endpoint changes, {title}", change_seconds() * 1e6, "µs")
 
@@ -77,13 +75,13 @@ def asked(names: list[str], count: int, *, cached: bool) -> tuple[float, float]:
 
 def memory() -> int:
     """Bytes of the zone: what it keeps beside the informers' objects."""
-    services = [_service(index) for index in range(SERVICES)]
-    slices = [_slice(index) for index in range(SERVICES)]
+    services = [service(index) for index in range(SERVICES)]
+    slices = [endpoint_slice(index) for index in range(SERVICES)]
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
     zone = Zone()
-    for service, part in zip(services, slices, strict=True):
-        zone.put_service(service)
+    for one, part in zip(services, slices, strict=True):
+        zone.put_service(one)
         zone.put_slice(part)
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -93,7 +91,7 @@ def memory() -> int:
 def change_seconds(changes: int = 2_000) -> float:
     """Seconds that one changed slice takes."""
     zone = _zone()
-    changed = [_slice(index % SERVICES, 1 + index // SERVICES) for index in range(changes)]
+    changed = [endpoint_slice(index % SERVICES, 1 + index // SERVICES) for index in range(changes)]
     started = time.perf_counter()
     for part in changed:
         zone.put_slice(part)
@@ -151,33 +149,6 @@ def _zone() -> Zone:
     zone = Zone()
     zone.add_namespace("shop")
     for index in range(SERVICES):
-        zone.put_service(_service(index))
-        zone.put_slice(_slice(index))
+        zone.put_service(service(index))
+        zone.put_slice(endpoint_slice(index))
     return zone
-
-
-def _service(index: int) -> core_v1.Service:
-    return core_v1.Service(
-        metadata=meta_v1.ObjectMeta(name=f"service-{index}", namespace="shop"),
-        spec=core_v1.ServiceSpec(
-            cluster_ips=(f"10.96.{index // 250}.{index % 250 + 1}",),
-            ports=(core_v1.ServicePort(name="http", protocol="TCP", port=80),),
-        ),
-    )
-
-
-def _slice(index: int, generation: int = 0) -> discovery_v1.EndpointSlice:
-    """generation: another one has another first address."""
-    numbers = range(index * ENDPOINTS, (index + 1) * ENDPOINTS)
-    addresses = [
-        f"10.{128 + (generation if number % ENDPOINTS == 0 else 0)}.{number // 250}.{number % 250 + 1}"
-        for number in numbers
-    ]
-    return discovery_v1.EndpointSlice(
-        metadata=meta_v1.ObjectMeta(
-            name=f"service-{index}-x", namespace="shop", labels={"kubernetes.io/service-name": f"service-{index}"}
-        ),
-        address_type="IPv4",
-        endpoints=tuple(discovery_v1.Endpoint(addresses=(address,)) for address in addresses),
-        ports=(discovery_v1.EndpointPort(name="http", protocol="TCP", port=8080),),
-    )

@@ -14,7 +14,7 @@ import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
-from bayplan.api.types import core_v1, discovery_v1, meta_v1
+from bayplan.api.types import core_v1, discovery_v1
 from bayplan.proxy.desired_table import DesiredTable
 from bayplan.proxy.families import IPV4
 from bayplan.proxy.family_syncer import FamilySyncer, Generations
@@ -28,9 +28,8 @@ from bayplan.support.clock import SystemClock
 from bayplan.support.loop import run_loop
 from bayplan.support.metrics import Registry
 from benchmarks.figures import Figure
+from benchmarks.services import SERVICES, TITLE, endpoint_slice, service
 
-SERVICES: Final = 1_000
-ENDPOINTS: Final = 5
 _CLONE_NEWNET: Final = 0x40000000
 
 
@@ -54,8 +53,8 @@ async def _measure(changes: int, figures: list[Figure]) -> None:
     def add(name: str, seconds: float) -> None:
         figures.append(Figure("proxy", name, seconds * 1000, "ms"))
 
-    title = f"{SERVICES:,} services with {ENDPOINTS} endpoints each"
-    objects = [(_service(index), _slice(index)) for index in range(SERVICES)]
+    title = TITLE
+    objects = [(service(index), endpoint_slice(index)) for index in range(SERVICES)]
     core = _core_seconds(objects)
     add(f"first load, {title}: what is desired, as text", core)
     kernel, writer = NetlinkKernel(), Nft()
@@ -102,8 +101,8 @@ def _table() -> DesiredTable:
 
 
 def _fill(table: DesiredTable, objects: Objects) -> None:
-    for service, part in objects:
-        table.put_service(service)
+    for one, part in objects:
+        table.put_service(one)
         table.put_slice(part)
 
 
@@ -120,7 +119,7 @@ def _change_core(table: DesiredTable, changes: int) -> float:
     """Median seconds; what is changed is put back."""
     taken = []
     for index in range(changes):
-        for part in (_slice(index % SERVICES, 50), _slice(index % SERVICES)):
+        for part in (endpoint_slice(index % SERVICES, 50), endpoint_slice(index % SERVICES)):
             started = time.perf_counter()
             table.put_slice(part)
             found = table.changes()
@@ -144,7 +143,7 @@ async def _changes(syncer: FamilySyncer, changes: int, generation: int) -> list[
     """Seconds of each change, with a pause between."""
     taken = []
     for index in range(changes):
-        part = _slice(index % SERVICES, generation - index // SERVICES)
+        part = endpoint_slice(index % SERVICES, generation - index // SERVICES)
         started = time.perf_counter()
         syncer.table.put_slice(part)
         await syncer.sync()
@@ -172,29 +171,3 @@ def _memory(objects: Objects) -> int:
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return after - before
-
-
-def _service(index: int) -> core_v1.Service:
-    return core_v1.Service(
-        metadata=meta_v1.ObjectMeta(name=f"service-{index}", namespace="shop"),
-        spec=core_v1.ServiceSpec(
-            cluster_ip=f"10.96.{index // 250}.{index % 250 + 1}",
-            ports=(core_v1.ServicePort(name="http", protocol="TCP", port=80),),
-        ),
-    )
-
-
-def _slice(index: int, generation: int = 0) -> discovery_v1.EndpointSlice:
-    """generation: another one has another first address."""
-    numbers = range(index * ENDPOINTS, (index + 1) * ENDPOINTS)
-    addresses = [f"10.128.{number // 250}.{number % 250 + 1}" for number in numbers]
-    if generation:
-        addresses[0] = f"10.{generation}.{index // 250}.{index % 250 + 1}"
-    return discovery_v1.EndpointSlice(
-        metadata=meta_v1.ObjectMeta(
-            name=f"service-{index}-x", namespace="shop", labels={"kubernetes.io/service-name": f"service-{index}"}
-        ),
-        address_type="IPv4",
-        endpoints=tuple(discovery_v1.Endpoint(addresses=(address,)) for address in addresses),
-        ports=(discovery_v1.EndpointPort(name="http", protocol="TCP", port=8080),),
-    )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -47,7 +47,7 @@ class Network:
             if local is not None:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 client.bind(local)
-            return _outcome(client, address, port)
+            return _connected(client, address, port)
 
     def datagram(self, source: Namespace, address: str, port: int = 80) -> str:
         """Likewise over UDP, with a socket of its own."""
@@ -115,15 +115,12 @@ def network() -> Iterator[Network]:
 
 def exchange(client: socket.socket) -> str:
     """Send one datagram, and return what comes back."""
-    try:
+
+    def ask() -> str:
         client.send(b"?")
         return client.recv(200).decode()
-    except ConnectionRefusedError:
-        return "refused"
-    except TimeoutError:
-        return "nothing"
-    except OSError as error:
-        return f"unreachable: {error.strerror}"
+
+    return _outcome(ask)
 
 
 def _wire(
@@ -153,10 +150,20 @@ def _family(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
-def _outcome(client: socket.socket, address: str, port: int) -> str:
-    try:
+def _connected(client: socket.socket, address: str, port: int) -> str:
+    """Connect, and return what comes."""
+
+    def ask() -> str:
         client.connect((address, port))
         return client.recv(200).decode()
+
+    return _outcome(ask)
+
+
+def _outcome(ask: Callable[[], str]) -> str:
+    """What is answered, or how it fails."""
+    try:
+        return ask()
     except ConnectionRefusedError:
         return "refused"
     except TimeoutError:
