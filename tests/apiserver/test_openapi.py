@@ -13,11 +13,17 @@ from bayplan.apiserver import openapi_texts
 from bayplan.apiserver.openapi import OpenApi
 from bayplan.apiserver.openapi_protobuf import CONTENT_TYPE, MEDIA_TYPE
 from bayplan.apiserver.requests import ANONYMOUS, Request
+from tests.apiserver.serving import new_api
 
 
 @pytest.fixture(scope="module")
 def openapi() -> OpenApi:
-    return OpenApi(DEFAULT_KINDS)
+    return documents()
+
+
+def documents() -> OpenApi:
+    """Those of a server that nobody else answers for."""
+    return OpenApi(DEFAULT_KINDS, new_api().context.aggregated)
 
 
 def get(openapi: OpenApi, path: str, accept: str = "application/json") -> bytes:
@@ -126,7 +132,7 @@ def test_documents_are_complete_without_texts(monkeypatch: pytest.MonkeyPatch) -
     openapi_texts.documented_definitions.cache_clear()
     monkeypatch.setattr(openapi_texts, "_PACKAGE", "no_such_package")
     try:
-        schemas = json.loads(get(OpenApi(DEFAULT_KINDS), "/openapi/v3/api/v1"))["components"]["schemas"]
+        schemas = json.loads(get(documents(), "/openapi/v3/api/v1"))["components"]["schemas"]
         container = schemas["io.k8s.api.core.v1.Container"]
         assert container["properties"]["image"] == {"type": "string"}
     finally:

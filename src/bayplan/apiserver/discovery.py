@@ -38,7 +38,7 @@ def wants_aggregated(accept: str) -> str:
 class Discovery:
     """Discovery documents of a table of kinds. They are small and made when asked for."""
 
-    def __init__(self, kinds: KindTable, aggregated: AggregatedApis | None = None) -> None:
+    def __init__(self, kinds: KindTable, aggregated: AggregatedApis) -> None:
         """aggregated: what other servers answer."""
         self.kinds = kinds
         self._aggregated_apis = aggregated
@@ -58,7 +58,7 @@ class Discovery:
         return None if document is None else (msgspec.json.encode(document), "application/json")
 
     def _services(self) -> Mapping[GroupVersion, ApiService]:
-        return {} if self._aggregated_apis is None else self._aggregated_apis.services()
+        return self._aggregated_apis.services()
 
     def _groups(self) -> dict[str, list[str]]:
         """Group -> versions, both in order of preference."""
@@ -124,7 +124,7 @@ class Discovery:
         return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
     def _aggregated_version(self, group: str, version: str) -> dict[str, Any]:
-        if self._aggregated_apis is not None and (group, version) in self._services():
+        if (group, version) in self._services():
             return remote_version(version, self._aggregated_apis.remote((group, version)))
         rows = [aggregated_row(kind) for kind in self._kinds_of(group, version)]
         return {"version": version, "resources": rows, "freshness": "Current"}

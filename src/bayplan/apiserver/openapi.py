@@ -62,7 +62,7 @@ _ACTIONS = {
 class OpenApi:
     """The documents of one table of kinds."""
 
-    def __init__(self, kinds: KindTable, aggregated: AggregatedApis | None = None) -> None:
+    def __init__(self, kinds: KindTable, aggregated: AggregatedApis) -> None:
         """aggregated: what other servers answer; their documents of version 3 are theirs to give."""
         self.kinds = kinds
         self._aggregated = aggregated
@@ -71,15 +71,11 @@ class OpenApi:
 
     def _stamp(self) -> tuple[int, int]:
         """Changes with everything that documents are made of."""
-        if self._aggregated is None:
-            return self.kinds.changes, 0
         self._aggregated.services()
         return self.kinds.changes, self._aggregated.changes
 
     def _remotes(self) -> dict[str, RemoteApi]:
         """What other servers have, by `GROUP/VERSION`."""
-        if self._aggregated is None:
-            return {}
         return {"/".join(key): self._aggregated.remote(key) for key in sorted(self._aggregated.services())}
 
     def handle(self, request: Request) -> Response | None:

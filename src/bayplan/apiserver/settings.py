@@ -60,6 +60,9 @@ class ApiServerSettings:
     """Seconds that the server goes on serving after it was told to stop; it is not ready in this time."""
     shutdown_send_retry_after: bool = False
     """Whether a server that stops goes on listening until all requests are answered, and answers new ones with 429."""
+    enable_aggregator_routing: bool = True
+    """Whether requests for aggregated servers go to an endpoint of their service, or else to its cluster IP. kube-apiserver's default is the cluster IP, which
+    needs a service proxy on this machine."""
     kubelet_preferred_address_types: tuple[str, ...] = (
         "Hostname",
         "InternalDNS",

@@ -40,6 +40,7 @@ API_SERVER_FLAGS = {
     "--service-account-max-token-expiration": "longest life of a service account token, such as 24h0m0s",
     "--service-account-extend-token-expiration": "whether the default tokens of pods live for a year",
     "--token-auth-file": "file with static tokens: token,user,uid,groups",
+    "--enable-aggregator-routing": "whether requests for aggregated servers go to an endpoint of their service (the default here), or to its cluster IP",
     "--kubelet-preferred-address-types": "which address of a node its kubelet is reached at, such as InternalIP,Hostname",
     "--anonymous-auth": "whether requests without credentials are taken, as system:anonymous",
     **AUDIT_FLAGS,
@@ -210,6 +211,7 @@ _FIELDS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "--service-account-jwks-uri": ("service_account_jwks_uri", str),
     "--service-account-extend-token-expiration": ("service_account_extend_tokens", _is_true),
     "--service-account-max-token-expiration": ("service_account_max_token_seconds", lambda text: int(seconds(text))),
+    "--enable-aggregator-routing": ("enable_aggregator_routing", _is_true),
     "--kubelet-preferred-address-types": ("kubelet_preferred_address_types", _address_types),
 }
 """Flag -> the field of the settings that it sets, and how its text is read, which raises ValueError, UsageError or Failure."""

@@ -11,12 +11,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bayplan.api.types import apiregistration_v1, core_v1, meta_v1, rbac_v1
+from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1, meta_v1, rbac_v1
 from bayplan.apiserver import upkeep
+from bayplan.apiserver.aggregation.forwarding import relay_to
+from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
 from bayplan.kubelet.simulator import SimulatorSettings
 from tests.apiserver.aggregation.remote_server import GROUP, PATH, VERSION, RemoteServer, remote_server
+from tests.apiserver.serving import ADMIN, client_of, opened
 
 THINGS = f"{PATH}/namespaces/shop/things"
 TOKENS = (("ann-token", "ann", "", ("staff",)),)
@@ -264,6 +267,36 @@ def test_the_servers_own_metrics_api_can_be_replaced() -> None:
             assert (await found.ask(nodes))[1]["path"] == nodes
             await found.client.delete(apiregistration_v1.APIService, "v1beta1.metrics.k8s.io")
             assert (await found.ask(nodes))[1]["kind"] == "NodeMetricsList"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("routing", [True, False])
+def test_requests_go_to_an_endpoint_or_to_the_cluster_ip(*, routing: bool) -> None:
+    async def main() -> None:
+        async with opened(settings=ApiServerSettings(enable_aggregator_routing=routing)) as api:
+            client = client_of(api)
+            port = core_v1.ServicePort(name="https", port=443, target_port=8443)
+            spec = core_v1.ServiceSpec(ports=(port,), cluster_ip="10.96.7.7")
+            metadata = meta_v1.ObjectMeta(name="stats", namespace="default")
+            await client.create(core_v1.Service(metadata=metadata, spec=spec))
+            labels = {"kubernetes.io/service-name": "stats"}
+            await client.create(
+                discovery_v1.EndpointSlice(
+                    metadata=meta_v1.ObjectMeta(name="stats", namespace="default", labels=labels),
+                    address_type="IPv4",
+                    endpoints=(discovery_v1.Endpoint(addresses=("192.0.2.7",)),),
+                    ports=(discovery_v1.EndpointPort(name="https", port=8443, protocol="TCP"),),
+                )
+            )
+            reference = apiregistration_v1.ServiceReference(namespace="default", name="stats", port=443)
+            service = apiregistration_v1.APIService(
+                metadata=meta_v1.ObjectMeta(name=f"{VERSION}.{GROUP}"),
+                spec=apiregistration_v1.APIServiceSpec(group=GROUP, version=VERSION, service=reference),
+            )
+            relay = relay_to(api.context, service, PATH, ADMIN)
+            assert (relay.host, relay.port) == (("192.0.2.7", "8443") if routing else ("10.96.7.7", "443"))
+            assert relay.tls_name == "stats.default.svc"
 
     asyncio.run(main())
 

@@ -29,7 +29,13 @@ def relay_to(context: Context, service: ApiService, path: str, user: User) -> Re
     reference = service.spec.service
     assert reference is not None
     try:
-        host, port = service_address(context, reference.namespace, reference.name, reference.port or 443)
+        host, port = service_address(
+            context,
+            reference.namespace,
+            reference.name,
+            reference.port or 443,
+            uses_cluster_ip=not context.settings.enable_aggregator_routing,
+        )
         authority = authority_of(service)
     except (SendError, ValueError) as error:
         raise not_available(str(error)) from error

@@ -142,8 +142,10 @@ def _host_of(url: str) -> tuple[str, int]:
     return parts.hostname or "", parts.port or _HTTPS
 
 
-def service_address(context: Context, namespace: str, name: str, port: int) -> tuple[str, int]:
-    """Host and port behind a port of a service. Raises SendError."""
+def service_address(
+    context: Context, namespace: str, name: str, port: int, *, uses_cluster_ip: bool = False
+) -> tuple[str, int]:
+    """Host and port behind a port of a service: of an endpoint, or of the service itself. Raises SendError."""
     service = context.find("Service", namespace, name)
     if service is None:
         raise SendError(f'service "{name}" not found')
@@ -152,6 +154,8 @@ def service_address(context: Context, namespace: str, name: str, port: int) -> t
     row = next((one for one in service.spec.ports if one.port == port), None)
     if row is None:
         raise SendError(f'no service port {port} found for service "{name}"')
+    if uses_cluster_ip and service.spec.cluster_ip not in ("", "None"):
+        return service.spec.cluster_ip, port
     found = sorted(_endpoints(context, namespace, name, row))
     if not found:
         raise SendError(f'no endpoints available for service "{name}"')
