@@ -65,7 +65,6 @@ EDGES = {
     "kubelet/logind.py": {"sockets"},
     "kubelet/http_actions.py": {"sockets"},
     "kubelet/prober/grpc_health.py": {"sockets"},
-    "kubelet/resource_managers/rpc.py": {"sockets"},
     "kubelet/prober/handlers.py": {"sockets"},
     "kubelet/static_pods.py": {"threads"},
     "kubelet/node/addresses.py": {"sockets"},

@@ -50,7 +50,6 @@ from bayplan.kubelet.kubelet_metrics import KubeletMetrics
 from bayplan.kubelet.log_garbage import LogGarbage
 from bayplan.kubelet.log_rotation import LogRotation
 from bayplan.kubelet.logind import connect_to_logind
-from bayplan.kubelet.mounts import SystemMounter
 from bayplan.kubelet.node.machine import CPUS, filesystem, read_machine, thermal_throttles
 from bayplan.kubelet.node.status import NodeFacts
 from bayplan.kubelet.node_shutdown import NodeShutdown
@@ -68,6 +67,7 @@ from bayplan.kubelet.volumes.kinds import VolumeKinds, default_kinds
 from bayplan.kubelet.volumes.manager import VolumeManager
 from bayplan.support.blocking import in_thread
 from bayplan.support.clock import Clock
+from bayplan.support.mounts import SystemMounter
 from bayplan.support.randomness import Randomness
 
 logger = logging.getLogger(__name__)

@@ -42,7 +42,6 @@ from bayplan.kubelet.core.security import (
 )
 from bayplan.kubelet.hooks import describe
 from bayplan.kubelet.images.manager import ImageManager, ImagePullError, container_reference
-from bayplan.kubelet.mounts import Mounter
 from bayplan.kubelet.objects import ObjectError, ObjectNotFoundError, ObjectSource
 from bayplan.kubelet.pod_runtime import ContainerRequest, SandboxError, StartError
 from bayplan.kubelet.resource_managers.errors import AllocationError
@@ -62,6 +61,7 @@ from bayplan.kubelet.volumes.interface import Mounted
 from bayplan.kubelet.volumes.manager import VolumeManager
 from bayplan.kubelet.volumes.subpath import SubPath, open_part, prepare_sub_path
 from bayplan.support.blocking import Blocking
+from bayplan.support.mounts import Mounter
 from bayplan.support.randomness import Randomness
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayplan.kubelet.mounts import MountError, MountPoint
+from bayplan.support.mounts import MountError, MountPoint
 
 
 class RememberedMounts:

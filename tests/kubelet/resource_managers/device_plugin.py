@@ -12,9 +12,9 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from bayplan.kubelet.resource_managers.errors import PluginError
 from bayplan.kubelet.resource_managers.plugin_messages import DISCOVERY, MESSAGES, REGISTER
-from bayplan.kubelet.resource_managers.rpc import Connection
+from bayplan.support.rpc import Connection
+from bayplan.support.rpc_errors import RpcError
 
 GPU = "example.com/gpu"
 
@@ -56,7 +56,7 @@ class DevicePlugin:
         request = MESSAGES["RegisterRequest"](version=version, endpoint=self.socket.name, resource_name=self.resource)
         try:
             await connection.call(REGISTER, request, MESSAGES["Empty"], 10)
-        except PluginError as error:
+        except RpcError as error:
             return str(error)
         finally:
             await connection.close()

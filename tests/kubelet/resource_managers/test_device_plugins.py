@@ -17,18 +17,18 @@ from bayplan.kubelet.core.pod_state import PodState
 from bayplan.kubelet.resource_managers import pod_resources
 from bayplan.kubelet.resource_managers.container_manager import ContainerManager, Managers, NodeView
 from bayplan.kubelet.resource_managers.device_checkpoint import DEVICE_STATE
-from bayplan.kubelet.resource_managers.errors import PluginError
 from bayplan.kubelet.resource_managers.make_managers import DEVICE_PLUGINS, Setting, make_managers
 from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics
 from bayplan.kubelet.resource_managers.plugin_server import PluginServer
 from bayplan.kubelet.resource_managers.plugin_watcher import PluginWatcher
 from bayplan.kubelet.resource_managers.pod_resources import PodResourcesServer
-from bayplan.kubelet.resource_managers.rpc import Connection
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
 from bayplan.kubelet.runtime.types import Device
 from bayplan.support.clock import SystemClock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import SeededRandomness
+from bayplan.support.rpc import Connection
+from bayplan.support.rpc_errors import RpcError
 from tests.kubelet.resource_managers.cases import pod
 from tests.kubelet.resource_managers.device_plugin import GPU, DevicePlugin
 from tests.kubelet.resource_managers.played_resources import RESERVED, guaranteed, machine, memory_configuration
@@ -360,7 +360,7 @@ def test_monitors_are_told_what_pods_have(tmp_path: Path) -> None:
         got = await kubelet.ask(f"{begin}Get", get, v1["GetPodResourcesResponse"])
         assert got.pod_resources == found
         get = v1["GetPodResourcesRequest"](pod_name="none", pod_namespace="default")
-        with pytest.raises(PluginError, match="pod none in namespace default not found"):
+        with pytest.raises(RpcError, match="pod none in namespace default not found"):
             await kubelet.ask(f"{begin}Get", get, v1["GetPodResourcesResponse"])
         request, answer = v1["AllocatableResourcesRequest"](), v1["AllocatableResourcesResponse"]
         allocatable = await kubelet.ask(f"{begin}GetAllocatableResources", request, answer)
@@ -384,7 +384,7 @@ def test_monitors_that_ask_too_often_are_refused(tmp_path: Path) -> None:
             calls = [connection.call("/v1.PodResourcesLister/List", request, answer, 10) for _ in range(60)]
             results = await asyncio.gather(*calls, return_exceptions=True)
             await connection.close()
-            refused = [each for each in results if isinstance(each, PluginError)]
+            refused = [each for each in results if isinstance(each, RpcError)]
             assert refused
             assert len(refused) < 60 - 9
             assert all("code = ResourceExhausted desc = rejected by rate limit" in str(each) for each in refused)

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.mounts import MountError, SystemMounter, mount_at, mounts_below
 from bayplan.kubelet.volumes import subpath
 from bayplan.kubelet.volumes.directories import unmount_tree
 from bayplan.kubelet.volumes.errors import SubPathError, VolumeError
@@ -23,6 +22,7 @@ from bayplan.kubelet.volumes.interface import VolumeHost
 from bayplan.kubelet.volumes.subpath import SubPath, clean_up_sub_paths, prepare_sub_path
 from bayplan.support.blocking import in_thread
 from bayplan.support.clock import SystemClock
+from bayplan.support.mounts import MountError, SystemMounter, mount_at, mounts_below
 from bayplan.support.randomness import SeededRandomness
 from tests.kubelet.volumes.node import UID, Node, pod_with, shown
 from tests.kubelet.volumes.test_manager import add_claim, claimed, empty_dir

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from bayplan.kubelet.resource_managers.device_calls import Allocated, PluginDevice, PluginOptions
 from bayplan.kubelet.resource_managers.errors import PluginError
-from bayplan.kubelet.resource_managers.message_tables import message_classes
 from bayplan.kubelet.runtime.types import Device, Mount
+from bayplan.support.message_tables import message_classes
 
 VERSION: Final = "v1beta1"
 DEVICE_PLUGIN: Final = "/v1beta1.DevicePlugin/"

@@ -31,7 +31,8 @@ from bayplan.kubelet.resource_managers.plugin_messages import (
     preferred_of,
     preferred_request,
 )
-from bayplan.kubelet.resource_managers.rpc import Connection, RefusedError, SocketServer
+from bayplan.support.rpc import Connection, SocketServer
+from bayplan.support.rpc_errors import RefusedError, RpcError
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +97,6 @@ class PluginServer:
         """Connect to a plugin, in the place of an earlier one for the resource. Raises PluginError."""
         connection = Connection(socket)
         try:
-            await connection.ready(_CONNECT_SECONDS)
             options = await self._options(connection)
         except BaseException:
             await connection.close()
@@ -108,13 +108,17 @@ class PluginServer:
 
     async def _options(self, connection: Connection) -> Any:
         try:
+            await connection.ready(_CONNECT_SECONDS)
+        except RpcError as error:
+            raise PluginError(f"failed to dial device plugin: {error}") from error
+        try:
             return await connection.call(
                 f"{DEVICE_PLUGIN}GetDevicePluginOptions",
                 MESSAGES["Empty"](),
                 MESSAGES["DevicePluginOptions"],
                 self._seconds,
             )
-        except PluginError as error:
+        except RpcError as error:
             raise PluginError(f"failed to get device plugin options: {error}") from error
 
     async def _watch(self, resource: str, connection: Connection) -> None:
@@ -125,7 +129,7 @@ class PluginServer:
         try:
             async for message in messages:
                 self._tell(self._devices.update(resource, devices_of(message)))
-        except PluginError as error:
+        except RpcError as error:
             logger.warning("ListAndWatch of device plugin for %s ended: %s", resource, error)
         finally:
             if self._connections.get(resource) is connection:
@@ -153,6 +157,13 @@ class PluginServer:
         connection = self._connections.get(call.resource)
         if connection is None:
             raise PluginError(f"endpoint {call.resource} has been stopped")
+        try:
+            return await self._ask(connection, call)
+        except RpcError as error:
+            raise PluginError(str(error)) from error
+
+    async def _ask(self, connection: Connection, call: PluginCall) -> PluginReply:
+        """The same of one connection. Raises RpcError, PluginError."""
         if isinstance(call, Allocate):
             request, answer = allocate_request(call.devices), MESSAGES["AllocateResponse"]
             return allocated_by(await connection.call(f"{DEVICE_PLUGIN}Allocate", request, answer, self._seconds))

@@ -17,8 +17,9 @@ from bayplan.api.validation.resources import is_extended
 from bayplan.kubelet.resource_managers.errors import PluginError
 from bayplan.kubelet.resource_managers.plugin_messages import DISCOVERY, REGISTRATION, VERSION
 from bayplan.kubelet.resource_managers.plugin_server import PluginServer
-from bayplan.kubelet.resource_managers.rpc import Connection
 from bayplan.support.clock import Clock
+from bayplan.support.rpc import Connection
+from bayplan.support.rpc_errors import RpcError
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class PluginWatcher:
         connection = Connection(path)
         try:
             seen.resource = await self._take(path, connection)
-        except PluginError as error:
+        except (PluginError, RpcError) as error:
             seen.delay = min(seen.delay * 2 or _FIRST_DELAY, _LONGEST_DELAY)
             seen.retry_at = self._clock.monotonic() + seen.delay
             logger.warning("RegisterPlugin error -- %s: %s", path, error)
@@ -79,7 +80,7 @@ class PluginWatcher:
             await connection.close()
 
     async def _take(self, path: Path, connection: Connection) -> str:
-        """The resource of the plugin at a socket. Raises PluginError."""
+        """The resource of the plugin at a socket. Raises PluginError, RpcError."""
         await connection.ready(_DIAL_SECONDS)
         info = await connection.call(
             f"{REGISTRATION}GetInfo", DISCOVERY["InfoRequest"](), DISCOVERY["PluginInfo"], _INFO_SECONDS
@@ -92,7 +93,7 @@ class PluginWatcher:
                 error = f"RegisterPlugin error -- plugin registration failed with err: {failure}"
         try:
             await self._notify(connection, error)
-        except PluginError:
+        except RpcError:
             if not error:
                 await self._plugins.leave(info.name)
             raise

@@ -9,9 +9,10 @@ from typing import Any, Final
 from bayplan.api.types import core_v1
 from bayplan.kubelet.resource_managers.container_manager import Managers
 from bayplan.kubelet.resource_managers.memory_state import Block
-from bayplan.kubelet.resource_managers.message_tables import message_classes
-from bayplan.kubelet.resource_managers.rpc import RefusedError, SocketServer
 from bayplan.support.clock import Clock
+from bayplan.support.message_tables import message_classes
+from bayplan.support.rpc import SocketServer
+from bayplan.support.rpc_errors import RefusedError
 
 SOCKET: Final = "kubelet.sock"
 _QPS, _BURST = 100.0, 10

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-_GO_NAMES = {"Ok": "OK", "Cancelled": "Canceled"}
-"""Codes that Go spells in another way than their names say."""
-
-
-def rpc_text(code: str, message: str) -> str:
-    """An error of gRPC as Go prints it: `rpc error: code = NotFound desc = ...`. code: gRPC's name, such as NOT_FOUND."""
-    name = "".join(word.capitalize() for word in code.split("_"))
-    return f"rpc error: code = {_GO_NAMES.get(name, name)} desc = {message}"
+from bayplan.support.rpc_errors import rpc_text
 
 
 class RuntimeRequestError(Exception):

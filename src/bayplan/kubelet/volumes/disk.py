@@ -6,12 +6,12 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from bayplan.kubelet.mounts import MountError, mounts_below
 from bayplan.kubelet.volumes.directories import unmount_tree
 from bayplan.kubelet.volumes.errors import SetUpError
 from bayplan.kubelet.volumes.interface import TearDown, VolumeHost
 from bayplan.kubelet.volumes.kinds import VolumeKinds
 from bayplan.kubelet.volumes.subpath import DIRECTORY, clean_up_sub_paths
+from bayplan.support.mounts import MountError, mounts_below
 
 
 def pods_on_disk(root: Path) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from bayplan.api.quantity import parse
-from bayplan.kubelet.mounts import mount_at
 from bayplan.kubelet.volumes.directories import (
     HUGE_PAGES,
     MEMORY,
@@ -19,6 +18,7 @@ from bayplan.kubelet.volumes.errors import SetUpError
 from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeSpec, VolumeUsage
 from bayplan.kubelet.volumes.ownership import set_ownership
 from bayplan.kubelet.volumes.usage import disk_usage, file_system_usage, measured
+from bayplan.support.mounts import mount_at
 
 
 class EmptyDir:

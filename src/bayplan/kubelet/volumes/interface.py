@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.mounts import Mounter
 from bayplan.kubelet.objects import ObjectSource
 from bayplan.support.blocking import Blocking
 from bayplan.support.clock import Clock
+from bayplan.support.mounts import Mounter
 from bayplan.support.randomness import Randomness
 
 

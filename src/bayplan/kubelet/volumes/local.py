@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from bayplan.kubelet.mounts import mount_at
 from bayplan.kubelet.volumes.directories import remove_mount
 from bayplan.kubelet.volumes.errors import SetUpError
 from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeSpec, VolumeUsage
 from bayplan.kubelet.volumes.ownership import set_ownership
 from bayplan.kubelet.volumes.usage import file_system_usage, measured
+from bayplan.support.mounts import mount_at
 
 
 class Local:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.mounts import MountError
 from bayplan.kubelet.objects import ObjectError
 from bayplan.kubelet.volumes.claims import check_node_affinity, used_volumes, volume_spec
 from bayplan.kubelet.volumes.disk import make_pod_directories, orphans, remove_pod_directory, tear_down_volumes
@@ -20,6 +19,7 @@ from bayplan.kubelet.volumes.errors import SetUpError, VolumeError
 from bayplan.kubelet.volumes.interface import Mounted, VolumeHost, VolumeSpec, VolumeUsage
 from bayplan.kubelet.volumes.kinds import VolumeKinds
 from bayplan.kubelet.volumes.pod_volumes import PodVolume, PodVolumes, set_up_context
+from bayplan.support.mounts import MountError
 
 logger = logging.getLogger(__name__)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bayplan.kubelet.mounts import mount_at
 from bayplan.kubelet.volumes.directories import remove_mount
 from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeSpec, VolumeUsage
 from bayplan.kubelet.volumes.usage import file_system_usage, measured
+from bayplan.support.mounts import mount_at
 
 
 class Nfs:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from bayplan.kubelet.mounts import Mounter, MountError, clean_up_mount_point, mount_at
 from bayplan.kubelet.volumes.errors import SubPathError
 from bayplan.support.blocking import Blocking
+from bayplan.support.mounts import Mounter, MountError, clean_up_mount_point, mount_at
 
 logger = logging.getLogger(__name__)
 

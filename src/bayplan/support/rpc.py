@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bayplan.kubelet.resource_managers.errors import PluginError
-from bayplan.kubelet.runtime.errors import rpc_text
+from bayplan.support.rpc_errors import DialError, RefusedError, RpcError
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # nothing forks to use it
 try:
@@ -17,22 +16,13 @@ try:
     from grpc import aio
 except ImportError as error:
     raise ImportError(
-        f"device plugins and pod resources need packages that are not installed ({error}): pip install 'bayplan[kubelet]'"
+        f"gRPC needs packages that are not installed ({error}): pip install 'bayplan[kubelet]', or 'bayplan[csi]' for storage alone"
     ) from error
 
 Handler = Callable[[Any], Awaitable[Any]]
 Method = tuple[type[Any], Handler]
 """(class of the request, what answers it)."""
 _OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.default_authority", "localhost"))
-
-
-class RefusedError(Exception):
-    """A server does not do what it is asked for; the text is for the client."""
-
-    def __init__(self, message: str, code: str = "UNKNOWN") -> None:
-        """code: gRPC's name of the kind of error."""
-        super().__init__(message)
-        self.code = code
 
 
 class Connection:
@@ -43,29 +33,29 @@ class Connection:
         self._channel = aio.insecure_channel(f"unix:{socket}", options=_OPTIONS)
 
     async def ready(self, seconds: float) -> None:
-        """Return once the other side listens. Raises PluginError, also after so many seconds."""
+        """Return once the other side listens. Raises RpcError, also after so many seconds."""
         try:
             await asyncio.wait_for(self._channel.channel_ready(), seconds)
         except TimeoutError:
-            raise PluginError(f"failed to dial device plugin: {self.socket}: context deadline exceeded") from None
+            raise DialError(f"{self.socket}: context deadline exceeded") from None
 
     async def call(self, method: str, request: Any, answer: type[Any], seconds: float) -> Any:
-        """One call. Raises PluginError, also after so many seconds."""
+        """One call. Raises RpcError, also after so many seconds."""
         invoke = self._channel.unary_unary(
             method, request_serializer=_to_bytes, response_deserializer=_from_bytes(answer)
         )
         try:
             return await invoke(request, timeout=seconds)
         except aio.AioRpcError as error:
-            raise PluginError(rpc_text(error.code().name, error.details() or "")) from error
+            raise RpcError(error.code().name, error.details() or "") from error
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            raise PluginError(f"the connection to {self.socket} was closed") from None  # by `close`
+            raise DialError(f"the connection to {self.socket} was closed") from None  # by `close`
 
     async def stream(self, method: str, request: Any, answer: type[Any]) -> AsyncIterator[Any]:
-        """All messages of a stream, until the other side ends it. Raises PluginError."""
+        """All messages of a stream, until the other side ends it. Raises RpcError."""
         invoke = self._channel.unary_stream(
             method, request_serializer=_to_bytes, response_deserializer=_from_bytes(answer)
         )
@@ -74,7 +64,7 @@ class Connection:
             async for message in call:
                 yield message
         except aio.AioRpcError as error:
-            raise PluginError(rpc_text(error.code().name, error.details() or "")) from error
+            raise RpcError(error.code().name, error.details() or "") from error
         finally:
             call.cancel()
 

@@ -13,7 +13,7 @@ try:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 except ImportError as error:
     raise ImportError(
-        f"device plugins and pod resources need packages that are not installed ({error}): pip install 'bayplan[kubelet]'"
+        f"gRPC needs packages that are not installed ({error}): pip install 'bayplan[kubelet]', or 'bayplan[csi]' for storage alone"
     ) from error
 
 _FIELD: Any = descriptor_pb2.FieldDescriptorProto

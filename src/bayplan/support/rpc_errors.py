@@ -1,0 +1,38 @@
+"""Errors of gRPC: what a call or a connection failed with, and how Go prints that. This needs no gRPC."""
+
+from __future__ import annotations
+
+_GO_NAMES = {"Ok": "OK", "Cancelled": "Canceled"}
+"""Codes that Go spells in another way than their names say."""
+
+
+def rpc_text(code: str, message: str) -> str:
+    """An error of gRPC as Go prints it: `rpc error: code = NotFound desc = ...`. code: gRPC's name, such as NOT_FOUND."""
+    name = "".join(word.capitalize() for word in code.split("_"))
+    return f"rpc error: code = {_GO_NAMES.get(name, name)} desc = {message}"
+
+
+class RpcError(Exception):
+    """A call failed. `code` is gRPC's name, such as NOT_FOUND, `message` what the other side said; `str()` is Go's text of both."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(rpc_text(code, message))
+        self.code = code
+        self.message = message
+
+
+class DialError(RpcError):
+    """Nobody listens at a socket, or not yet; `str()` is the message alone."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("UNAVAILABLE", message)
+        self.args = (message,)
+
+
+class RefusedError(Exception):
+    """A server does not do what it is asked for; the text is for the client."""
+
+    def __init__(self, message: str, code: str = "UNKNOWN") -> None:
+        """code: gRPC's name of the kind of error."""
+        super().__init__(message)
+        self.code = code
