@@ -1,7 +1,8 @@
 """Messages of gRPC services made at run time from a table of their fields, so that no generated code is needed.
 
 A field is written as `name: type`, in the order of their numbers from 1: `string`, `bool`, `int32`, `int64`, `uint64`, the name of a message, `[type]` for
-repeated ones, `{string}` for a map of strings. Numbers that a message leaves out are `-`.
+repeated ones, `{string}` for a map of strings. Numbers that a message leaves out are `-`. `type of NAME` puts a field into the oneof NAME. Types with dots are
+those of protobuf itself, such as `google.protobuf.BoolValue`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 try:
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2, wrappers_pb2
 except ImportError as error:
     raise ImportError(
         f"gRPC needs packages that are not installed ({error}): pip install 'bayplan[kubelet]', or 'bayplan[csi]' for storage alone"
@@ -36,11 +37,15 @@ def message_classes(package: str, messages: Mapping[str, str]) -> dict[str, Any]
                 field_name, _, kind = field.partition(": ")
                 _add(message, package, number, field_name, kind)
     pool: Any = descriptor_pool.DescriptorPool()
+    for known in (timestamp_pb2, wrappers_pb2):
+        pool.AddSerializedFile(known.DESCRIPTOR.serialized_pb)
+        file.dependency.append(known.DESCRIPTOR.name)
     pool.Add(file)
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}
 
 
 def _add(message: Any, package: str, number: int, name: str, kind: str) -> None:
+    kind, _, oneof = kind.partition(" of ")
     label = _FIELD.LABEL_REPEATED if kind[0] in "[{" else _FIELD.LABEL_OPTIONAL
     field = message.field.add(name=name, number=number, label=label)
     if kind == "{string}":
@@ -51,7 +56,19 @@ def _add(message: Any, package: str, number: int, name: str, kind: str) -> None:
         field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{package}.{message.name}.{entry.name}"
         return
     kind = kind.strip("[]")
+    if oneof:
+        field.oneof_index = _oneof(message, oneof)
     if kind in _SCALARS:
         field.type = _SCALARS[kind]
     else:
-        field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{package}.{kind}"
+        field.type = _FIELD.TYPE_MESSAGE
+        field.type_name = f".{kind}" if "." in kind else f".{package}.{kind}"
+
+
+def _oneof(message: Any, name: str) -> int:
+    """The index of a oneof, which is added when it is first seen."""
+    names = [each.name for each in message.oneof_decl]
+    if name not in names:
+        message.oneof_decl.add(name=name)
+        names.append(name)
+    return names.index(name)
