@@ -25,6 +25,7 @@ SETTINGS = (
     "apiserver/audit/settings.py",
     "cluster/settings.py",
     "controllers/settings.py",
+    "csi_local/settings.py",
     "dns/settings.py",
     "kubelet/simulator/settings.py",
     "network/settings.py",
@@ -74,7 +75,10 @@ def verbs_text() -> Iterator[str]:
     for verb, summary in VERBS.items():
         command: click.Command = importlib.import_module(f"bayplan.cli.{verb.replace('-', '_')}").command
         if isinstance(command, click.Group):
-            yield f"### `bayplan {verb}`\n\n{summary}.\n"
+            if command.invoke_without_command:
+                yield from _command_text(verb, summary, command)
+            else:
+                yield f"### `bayplan {verb}`\n\n{summary}.\n"
             for name, part in sorted(command.commands.items()):
                 yield from _command_text(f"{verb} {name}", (part.help or "").removesuffix("."), part)
         else:
