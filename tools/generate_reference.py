@@ -25,6 +25,7 @@ SETTINGS = (
     "apiserver/audit/settings.py",
     "cluster/settings.py",
     "controllers/settings.py",
+    "csi_controller/settings.py",
     "csi_local/settings.py",
     "dns/settings.py",
     "kubelet/simulator/settings.py",

@@ -35,6 +35,7 @@ VERBS = {
     "network": "Connect the pods of this machine's node with all others",
     "proxy": "Bring traffic of services to their endpoints",
     "dns": "Answer DNS questions about any cluster",
+    "csi-controller": "Do what a cluster asks of a storage driver",
     "csi-local": "Offer the disk of this node as volumes, over CSI",
     "node-simulator": "Play simulated nodes in any cluster",
     "version": "Print versions",

@@ -1,0 +1,27 @@
+"""What is counted of calls, under the names of the sidecars (csi-lib-utils)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bayplan.csi.client import Observer
+from bayplan.support.metrics import Registry
+
+_BUCKETS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0)
+_GO_NAMES: Final = {"OK": "OK", "CANCELLED": "Canceled"}
+
+
+def call_observer(registry: Registry, driver_name: str) -> Observer:
+    """Records how long calls of a driver take, by their names and codes."""
+    seconds = registry.histogram(
+        "csi_sidecar_operations_seconds",
+        "Container Storage Interface operation duration with gRPC error code status total",
+        ("driver_name", "method_name", "grpc_status_code"),
+        _BUCKETS,
+    )
+
+    def observe(method: str, code: str, duration: float) -> None:
+        name = _GO_NAMES.get(code) or "".join(word.capitalize() for word in code.split("_"))
+        seconds.labels(driver_name, method, name).observe(duration)
+
+    return observe
