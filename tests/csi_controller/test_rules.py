@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from bayplan.api.codec import from_tree
+from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.quantity import parse
-from bayplan.api.types import core_v1, storage_v1
+from bayplan.api.types import core_v1, meta_v1, storage_v1
 from bayplan.csi import messages as csi
 from bayplan.csi.client import DriverInfo
 from bayplan.csi.errors import CsiError
-from bayplan.csi_controller import attach_rules, capabilities, modify_rules, resize_rules, topology
+from bayplan.csi_controller import attach_rules, capabilities, modify_rules, resize_rules, snapshot_rules, topology
 from bayplan.csi_controller import provision_rules as rules
 from bayplan.csi_controller.errors import ForeignSourceError, MissingError, NodeGoneError, RequestError
 from bayplan.csi_controller.ownership import Owner, owner_of
@@ -387,3 +388,25 @@ def test_a_volume_without_a_size_has_that_of_the_claim() -> None:
     assert str(made.spec.capacity["storage"]) == "3Gi"
     with pytest.raises(RequestError, match="Selector"):
         rules.plan(claim(selector={"matchLabels": {"a": "b"}}), storage_class(), driver)
+
+
+CREATED, DELETED = snapshot_rules.BEING_CREATED, snapshot_rules.BEING_DELETED
+
+
+@pytest.mark.parametrize(
+    ("deleting", "annotations", "source", "uid", "goes"),
+    [
+        pytest.param(True, (DELETED,), "volumeHandle", "u", True, id="its snapshot goes"),
+        pytest.param(True, (), "volumeHandle", "u", False, id="its snapshot stays"),
+        pytest.param(True, (DELETED, CREATED), "volumeHandle", "u", False, id="it is being made"),
+        pytest.param(True, (), "snapshotHandle", "", True, id="it never had a snapshot"),
+        pytest.param(True, (), "snapshotHandle", "u", False, id="found before, and bound"),
+        pytest.param(True, (), "volumeHandle", "", False, id="made for a snapshot"),
+        pytest.param(False, (DELETED,), "volumeHandle", "u", False, id="nobody deletes it"),
+    ],
+)
+def test_when_a_content_may_go(deleting: bool, annotations: tuple[str, ...], source: str, uid: str, goes: bool) -> None:
+    metadata = meta_v1.ObjectMeta(name="c", annotations=dict.fromkeys(annotations, "yes"))
+    metadata.deletion_timestamp = "2026-01-01T00:00:00Z" if deleting else None
+    spec = {"source": {source: "h"}, "volumeSnapshotRef": {"uid": uid} if uid else {}}
+    assert snapshot_rules.may_go(CustomObject("", "", metadata, {"spec": spec})) is goes

@@ -78,6 +78,8 @@ def test_an_image_has_a_file_system_of_its_size(short_path: Path) -> None:
         target = await machine.use(volume, "a")
         stats = os.statvfs(target)
         assert 24 * MI < stats.f_blocks * stats.f_frsize <= 32 * MI
+        elsewhere = csi.NodeGetVolumeStatsRequest("pvc-1", str(machine.root))
+        assert (await refused(machine.client.node_get_volume_stats(elsewhere)))[0] == "NOT_FOUND"
         with pytest.raises(OSError, match="No space left"):
             (target / "big").write_bytes(bytes(40 * MI))
         (target / "big").write_text("small")

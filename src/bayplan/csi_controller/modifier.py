@@ -130,5 +130,5 @@ class Modifier(Worker):
             text = f"{text}. Still modifying to VAC {target}"
         if error.code == "INVALID_ARGUMENT":
             self._infeasible[uid] = (target, self.clock.monotonic() + self.settings.retry_infeasible)
-        await self.client.update_status(rules.failed(claim, target, error, rfc3339(self.clock.now())))
+        await self.tell_failure(rules.failed(claim, target, error, rfc3339(self.clock.now())))
         self.recorder.event(claim, "Warning", "VolumeModifyFailed", text)

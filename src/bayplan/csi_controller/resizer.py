@@ -139,7 +139,7 @@ class Resizer(Worker):
         self._failed_finally.add(uid)
         if error.is_infeasible:
             self._infeasible[uid] = self.clock.monotonic() + self.settings.retry_infeasible
-        await self.client.update_status(rules.failed(claim, error, self._now(), infeasible=error.is_infeasible))
+        await self.tell_failure(rules.failed(claim, error, self._now(), infeasible=error.is_infeasible))
 
     async def _is_used(self, claim: core_v1.PersistentVolumeClaim) -> bool:
         pods = (await self.client.list(core_v1.Pod, claim.metadata.namespace)).items

@@ -28,6 +28,9 @@ from bayplan.workqueue.rate_limiter import ExponentialBackoff
 
 logger = logging.getLogger(__name__)
 
+_CONFLICT_SECONDS = 0.5
+"""Before another try after somebody else was faster."""
+
 
 @dataclass(slots=True)
 class DriverContext:
@@ -89,6 +92,15 @@ class Worker:
 
         informer.on_change(add=lambda obj: self.queue.add(key_of(obj)), update=changed)
 
+    async def tell_failure(self, changed: Any) -> None:
+        """Write the status of an object that is tried again anyway; if somebody else was faster, the next try tells it."""
+        try:
+            await self.client.update_status(changed)
+        except ApiError as error:
+            if error.code != 409:
+                raise
+            logger.debug("%s: %s has changed meanwhile", self.name, key_of(changed))
+
     async def credentials(self, reference: core_v1.SecretReference | None) -> dict[str, str]:
         """What a secret says, which must not be logged. Raises MissingError."""
         if reference is None or not reference.name:
@@ -116,8 +128,11 @@ class Worker:
                 logger.info("%s: %s: %s", self.name, key, error)
                 self.queue.add_rate_limited(key)
             except ApiError as error:
-                logger.log(logging.DEBUG if error.code == 409 else logging.WARNING, "%s: %s: %s", self.name, key, error)
-                self.queue.add_rate_limited(key)
+                if error.code == 409:  # the cache is about to show what somebody else has written
+                    self.queue.add_after(key, _CONFLICT_SECONDS)
+                else:
+                    logger.warning("%s: %s: %s", self.name, key, error)
+                    self.queue.add_rate_limited(key)
             except Exception:
                 logger.exception("%s: %s", self.name, key)
                 self.queue.add_rate_limited(key)
