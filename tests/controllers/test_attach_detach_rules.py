@@ -4,6 +4,7 @@ import pytest
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1, storage_v1
+from bayplan.api.volume_attachments import attachment_name
 from bayplan.controllers import attach_detach_rules as rules
 
 HANDLE = {"driver": "csi.example.com", "volumeHandle": "vol"}
@@ -34,7 +35,7 @@ def attachment(*, attached: bool = True) -> storage_v1.VolumeAttachment:
 def test_a_wanted_volume_is_attached_under_the_name_that_the_csi_plugin_gives_it() -> None:
     plan = rules.plan(node(), wanted(), [], set(), {}, 0.0)
     assert [one.attachment("n").metadata.name for one in plan.attach] == [
-        rules.attachment_name("csi.example.com", "vol", "n")
+        attachment_name("csi.example.com", "vol", "n")
     ]
     assert plan.report == ()
 
@@ -103,7 +104,7 @@ def test_a_pod_needs_its_volumes_until_its_containers_have_stopped(
 
 def test_attachments_are_known_by_their_names() -> None:
     one = attachment()
-    one.metadata.name = rules.attachment_name("d", "h", one.spec.node_name)
+    one.metadata.name = attachment_name("d", "h", one.spec.node_name)
     source = core_v1.CSIPersistentVolumeSource(driver="d", volume_handle="h")
     assert rules.is_own(one, source)
     assert rules.is_own(one, None), "its volume is gone, but the name is of the form"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, storage_v1
+from bayplan.api.volume_attachments import needs_attach, unique_name
 from bayplan.controllers import attach_detach_rules as rules
 from bayplan.controllers.attach_detach_rules import Wanted
 from bayplan.controllers.base import Controller
@@ -198,8 +199,8 @@ class AttachDetachController(Controller):
                 source = volume.spec.csi if volume is not None else None
                 if volume is None or source is None:
                     continue
-                if rules.needs_attach(self.drivers.cache.get("", source.driver)):
-                    name = rules.unique_name(source)
+                if needs_attach(self.drivers.cache.get("", source.driver)):
+                    name = unique_name(source.driver, source.volume_handle)
                     known = found.get(name)
                     found[name] = Wanted(volume, source, (*(known.pods if known else ()), pod))
         return found
@@ -211,7 +212,9 @@ class AttachDetachController(Controller):
             volume = self.volumes.cache.get("", one.spec.source.persistent_volume_name or "")
             source = volume.spec.csi if volume is not None else None
             if rules.is_own(one, source):
-                found.append((rules.unique_name(source) if source is not None else one.metadata.name, one))
+                found.append(
+                    (unique_name(source.driver, source.volume_handle) if source is not None else one.metadata.name, one)
+                )
         return found
 
     def _elsewhere(self, node_name: str, wanted: dict[str, Wanted]) -> set[str]:

@@ -5,12 +5,12 @@ Source of the behaviour: kube-controller-manager's persistentvolume-attach-detac
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bayplan.api.types import core_v1, meta_v1, storage_v1
+from bayplan.api.volume_attachments import UNIQUE_PREFIX, attachment_name, unique_name
 from bayplan.controllers.nodes import is_ready_node
 
 MANAGED = "volumes.kubernetes.io/controller-managed-attach-detach"
@@ -19,13 +19,7 @@ KEEP_TERMINATED = "volumes.kubernetes.io/keep-terminated-pod-volumes"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 MAX_WAIT_FOR_UNMOUNT = 360.0
 """Seconds after which a volume is detached from a node that is not healthy, though it may be mounted there."""
-_PREFIX = "kubernetes.io/csi/"
 _OWN_NAME = re.compile("csi-[0-9a-f]{64}")
-
-
-def attachment_name(driver: str, handle: str, node_name: str) -> str:
-    """Name of the VolumeAttachment of a volume and a node, as the CSI plugin makes it."""
-    return "csi-" + hashlib.sha256(f"{handle}{driver}{node_name}".encode()).hexdigest()
 
 
 def is_own(one: storage_v1.VolumeAttachment, source: core_v1.CSIPersistentVolumeSource | None) -> bool:
@@ -37,20 +31,10 @@ def is_own(one: storage_v1.VolumeAttachment, source: core_v1.CSIPersistentVolume
     return name == attachment_name(source.driver, source.volume_handle, one.spec.node_name)
 
 
-def unique_name(source: core_v1.CSIPersistentVolumeSource) -> str:
-    """The name under which a node's status lists a volume."""
-    return f"{_PREFIX}{source.driver}^{source.volume_handle}"
-
-
 def may_be_shared(volume: core_v1.PersistentVolume) -> bool:
     """Whether the volume may be attached to several nodes at once."""
     modes = volume.spec.access_modes
     return not modes or "ReadWriteMany" in modes or "ReadOnlyMany" in modes
-
-
-def needs_attach(driver: storage_v1.CSIDriver | None) -> bool:
-    """Whether volumes of a driver are attached before they are mounted; yes, if it does not say."""
-    return driver is None or driver.spec.attach_required is not False
 
 
 def uses_volumes(pod: core_v1.Pod, *, keep_terminated: bool) -> bool:
@@ -123,7 +107,7 @@ def plan(
     report: dict[str, core_v1.AttachedVolume] = {
         one.name: one
         for one in (node.status.volumes_attached if node is not None else ())
-        if not one.name.startswith(_PREFIX)
+        if not one.name.startswith(UNIQUE_PREFIX)
     }
     detach, waits, present = [], [], set()
     for name, one in attached:
@@ -141,7 +125,11 @@ def plan(
             path = one.status.attachment_metadata.get("devicePath", "")
             report[name] = core_v1.AttachedVolume(name=name, device_path=path)
     missing = [one for name, one in wanted.items() if name not in present]
-    blocked = [one for one in missing if unique_name(one.source) in elsewhere and not may_be_shared(one.volume)]
+    blocked = [
+        one
+        for one in missing
+        if unique_name(one.source.driver, one.source.volume_handle) in elsewhere and not may_be_shared(one.volume)
+    ]
     attach = [one for one in missing if one not in blocked]
     return Plan(
         tuple(report[name] for name in sorted(report)), tuple(detach), tuple(attach), tuple(blocked), tuple(waits)
