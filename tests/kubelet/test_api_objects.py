@@ -228,7 +228,7 @@ def test_the_node_authorizer_lets_a_kubelet_read_what_its_pods_refer_to_and_noth
             mine = await admin.create(asked)
             objects.register(mine)
             assert (await objects.config_map("default", "mine")).data == {"a": "mine"}
-            assert (await objects.token(mine, "", 600)).count(".") == 2
+            assert (await objects.token(mine, "", 600)).text.count(".") == 2
             elsewhere = user("elsewhere", volume="other")
             objects.register(elsewhere)
             with pytest.raises(ObjectError, match="failed to sync configmap cache"):

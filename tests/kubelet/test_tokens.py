@@ -46,7 +46,7 @@ class Server:
 
     def token(self, uid: str = "u", audience: str = "", seconds: int | None = None) -> str:
         asked = pod("p", meta={"uid": uid}, service_account_name="sa")
-        return run(self.tokens.token(asked, audience, seconds))
+        return run(self.tokens.token(asked, audience, seconds)).text
 
 
 def test_a_token_is_bound_to_its_pod() -> None:

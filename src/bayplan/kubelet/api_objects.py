@@ -16,7 +16,7 @@ from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.informers.informer import Informer
-from bayplan.kubelet.objects import ObjectError, ObjectNotFoundError
+from bayplan.kubelet.objects import ObjectError, ObjectNotFoundError, Token
 from bayplan.kubelet.tokens import TokenManager
 from bayplan.kubelet.trust_bundles import TrustBundles
 from bayplan.support.clock import Clock
@@ -84,7 +84,7 @@ class ApiObjects:
         """See ObjectSource."""
         return await self._get(core_v1.Secret, namespace, name)
 
-    async def token(self, pod: core_v1.Pod, audience: str, seconds: int | None) -> str:
+    async def token(self, pod: core_v1.Pod, audience: str, seconds: int | None) -> Token:
         """See ObjectSource."""
         return await self._tokens.token(pod, audience, seconds)
 

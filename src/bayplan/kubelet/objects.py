@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.kubelet.errors import KubeletError
@@ -15,6 +16,24 @@ class ObjectError(KubeletError):
 
 class ObjectNotFoundError(ObjectError):
     """It does not exist."""
+
+
+OLDEST_SECONDS: Final = 24 * 3600.0
+"""No token is used longer than that after it was issued."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token with the Unix times between which it is good."""
+
+    text: str
+    issued: float
+    expires: float
+
+    def is_due(self, now: float, jitter: float) -> bool:
+        """Whether it is time for the next: after four fifths of its life, or a day."""
+        fifth = (self.expires - self.issued) / 5
+        return now > self.issued + OLDEST_SECONDS - jitter or now > self.expires - fifth - jitter
 
 
 class ConfigSource(Protocol):
@@ -52,7 +71,7 @@ class ObjectSource(ConfigSource, ClaimSource, Protocol):
     def on_change(self, changed: Callable[[str], None]) -> None:
         """Call `changed(pod uid)` when something has changed that a registered pod refers to."""
 
-    async def token(self, pod: core_v1.Pod, audience: str, seconds: int | None) -> str:
+    async def token(self, pod: core_v1.Pod, audience: str, seconds: int | None) -> Token:
         """A token of the pod's service account, bound to the pod, renewed in time. Raises ObjectError."""
 
     async def trust_anchors(

@@ -8,17 +8,17 @@ import pytest
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.images.accounts import ApiAccounts
-from bayplan.kubelet.objects import ObjectError
+from bayplan.kubelet.objects import ObjectError, Token
 from bayplan.testing.builders import container, metadata, pod
 from bayplan.testing.cluster import running_cluster
 
 
 def test_accounts_of_the_nodes_pods_are_read() -> None:
-    async def refuses(one: core_v1.Pod, audience: str, seconds: int | None) -> str:
+    async def refuses(one: core_v1.Pod, audience: str, seconds: int | None) -> Token:
         raise ObjectError(f"no token for {audience}")
 
-    async def gives(one: core_v1.Pod, audience: str, seconds: int | None) -> str:
-        return f"{one.metadata.name} {audience} {seconds}"
+    async def gives(one: core_v1.Pod, audience: str, seconds: int | None) -> Token:
+        return Token(f"{one.metadata.name} {audience} {seconds}", 0.0, 600.0)
 
     async def steps() -> None:
         async with running_cluster(nodes=0) as cluster:

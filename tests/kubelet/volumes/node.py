@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.kubelet.objects import ObjectError, ObjectNotFoundError
+from bayplan.kubelet.objects import ObjectError, ObjectNotFoundError, Token
 from bayplan.kubelet.volumes.interface import VolumeHost
 from bayplan.kubelet.volumes.kinds import VolumeKinds, default_kinds
 from bayplan.kubelet.volumes.manager import VolumeManager
@@ -69,10 +69,11 @@ class Objects:
         self._check(name, name in self.secrets, f'secret "{name}" not found')
         return self.secrets[name]
 
-    async def token(self, pod: core_v1.Pod, audience: str, seconds: int | None) -> str:
+    async def token(self, pod: core_v1.Pod, audience: str, seconds: int | None) -> Token:
         self._check("token", True, "")
         self.tokens += 1
-        return f"token {self.tokens} for {pod.metadata.name} to {audience or 'the API server'}"
+        text = f"token {self.tokens} for {pod.metadata.name} to {audience or 'the API server'}"
+        return Token(text, 0.0, 3600.0)
 
     async def claim(self, namespace: str, name: str) -> core_v1.PersistentVolumeClaim:
         self._check(name, name in self.claims, f'persistentvolumeclaims "{name}" not found')

@@ -8,7 +8,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
-from bayplan.kubelet.objects import ObjectError
+from bayplan.kubelet.objects import ObjectError, Token
 
 _TOKEN_SECONDS = 600
 """How long a token is to hold: a plugin uses it at once, so the least that the API server gives."""
@@ -17,7 +17,7 @@ _TOKEN_SECONDS = 600
 class ApiAccounts:
     """`AccountTokens` of an API server. token: a token for a pod, an audience and a number of seconds; raises ObjectError."""
 
-    def __init__(self, client: Client, token: Callable[[core_v1.Pod, str, int | None], Awaitable[str]]) -> None:
+    def __init__(self, client: Client, token: Callable[[core_v1.Pod, str, int | None], Awaitable[Token]]) -> None:
         self._client = client
         self._token = token
 
@@ -31,6 +31,6 @@ class ApiAccounts:
     async def token(self, pod: core_v1.Pod, audience: str) -> str:
         """See AccountTokens."""
         try:
-            return await self._token(pod, audience, _TOKEN_SECONDS)
+            return (await self._token(pod, audience, _TOKEN_SECONDS)).text
         except ObjectError as error:
             raise LookupError(f"failed to get service account token: {error}") from error

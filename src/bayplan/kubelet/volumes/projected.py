@@ -56,7 +56,7 @@ async def _files(context: SetUp, source: core_v1.VolumeProjection, index: int, m
     if source.service_account_token is not None:
         wanted = source.service_account_token
         token = await objects.token(pod, wanted.audience, wanted.expiration_seconds)
-        return {wanted.path: _private(context, token.encode(), mode)}
+        return {wanted.path: _private(context, token.text.encode(), mode)}
     if source.cluster_trust_bundle is not None:
         return await _trust_bundle(context, source.cluster_trust_bundle, mode)
     if source.pod_certificate is not None:
