@@ -20,6 +20,7 @@ from bayplan.cluster.node_options import NodeOptions
 from bayplan.cluster.node_pages import NodePages
 from bayplan.cluster.node_resources import NodeResources
 from bayplan.cluster.node_server import make_server
+from bayplan.cluster.node_storage import NodeStorage
 from bayplan.informers import InformerFactory
 from bayplan.kubelet.api_objects import ApiObjects
 from bayplan.kubelet.cgroups.hierarchies import Hierarchies
@@ -55,6 +56,7 @@ from bayplan.kubelet.node.status import NodeFacts
 from bayplan.kubelet.node_shutdown import NodeShutdown
 from bayplan.kubelet.pod_builder import BuilderSettings, Cluster, NodePodBuilder
 from bayplan.kubelet.resource_managers.machine_topology import read_machine_topology
+from bayplan.kubelet.resource_managers.plugin_server import KIND as DEVICE_PLUGIN
 from bayplan.kubelet.resource_managers.reservations import with_reserved_cpus
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.static_pods import StaticPodFiles
@@ -63,8 +65,6 @@ from bayplan.kubelet.termination_messages import TerminationMessages
 from bayplan.kubelet.usage_meter import UsageMeter
 from bayplan.kubelet.user_namespaces import UserNamespaces
 from bayplan.kubelet.volumes.interface import VolumeHost
-from bayplan.kubelet.volumes.kinds import VolumeKinds, default_kinds
-from bayplan.kubelet.volumes.manager import VolumeManager
 from bayplan.support.blocking import in_thread
 from bayplan.support.clock import Clock
 from bayplan.support.mounts import SystemMounter
@@ -144,7 +144,15 @@ class Node:
             allocatable=self._allocatable,
             event=kubelet.events.pod,
         )
-        self.volumes = VolumeManager(host, VolumeKinds(default_kinds()), node=kubelet.node)
+        self.storage = NodeStorage(
+            host,
+            self.client,
+            self.informers,
+            self.metrics.registry,
+            node=kubelet.node,
+            in_use_changed=lambda: self.node.hurry(),
+        )
+        self.volumes = self.storage.volumes
         self.users = UserNamespaces(
             options.root,
             in_thread,
@@ -219,7 +227,11 @@ class Node:
                 lambda pod, others: self.evictions.rejection(pod, others),
                 self._check_sysctls,
             ),
-            tasks={**self._tasks(), **self.resources.tasks()},
+            tasks={
+                **self._tasks(),
+                **self.resources.tasks(),
+                **self.storage.tasks({DEVICE_PLUGIN: self.resources.plugins}),
+            },
             resources=self.resources.manager,
         )
 
@@ -396,7 +408,11 @@ class Node:
 
     async def _facts(self) -> NodeFacts:
         return await self.fact_reader.now(
-            self.kubelet, self.runtime, self.evictions.conditions, self.volumes.volumes_in_use(), self.shutdown.error
+            self.kubelet,
+            self.runtime,
+            self.evictions.conditions,
+            await self.volumes.volumes_in_use(),
+            (self.shutdown.error, self.storage.error()),
         )
 
     async def _image_disk(self) -> Disk:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -73,9 +73,9 @@ class FactReader:
         runtime: Runtime,
         pressures: tuple[str, ...],
         volumes_in_use: Collection[str],
-        shutdown: str,
+        others: Iterable[str],
     ) -> NodeFacts:
-        """All facts, now. shutdown: what is said while the node goes down, else empty."""
+        """All facts, now. others: what else keeps the node from being ready; empty texts say nothing."""
         state = kubelet.node_state
         errors = [each for each in (state.runtime_error(), state.network_error()) if each]
         if kubelet.lifecycle.unhealthy_for():
@@ -85,8 +85,7 @@ class FactReader:
             facts = replace(facts, version=await runtime.version(), images=await runtime.images())
         except RuntimeRequestError as error:
             errors.append(f"container runtime is down: {error}")
-        if shutdown:
-            errors.append(shutdown)
+        errors += [each for each in others if each]
         return replace(
             facts,
             reserved=self.reserved(),

@@ -52,6 +52,10 @@ class NodeObject:
         """Write the status now, if it has changed. Raises ApiError, TransportError, OSError, RuntimeRequestError."""
         await self._heartbeat.look()
 
+    def hurry(self) -> None:
+        """Write the status soon: it has changed, and somebody waits for it."""
+        self._heartbeat.hurry()
+
     async def renew_lease(self) -> None:
         """Renew the node's lease until cancelled."""
         await self._lease.run()

@@ -17,7 +17,6 @@ from bayplan.kubelet.resource_managers.machine_topology import MachineTopology
 from bayplan.kubelet.resource_managers.make_managers import DEVICE_PLUGINS, Setting, make_managers
 from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics
 from bayplan.kubelet.resource_managers.plugin_server import PluginServer
-from bayplan.kubelet.resource_managers.plugin_watcher import PluginWatcher
 from bayplan.kubelet.resource_managers.pod_resources import SOCKET, PodResourcesServer
 from bayplan.kubelet.resource_managers.reservations import Reserved
 from bayplan.kubelet.runtime.interface import Runtime
@@ -66,8 +65,7 @@ class NodeResources:
             return is_running and not kubelet.pods.ready
 
         managers = make_managers(Setting(configuration, machine, reserved, root, clock.monotonic, ran, metrics))
-        self._plugins = PluginServer(root / DEVICE_PLUGINS, managers.devices, kubelet.show, metrics=metrics)
-        self._watcher = PluginWatcher(root / "plugins_registry", self._plugins, clock)
+        self.plugins = PluginServer(root / DEVICE_PLUGINS, managers.devices, kubelet.show, metrics=metrics)
         self.manager = ContainerManager(
             managers,
             NodeView(
@@ -75,7 +73,7 @@ class NodeResources:
                 state=kubelet.states.get,
                 ready=lambda: kubelet.pods.ready,
             ),
-            self._plugins.ask,
+            self.plugins.ask,
             runtime,
             clock,
             reconcile_seconds=configuration.cpu_manager_reconcile_period,
@@ -93,8 +91,7 @@ class NodeResources:
         """What runs as long as the kubelet does."""
         return {
             "cpus": self.manager.run,
-            "device plugins": lambda: _serve(self._plugins),
-            "plugins": self._watcher.run,
+            "device plugins": lambda: _serve(self.plugins),
             "pod resources": lambda: _serve(self._pod_resources),
         }
 

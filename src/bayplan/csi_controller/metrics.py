@@ -6,9 +6,9 @@ from typing import Final
 
 from bayplan.csi.client import Observer
 from bayplan.support.metrics import Registry
+from bayplan.support.rpc_errors import go_name
 
 _BUCKETS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0)
-_GO_NAMES: Final = {"OK": "OK", "CANCELLED": "Canceled"}
 
 
 def call_observer(registry: Registry, driver_name: str) -> Observer:
@@ -21,7 +21,6 @@ def call_observer(registry: Registry, driver_name: str) -> Observer:
     )
 
     def observe(method: str, code: str, duration: float) -> None:
-        name = _GO_NAMES.get(code) or "".join(word.capitalize() for word in code.split("_"))
-        seconds.labels(driver_name, method, name).observe(duration)
+        seconds.labels(driver_name, method, go_name(code)).observe(duration)
 
     return observe

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -19,15 +20,22 @@ class LoopDevices:
 
     def of(self, image: Path) -> list[Path]:
         """The devices of an image file. Raises OSError."""
-        wanted, found = str(image.resolve()), []
+        wanted = image.resolve()
+        return [device for device, file in self._files() if file == wanted]
+
+    def below(self, directory: Path) -> list[Path]:
+        """The devices of all files below a directory."""
+        top = directory.resolve()
+        return [device for device, file in self._files() if top in file.parents]
+
+    def _files(self) -> Iterator[tuple[Path, Path]]:
+        """(device, the file behind it)."""
         for each in sorted(self._sys_block.glob("loop*/loop/backing_file")):
             try:
                 backing = each.read_text().rstrip("\n")
             except OSError:
                 continue  # detached meanwhile
-            if backing.removesuffix(_DELETED) == wanted:
-                found.append(Path("/dev") / each.parts[-3])
-        return found
+            yield Path("/dev") / each.parts[-3], Path(backing.removesuffix(_DELETED))
 
     async def attach(self, image: Path) -> Path:
         """The device of an image; one that it has already, else a new one. Raises ProgramError."""

@@ -1,6 +1,6 @@
 """Finds plugins by their sockets in the registry of plugins (pkg/kubelet/pluginmanager): each tells its kind, name and versions, and is told whether it is taken.
 
-Device plugins are taken; others (storage, dynamic resources) are told that nobody is there for them. The directory is looked at every second.
+What is done with a plugin is the business of the handler of its kind: device plugins, storage drivers. The directory is looked at every second.
 """
 
 from __future__ import annotations
@@ -9,41 +9,58 @@ import asyncio
 import logging
 import os
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Protocol
 
-from bayplan.api.validation.resources import is_extended
-from bayplan.kubelet.resource_managers.errors import PluginError
-from bayplan.kubelet.resource_managers.plugin_messages import DISCOVERY, REGISTRATION, VERSION
-from bayplan.kubelet.resource_managers.plugin_server import PluginServer
+from bayplan.csi.messages import Empty, PluginInfo, RegistrationStatus
+from bayplan.csi.registration import GET_INFO, NOTIFY
+from bayplan.kubelet.errors import KubeletError
 from bayplan.support.clock import Clock
 from bayplan.support.rpc import Connection
 from bayplan.support.rpc_errors import RpcError
 
 logger = logging.getLogger(__name__)
 
-KIND: Final = "DevicePlugin"
-_PERIOD_SECONDS, _DIAL_SECONDS, _INFO_SECONDS, _NOTIFY_SECONDS = 1.0, 10.0, 1.0, 5.0
+_PERIOD_SECONDS: Final = 1.0
+_DIAL_SECONDS, _INFO_SECONDS, _NOTIFY_SECONDS = 10.0, 1.0, 5.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 122.0
+
+
+class PluginRefused(KubeletError):
+    """A plugin cannot be taken; the text is told to it."""
+
+
+class PluginHandler(Protocol):
+    """What is done with the plugins of a kind."""
+
+    def refusal(self, path: Path, name: str, endpoint: str, versions: tuple[str, ...]) -> str:
+        """Why a plugin is not taken; empty if it is."""
+
+    async def register(self, name: str, endpoint: Path, versions: tuple[str, ...]) -> None:
+        """Take a plugin that listens at `endpoint`. Raises PluginRefused."""
+
+    async def deregister(self, name: str) -> None:
+        """A plugin has gone."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """A socket: which file it is, the resource of its plugin once it is taken, and when it is tried again otherwise."""
+    """A socket: which file it is, the kind and name of its plugin once it is taken, and when it is tried again otherwise."""
 
     file: tuple[int, int, int]
-    resource: str = ""
+    plugin: tuple[str, str] | None = None
     delay: float = 0.0
     retry_at: float = 0.0
 
 
 class PluginWatcher:
-    """See the module."""
+    """See the module. handlers: by the kinds of plugins."""
 
-    def __init__(self, directory: Path, plugins: PluginServer, clock: Clock) -> None:
+    def __init__(self, directory: Path, handlers: Mapping[str, PluginHandler], clock: Clock) -> None:
         self._directory = directory
-        self._plugins = plugins
+        self._handlers = handlers
         self._clock = clock
         self._seen: dict[Path, _Seen] = {}
 
@@ -60,66 +77,56 @@ class PluginWatcher:
         for path, seen in list(self._seen.items()):
             if sockets.get(path) != seen.file:
                 del self._seen[path]
-                if seen.resource:
-                    await self._plugins.leave(seen.resource)
+                if seen.plugin is not None:
+                    kind, name = seen.plugin
+                    await self._handlers[kind].deregister(name)
         for path, file in sockets.items():
             self._seen.setdefault(path, _Seen(file))
         now = self._clock.monotonic()
-        due = [(path, seen) for path, seen in self._seen.items() if not seen.resource and now >= seen.retry_at]
+        due = [(path, seen) for path, seen in self._seen.items() if seen.plugin is None and now >= seen.retry_at]
         await asyncio.gather(*(self._try(path, seen) for path, seen in due))
 
     async def _try(self, path: Path, seen: _Seen) -> None:
         connection = Connection(path)
         try:
-            seen.resource = await self._take(path, connection)
-        except (PluginError, RpcError) as error:
+            seen.plugin = await self._take(path, connection)
+        except (PluginRefused, RpcError) as error:
             seen.delay = min(seen.delay * 2 or _FIRST_DELAY, _LONGEST_DELAY)
             seen.retry_at = self._clock.monotonic() + seen.delay
             logger.warning("RegisterPlugin error -- %s: %s", path, error)
         finally:
             await connection.close()
 
-    async def _take(self, path: Path, connection: Connection) -> str:
-        """The resource of the plugin at a socket. Raises PluginError, RpcError."""
+    async def _take(self, path: Path, connection: Connection) -> tuple[str, str]:
+        """The kind and name of the plugin at a socket. Raises PluginRefused, RpcError."""
         await connection.ready(_DIAL_SECONDS)
-        info = await connection.call(
-            f"{REGISTRATION}GetInfo", DISCOVERY["InfoRequest"](), DISCOVERY["PluginInfo"], _INFO_SECONDS
-        )
-        error = refusal(path, info.type, info.name, tuple(info.supported_versions))
-        if not error:
-            try:
-                await self._plugins.connect(info.name, Path(info.endpoint or path))
-            except PluginError as failure:
-                error = f"RegisterPlugin error -- plugin registration failed with err: {failure}"
+        info: PluginInfo = await connection.call(GET_INFO, Empty(), PluginInfo, _INFO_SECONDS)
+        handler = self._handlers.get(info.type)
+        error = await self._refusal(path, handler, info)
         try:
-            await self._notify(connection, error)
+            await connection.call(NOTIFY, RegistrationStatus(not error, error), Empty, _NOTIFY_SECONDS)
         except RpcError:
-            if not error:
-                await self._plugins.leave(info.name)
+            if handler is not None and not error:
+                await handler.deregister(info.name)
             raise
         if error:
-            raise PluginError(error)
-        resource: str = info.name
-        return resource
+            raise PluginRefused(error)
+        return info.type, info.name
 
-    async def _notify(self, connection: Connection, error: str) -> Any:
-        status = DISCOVERY["RegistrationStatus"](plugin_registered=not error, error=error)
-        return await connection.call(
-            f"{REGISTRATION}NotifyRegistrationStatus", status, DISCOVERY["RegistrationStatusResponse"], _NOTIFY_SECONDS
-        )
-
-
-def refusal(path: Path, kind: str, name: str, versions: tuple[str, ...]) -> str:
-    """Why a plugin is not taken; empty if it is."""
-    if kind != KIND:
-        return f"RegisterPlugin error -- no handler registered for plugin type: {kind} at socket {path}"
-    begin = "RegisterPlugin error -- plugin validation failed with err:"
-    if VERSION not in versions:
-        shown = " ".join(versions)
-        return f"{begin} manager version, {VERSION}, is not among plugin supported versions [{shown}]"
-    if not is_extended(name):
-        return f'{begin} invalid name of device plugin socket: the ResourceName "{name}" is invalid'
-    return ""
+    async def _refusal(self, path: Path, handler: PluginHandler | None, info: PluginInfo) -> str:
+        """Take a plugin, or say why not."""
+        begin = "RegisterPlugin error --"
+        if handler is None:
+            return f"{begin} no handler registered for plugin type: {info.type} at socket {path}"
+        versions = tuple(info.supported_versions)
+        refused = handler.refusal(path, info.name, info.endpoint, versions)
+        if refused:
+            return f"{begin} plugin validation failed with err: {refused}"
+        try:
+            await handler.register(info.name, Path(info.endpoint.removeprefix("unix://") or path), versions)
+        except PluginRefused as error:
+            return f"{begin} plugin registration failed with err: {error}"
+        return ""
 
 
 def find_sockets(directory: Path) -> dict[Path, tuple[int, int, int]]:

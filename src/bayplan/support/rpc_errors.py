@@ -6,10 +6,15 @@ _GO_NAMES = {"Ok": "OK", "Cancelled": "Canceled"}
 """Codes that Go spells in another way than their names say."""
 
 
+def go_name(code: str) -> str:
+    """A code as Go prints it, such as NotFound. code: gRPC's name, such as NOT_FOUND."""
+    name = "".join(word.capitalize() for word in code.split("_"))
+    return _GO_NAMES.get(name, name)
+
+
 def rpc_text(code: str, message: str) -> str:
     """An error of gRPC as Go prints it: `rpc error: code = NotFound desc = ...`. code: gRPC's name, such as NOT_FOUND."""
-    name = "".join(word.capitalize() for word in code.split("_"))
-    return f"rpc error: code = {_GO_NAMES.get(name, name)} desc = {message}"
+    return f"rpc error: code = {go_name(code)} desc = {message}"
 
 
 class RpcError(Exception):

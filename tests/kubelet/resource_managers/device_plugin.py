@@ -12,7 +12,8 @@ from typing import Any
 import grpc
 from grpc import aio
 
-from bayplan.kubelet.resource_managers.plugin_messages import DISCOVERY, MESSAGES, REGISTER
+from bayplan.csi.messages import Empty, PluginInfo, RegistrationStatus
+from bayplan.kubelet.resource_managers.plugin_messages import MESSAGES, REGISTER
 from bayplan.support.rpc import Connection
 from bayplan.support.rpc_errors import RpcError
 
@@ -135,13 +136,14 @@ class DevicePlugin:
         return MESSAGES["PreStartContainerResponse"]()
 
     async def _info(self, request: Any, context: Any) -> Any:
-        return DISCOVERY["PluginInfo"](
-            type=self.kind, name=self.resource, endpoint=str(self.socket), supported_versions=self.versions
-        )
+        return PluginInfo(self.kind, self.resource, str(self.socket), tuple(self.versions))
 
     async def _notified(self, request: Any, context: Any) -> Any:
         self.statuses.append((request.plugin_registered, request.error))
-        return DISCOVERY["RegistrationStatusResponse"]()
+        return Empty()
+
+
+_DISCOVERY: Any = {"InfoRequest": Empty, "RegistrationStatus": RegistrationStatus}
 
 
 def _bytes(message: Any) -> bytes:
@@ -150,7 +152,7 @@ def _bytes(message: Any) -> bytes:
 
 
 def _method(request: str, handler: Any) -> Any:
-    kind = {**MESSAGES, **DISCOVERY}[request]
+    kind = {**MESSAGES, **_DISCOVERY}[request]
     return grpc.unary_unary_rpc_method_handler(
         handler, request_deserializer=kind.FromString, response_serializer=_bytes
     )

@@ -14,13 +14,13 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.core.admission import Rejection
 from bayplan.kubelet.core.container_allocation import ContainerAllocation
 from bayplan.kubelet.core.pod_state import PodState
+from bayplan.kubelet.plugin_watcher import PluginWatcher
 from bayplan.kubelet.resource_managers import pod_resources
 from bayplan.kubelet.resource_managers.container_manager import ContainerManager, Managers, NodeView
 from bayplan.kubelet.resource_managers.device_checkpoint import DEVICE_STATE
 from bayplan.kubelet.resource_managers.make_managers import DEVICE_PLUGINS, Setting, make_managers
 from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics
-from bayplan.kubelet.resource_managers.plugin_server import PluginServer
-from bayplan.kubelet.resource_managers.plugin_watcher import PluginWatcher
+from bayplan.kubelet.resource_managers.plugin_server import KIND, PluginServer
 from bayplan.kubelet.resource_managers.pod_resources import PodResourcesServer
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
 from bayplan.kubelet.runtime.types import Device
@@ -63,7 +63,7 @@ class Kubelet:
             call_seconds=call_seconds,
             metrics=ManagerMetrics(self.registry),
         )
-        self.watcher = PluginWatcher(root / "plugins_registry", self.server, SystemClock())
+        self.watcher = PluginWatcher(root / "plugins_registry", {KIND: self.server}, SystemClock())
         clock = SystemClock()
         view = NodeView(lambda: self.pods, lambda uid: PodState(uid), lambda: self.is_ready)
         runtime = SimulatedRuntime(clock, SeededRandomness(1))

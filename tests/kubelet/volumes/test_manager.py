@@ -10,7 +10,7 @@ import pytest
 
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.kubelet.volumes.errors import VolumeError
-from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeSpec, VolumeUsage
+from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeKind, VolumeSpec, VolumeUsage
 from bayplan.support.virtual_time import run
 from bayplan.testing.builders import container, metadata
 from tests.kubelet.volumes.node import UID, Node, pod_with, shown
@@ -423,16 +423,17 @@ def test_groups_of_persistent_volumes_are_the_pods_as_well(tmp_path: Path) -> No
     assert node.manager.extra_groups(has_it) == []
 
 
-class Attachable:
+class Attachable(VolumeKind):
     """A kind whose volumes are attached to the node by others first."""
 
     name = "example.com/disk"
-    needs_remount = False
-    is_attachable = True
     supports_mount_options = False
 
     def can_support(self, spec: VolumeSpec) -> bool:
         return spec.volume is not None and spec.volume.csi is not None
+
+    def is_attachable(self, spec: VolumeSpec) -> bool:
+        return True
 
     def unique_name(self, spec: VolumeSpec, pod_uid: str) -> str:
         return f"{self.name}/{spec.name}"
@@ -455,13 +456,16 @@ def test_a_volume_waits_until_it_is_attached(tmp_path: Path) -> None:
     async def case() -> None:
         with pytest.raises(VolumeError, match=r"unmounted volumes=\[v\], unattached volumes=\[v\]"):
             await node.manager.wait_for_mounts(pod)
-        assert node.manager.volumes_in_use() == ["example.com/disk/v"]
+        assert await node.manager.volumes_in_use() == ["example.com/disk/v"]
         attached = core_v1.AttachedVolume(name="example.com/disk/v", device_path="/dev/d")
         node.node.status.volumes_attached = (attached,)
+        with pytest.raises(VolumeError, match=r"unattached volumes=\[v\]"):
+            await node.manager.wait_for_mounts(pod)  # it could be detached, as long as nobody knows that it is used
+        node.node.status.volumes_in_use = ("example.com/disk/v",)
         found = await node.manager.wait_for_mounts(pod)
         assert found["v"].host_path == "/dev/d"
         await node.manager.unmount(UID)
-        assert node.manager.volumes_in_use() == []
+        assert await node.manager.volumes_in_use() == []
 
     run(case())
     assert node.events == []

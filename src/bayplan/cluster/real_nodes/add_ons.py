@@ -1,27 +1,34 @@
-"""What a cluster with real nodes has besides kubelets: pod network, service proxy, DNS. Their command lines, their rights, the objects that name them."""
+"""What a cluster with real nodes has besides kubelets: pod network, service proxy, DNS, storage. Their command lines, their rights, the objects that name them."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
+from bayplan.api.codec import from_tree
 from bayplan.api.errors import ApiError
-from bayplan.api.types import core_v1, discovery_v1, meta_v1, rbac_v1
+from bayplan.api.types import core_v1, discovery_v1, meta_v1, rbac_v1, storage_v1
 from bayplan.client import Client
 from bayplan.cluster.real_nodes.settings import HOST, NodePlace, RealNodeSettings, own_program
+from bayplan.csi_local.manifests import objects
 
 logger = logging.getLogger(__name__)
 
 NETWORK_USER: Final = "bayplan:network"
 PROXY_USER: Final = "system:kube-proxy"
 DNS_USER: Final = "bayplan:dns"
+STORAGE_USER: Final = "bayplan:csi-controller"
 DNS_PORT: Final = 10053
 """Of the DNS server itself: 53 may be taken on the machine, and is what the Service has."""
 _DNS: Final = "kube-dns"
 _NAMESPACE: Final = "kube-system"
+_STORAGE, _SNAPSHOTS = "storage.k8s.io", "snapshot.storage.k8s.io"
 _MANAGED: Final = "endpointslice.kubernetes.io/managed-by"
 _READ: Final = ("get", "list", "watch")
+_WRITE: Final = (*_READ, "create", "update", "patch", "delete")
 
 
 def network_command(place: NodePlace) -> tuple[str, ...]:
@@ -72,6 +79,34 @@ def dns_command(settings: RealNodeSettings, address: str) -> tuple[str, ...]:
     return _command("dns", flags)
 
 
+def driver_command(place: NodePlace) -> tuple[str, ...]:
+    """The command line of a node's storage driver."""
+    flags = {
+        "--endpoint": _driver_socket(place),
+        "--node-id": place.name,
+        "--data-dir": place.directory / "csi-local",
+        "--plugin-registry": place.directory / "kubelet" / "plugins_registry",
+    }
+    return _command("csi-local", flags)
+
+
+def storage_command(place: NodePlace) -> tuple[str, ...]:
+    """The command line of the controllers of a node's storage driver."""
+    flags = {
+        "--kubeconfig": place.directory / "storage.kubeconfig",
+        "--csi-address": _driver_socket(place),
+        "--node-deployment": "true",
+        "--node-deployment-base-delay": "1s",
+        "--enable-capacity": "true",
+        "--capacity-ownerref-level": -1,
+    }
+    return ("env", f"NODE_NAME={place.name}", f"NAMESPACE={_NAMESPACE}", *_command("csi-controller", flags))
+
+
+def _driver_socket(place: NodePlace) -> Path:
+    return place.state / "csi.sock"
+
+
 def _command(verb: str, flags: dict[str, Any]) -> tuple[str, ...]:
     return (*own_program(verb), *(f"{name}={value}" for name, value in flags.items()))
 
@@ -88,6 +123,16 @@ def roles() -> Iterator[rbac_v1.ClusterRole | rbac_v1.ClusterRoleBinding]:
             (("",), ("services", "namespaces"), _READ),
             (("discovery.k8s.io",), ("endpointslices",), _READ),
         ],
+        STORAGE_USER: [
+            (("",), ("nodes", "pods", "secrets"), _READ),
+            (("",), ("persistentvolumes", "persistentvolumes/status"), _WRITE),
+            (("",), ("persistentvolumeclaims", "persistentvolumeclaims/status"), (*_READ, "update", "patch")),
+            (("", "events.k8s.io"), ("events",), ("create", "update", "patch")),
+            ((_STORAGE,), ("storageclasses", "csinodes", "volumeattributesclasses"), _READ),
+            ((_STORAGE,), ("csistoragecapacities",), _WRITE),
+            ((_STORAGE,), ("volumeattachments", "volumeattachments/status"), (*_READ, "patch")),
+            ((_SNAPSHOTS,), ("*",), _WRITE),
+        ],
     }
     for user, rules in everything.items():
         metadata = meta_v1.ObjectMeta(name=user)
@@ -103,6 +148,16 @@ def roles() -> Iterator[rbac_v1.ClusterRole | rbac_v1.ClusterRoleBinding]:
             role_ref=rbac_v1.RoleRef(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=user),
             subjects=(rbac_v1.Subject(api_group="rbac.authorization.k8s.io", kind="User", name=user),),
         )
+
+
+def storage_drivers() -> list[storage_v1.CSIDriver]:
+    """What the cluster knows of the driver that each node has."""
+    return [from_tree(storage_v1.CSIDriver, tree) for tree in objects() if tree["kind"] == "CSIDriver"]
+
+
+def storage_classes() -> list[storage_v1.StorageClass]:
+    """Its classes; claims that name none get the first."""
+    return [from_tree(storage_v1.StorageClass, tree) for tree in objects() if tree["kind"] == "StorageClass"]
 
 
 def dns_service(settings: RealNodeSettings) -> core_v1.Service:
@@ -144,26 +199,42 @@ def dns_endpoints(address: str) -> discovery_v1.EndpointSlice:
 
 
 async def publish(client: Client, settings: RealNodeSettings, dns_address: str) -> None:
-    """Bring into the API what these components need: roles, and the DNS' Service with its endpoints. Raises ApiError.
+    """Bring into the API what these components need: roles, the storage driver's objects, and the DNS' Service with its endpoints. Raises ApiError.
 
-    A Service of that name which leads to pods stays as it is: somebody has installed another DNS server.
+    Storage classes that are there stay as they are, and so does a Service of that name which leads to pods: somebody has installed another DNS server.
     """
-    for obj in roles():
+    for obj in (*roles(), *storage_drivers()):
         await _put(client, obj)
+    for storage_class in storage_classes():
+        with contextlib.suppress(AlreadyThere):
+            await _create(client, storage_class)
     try:
-        await client.create(dns_service(settings))
+        await _create(client, dns_service(settings))
+    except AlreadyThere:
+        pass
     except ApiError as error:
-        if error.status.reason != "AlreadyExists":
-            logger.warning("the cluster's DNS has no Service: %s", error)
-            return
+        logger.warning("the cluster's DNS has no Service: %s", error)
+        return
     if not (await client.get(core_v1.Service, _DNS, _NAMESPACE)).spec.selector:
         await _put(client, dns_endpoints(dns_address))
 
 
 async def _put(client: Client, obj: Any) -> None:
     try:
+        await _create(client, obj)
+    except AlreadyThere:
+        await client.update(obj)
+
+
+class AlreadyThere(Exception):
+    """An object of that name is there."""
+
+
+async def _create(client: Client, obj: Any) -> None:
+    """Raises AlreadyThere, ApiError."""
+    try:
         await client.create(obj)
     except ApiError as error:
-        if error.status.reason != "AlreadyExists":
-            raise
-        await client.update(obj)
+        if error.status.reason == "AlreadyExists":
+            raise AlreadyThere from error
+        raise

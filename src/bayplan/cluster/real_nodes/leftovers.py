@@ -13,6 +13,7 @@ from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.network import remove_network
 from bayplan.cluster.real_nodes.processes import ProcessId, end, processes_with, read_pid_file
 from bayplan.cluster.real_nodes.settings import RealNodeSettings
+from bayplan.csi_local.loop_devices import LoopDevices
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.cgroups.hierarchies import Hierarchies
 from bayplan.kubelet.cgroups.mounts import find_mounts
@@ -38,6 +39,8 @@ async def remove_leftovers(settings: RealNodeSettings, clock: Clock) -> None:
         raise RealNodeError(f"cgroups of real nodes are left: {error}") from error
     for path in mounts_below(_mountinfo(), settings.directory, settings.state):
         await run("umount", "--lazy", path)
+    for device in LoopDevices().below(settings.directory):
+        await run("losetup", "--detach", str(device))
     await remove_network(settings)
     remove_results(settings.state)
     if settings.state.exists():

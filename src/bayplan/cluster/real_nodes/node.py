@@ -1,4 +1,4 @@
-"""One real node: its containerd, its kubelet, its pod network and its service proxy, in its network namespace."""
+"""One real node: its containerd, its kubelet, its pod network, service proxy and storage driver, in its network namespace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bayplan.cluster.errors import RealNodeError
-from bayplan.cluster.real_nodes.add_ons import NETWORK_USER, PROXY_USER, network_command, proxy_command
+from bayplan.cluster.real_nodes.add_ons import (
+    NETWORK_USER,
+    PROXY_USER,
+    STORAGE_USER,
+    driver_command,
+    network_command,
+    proxy_command,
+    storage_command,
+)
 from bayplan.cluster.real_nodes.cni_results import remove_torn
 from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.containerd import (
@@ -63,11 +71,20 @@ class RealNode:
         self._kubelet = self._process("kubelet", kubelet_command(place))
         self._network = self._process("network", network_command(place))
         self._proxy = self._process("proxy", proxy_command(place))
+        self._driver = self._process("csi-local", driver_command(place))
+        self._storage = self._process("csi-controller", storage_command(place))
+        self._beside = (self._network, self._proxy, self._driver, self._storage)
 
     def failures(self) -> dict[str, Callable[[], str]]:
         """Why each of its components does not run ("" if it does), by name."""
         name = self.place.name
-        parts = {"kubelet": self._kubelet, "network": self._network, "proxy": self._proxy}
+        parts = {
+            "kubelet": self._kubelet,
+            "network": self._network,
+            "proxy": self._proxy,
+            "csi-local": self._driver,
+            "csi-controller": self._storage,
+        }
         return {f"{part}-{name}": lambda each=each: each.failure for part, each in parts.items()}  # type: ignore[misc]
 
     def _process(
@@ -113,10 +130,11 @@ class RealNode:
             write_files(place, self.containerd.endpoint, api)
             write_credentials(place.directory, "network.kubeconfig", api, NETWORK_USER)
             write_credentials(place.directory, "proxy.kubeconfig", api, PROXY_USER)
+            write_credentials(place.directory, "storage.kubeconfig", api, STORAGE_USER)
         except OSError as error:
             raise RealNodeError(f"{place.directory}: the node's files cannot be written: {error}") from error
         self._containerd.log.unlink(missing_ok=True)
-        for each in (self._kubelet, self._network, self._proxy):
+        for each in (self._kubelet, *self._beside):
             each.log.unlink(missing_ok=True)
         self._tasks.spawn(self._containerd.name, self._containerd.run())
         try:
@@ -125,7 +143,7 @@ class RealNode:
             await ensure_sandbox_image(self.containerd, self.runtime, self._clock, platform.machine())
         except (RealNodeError, RuntimeRequestError, ValueError) as error:
             raise RealNodeError(f"{place.name}: {error}; its log ends: {self._containerd.last_words()}") from error
-        for each in (self._kubelet, self._network, self._proxy):
+        for each in (self._kubelet, *self._beside):
             self._tasks.spawn(each.name, each.run())
 
     async def _remove_pods(self) -> None:
@@ -148,5 +166,5 @@ class RealNode:
         except (RuntimeRequestError, TimeoutError) as error:
             logger.warning("%s: pods are left to be killed: %s", self.place.name, error or "they take too long")
         await self._containerd.stop(_STOP_SECONDS)
-        await asyncio.gather(self._network.stop(_STOP_SECONDS), self._proxy.stop(_STOP_SECONDS))
+        await asyncio.gather(*(each.stop(_STOP_SECONDS) for each in self._beside))
         await self.runtime.close()

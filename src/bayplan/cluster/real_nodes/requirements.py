@@ -33,6 +33,8 @@ _ALWAYS = (
     Program("ip", "iproute2", "iproute"),
     Program("bridge", "iproute2", "iproute"),
     Program("nft", "nftables", "nftables"),
+    Program("losetup", "mount", "util-linux-core"),
+    Program("mkfs.ext4", "e2fsprogs", "e2fsprogs"),
 )
 _FOR_NAMESPACES = (Program("nsenter", "util-linux", "util-linux"),)
 _PLUGINS = Program(

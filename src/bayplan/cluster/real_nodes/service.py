@@ -22,6 +22,7 @@ from bayplan.cluster.real_nodes.owners import Ownership, data_lock, remove_dead_
 from bayplan.cluster.real_nodes.processes import SupervisedProcess
 from bayplan.cluster.real_nodes.requirements import check, find_cni_plugins
 from bayplan.cluster.real_nodes.settings import RealNodeSettings
+from bayplan.csi_local.settings import DRIVER_NAME
 from bayplan.store.errors import StoreLocked, StoreUnavailable
 from bayplan.store.file_lock import FileLock
 from bayplan.support.clock import Clock
@@ -124,6 +125,7 @@ class RealNodes:
             "bayplan.dev/network": settings.data_plane,
             "bayplan.dev/service-proxy": "nftables",
             "bayplan.dev/dns": settings.cluster_dns,
+            "bayplan.dev/storage": DRIVER_NAME,
         }
 
     async def _assign(self, client: Client, nodes: Iterable[core_v1.Node]) -> None:

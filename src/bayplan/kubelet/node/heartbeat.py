@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -57,6 +58,7 @@ class NodeHeartbeat:
         self._pod_cidr_changed = pod_cidr_changed
         self._pod_cidr = ""
         self._reported_at = float("-inf")
+        self._wanted = asyncio.Event()
 
     async def run(self) -> None:
         """Look until cancelled; quicker until the node is ready for the first time."""
@@ -66,7 +68,22 @@ class NodeHeartbeat:
                 ready = await self.look()
             except (ApiError, TransportError, OSError, RuntimeRequestError) as error:
                 logger.warning("cannot write the status of node %s: %s", self._node_name, error)
-            await self._clock.sleep(self._update_seconds if ready else min(1.0, self._update_seconds))
+            await self._pause(self._update_seconds if ready else min(1.0, self._update_seconds))
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait until it is time to look, or somebody wants it sooner."""
+        waiting = [asyncio.ensure_future(each) for each in (self._clock.sleep(seconds), self._wanted.wait())]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        self._wanted.clear()
+
+    def hurry(self) -> None:
+        """Look now: what the status says has changed, and somebody waits for it."""
+        self._wanted.set()
 
     async def look(self) -> bool:
         """Write the status if it is time; whether the node is ready. Raises ApiError, TransportError, OSError."""

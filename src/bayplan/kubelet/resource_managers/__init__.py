@@ -2,5 +2,5 @@
 
 The policies are pure: `cpu_assignment`, `cpu_policy`, `memory_policy`, `device_allocation` and `topology_policy` decide from state that they are given.
 `container_manager` is the one door for the rest of the kubelet: it admits pods, says what a container gets, and takes it back. `plugin_server`,
-`plugin_watcher` and `pod_resources` speak gRPC; nothing else here does. What must outlive the kubelet is in checkpoints in kubelet's own format.
+ `pod_resources` speak gRPC; nothing else here does. What must outlive the kubelet is in checkpoints in kubelet's own format.
 """

@@ -1,4 +1,4 @@
-"""Messages of device plugins (deviceplugin v1beta1) and of their discovery (pluginregistration v1), and what they mean."""
+"""Messages of device plugins (deviceplugin v1beta1), and what they mean."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from bayplan.support.message_tables import message_classes
 VERSION: Final = "v1beta1"
 DEVICE_PLUGIN: Final = "/v1beta1.DevicePlugin/"
 REGISTER: Final = "/v1beta1.Registration/Register"
-REGISTRATION: Final = "/pluginregistration.Registration/"
 
 MESSAGES: Final = message_classes(
     "v1beta1",
@@ -42,15 +41,6 @@ MESSAGES: Final = message_classes(
             "envs: {string}, mounts: [Mount], devices: [DeviceSpec], annotations: {string}, cdi_devices: [CDIDevice]"
         ),
         "AllocateResponse": "container_responses: [ContainerAllocateResponse]",
-    },
-)
-DISCOVERY: Final = message_classes(
-    "pluginregistration",
-    {
-        "InfoRequest": "",
-        "PluginInfo": "type: string, name: string, endpoint: string, supported_versions: [string]",
-        "RegistrationStatus": "plugin_registered: bool, error: string",
-        "RegistrationStatusResponse": "",
     },
 )
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bayplan.api.validation.resources import is_extended
+from bayplan.kubelet.plugin_watcher import PluginRefused
 from bayplan.kubelet.resource_managers.device_calls import Allocate, PluginCall, PluginReply, PreferredAllocation
 from bayplan.kubelet.resource_managers.device_checkpoint import DEVICE_STATE
 from bayplan.kubelet.resource_managers.device_manager import DeviceManager
@@ -36,6 +37,8 @@ from bayplan.support.rpc_errors import RefusedError, RpcError
 
 logger = logging.getLogger(__name__)
 
+KIND: Final = "DevicePlugin"
+"""What device plugins say they are."""
 SOCKET: Final = "kubelet.sock"
 _CONNECT_SECONDS: Final = 10.0
 _PRE_START_SECONDS: Final = 30.0
@@ -140,6 +143,26 @@ class PluginServer:
     def _tell(self, uids: Collection[str]) -> None:
         if uids:
             self._on_health(uids)
+
+    def refusal(self, path: Path, name: str, endpoint: str, versions: tuple[str, ...]) -> str:
+        """See PluginHandler."""
+        if VERSION not in versions:
+            shown = " ".join(versions)
+            return f"manager version, {VERSION}, is not among plugin supported versions [{shown}]"
+        if not is_extended(name):
+            return f'invalid name of device plugin socket: the ResourceName "{name}" is invalid'
+        return ""
+
+    async def register(self, name: str, endpoint: Path, versions: tuple[str, ...]) -> None:
+        """See PluginHandler."""
+        try:
+            await self.connect(name, endpoint)
+        except PluginError as error:
+            raise PluginRefused(str(error)) from error
+
+    async def deregister(self, name: str) -> None:
+        """See PluginHandler."""
+        await self.leave(name)
 
     async def leave(self, resource: str) -> None:
         """End the connection to a resource's plugin, if there is one."""

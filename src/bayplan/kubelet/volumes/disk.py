@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bayplan.kubelet.volumes.directories import unmount_tree
 from bayplan.kubelet.volumes.errors import SetUpError
-from bayplan.kubelet.volumes.interface import TearDown, VolumeHost
+from bayplan.kubelet.volumes.interface import DEVICES, TearDown, VolumeHost
 from bayplan.kubelet.volumes.kinds import VolumeKinds
 from bayplan.kubelet.volumes.subpath import DIRECTORY, clean_up_sub_paths
 from bayplan.support.mounts import MountError, mounts_below
@@ -29,14 +29,15 @@ def make_pod_directories(directory: Path) -> None:
         each.mkdir(mode=0o750, exist_ok=True)
 
 
-def volumes_on_disk(pod_directory: Path) -> list[tuple[str, str]]:
-    """(directory of the kind, name) of a pod's volumes."""
+def volumes_on_disk(pod_directory: Path) -> list[tuple[str, Path]]:
+    """(directory of the kind, the volume's own) of a pod's volumes, file systems and then devices."""
     found = []
-    try:
-        for kind in sorted((pod_directory / "volumes").iterdir()):
-            found += [(kind.name, each.name) for each in sorted(kind.iterdir())]
-    except FileNotFoundError:
-        return found
+    for part in ("volumes", DEVICES):
+        try:
+            for kind in sorted((pod_directory / part).iterdir()):
+                found += [(kind.name, each) for each in sorted(kind.iterdir())]
+        except FileNotFoundError:
+            continue
     return found
 
 
@@ -48,9 +49,8 @@ async def tear_down_volumes(host: VolumeHost, kinds: VolumeKinds, pod_uid: str) 
         await clean_up_sub_paths(host.mounter, directory)
     except (MountError, OSError) as error:
         return [f"error cleaning subPath mounts for pod {pod_uid}: {error}"]
-    for kind_directory, name in await host.blocking(lambda: volumes_on_disk(directory)):
-        kind = kinds.of_directory(kind_directory)
-        path = directory / "volumes" / kind_directory / name
+    for kind_directory, path in await host.blocking(lambda: volumes_on_disk(directory)):
+        kind, name = kinds.of_directory(kind_directory), path.name
         try:
             if kind is None:
                 await _remove_unknown(host, path)
@@ -71,7 +71,7 @@ async def _remove_unknown(host: VolumeHost, path: Path) -> None:
 async def remove_pod_directory(host: VolumeHost, pod_uid: str) -> None:
     """Remove what a pod had on the node besides volumes, which must be gone. Raises SetUpError, MountError, OSError."""
     directory = host.pod_directory(pod_uid)
-    for part in ("volumeDevices", "plugins", "containers"):
+    for part in (DEVICES, "plugins", "containers"):
         await unmount_tree(host.mounter, directory / part)
     left = mounts_below(host.mounter.list(), directory)
     if left:

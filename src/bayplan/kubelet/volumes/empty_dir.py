@@ -15,18 +15,16 @@ from bayplan.kubelet.volumes.directories import (
     remove_directory,
 )
 from bayplan.kubelet.volumes.errors import SetUpError
-from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeSpec, VolumeUsage
+from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeKind, VolumeSpec, VolumeUsage
 from bayplan.kubelet.volumes.ownership import set_ownership
 from bayplan.kubelet.volumes.usage import disk_usage, file_system_usage, measured
 from bayplan.support.mounts import mount_at
 
 
-class EmptyDir:
+class EmptyDir(VolumeKind):
     """See the module."""
 
     name = "kubernetes.io/empty-dir"
-    needs_remount = False
-    is_attachable = False
     supports_mount_options = False
 
     def can_support(self, spec: VolumeSpec) -> bool:

@@ -8,7 +8,11 @@ from bayplan.kubelet.errors import KubeletError
 
 
 class SetUpError(KubeletError):
-    """One volume cannot be set up or torn down now; the text says why, without the volume's name."""
+    """One volume cannot be set up or torn down now; the text says why, without the volume's name. doing: what failed, if that is a step with a name of its own."""
+
+    def __init__(self, message: str, *, doing: str = "") -> None:
+        super().__init__(message)
+        self.doing = doing
 
 
 class VolumeError(KubeletError):

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Callable
 
 from bayplan.kubelet.volumes.errors import SetUpError
-from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeSpec, VolumeUsage
+from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeKind, VolumeSpec, VolumeUsage
 
 _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
     "Directory": (stat.S_ISDIR, "a directory"),
@@ -44,12 +44,10 @@ def check_host_path(path: str, kind: str) -> None:
         raise SetUpError(f"hostPath type check failed: {path} is not {noun}")
 
 
-class HostPath:
+class HostPath(VolumeKind):
     """See the module."""
 
     name = "kubernetes.io/host-path"
-    needs_remount = False
-    is_attachable = False
     supports_mount_options = False
 
     def can_support(self, spec: VolumeSpec) -> bool:

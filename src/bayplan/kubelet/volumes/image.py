@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeSpec, VolumeUsage
+from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeKind, VolumeSpec, VolumeUsage
 
 
-class Image:
+class Image(VolumeKind):
     """See the module."""
 
     name = "kubernetes.io/image"
-    needs_remount = False
-    is_attachable = False
     supports_mount_options = False
 
     def can_support(self, spec: VolumeSpec) -> bool:

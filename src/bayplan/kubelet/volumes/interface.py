@@ -6,10 +6,10 @@ volume's directory, because the kubelet may have been restarted meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.objects import ObjectSource
@@ -17,6 +17,9 @@ from bayplan.support.blocking import Blocking
 from bayplan.support.clock import Clock
 from bayplan.support.mounts import Mounter
 from bayplan.support.randomness import Randomness
+
+DEVICES: Final = "volumeDevices"
+"""Where a pod's directory has its block volumes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,10 @@ class VolumeHost:
         """ROOT/pods/UID/volumes/kubernetes.io~KIND/NAME."""
         return self.pod_directory(pod_uid) / "volumes" / escaped(kind) / name
 
+    def device_link(self, pod_uid: str, kind: str, name: str) -> Path:
+        """ROOT/pods/UID/volumeDevices/kubernetes.io~KIND/NAME, which leads to the device of a block volume."""
+        return self.pod_directory(pod_uid) / DEVICES / escaped(kind) / name
+
     def plugin_directory(self, pod_uid: str, kind: str) -> Path:
         """ROOT/pods/UID/plugins/kubernetes.io~KIND."""
         return self.pod_directory(pod_uid) / "plugins" / escaped(kind)
@@ -140,14 +147,30 @@ class TearDown:
 
 
 class VolumeKind(Protocol):
-    """A kind of volume, such as kubernetes.io/configmap."""
+    """A kind of volume, such as kubernetes.io/configmap. What most kinds have no use for does nothing here."""
 
     name: str
-    needs_remount: bool
-    """Whether `set_up` is to be called again and again, because what the volume shows changes."""
-    is_attachable: bool
-    """Whether something else attaches it to the node first; `set_up` waits for `node.status.volumesAttached` then."""
     supports_mount_options: bool
+
+    def needs_remount(self, spec: VolumeSpec) -> bool:
+        """Whether `set_up` is to be called again and again, because what the volume shows changes."""
+        return False
+
+    def is_attachable(self, spec: VolumeSpec) -> bool:
+        """Whether something else attaches it to the node first; `set_up` waits for `node.status.volumesAttached` then."""
+        return False
+
+    async def left_in_use(self, host: VolumeHost) -> Collection[str]:
+        """Unique names of attachable volumes that are mounted on the node, whether a pod still has them or not."""
+        return ()
+
+    async def clean_up(self, host: VolumeHost) -> None:
+        """Undo what volumes have left that no pod has any more, as far as that is possible now."""
+        return
+
+    async def close(self) -> None:
+        """Stop what goes on; what is mounted stays."""
+        return
 
     def can_support(self, spec: VolumeSpec) -> bool:
         """Whether a volume is of this kind."""

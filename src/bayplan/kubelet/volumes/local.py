@@ -6,18 +6,16 @@ import os
 
 from bayplan.kubelet.volumes.directories import remove_mount
 from bayplan.kubelet.volumes.errors import SetUpError
-from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeSpec, VolumeUsage
+from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeKind, VolumeSpec, VolumeUsage
 from bayplan.kubelet.volumes.ownership import set_ownership
 from bayplan.kubelet.volumes.usage import file_system_usage, measured
 from bayplan.support.mounts import mount_at
 
 
-class Local:
+class Local(VolumeKind):
     """See the module."""
 
     name = "kubernetes.io/local-volume"
-    needs_remount = False
-    is_attachable = False
     supports_mount_options = True
 
     def can_support(self, spec: VolumeSpec) -> bool:

@@ -42,11 +42,13 @@ class VolumeManager:
         kinds: VolumeKinds,
         *,
         node: Callable[[], core_v1.Node | None],
+        in_use_changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """node: this node as the API shows it."""
+        """node: this node as the API shows it. in_use_changed: called when `volumes_in_use` has more or less to say."""
         self._host = host
         self.kinds = kinds
         self._node = node
+        self._in_use_changed = in_use_changed
         self._pods: dict[str, PodVolumes] = {}
         self._tearing_down: dict[str, asyncio.Lock] = {}
         host.objects.on_change(self._refresh)
@@ -101,10 +103,13 @@ class VolumeManager:
         found = {each.spec.gid for each in entry.volumes.values()} if entry is not None else set()
         return sorted(gid for gid in found if gid is not None and gid not in known)
 
-    def volumes_in_use(self) -> list[str]:
+    async def volumes_in_use(self) -> list[str]:
         """What `node.status.volumesInUse` is to say: attachable volumes that are mounted or are to be."""
         volumes = (each for entry in self._pods.values() for each in entry.volumes.values())
-        return sorted({each.unique_name for each in volumes if each.kind.is_attachable})
+        names = {each.unique_name for each in volumes if each.kind.is_attachable(each.spec)}
+        for kind in self.kinds:
+            names.update(await kind.left_in_use(self._host))
+        return sorted(names)
 
     async def usage(self, pod_uid: str) -> dict[str, VolumeUsage]:
         """How much a pod's volumes use, by their names in the pod. What cannot be measured is left out."""
@@ -139,6 +144,8 @@ class VolumeManager:
                 raise VolumeError(str(error)) from error
             self._host.objects.unregister(pod_uid)
             self._tearing_down.pop(pod_uid, None)
+            if entry is not None and any(each.kind.is_attachable(each.spec) for each in entry.volumes.values()):
+                self._in_use_changed()
 
     async def remove_orphans(self, known: Collection[str]) -> None:
         """Tear down what is on disk of pods that are not known: those that ended while no kubelet ran. What cannot be removed now is tried next time."""
@@ -157,6 +164,8 @@ class VolumeManager:
                 await self._host.clock.sleep(self._host.randomness.jitter(REFRESH_SECONDS, 0.5) * 0.8)
                 for uid in list(self._pods):
                     self._refresh(uid)
+                for kind in self.kinds:
+                    await kind.clean_up(self._host)
         finally:
             await self.close()
 
@@ -164,6 +173,8 @@ class VolumeManager:
         """Stop all work on volumes. What is mounted stays."""
         for entry in self._pods.values():
             await _stop(entry)
+        for kind in self.kinds:
+            await kind.close()
 
     def _refresh(self, pod_uid: str) -> None:
         """Something has changed that a pod's volumes may show. Volumes that are not there yet are tried again at once."""
@@ -206,7 +217,7 @@ class VolumeManager:
         """See that a volume gets there, or is brought up to date; False if that is being done."""
         if volume.task is not None and not volume.task.done():
             return False
-        if volume.mounted is not None and not volume.kind.needs_remount:
+        if volume.mounted is not None and not volume.kind.needs_remount(volume.spec):
             return True
         name = f"volume {volume.spec.name} of pod {entry.pod.metadata.uid}"
         volume.task = asyncio.create_task(self._set_up_until_done(entry, volume), name=name)
@@ -217,8 +228,8 @@ class VolumeManager:
         pause = FIRST_RETRY_SECONDS
         while True:
             volume.again.clear()
-            attached = await self._attached(volume)
             try:
+                attached = await self._attached(volume)
                 self._check(entry, volume)
                 volume.mounted = await volume.kind.set_up(set_up_context(self._host, entry.pod, volume, attached))
             except _FAILURES as error:
@@ -233,17 +244,23 @@ class VolumeManager:
 
     def _report(self, pod: core_v1.Pod, spec: VolumeSpec, error: Exception) -> None:
         doing, reason = ("MapVolume.SetUpDevice", "FailedMapVolume") if spec.is_block else ("MountVolume.SetUp", FAILED)
+        if isinstance(error, SetUpError) and error.doing:
+            doing = error.doing
         text = f'{doing} failed for volume "{spec.name}" : {error}'
         self._host.event(pod, "Warning", reason, text)
 
     async def _attached(self, volume: PodVolume) -> str:
-        """Where an attachable volume is attached, as soon as it is."""
-        if not volume.kind.is_attachable:
+        """Where an attachable volume is attached, as soon as it is, and once the API server knows that it is used here: before that it could be detached."""
+        if not volume.kind.is_attachable(volume.spec):
+            volume.waits_for_attachment = False
             return ""
         while True:
             node = self._node()
+            in_use = node is not None and volume.unique_name in node.status.volumes_in_use
+            if not in_use:
+                self._in_use_changed()
             for each in node.status.volumes_attached if node is not None else ():
-                if each.name == volume.unique_name:
+                if each.name == volume.unique_name and in_use:
                     volume.waits_for_attachment = False
                     return each.device_path
             volume.waits_for_attachment = True

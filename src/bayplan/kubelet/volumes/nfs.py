@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from bayplan.kubelet.volumes.directories import remove_mount
-from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeSpec, VolumeUsage
+from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeKind, VolumeSpec, VolumeUsage
 from bayplan.kubelet.volumes.usage import file_system_usage, measured
 from bayplan.support.mounts import mount_at
 
 
-class Nfs:
+class Nfs(VolumeKind):
     """See the module."""
 
     name = "kubernetes.io/nfs"
-    needs_remount = False
-    is_attachable = False
     supports_mount_options = True
 
     def can_support(self, spec: VolumeSpec) -> bool:

@@ -16,7 +16,7 @@ from bayplan.kubelet.volumes.directories import (
     remove_directory,
 )
 from bayplan.kubelet.volumes.errors import SetUpError
-from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeSpec, VolumeUsage
+from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeKind, VolumeSpec, VolumeUsage
 from bayplan.kubelet.volumes.ownership import set_ownership
 from bayplan.kubelet.volumes.usage import disk_usage, file_system_usage, measured
 
@@ -89,14 +89,16 @@ def needed_mode(mode: int | None) -> int:
     return mode
 
 
-class WrittenKind:
+class WrittenKind(VolumeKind):
     """What the kinds have in common. `in_memory`: whether the files must never reach a disk."""
 
     name: str
-    needs_remount = True
-    is_attachable = False
     supports_mount_options = False
     in_memory = True
+
+    def needs_remount(self, spec: VolumeSpec) -> bool:
+        """See VolumeKind."""
+        return True
 
     def unique_name(self, spec: VolumeSpec, pod_uid: str) -> str:
         """See VolumeKind."""

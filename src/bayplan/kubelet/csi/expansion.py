@@ -1,0 +1,162 @@
+"""The node's part of making a volume larger (operationexecutor/node_expander.go): the driver is asked, and the claim's status says how that went."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, Final
+
+from bayplan.api.quantity import Quantity, parse
+from bayplan.api.types import core_v1
+from bayplan.csi import messages as csi
+from bayplan.csi.errors import CsiError
+from bayplan.kubelet.csi.drivers import Driver
+from bayplan.kubelet.csi.objects import CsiObjects
+from bayplan.kubelet.csi.requests import Source, capability
+from bayplan.kubelet.volumes.errors import SetUpError
+from bayplan.kubelet.volumes.interface import SetUp
+from bayplan.support.timestamps import rfc3339
+
+logger = logging.getLogger(__name__)
+
+STORAGE: Final = "storage"
+PENDING, IN_PROGRESS, INFEASIBLE = "NodeResizePending", "NodeResizeInProgress", "NodeResizeInfeasible"
+NOT_NEEDED: Final = "volume.kubernetes.io/node-expansion-not-required"
+_SUCCESS, _FAILURE = "FileSystemResizeSuccessful", "FileSystemResizeFailed"
+_FAILED: Final = "NodeResizeError"
+_DONE_CONDITIONS: Final = frozenset({"Resizing", "FileSystemResizePending", "ControllerResizeError", _FAILED})
+
+
+class Expansion:
+    """See the module. What was refused is not tried again at the same size, as long as the volume stays where it is."""
+
+    def __init__(self, objects: CsiObjects) -> None:
+        self._objects = objects
+        self._refused: dict[str, Quantity] = {}
+
+    def forget(self, key: str) -> None:
+        """A volume was taken from a pod: what it refused while it was in use may work the next time."""
+        self._refused.pop(key, None)
+
+    async def expand(self, context: SetUp, driver: Driver, source: Source, volume_path: Path, staging: Path) -> None:
+        """Make a published volume as large as it is to be, where that is not done. Raises SetUpError."""
+        persistent = context.spec.persistent_volume
+        if persistent is None:
+            return
+        persistent = await self._objects.persistent_volume(persistent.metadata.name)
+        claim = await self._objects.claim_of(persistent)
+        wanted = wanted_size(persistent, claim)
+        if claim is None or wanted is None or self._refused.get(source.key) == wanted:
+            return
+        if source.read_only:
+            self._event(context, "Warning", _FAILURE, "failed", " requested read-only file system")
+            self._refused[source.key] = wanted
+            return
+        if not await self._offers(driver):
+            return
+        claim = await self._objects.patch_claim_status(claim, {"allocatedResourceStatuses": {STORAGE: IN_PROGRESS}})
+        try:
+            await self._ask(context, driver, source, volume_path, staging, wanted)
+        except CsiError as error:
+            await self._failed(context, claim, error, wanted, source)
+            return
+        self._refused.pop(source.key, None)
+        self._event(context, "Normal", _SUCCESS, "succeeded", "")
+        await self._objects.patch_claim_status(claim, finished(claim, wanted))
+
+    async def _offers(self, driver: Driver) -> bool:
+        try:
+            return await driver.offers(csi.NodeCapability.EXPAND_VOLUME)
+        except CsiError as error:
+            raise SetUpError(
+                f"Expander.NodeExpand failed to check if node supports expansion : {error}",
+                doing="MountVolume.NodeExpandVolume",
+            ) from error
+
+    async def _ask(
+        self, context: SetUp, driver: Driver, source: Source, volume_path: Path, staging: Path, wanted: Quantity
+    ) -> None:
+        secrets = await self._objects.credentials(source.expand_secret, "NodeExpandSecretRef")
+        multi = await driver.offers(csi.NodeCapability.SINGLE_NODE_MULTI_WRITER)
+        staged = await driver.offers(csi.NodeCapability.STAGE_UNSTAGE_VOLUME)
+        request = csi.NodeExpandVolumeRequest(
+            source.handle,
+            str(volume_path),
+            csi.CapacityRange(wanted.value()),
+            str(staging) if staged else "",
+            capability(source, is_block=context.spec.is_block, single_node_multi_writer=multi),
+            secrets,
+        )
+        await driver.client.node_expand_volume(request)
+
+    async def _failed(
+        self,
+        context: SetUp,
+        claim: core_v1.PersistentVolumeClaim,
+        error: CsiError,
+        wanted: Quantity,
+        source: Source,
+    ) -> None:
+        text = f"Expander.NodeExpand failed to expand the volume : {error}"
+        if error.is_final:
+            now = rfc3339(context.host.clock.now())
+            await self._objects.patch_claim_status(claim, failed(claim, text, now, infeasible=error.is_infeasible))
+        if error.is_infeasible or error.code == "FAILED_PRECONDITION":
+            self._refused[source.key] = wanted
+        if (
+            error.code == "FAILED_PRECONDITION"
+        ):  # the driver does not grow volumes that are in use: no reason not to use it
+            logger.warning("volume %s: %s", context.spec.name, text)
+            return
+        raise SetUpError(text, doing="MountVolume.NodeExpandVolume")
+
+    def _event(self, context: SetUp, kind: str, reason: str, how: str, detail: str) -> None:
+        text = f'MountVolume.NodeExpandVolume {how} for volume "{context.spec.name}"{detail}'
+        context.host.event(context.pod, kind, reason, text)
+
+
+def wanted_size(persistent: core_v1.PersistentVolume, claim: core_v1.PersistentVolumeClaim | None) -> Quantity | None:
+    """The size that the node is to bring a volume to; None if there is nothing to do, or nothing yet."""
+    if claim is None or STORAGE not in persistent.spec.capacity:
+        return None
+    status = claim.status
+    target = status.allocated_resources.get(STORAGE) or persistent.spec.capacity[STORAGE]
+    wanted = parse(target)
+    has = parse(status.capacity.get(STORAGE, "0"))
+    if status.allocated_resource_statuses.get(STORAGE) in (PENDING, IN_PROGRESS):
+        return wanted
+    pending = any(each.type == "FileSystemResizePending" and each.status == "True" for each in status.conditions)
+    old_controller = not status.allocated_resource_statuses and pending
+    return wanted if old_controller and has < wanted else None
+
+
+def finished(claim: core_v1.PersistentVolumeClaim, size: Quantity) -> dict[str, Any]:
+    """What changes of a claim's status when its volume has its size, as a merge patch."""
+    kept = [each for each in claim.status.conditions if each.type not in _DONE_CONDITIONS]
+    return {
+        "capacity": {STORAGE: str(size)},
+        "allocatedResourceStatuses": {STORAGE: None},
+        "conditions": [_condition_tree(each) for each in kept] or None,
+    }
+
+
+def failed(claim: core_v1.PersistentVolumeClaim, text: str, now: str, *, infeasible: bool) -> dict[str, Any]:
+    """What changes of a claim's status when a driver has refused to make its volume larger. now: RFC 3339."""
+    kept = [each for each in claim.status.conditions if each.type != _FAILED]
+    condition = {"type": _FAILED, "status": "True", "lastTransitionTime": now, "message": text}
+    change: dict[str, Any] = {"conditions": [*map(_condition_tree, kept), condition]}
+    if infeasible:
+        change["allocatedResourceStatuses"] = {STORAGE: INFEASIBLE}
+    return change
+
+
+def _condition_tree(condition: core_v1.PersistentVolumeClaimCondition) -> dict[str, Any]:
+    found = {
+        "type": condition.type,
+        "status": condition.status,
+        "lastProbeTime": condition.last_probe_time,
+        "lastTransitionTime": condition.last_transition_time,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+    return {name: value for name, value in found.items() if value}
