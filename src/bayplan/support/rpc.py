@@ -25,12 +25,34 @@ Method = tuple[type[Any], Handler]
 _OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.default_authority", "localhost"))
 
 
+_LONGEST_SOCKET = 107
+"""Bytes of a path that the kernel takes (sun_path)."""
+
+
+class _Address:
+    """A socket as gRPC is told of it. One with a long path is named by its directory, which is kept open: the kernel takes short paths only."""
+
+    def __init__(self, socket: Path) -> None:
+        self._directory: int | None = None
+        self.text = f"unix:{socket}"
+        if len(os.fsencode(socket)) > _LONGEST_SOCKET and socket.parent.is_dir():
+            self._directory = os.open(socket.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            self.text = f"unix:/proc/self/fd/{self._directory}/{socket.name}"
+
+    def close(self) -> None:
+        """Forget it."""
+        if self._directory is not None:
+            os.close(self._directory)
+            self._directory = None
+
+
 class Connection:
     """A connection to a socket. It is made at the first call."""
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket
-        self._channel = aio.insecure_channel(f"unix:{socket}", options=_OPTIONS)
+        self._address = _Address(socket)
+        self._channel = aio.insecure_channel(self._address.text, options=_OPTIONS)
 
     async def ready(self, seconds: float) -> None:
         """Return once the other side listens. Raises RpcError, also after so many seconds."""
@@ -71,6 +93,7 @@ class Connection:
     async def close(self) -> None:
         """End it; calls that wait fail."""
         await self._channel.close()
+        self._address.close()
 
 
 def _to_bytes(message: Any) -> bytes:
@@ -90,6 +113,7 @@ class SocketServer:
         self._socket = socket
         self._methods = methods
         self._server: aio.Server | None = None
+        self._address: _Address | None = None
 
     async def start(self) -> None:
         """Listen. A socket that is there already is replaced. Raises OSError."""
@@ -98,7 +122,8 @@ class SocketServer:
         self._server = aio.server()
         self._server.add_generic_rpc_handlers(_handlers(self._methods))
         try:
-            self._server.add_insecure_port(f"unix:{self._socket}")
+            self._address = _Address(self._socket)
+            self._server.add_insecure_port(self._address.text)
         except RuntimeError as error:
             raise OSError(f"{self._socket}: {error}") from error
         await self._server.start()
@@ -109,6 +134,9 @@ class SocketServer:
         if self._server is not None:
             await self._server.stop(None)
             self._server = None
+        if self._address is not None:
+            self._address.close()
+            self._address = None
         self._socket.unlink(missing_ok=True)
 
 

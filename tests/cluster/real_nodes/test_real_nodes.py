@@ -184,13 +184,13 @@ def test_containerd_and_kubelet_are_started_again(tmp_path: Path) -> None:
             await eventually(registered, "a node", 20)
             _, container_id = await run_pod(node, "sleep", "1000")
             before = {each.pid for each in recorded_processes(settings)}
-            assert len(before) == 5
+            assert len(before) == 7
             for process in before:
                 os.kill(process, signal.SIGKILL)
 
             async def replaced() -> bool:
                 now = {each.pid for each in recorded_processes(settings)}
-                return len(now) == 5 and not now & before and await answers(node)
+                return len(now) == 7 and not now & before and await answers(node)
 
             await eventually(replaced, "new processes", 20)
             result = await node.runtime.exec_sync(container_id, ["echo", "still here"], 10)
@@ -238,7 +238,7 @@ def killed_run(directory: Path) -> RealNodeSettings:
         if process.stdout is not None:
             process.stdout.close()
     settings = settings_for(directory, 2)
-    assert len(recorded_processes(settings)) == 9
+    assert len(recorded_processes(settings)) == 13
     assert traces(settings)
     return settings
 

@@ -6,11 +6,13 @@ undone after whatever comes between: unpublished when the pod goes, unstaged whe
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from bayplan.api.types import storage_v1
 from bayplan.api.volume_attachments import attachment_name, needs_attach, unique_name
@@ -50,6 +52,8 @@ from bayplan.support.mounts import mount_at
 logger = logging.getLogger(__name__)
 
 _N = csi.NodeCapability
+UNSTAGE_SECONDS: Final = 10.0
+"""How long the end of a pod waits until its volume has left the node as well."""
 _MOUNT_DEVICE, _MAP_DEVICE = "MountVolume.MountDevice", "MapVolume.MapPodDevice"
 
 
@@ -276,9 +280,11 @@ class CsiVolumes(VolumeKind):
         key = f"{driver}^{handle}"
         await self._operations.run(key, lambda: self._unpublish(context, driver, handle, is_block=is_block))
         try:
-            await self._operations.run(key, lambda: self._unstage_unused(context.host, driver, handle))
-        except (SetUpError, CsiError, OSError) as error:
-            logger.warning("volume %s of driver %s stays on the node for now: %s", handle, driver, error)
+            async with asyncio.timeout(UNSTAGE_SECONDS):
+                await self._operations.run(key, lambda: self._unstage_unused(context.host, driver, handle))
+        except (SetUpError, CsiError, OSError, TimeoutError) as error:
+            reason = error if str(error) else "the driver takes its time"
+            logger.warning("volume %s of driver %s stays on the node for now: %s", handle, driver, reason)
 
     async def _tear_down_unknown(self, context: TearDown, *, is_block: bool) -> None:
         """A volume of which nothing is known any more was unpublished, or never asked for: what is left of it is empty. Raises SetUpError, OSError."""

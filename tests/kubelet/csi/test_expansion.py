@@ -1,0 +1,120 @@
+"""Volumes grow on the node, and the claim says how far that is."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayplan.api.codec import from_tree
+from bayplan.api.types import core_v1
+from bayplan.kubelet.csi.expansion import wanted_size
+from tests.kubelet.csi.scenario import CsiNode, play, pod_of
+
+
+async def claim(here: CsiNode) -> core_v1.PersistentVolumeClaim:
+    return await here.client.get(core_v1.PersistentVolumeClaim, "pv", "default")
+
+
+async def grow(here: CsiNode) -> None:
+    """What the controller writes when it has made a volume larger."""
+    await here.client.patch(core_v1.PersistentVolume, "pv", "", {"spec": {"capacity": {"storage": "2Gi"}}})
+    status = {
+        "allocatedResources": {"storage": "2Gi"},
+        "allocatedResourceStatuses": {"storage": "NodeResizePending"},
+        "conditions": [{"type": "FileSystemResizePending", "status": "True"}],
+    }
+    await here.client.patch(core_v1.PersistentVolumeClaim, "pv", "default", {"status": status}, subresource="status")
+
+
+async def refreshed(here: CsiNode) -> None:
+    """Two minutes of the volume manager."""
+    running = asyncio.ensure_future(here.manager.run())
+    await asyncio.sleep(120)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+def test_a_volume_grows_while_a_pod_has_it(tmp_path: Path) -> None:
+    async def test(here: CsiNode) -> None:
+        await here.start()
+        await here.manager.wait_for_mounts(pod_of(await here.volume()))
+        await grow(here)
+        await refreshed(here)
+        (asked,) = here.driver.requests("NodeExpandVolume")
+        assert (asked.volume_path, asked.capacity_range.required_bytes) == (str(here.target()), 2 << 30)
+        found = await claim(here)
+        assert str(found.status.capacity["storage"]) == "2Gi"
+        assert found.status.allocated_resource_statuses == {}
+        assert found.status.conditions == ()
+        text = 'Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "pv"'
+        assert here.events == [text]
+
+    play(tmp_path, test)
+
+
+def test_a_volume_that_grew_without_pods_grows_when_it_is_mounted(tmp_path: Path) -> None:
+    async def test(here: CsiNode) -> None:
+        await here.start()
+        volume = await here.volume()
+        await grow(here)
+        await here.manager.wait_for_mounts(pod_of(volume))
+        assert str((await claim(here)).status.capacity["storage"]) == "2Gi"
+
+    play(tmp_path, test)
+
+
+def test_a_driver_that_cannot_grow_what_is_used_is_asked_again_the_next_time(tmp_path: Path) -> None:
+    async def test(here: CsiNode) -> None:
+        await here.start()
+        pod = pod_of(await here.volume())
+        await here.manager.wait_for_mounts(pod)
+        await grow(here)
+        here.driver.fail("NodeExpandVolume", "FAILED_PRECONDITION", "it is in use", times=1)
+        await refreshed(here)
+        assert len(here.driver.requests("NodeExpandVolume")) == 1
+        (condition,) = [each for each in (await claim(here)).status.conditions if each.type == "NodeResizeError"]
+        assert "it is in use" in condition.message
+        await here.register()  # the manager has ended, and with it the connection
+        await here.manager.unmount("u1")
+        await here.manager.wait_for_mounts(pod)
+        assert str((await claim(here)).status.capacity["storage"]) == "2Gi"
+        assert (await claim(here)).status.conditions == ()
+
+    play(tmp_path, test)
+
+
+def test_what_can_never_be_is_said_and_left(tmp_path: Path) -> None:
+    async def test(here: CsiNode) -> None:
+        await here.start()
+        await here.manager.wait_for_mounts(pod_of(await here.volume()))
+        await grow(here)
+        here.driver.fail("NodeExpandVolume", "OUT_OF_RANGE", "too large", times=9)
+        await refreshed(here)
+        assert len(here.driver.requests("NodeExpandVolume")) == 1
+        assert (await claim(here)).status.allocated_resource_statuses == {"storage": "NodeResizeInfeasible"}
+        assert any("MountVolume.NodeExpandVolume failed" in each and "too large" in each for each in here.events)
+
+    play(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, None),
+        ({"capacity": {"storage": "1Gi"}}, None),
+        ({"capacity": {"storage": "1Gi"}, "allocatedResourceStatuses": {"storage": "NodeResizePending"}}, "2Gi"),
+        ({"capacity": {"storage": "1Gi"}, "allocatedResourceStatuses": {"storage": "NodeResizeInProgress"}}, "2Gi"),
+        ({"capacity": {"storage": "1Gi"}, "allocatedResourceStatuses": {"storage": "NodeResizeInfeasible"}}, None),
+        ({"allocatedResources": {"storage": "3Gi"}, "allocatedResourceStatuses": {"storage": "NodeResizePending"}}, "3Gi"),
+        ({"capacity": {"storage": "1Gi"}, "conditions": [{"type": "FileSystemResizePending", "status": "True"}]}, "2Gi"),
+        ({"capacity": {"storage": "2Gi"}, "conditions": [{"type": "FileSystemResizePending", "status": "True"}]}, None),
+    ],
+)  # fmt: skip
+def test_which_size_a_volume_is_to_have(status: dict[str, Any], expected: str | None) -> None:
+    volume = from_tree(core_v1.PersistentVolume, {"spec": {"capacity": {"storage": "2Gi"}}})
+    found = wanted_size(volume, from_tree(core_v1.PersistentVolumeClaim, {"status": status}))
+    assert (None if found is None else str(found)) == expected
+    assert wanted_size(volume, None) is None

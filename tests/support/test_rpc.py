@@ -1,0 +1,49 @@
+"""gRPC at sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bayplan.csi.messages import Empty, RegistrationStatus
+from bayplan.support.rpc import Connection, SocketServer
+from bayplan.support.rpc_errors import RpcError
+
+METHOD = "/test.Service/Method"
+
+
+async def _echo(request: RegistrationStatus) -> RegistrationStatus:
+    return request
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 200])
+def test_sockets_may_have_paths_that_are_longer_than_the_kernel_takes(tmp_path: Path, name: str) -> None:
+    socket = tmp_path / name / "s.sock"
+
+    async def steps() -> None:
+        server = SocketServer(socket, {METHOD: (RegistrationStatus, _echo)})
+        await server.start()
+        connection = Connection(socket)
+        try:
+            sent = RegistrationStatus(True, "text")
+            assert await connection.call(METHOD, sent, RegistrationStatus, 5.0) == sent
+        finally:
+            await connection.close()
+            await server.stop()
+        assert not socket.exists()
+
+    asyncio.run(steps())
+
+
+def test_nobody_listens_at_a_long_path_that_is_not_there(tmp_path: Path) -> None:
+    async def steps() -> None:
+        connection = Connection(tmp_path / ("a" * 200) / "s.sock")
+        try:
+            with pytest.raises(RpcError):
+                await connection.call(METHOD, Empty(), Empty, 2.0)
+        finally:
+            await connection.close()
+
+    asyncio.run(steps())
