@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -13,8 +14,10 @@ import pytest
 from kubernetes import client, config
 
 from bayplan.cluster.real_nodes.settings import RealNodeSettings
+from bayplan.csi_local.settings import DRIVER_NAME
 from tests.cluster.real_nodes.images import give_image
 from tests.cluster.real_nodes.test_real_nodes import traces
+from tests.csi_local.machine import loops, needs_images
 from tests.integration.conftest import BAYPLAN, start, stop
 from tests.kubelet.runtime.real_containerd import BUSYBOX, needs_containerd
 
@@ -64,7 +67,11 @@ def test_pods_run_on_nodes_of_this_machine(tmp_path: Path) -> None:
         health = {one.metadata.name: one.conditions[0].status for one in core.list_component_status().items}
         assert {
             "dns",
-            *(f"{part}-{name}" for part in ("kubelet", "network", "proxy") for name in ("real-1", "real-2")),
+            *(
+                f"{part}-{name}"
+                for part in ("kubelet", "network", "proxy", "csi-local", "csi-controller")
+                for name in ("real-1", "real-2")
+            ),
         } <= (health.keys())
         assert set(health.values()) == {"True"}
         annotations = core.read_node("real-2").metadata.annotations
@@ -164,3 +171,73 @@ def test_modes_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "only one can have the machine's" in done.stderr
+
+
+def claim(name: str, **spec: Any) -> client.V1PersistentVolumeClaim:
+    """A claim of 16 MiB."""
+    resources = client.V1VolumeResourceRequirements(requests={"storage": "16Mi"})
+    wanted = client.V1PersistentVolumeClaimSpec(access_modes=["ReadWriteOnce"], resources=resources, **spec)
+    return client.V1PersistentVolumeClaim(metadata=client.V1ObjectMeta(name=name), spec=wanted)
+
+
+def pod_with_volumes(name: str, command: str) -> client.V1Pod:
+    """A pod that has a directory, an image and an inline volume at /files, /disk and /own."""
+    found = pod(name, "", "sh", "-c", command)
+    found.spec.node_name = None
+    found.spec.containers[0].volume_mounts = [
+        client.V1VolumeMount(name=each, mount_path=f"/{each}") for each in ("files", "disk", "own")
+    ]
+    found.spec.volumes = [
+        *(
+            client.V1Volume(
+                name=each, persistent_volume_claim=client.V1PersistentVolumeClaimVolumeSource(claim_name=each)
+            )
+            for each in ("files", "disk")
+        ),
+        client.V1Volume(
+            name="own", csi=client.V1CSIVolumeSource(driver=DRIVER_NAME, volume_attributes={"type": "directory"})
+        ),
+    ]
+    return found
+
+
+@needs_images
+def test_data_of_volumes_outlive_pods_kubelets_and_the_cluster(tmp_path: Path) -> None:
+    settings = RealNodeSettings(1, tmp_path / "data" / "real-nodes")
+    arguments = ("--data-dir", str(tmp_path / "data"), "--port", "0", "--real-nodes", "1", "--no-real-node-outbound")
+    (place,) = settings.nodes()
+    devices = loops(Path("/"))
+
+    def run(name: str, command: str, core: client.CoreV1Api) -> str:
+        give_image(place)
+        core.create_namespaced_pod("default", pod_with_volumes(name, command))
+        eventually(lambda: phase(core, name, "Running"))
+        said = eventually(lambda: core.read_namespaced_pod_log(name, "default"))
+        os.kill(int((place.state / "kubelet.pid").read_text().split()[0]), signal.SIGKILL)
+        os.kill(int((place.state / "csi-local.pid").read_text().split()[0]), signal.SIGKILL)
+        core.delete_namespaced_pod(name, "default")
+        eventually(lambda: not core.list_namespaced_pod("default").items)
+        kubelet = place.directory / "kubelet"
+        assert [each for each in (kubelet / "pods").rglob("*") if each.name == "vol_data.json"] == []
+        assert list((kubelet / "plugins" / "kubernetes.io" / "csi").rglob("vol_data.json")) == []
+        return str(said)
+
+    for command, expected in (
+        ("echo kept > /files/f; echo kept > /disk/f; echo own > /own/f; cat /own/f; exec sleep 1000", "own\n"),
+        ("cat /files/f /disk/f; ls /own; exec sleep 1000", "kept\nkept\n"),
+    ):
+        process = start(*arguments)
+        try:
+            core = client.CoreV1Api(config.new_client_from_config(str(tmp_path / "data" / "kubeconfig")))
+            eventually(lambda: core.list_namespaced_service_account("default").items)  # noqa: B023
+            if expected == "own\n":
+                core.create_namespaced_persistent_volume_claim("default", claim("files"))
+                disk = claim("disk", storage_class_name="local-image")
+                core.create_namespaced_persistent_volume_claim("default", disk)
+            eventually(lambda: place.state.joinpath("containerd.sock").exists())
+            assert run("p", command, core) == expected
+        finally:
+            code, _ = stop(process)
+        assert code == 0
+        assert traces(settings) == []
+        assert loops(Path("/")) == devices

@@ -150,14 +150,11 @@ def roles() -> Iterator[rbac_v1.ClusterRole | rbac_v1.ClusterRoleBinding]:
         )
 
 
-def storage_drivers() -> list[storage_v1.CSIDriver]:
-    """What the cluster knows of the driver that each node has."""
-    return [from_tree(storage_v1.CSIDriver, tree) for tree in objects() if tree["kind"] == "CSIDriver"]
-
-
-def storage_classes() -> list[storage_v1.StorageClass]:
-    """Its classes; claims that name none get the first."""
-    return [from_tree(storage_v1.StorageClass, tree) for tree in objects() if tree["kind"] == "StorageClass"]
+def storage_objects() -> Iterator[storage_v1.CSIDriver | storage_v1.StorageClass]:
+    """What the cluster knows of the driver that each node has, and its classes; claims that name no class get the first."""
+    kinds: dict[str, type[Any]] = {"CSIDriver": storage_v1.CSIDriver, "StorageClass": storage_v1.StorageClass}
+    for tree in objects():
+        yield from_tree(kinds[tree["kind"]], tree)
 
 
 def dns_service(settings: RealNodeSettings) -> core_v1.Service:
@@ -201,13 +198,13 @@ def dns_endpoints(address: str) -> discovery_v1.EndpointSlice:
 async def publish(client: Client, settings: RealNodeSettings, dns_address: str) -> None:
     """Bring into the API what these components need: roles, the storage driver's objects, and the DNS' Service with its endpoints. Raises ApiError.
 
-    Storage classes that are there stay as they are, and so does a Service of that name which leads to pods: somebody has installed another DNS server.
+    Storage objects that are there stay as they are, and so does a Service of that name which leads to pods: somebody has installed another DNS server.
     """
-    for obj in (*roles(), *storage_drivers()):
+    for obj in roles():
         await _put(client, obj)
-    for storage_class in storage_classes():
+    for storage in storage_objects():
         with contextlib.suppress(AlreadyThere):
-            await _create(client, storage_class)
+            await _create(client, storage)
     try:
         await _create(client, dns_service(settings))
     except AlreadyThere:

@@ -37,9 +37,10 @@ async def remove_leftovers(settings: RealNodeSettings, clock: Clock) -> None:
         await kill_and_remove(hierarchies, settings.cgroup, clock)
     except CgroupError as error:
         raise RealNodeError(f"cgroups of real nodes are left: {error}") from error
+    devices = LoopDevices().below(settings.directory)  # without the mounts, the kernel tells other paths
     for path in mounts_below(_mountinfo(), settings.directory, settings.state):
         await run("umount", "--lazy", path)
-    for device in LoopDevices().below(settings.directory):
+    for device in devices:
         await run("losetup", "--detach", str(device))
     await remove_network(settings)
     remove_results(settings.state)
