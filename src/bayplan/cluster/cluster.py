@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bayplan.api.kinds import Kind
+from bayplan.apiserver.allocation.addresses import AddressRange
 from bayplan.apiserver.bootstrap.authentication import FrontProxy, publish_authentication
 from bayplan.apiserver.bootstrap.identity import keep_identity
 from bayplan.apiserver.certificates import KeyPair, sign
@@ -64,9 +65,9 @@ class Cluster:
         self.randomness = randomness or SystemRandomness()
         self.metrics = Registry()
         self.port = 0
-        self.credentials = obtain(
-            settings.directory, (settings.bind_address, *settings.further_addresses), self.clock.now()
-        )
+        kubernetes_service = AddressRange(settings.api.service_cluster_ip_range.partition(",")[0]).first
+        addresses = (settings.bind_address, *settings.further_addresses, kubernetes_service)
+        self.credentials = obtain(settings.directory, addresses, self.clock.now())
         self.api = ApiServer(
             open_store(settings.store, clock=self.clock, tells_previous=False),
             clock=self.clock,
