@@ -1,6 +1,7 @@
-"""Whether a node reaches what the machine reaches: run in a network namespace that stands for the machine, with one beside it that stands for the outside.
+"""Whether a node reaches what the machine reaches, and what it is called.
 
-The outside knows no way back to the nodes: an answer comes only to the machine's own address.
+It is run in a network namespace that stands for the machine, with one beside it that stands for the outside. The outside knows no way
+back to the nodes: an answer comes only to the machine's own address.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from bayplan.support.programs import succeeds
 from tests.cluster.real_nodes.directories import short
 from tests.kubelet.waiting import eventually
 
+_HOSTNAME = "/proc/sys/kernel/hostname"
 _HERE, _THERE = "192.0.2.1", "192.0.2.2"
 
 
 async def main(directory: Path, outbound: bool) -> None:
-    """Print whether the outside answers, whether the machine forwards, and whether rules are left."""
+    """Print whether the outside answers, what node and machine are called, whether the machine forwards, and whether rules are left."""
     settings = RealNodeSettings(1, directory / "nodes", outbound=outbound, runtime_directory=short(directory))
     settings.state.mkdir(parents=True)
     (place,) = settings.nodes()
@@ -52,6 +54,8 @@ async def main(directory: Path, outbound: bool) -> None:
         await make_bridge(settings)
         await make_node_network(place)
         print("answered", await succeeds(*inside(place, ("busybox", "nc", "-w", "2", _THERE, "8080"))))
+        print("node", (await run(*inside(place, ("cat", _HOSTNAME)))).strip())
+        print("machine", (await run("cat", _HOSTNAME)).strip())
         print("forwards", forwards())
     finally:
         await remove_network(settings)

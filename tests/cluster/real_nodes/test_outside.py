@@ -1,8 +1,9 @@
-"""The way out of real nodes, in a network namespace that stands for the machine."""
+"""The way out of real nodes and their hostnames, in a network namespace that stands for the machine."""
 
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -26,4 +27,5 @@ def test_nodes_get_out_with_the_machines_address_if_they_may(
     )
     assert done.returncode == 0, done.stderr
     said = [line for line in done.stdout.splitlines() if line != "hi"]
-    assert said == [f"answered {answered}", f"forwards {forwards}", "forwards 0", "rules none"]
+    names = ["node real-1", f"machine {socket.gethostname()}"]
+    assert said == [f"answered {answered}", *names, f"forwards {forwards}", "forwards 0", "rules none"]

@@ -26,13 +26,17 @@ from bayplan.support.programs import ProgramError, succeeds
 _NAMESPACES = Path("/run/netns")
 _PROXY_TABLE = "kube-proxy"
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+_WITH_HOSTNAME = 'echo "$0" > /proc/sys/kernel/hostname && exec "$@"'
+"""Names the machine as a shell's first argument says and becomes the command that the others are."""
 
 
 def inside(place: NodePlace, command: tuple[str, ...]) -> tuple[str, ...]:
-    """A command as it is run in a node's network. Only the network is the node's: mounts and cgroups stay the machine's."""
+    """A command as it is run on a node: in its network and with its name as hostname, which pods of the host network see as well.
+    Mounts and cgroups stay the machine's."""
     if place.settings.mode == HOST:
         return command
-    return ("nsenter", f"--net={_NAMESPACES / place.namespace}", "--", *command)
+    network = ("nsenter", f"--net={_NAMESPACES / place.namespace}", "--")
+    return (*network, "unshare", "--uts", "--", "sh", "-c", _WITH_HOSTNAME, place.name, *command)
 
 
 async def make_bridge(settings: RealNodeSettings) -> None:

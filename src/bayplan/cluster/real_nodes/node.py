@@ -1,4 +1,4 @@
-"""One real node: its containerd, its kubelet, its pod network, service proxy and storage driver, in its network namespace."""
+"""One real node: its containerd, its kubelet, its pod network, service proxy and storage driver, in its network namespace and under its own hostname."""
 
 from __future__ import annotations
 

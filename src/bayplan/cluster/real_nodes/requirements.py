@@ -36,7 +36,7 @@ _ALWAYS = (
     Program("losetup", "mount", "util-linux-core"),
     Program("mkfs.ext4", "e2fsprogs", "e2fsprogs"),
 )
-_FOR_NAMESPACES = (Program("nsenter", "util-linux", "util-linux"),)
+_FOR_NAMESPACES = (Program("nsenter", "util-linux", "util-linux"), Program("unshare", "util-linux", "util-linux"))
 _PLUGINS = Program(
     "the CNI plugins ptp, host-local and loopback", "containernetworking-plugins", "containernetworking-plugins"
 )
