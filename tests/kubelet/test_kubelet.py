@@ -222,6 +222,30 @@ def test_readiness_follows_the_probe() -> None:
     play(case, behaviours={"c": comes})
 
 
+def test_readiness_follows_the_probe_while_the_pod_ends() -> None:
+    async def case(played: Played) -> None:
+        async with played.running():
+            probe = core_v1.Probe(exec=core_v1.ExecAction(command=("ready",)), period_seconds=1, failure_threshold=1)
+            await played.create(container(readiness_probe=probe), termination_grace_period_seconds=1000)
+            before = await played.until(ready)
+            await played.client.delete(core_v1.Pod, "p", "default")
+            unready = await played.until(lambda pod: not ready(pod))
+            assert unready.metadata.deletion_timestamp is not None
+            assert unready.status.phase == "Running"
+            assert status_of(unready).state == status_of(before).state
+            conditions = {each.type: each for each in unready.status.conditions}
+            for each in ("Ready", "ContainersReady"):
+                assert conditions[each].status == "False"
+                assert conditions[each].message == "containers with unready status: [c]"
+            again = await played.until(ready)
+            assert {each.type: each.status for each in again.status.conditions}["Ready"] == "True"
+
+    comes_back = Behaviour(
+        stop_seconds=float("inf"), commands={"ready": lambda seconds: Command(1 if 20 < seconds < 40 else 0)}
+    )
+    play(case, behaviours={"c": comes_back})
+
+
 def test_a_fault_in_a_probe_does_not_end_the_probing(monkeypatch: pytest.MonkeyPatch) -> None:
     probe, faults = ProbeRunner.probe, [RuntimeError("a fault of its own")]
 

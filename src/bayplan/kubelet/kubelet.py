@@ -29,6 +29,7 @@ from bayplan.kubelet.container_starts import ContainerStarts
 from bayplan.kubelet.container_stopper import ContainerStopper
 from bayplan.kubelet.core.back_off import FIRST_RESTART, BackOff
 from bayplan.kubelet.core.container_resources import LimitSettings
+from bayplan.kubelet.core.plan import Health
 from bayplan.kubelet.hooks import HookRunner
 from bayplan.kubelet.node_pods import Admit, NodePods
 from bayplan.kubelet.node_state import NodeState
@@ -42,7 +43,7 @@ from bayplan.kubelet.pod_syncer import NodePodSyncer, PodDirectories, PodVolumes
 from bayplan.kubelet.pod_workers import PodWorkers, WorkState
 from bayplan.kubelet.prober.handlers import ProbeRunner
 from bayplan.kubelet.prober.manager import ProbeManager
-from bayplan.kubelet.prober.results import ProbeUpdate
+from bayplan.kubelet.prober.results import ProbeType, ProbeUpdate
 from bayplan.kubelet.resource_managers.container_manager import ContainerManager
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import LinuxResources
@@ -248,10 +249,13 @@ class Kubelet:
                 self.syncer.show(pod)
 
     def _on_probe(self, update: ProbeUpdate) -> None:
-        """A probe's result has changed: show it at once, and look at the pod again, which may start it anew."""
-        pod = self.pods.get(update.pod_uid)
-        if pod is not None and self.workers.state(update.pod_uid) is WorkState.SYNC:
+        """A probe's result has changed: show it at once, and look at the pod again, which may start it anew. While a pod ends, its worker waits for its
+        containers, and only their readiness changes."""
+        pod, work = self.pods.get(update.pod_uid), self.workers.state(update.pod_uid)
+        if pod is not None and work is WorkState.SYNC:
             self.syncer.show(pod)
+        elif pod is not None and work is WorkState.TERMINATING and update.type is ProbeType.READINESS:
+            self.statuses.set_readiness(pod, update.container_id, update.health is Health.SUCCESS)
         self.workers.touch(update.pod_uid)
 
 

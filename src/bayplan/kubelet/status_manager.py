@@ -22,6 +22,7 @@ from bayplan.client.errors import TransportError
 from bayplan.kubelet.core.conditions import DISRUPTION_TARGET, OWN_CONDITIONS, with_transition_times
 from bayplan.kubelet.core.merge import merged_status, status_patch
 from bayplan.kubelet.core.pod_status import illegal_transition, is_mirror, is_static, terminated_pod_status
+from bayplan.kubelet.core.readiness import with_readiness
 from bayplan.support.clock import Clock
 from bayplan.support.timestamps import rfc3339
 
@@ -78,6 +79,13 @@ class StatusManager:
         """Nothing of the pod is left on the node: its status becomes terminal, and it may go from the API."""
         before = self.get(pod.metadata.uid) or pod.status
         self._update(pod, terminated_pod_status(pod, before), finished=True)
+
+    def set_readiness(self, pod: core_v1.Pod, container_id: str, ready: bool) -> None:
+        """Say whether a container is ready, and nothing else that is new; container_id: without the runtime's scheme."""
+        before = self.get(pod.metadata.uid)
+        status = with_readiness(pod, before, container_id, ready) if before is not None else None
+        if status is not None:
+            self.set(pod, status)
 
     def add_condition(self, pod: core_v1.Pod, condition: core_v1.PodCondition) -> None:
         """Set a condition that no later status takes away, such as DisruptionTarget."""
