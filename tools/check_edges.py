@@ -60,6 +60,7 @@ EDGES = {
     "apiserver/http_watch.py": {"sockets"},
     "apiserver/http_relay.py": {"sockets"},
     "apiserver/dialing.py": {"sockets"},
+    "apiserver/resolving.py": {"sockets"},
     "apiserver/webhook_http.py": {"sockets"},
     "client/http.py": {"sockets"},
     "kubelet/logind.py": {"sockets"},

@@ -41,6 +41,7 @@ from bayplan.apiserver.repeated_changes import RepeatedChanges
 from bayplan.apiserver.representation import Shape
 from bayplan.apiserver.requests import Request, ResourcePath, Response
 from bayplan.apiserver.service_account_tokens.verification import ServiceAccountTokens
+from bayplan.apiserver.service_routes import ServiceRoutes
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.simulated_addresses import SimulatedAddresses
 from bayplan.apiserver.watching import Entry
@@ -75,6 +76,8 @@ class Context:
     clock: Clock
     randomness: Randomness
     simulated: SimulatedAddresses
+    services: ServiceRoutes
+    """Where calls for services go."""
     aggregated: AggregatedApis
     """The group versions that other servers answer."""
     ask_aggregated: Send | None = None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
-import aiohttp
+if TYPE_CHECKING:
+    import aiohttp
 
 
 def dial_problem(error: aiohttp.ClientConnectorError, host: str, port: str | int) -> str:

@@ -70,7 +70,9 @@ class HttpServer:
         self._connections: ConnectionServer | None = None
         self.is_draining = False
         self._watches = WatchStreams(server.context)
-        self._relays = Relays(server.context.clock, kubelet_tls or client_tls(), front_proxy)
+        self._relays = Relays(
+            server.context.clock, server.context.simulated.reason, kubelet_tls or client_tls(), front_proxy
+        )
         server.context.ask_aggregated = self._relays.ask_aggregated
         server.context.kubelet_page = self._relays.kubelet_page
         self._reaper: asyncio.Task[None] | None = None

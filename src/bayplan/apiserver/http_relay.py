@@ -28,6 +28,7 @@ from bayplan.apiserver.dialing import dial_problem
 from bayplan.apiserver.html_pages import LONGEST_PAGE, is_rewritable, rewrite_page
 from bayplan.apiserver.http_messages import is_websocket_request, send_messages
 from bayplan.apiserver.relays import Purpose, Relay, log_refusal, unavailable
+from bayplan.apiserver.resolving import Resolver
 from bayplan.apiserver.tls import aggregated_tls, client_tls
 from bayplan.support.clock import Clock
 from bayplan.support.tunnels import tunnel
@@ -50,9 +51,16 @@ _REFUSAL_BYTES = 50_000
 class Relays:
     """Passes requests on, with connections that are kept."""
 
-    def __init__(self, clock: Clock, kubelet_tls: ssl.SSLContext, front_proxy: KeyPair | None = None) -> None:
-        """front_proxy: with what the server shows aggregated servers that it may tell them who asks."""
+    def __init__(
+        self,
+        clock: Clock,
+        refuses: Callable[[str], str],
+        kubelet_tls: ssl.SSLContext,
+        front_proxy: KeyPair | None = None,
+    ) -> None:
+        """refuses: why an address must not be dialled; "" if it may. front_proxy: with what the server shows aggregated servers that it may tell them who asks."""
         self._clock = clock
+        self._refuses = refuses
         self._kubelet_tls, self._any_tls = kubelet_tls, client_tls()
         self._aggregated_tls = functools.lru_cache(64)(functools.partial(aggregated_tls, front_proxy))
         self._session: aiohttp.ClientSession | None = None
@@ -104,7 +112,7 @@ class Relays:
 
     async def ask_aggregated(self, relay: Relay, question: Question) -> Page:
         """Send a question of this process to an aggregated server. Raises ApiError (503) if it does not answer in time."""
-        url = yarl.URL(f"https://{relay.authority}{quote(relay.path, safe=_PATH_SAFE)}", encoded=True)
+        url = yarl.URL(f"{relay.scheme}://{relay.authority}{quote(relay.path, safe=_PATH_SAFE)}", encoded=True)
         headers = CIMultiDict([*relay.identity, ("Accept", question.accept)])
         if question.content_type:
             headers["Content-Type"] = question.content_type
@@ -152,7 +160,7 @@ class Relays:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
+                connector=aiohttp.TCPConnector(limit=0, resolver=Resolver(self._refuses)),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),

@@ -25,6 +25,7 @@ from bayplan.apiserver.bootstrap import Restorer, publish, publish_service, rest
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.custom_resources.routes import settled_path, verb_not_supported
 from bayplan.apiserver.deprecation import deprecation_of
+from bayplan.apiserver.forwards import Forwards
 from bayplan.apiserver.health import ALLOCATORS, BOOTSTRAP, CACHES, DEFINITIONS, SERVICE, START, TASKS
 from bayplan.apiserver.negotiation import JSON, PLAIN, Form, negotiate
 from bayplan.apiserver.nonresource import NonResource, page_not_found
@@ -42,6 +43,7 @@ from bayplan.apiserver.requests import (
 from bayplan.apiserver.service_account_tokens.issuing import build_issuer
 from bayplan.apiserver.service_account_tokens.keys import TokenKeys, make_signing_key
 from bayplan.apiserver.service_account_tokens.verification import ServiceAccountTokens
+from bayplan.apiserver.service_routes import ServiceRoutes
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.simulated_addresses import SimulatedAddresses
 from bayplan.apiserver.subresources import SUBRESOURCES
@@ -90,6 +92,7 @@ class ApiServer:
         accounts = ServiceAccountTokens(issuer, objects, kinds, clock.now)
         joining = BootstrapTokens(objects, kinds, clock.now, issuer.audiences)
         objects.max_object_bytes = settings.max_object_bytes
+        simulated = SimulatedAddresses(objects, kinds)
         self.context = Context(
             settings=settings,
             kinds=kinds,
@@ -110,7 +113,8 @@ class ApiServer:
             ),
             clock=clock,
             randomness=randomness,
-            simulated=SimulatedAddresses(objects, kinds),
+            simulated=simulated,
+            services=ServiceRoutes(objects, kinds, simulated, Forwards(settings.forwards), randomness),
             aggregated=AggregatedApis(objects, kinds),
         )
         self.metrics = self.context.metrics = metrics or Registry()

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bayplan.apiserver.forwards import Forward
+
 if TYPE_CHECKING:
     from bayplan.apiserver.audit.settings import AuditSettings
 
@@ -63,6 +65,8 @@ class ApiServerSettings:
     enable_aggregator_routing: bool = True
     """Whether requests for aggregated servers go to an endpoint of their service, or else to its cluster IP. kube-apiserver's default is the cluster IP, which
     needs a service proxy on this machine."""
+    forwards: tuple[Forward, ...] = ()
+    """Services whose calls (of webhooks, aggregated servers and proxies) go to programs in their place."""
     kubelet_preferred_address_types: tuple[str, ...] = (
         "Hostname",
         "InternalDNS",

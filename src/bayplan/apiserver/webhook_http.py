@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import ssl
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from bayplan.api.errors import quoted
-from bayplan.apiserver.dialing import dial_problem
+from bayplan.apiserver.dialing import authority_of, dial_problem
+from bayplan.apiserver.resolving import Resolver
+from bayplan.apiserver.tls import client_tls
 from bayplan.apiserver.webhooks.calling import AnswerError, SendError, Target
 
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -22,10 +25,15 @@ _LARGEST = 16 << 20
 class HttpSender:
     """A `Sender` with connections that are kept."""
 
-    dials = True
-
-    def __init__(self) -> None:
+    def __init__(self, refuses: Callable[[str], str]) -> None:
+        """refuses: why an address must not be dialled; "" if it may."""
+        self._refuses = refuses
         self._session: aiohttp.ClientSession | None = None
+        self._unchecked = functools.cache(client_tls)
+
+    def dials(self, url: str) -> bool:
+        """See Sender."""
+        return True
 
     async def post(self, target: Target, body: bytes, seconds: float) -> bytes:
         """See Sender."""
@@ -33,17 +41,18 @@ class HttpSender:
         url, headers = target.url, dict(_HEADERS)
         if target.address is not None:
             host, port = target.address
-            url = parts._replace(netloc=f"[{host}]:{port}" if ":" in host else f"{host}:{port}").geturl()
+            scheme = target.forward.scheme if target.forward is not None else ""
+            url = parts._replace(scheme=scheme or parts.scheme, netloc=authority_of(host, port)).geturl()
             headers["Host"] = parts.netloc
         if self._session is None:
-            self._session = aiohttp.ClientSession()
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=Resolver(self._refuses)))
         try:
             async with self._session.post(
                 url,
                 params={"timeout": f"{seconds:g}s"},
                 data=body,
                 headers=headers,
-                ssl=_context(target.authority),
+                ssl=self._tls_for(target),
                 server_hostname=parts.hostname,
                 timeout=aiohttp.ClientTimeout(seconds),
                 allow_redirects=False,
@@ -62,6 +71,11 @@ class HttpSender:
             raise SendError(dial_problem(error, host, port)) from error
         except (aiohttp.ClientError, ssl.SSLError, asyncio.IncompleteReadError) as error:
             raise SendError(str(error) or type(error).__name__) from error
+
+    def _tls_for(self, target: Target) -> ssl.SSLContext:
+        """How a connection is made: a program on this machine that stands in for a service may have any certificate. Raises SendError."""
+        is_local = target.forward is not None and target.forward.is_local
+        return self._unchecked() if is_local else _context(target.authority)
 
     async def close(self) -> None:
         """See Sender."""

@@ -76,7 +76,7 @@ class Cluster:
             metrics=self.metrics,
             token_keys=self._token_keys(),
         )
-        self.api.context.webhook_sender = HttpSender()
+        self.api.context.webhook_sender = HttpSender(self.api.context.simulated.reason)
         self._http: HttpServer | None = None
         self._components: Components | None = None
         self._is_up = False

@@ -117,7 +117,7 @@ def converting(
     async def run() -> None:
         converter = Converter()
         async with listening(converter.handle) as (converter.port, converter.authority), served() as server:
-            server.api.context.webhook_sender = HttpSender()
+            server.api.context.webhook_sender = HttpSender(server.api.context.simulated.reason)
             door = Door(server)
             if define:
                 await door.define(definition(*versions(storage=storage, **more), conversion=converter.config()))

@@ -33,13 +33,14 @@ RULE = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resource
 class FakeSender:
     """Webhooks by URL."""
 
-    dials = False
-
     def __init__(self) -> None:
         self.hooks: dict[str, Hook] = {}
         self.asked: list[Tree] = []
         self.targets: list[Target] = []
         self.version = "v1"
+
+    def dials(self, url: str) -> bool:
+        return False
 
     async def post(self, target: Target, body: bytes, seconds: float) -> bytes:
         self.targets.append(target)

@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiohttp import web
+from aiohttp import ThreadedResolver, web
+from aiohttp.abc import ResolveResult
 
 from bayplan.api.errors import ApiError
-from bayplan.apiserver.certificates import make_authority
+from bayplan.apiserver.certificates import make_authority, sign
+from bayplan.apiserver.forwards import parse_forward
+from bayplan.apiserver.resolving import Resolver
+from bayplan.apiserver.tls import tls_context
 from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.apiserver.webhooks.calling import SendError, Target
 from bayplan.client import Client
@@ -39,7 +46,7 @@ async def allow(request: web.Request) -> web.Response:
 
 
 async def refused(port: int, authority: bytes, seconds: float = 5, name: str = NAME) -> str:
-    sender = HttpSender()
+    sender = HttpSender(lambda host: "")
     try:
         with pytest.raises(SendError) as error:
             await sender.post(Target(f"https://{name}:443/x", ("127.0.0.1", port), authority), b"{}", seconds)
@@ -84,7 +91,7 @@ def test_a_service_is_asked_under_its_own_name() -> None:
             return await allow(request)
 
         async with listening(note) as (port, authority), webhooks() as (api, client, _):
-            api.context.webhook_sender = HttpSender()
+            api.context.webhook_sender = HttpSender(api.context.simulated.reason)
             spec = {"type": "ExternalName", "externalName": "localhost"}
             await create(client, SERVICES, {"metadata": {"name": "hook"}, "spec": spec})
             await configure(client, authority, port)
@@ -163,7 +170,7 @@ def test_error_codes_are_worded_as_clients_of_kubernetes_word_them(status: int, 
         async with listening(broken) as (port, authority):
             assert await refused(port, authority) == why
         async with listening(broken) as (port, authority), webhooks() as (api, client, _):
-            api.context.webhook_sender = HttpSender()
+            api.context.webhook_sender = HttpSender(api.context.simulated.reason)
             spec = {"type": "ExternalName", "externalName": "localhost"}
             await create(client, SERVICES, {"metadata": {"name": "hook"}, "spec": spec})
             await configure(client, authority, port)
@@ -177,5 +184,99 @@ def test_error_codes_are_worded_as_clients_of_kubernetes_word_them(status: int, 
 def test_bundles_that_are_no_certificates_are_told() -> None:
     async def main() -> None:
         assert await refused(1, b"no certificate") == "tls: unable to load root certificates: not a PEM bundle"
+
+    asyncio.run(main())
+
+
+@asynccontextmanager
+async def program(name: str = "", trusted: bytes = b"") -> AsyncIterator[tuple[int, list[str]]]:
+    """A webhook on this machine, and the names by which it was asked. name: of its own certificate, which nobody vouches for; "": it speaks HTTP."""
+    asked: list[str] = []
+
+    async def note(request: web.Request) -> web.Response:
+        asked.append(request.host)
+        return await allow(request)
+
+    now = SystemClock().now()
+    tls = tls_context(sign(make_authority(now), now, name, hosts=(name,)), None) if name else None
+    runner = web.ServerRunner(web.Server(note))  # type: ignore[arg-type]
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    try:
+        yield runner.addresses[0][1], asked
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(("scheme", "name"), [("", "my.laptop"), ("https://", "my.laptop"), ("http://", "")])
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_a_program_of_this_machine_answers_for_a_service_with_any_certificate_or_none(
+    scheme: str, name: str, host: str
+) -> None:
+    async def main() -> None:
+        async with program(name) as (port, asked), webhooks() as (api, client, _):
+            api.context.webhook_sender = HttpSender(api.context.simulated.reason)
+            other = make_authority(SystemClock().now()).certificate
+            await configure(client, other, 443)
+            api.context.services.forwards.set(parse_forward(f"service/default/hook={scheme}{host}:{port}"))
+            await create(client, MAPS, config_map("one"))
+            assert asked == [f"{NAME}:443"]
+
+    asyncio.run(main())
+
+
+def test_the_certificate_of_a_program_on_another_machine_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def here(_: Resolver, host: str, port: int = 0, family: int = 0) -> list[ResolveResult]:
+        return [ResolveResult(hostname=host, host="127.0.0.1", port=port, family=socket.AF_INET, proto=0, flags=0)]
+
+    monkeypatch.setattr(Resolver, "resolve", here)
+
+    async def main() -> None:
+        async with program("dev.example.com") as (port, asked), webhooks() as (api, client, _):
+            api.context.webhook_sender = HttpSender(api.context.simulated.reason)
+            await configure(client, make_authority(SystemClock().now()).certificate, 443)
+            api.context.services.forwards.set(parse_forward(f"service/default/hook=dev.example.com:{port}"))
+            with pytest.raises(ApiError, match="tls: failed to verify certificate"):
+                await create(client, MAPS, config_map("one"))
+            assert asked == []
+        async with listening(allow) as (port, authority), webhooks() as (api, client, _):
+            api.context.webhook_sender = HttpSender(api.context.simulated.reason)
+            await configure(client, authority, 443)
+            api.context.services.forwards.set(parse_forward(f"service/default/hook=dev.example.com:{port}"))
+            await create(client, MAPS, config_map("one"))
+
+    asyncio.run(main())
+
+
+def test_a_program_that_does_not_run_is_told() -> None:
+    async def main() -> None:
+        async with webhooks() as (api, client, _):
+            api.context.webhook_sender = HttpSender(api.context.simulated.reason)
+            await configure(client, b"", 443)
+            api.context.services.forwards.set(parse_forward("service/default/hook=localhost:1"))
+            with pytest.raises(ApiError, match="dial tcp localhost:1: connect: connection refused"):
+                await create(client, MAPS, config_map("one"))
+
+    asyncio.run(main())
+
+
+def test_names_that_lead_to_simulated_pods_are_not_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def found(_: ThreadedResolver, host: str, port: int = 0, family: int = 0) -> list[ResolveResult]:
+        return [
+            ResolveResult(hostname=host, host=address, port=port, family=socket.AF_INET, proto=0, flags=0)
+            for address in addresses
+        ]
+
+    monkeypatch.setattr(ThreadedResolver, "resolve", found)
+    addresses = ["10.128.4.7", "127.0.0.1"]
+
+    async def main() -> None:
+        resolver = Resolver(lambda host: "no route to host" if host.startswith("10.128.") else "")
+        assert [one["host"] for one in await resolver.resolve("hook.example.com", 443)] == ["127.0.0.1"]
+        addresses.pop()
+        with pytest.raises(OSError, match="no route to host"):
+            await resolver.resolve("hook.example.com", 443)
+        assert [one["host"] for one in await resolver.resolve("localhost", 443)] == ["127.0.0.1"]
+        await resolver.close()
 
     asyncio.run(main())

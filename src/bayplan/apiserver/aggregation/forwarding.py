@@ -14,7 +14,7 @@ from bayplan.apiserver.aggregation.registry import ApiService, authority_of
 from bayplan.apiserver.context import Context
 from bayplan.apiserver.relays import Purpose, Relay, unavailable
 from bayplan.apiserver.requests import User
-from bayplan.apiserver.webhooks.calling import SendError, service_address
+from bayplan.apiserver.service_routes import NoRoute
 
 USER_HEADER: Final = "X-Remote-User"
 UID_HEADER: Final = "X-Remote-Uid"
@@ -29,27 +29,28 @@ def relay_to(context: Context, service: ApiService, path: str, user: User) -> Re
     reference = service.spec.service
     assert reference is not None
     try:
-        host, port = service_address(
-            context,
+        route = context.services.route(
             reference.namespace,
             reference.name,
             reference.port or 443,
             uses_cluster_ip=not context.settings.enable_aggregator_routing,
         )
         authority = authority_of(service)
-    except (SendError, ValueError) as error:
+    except (NoRoute, ValueError) as error:
         raise not_available(str(error)) from error
-    if reason := context.simulated.reason(host):
+    if reason := context.simulated.reason(route.host):
         raise not_available(reason)
+    forward = route.forward
+    is_unchecked = service.spec.insecure_skip_tls_verify or (forward is not None and forward.is_local)
     return Relay(
         purpose=Purpose.AGGREGATED,
-        scheme="https",
-        host=host,
-        port=str(port),
+        scheme=(forward.scheme if forward is not None else "") or "https",
+        host=route.host,
+        port=str(route.port),
         path=path,
         query="",
         subject=service.metadata.name,
-        tls_name="" if service.spec.insecure_skip_tls_verify else f"{reference.name}.{reference.namespace}.svc",
+        tls_name="" if is_unchecked else f"{reference.name}.{reference.namespace}.svc",
         tls_authority=authority,
         identity=tuple(identity_headers(user)),
     )

@@ -24,8 +24,10 @@ from bayplan.apiserver.authorization.attributes import attributes_of
 from bayplan.apiserver.authorization.interface import Decision
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.dialing import authority_of
+from bayplan.apiserver.forwards import Forward
 from bayplan.apiserver.relays import Purpose, Relay
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
+from bayplan.apiserver.service_routes import SimulatedService
 from bayplan.apiserver.subresources.connection_options import admit_proxy, port_options, stream_options
 
 _STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
@@ -75,11 +77,14 @@ async def handle_proxy(call: Call) -> Response:
     kind = call.kind.kind
     name = relays.split_name(call.path.name, kind.lower())
     scheme, is_kubelet = name.scheme or "http", False
+    forward = _forward(call, name) if kind == "Service" else None
     if kind == "Node":
         host, port = _kubelet(call, name.name, "proxy")
         relays.check_address(host)
         is_kubelet = name.port in ("", port)
         scheme, port = ("https", port) if is_kubelet else (scheme, name.port)
+    elif forward is not None:
+        scheme, host, port = forward.scheme or scheme, forward.host, str(forward.port)
     elif kind == "Service":
         host, port = _service_address(call, name)
     else:
@@ -203,11 +208,31 @@ def _service_address(call: Call, name: relays.Name) -> tuple[str, str]:
     if not endpoints.subsets:
         raise relays.unavailable(f'no endpoints available for service "{name.name}"')
     served = relays.endpoints_with(endpoints, port_name)
-    call.context.randomness.shuffle(served)
-    for address, port in served:
-        if _is_of_pod(call, address):
-            return address.ip, str(port)
+    of_pods = {(address.ip, port): None for address, port in served if _is_of_pod(call, address)}
+    others = [(address.ip, 0) for subset in endpoints.subsets for address in subset.not_ready_addresses]
+    try:
+        listening = call.context.services.listening(namespace, name.name, list(of_pods), others)
+    except SimulatedService as error:
+        raise relays.unavailable(f"error trying to reach service: {error}") from error
+    if listening:
+        host, port = call.context.randomness.choice(listening)
+        return host, str(port)
     raise relays.unavailable(f'no endpoints available for service "{call.path.name}"')
+
+
+def _forward(call: Call, name: relays.Name) -> Forward | None:
+    """The forward that a service's proxy follows. Raises ApiError (503) for one to another machine: proxies check no certificates."""
+    namespace, port = call.path.namespace, name.port
+    if not port.isdecimal():
+        service: core_v1.Service | None = call.context.find("Service", namespace, name.name)
+        rows = service.spec.ports if service is not None else ()
+        port = next((str(one.port) for one in rows if one.name == port), "0")
+    forward = call.context.services.forwards.find(namespace, name.name, int(port))
+    if forward is not None and not forward.is_local:
+        raise relays.unavailable(
+            f"error trying to reach service: {forward} leads to another machine, which proxies do not"
+        )
+    return forward
 
 
 def _is_of_pod(call: Call, address: core_v1.EndpointAddress) -> bool:

@@ -6,16 +6,17 @@ Source of the behaviour: Kubernetes' `apiserver/pkg/util/webhook`.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from bayplan.api.errors import ApiError, bad_request, internal_error
 from bayplan.api.types import admissionregistration_v1 as types
-from bayplan.api.types import apiextensions_v1, core_v1
+from bayplan.api.types import apiextensions_v1
 from bayplan.apiserver.context import Context
 from bayplan.apiserver.dialing import authority_of
+from bayplan.apiserver.forwards import Forward
+from bayplan.apiserver.service_routes import NoRoute, SimulatedService
 from bayplan.apiserver.webhooks.matching import Hook
 from bayplan.apiserver.webhooks.reviews import (
     Answer,
@@ -41,6 +42,15 @@ class SendError(Exception):
         return f'Post "{url}": {self}'
 
 
+class SimulatedTarget(SendError):
+    """A webhook is in a simulated pod, where nobody listens. It was not called."""
+
+    def __init__(self, message: str, fact: str) -> None:
+        """fact: what is so, as a sentence without the next step."""
+        super().__init__(message)
+        self.fact = fact
+
+
 class AnswerError(SendError):
     """A webhook was reached, and answered with an error code."""
 
@@ -59,14 +69,15 @@ class Target:
     """Host and port to connect to, if they are not those of the URL."""
     authority: bytes = b""
     """PEM of the authorities that may vouch for it; empty for those of the system."""
+    forward: Forward | None = None
+    """The forward that leads to the address, if one does."""
 
 
 class Sender(Protocol):
     """What posts bytes to a webhook."""
 
-    @property
-    def dials(self) -> bool:
-        """Whether it connects to addresses, which those of simulated nodes are not for."""
+    def dials(self, url: str) -> bool:
+        """Whether it connects to an address for a URL; those of simulated pods are not dialled."""
 
     async def post(self, target: Target, body: bytes, seconds: float) -> bytes:
         """The body of a successful answer. Raises SendError."""
@@ -78,8 +89,10 @@ class Sender(Protocol):
 class WebhookFailure(Exception):
     """A webhook could not be asked; its failure policy says what that means."""
 
-    def __init__(self, hook: Hook, reason: str) -> None:
+    def __init__(self, hook: Hook, reason: str, simulated: SimulatedTarget | None = None) -> None:
         super().__init__(f'failed calling webhook "{hook.name}": {reason}')
+        self.simulated = simulated
+        """Where it is, if that is in simulated pods: then it was not called."""
 
     @property
     def as_error(self) -> ApiError:
@@ -106,7 +119,8 @@ async def ask(
         try:
             data = await sender.post(target_of(context, webhook.client_config), body, seconds)
         except SendError as error:
-            raise ReviewError(f"failed to call webhook: {error.told(f'{url}?timeout={seconds}s')}") from error
+            told = f"failed to call webhook: {error.told(f'{url}?timeout={seconds}s')}"
+            raise WebhookFailure(hook, told, error if isinstance(error, SimulatedTarget) else None) from error
         return read_answer(version, uid, data, mutating=mutating)
     except ReviewError as error:
         raise WebhookFailure(hook, str(error)) from error
@@ -122,57 +136,34 @@ def url_of(config: ClientConfig) -> str:
 
 
 def target_of(context: Context, config: ClientConfig) -> Target:
-    """Where a webhook is, and how it is reached. Raises SendError."""
+    """Where a webhook is, and how it is reached. Raises SendError; SimulatedTarget if it is in simulated pods only."""
     authority = base64.b64decode(config.ca_bundle).strip() if config.ca_bundle else b""
-    service = config.service
-    address = (
-        None if service is None else service_address(context, service.namespace, service.name, service.port or _HTTPS)
-    )
-    url = url_of(config)
-    host, port = address or _host_of(url)
+    service, url = config.service, url_of(config)
     sender = context.webhook_sender
-    if sender is not None and sender.dials and (reason := context.simulated.reason(host)):
-        raise SendError(f"dial tcp {authority_of(host, port)}: connect: {reason}")
-    return Target(url, address, authority)
+    dials = sender is None or sender.dials(url)
+    if service is None:
+        if dials:
+            _check_dialled(context, *_host_of(url))
+        return Target(url, None, authority)
+    try:
+        route = context.services.route(service.namespace, service.name, service.port or _HTTPS, dials=dials)
+    except SimulatedService as error:
+        raise SimulatedTarget(str(error), error.fact) from error
+    except NoRoute as error:
+        raise SendError(str(error)) from error
+    if dials:
+        _check_dialled(context, route.host, route.port)
+    return Target(url, (route.host, route.port), authority, route.forward)
+
+
+def _check_dialled(context: Context, host: str, port: int) -> None:
+    """Refuse an address of simulated nodes and pods. Raises SimulatedTarget."""
+    if reason := context.simulated.reason(host):
+        where = authority_of(host, port)
+        raise SimulatedTarget(f"dial tcp {where}: connect: {reason}", f"{where}: {reason}")
 
 
 def _host_of(url: str) -> tuple[str, int]:
     """Host and port of a URL."""
     parts = urlsplit(url)
     return parts.hostname or "", parts.port or _HTTPS
-
-
-def service_address(
-    context: Context, namespace: str, name: str, port: int, *, uses_cluster_ip: bool = False
-) -> tuple[str, int]:
-    """Host and port behind a port of a service: of an endpoint, or of the service itself. Raises SendError."""
-    service = context.find("Service", namespace, name)
-    if service is None:
-        raise SendError(f'service "{name}" not found')
-    if service.spec.type == "ExternalName":
-        return service.spec.external_name, port
-    row = next((one for one in service.spec.ports if one.port == port), None)
-    if row is None:
-        raise SendError(f'no service port {port} found for service "{name}"')
-    if uses_cluster_ip and service.spec.cluster_ip not in ("", "None"):
-        return service.spec.cluster_ip, port
-    found = sorted(_endpoints(context, namespace, name, row))
-    if not found:
-        raise SendError(f'no endpoints available for service "{name}"')
-    return context.randomness.choice(found)
-
-
-def _endpoints(context: Context, namespace: str, name: str, row: core_v1.ServicePort) -> Iterator[tuple[str, int]]:
-    kind = context.kinds.of_kind("discovery.k8s.io/v1", "EndpointSlice")
-    assert kind is not None
-    cache = context.objects.cache(kind)
-    for entry in cache.ordered(namespace):
-        if entry.labels.get("kubernetes.io/service-name") != name:
-            continue
-        found = cache.shared(entry)
-        port = next((one.port for one in found.ports if one.name == row.name and one.port), None)
-        if port is None:
-            continue
-        for endpoint in found.endpoints:
-            if endpoint.conditions.ready is not False:
-                yield from ((address, port) for address in endpoint.addresses)
