@@ -12,6 +12,7 @@ from bayplan.api.types import admissionregistration_v1 as admission
 from bayplan.api.types import core_v1, discovery_v1, meta_v1
 from bayplan.apiserver.requests import Request
 from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.simulated_webhooks import ANNOTATION
 from bayplan.apiserver.webhooks.calling import SendError, Target
 from tests.apiserver.serving import ADMIN, client_of, opened
 
@@ -21,10 +22,12 @@ ADDRESS = "10.128.4.7"
 class Recorder:
     """A sender that only says that it dials."""
 
-    dials = True
-
     def __init__(self) -> None:
         self.targets: list[Target] = []
+
+    def dials(self, url: str) -> bool:
+        """See Sender."""
+        return True
 
     async def post(self, target: Target, body: bytes, seconds: float) -> bytes:
         """See Sender."""
@@ -139,11 +142,18 @@ def test_webhooks_in_simulated_pods_are_not_dialled(by: str, simulated: bool) ->
             service = admission.ServiceReference(name="s", namespace="default")
             url = f"https://{ADDRESS}:8443/x"
             config = admission.WebhookClientConfig(service=service) if by == "service" else None
-            await client.create(hook(config or admission.WebhookClientConfig(url=url)))
+            wanted = hook(config or admission.WebhookClientConfig(url=url))
+            wanted.metadata.annotations = {ANNOTATION: "fail"}
+            await client.create(wanted)
             with pytest.raises(ApiError) as refused:
                 await client.create(core_v1.ConfigMap(metadata=meta_v1.ObjectMeta(name="c", namespace="default")))
             assert "failed calling webhook" in refused.value.message
-            assert ("no route to host: it is an address of a simulated node" in refused.value.message) is simulated
+            why = (
+                "leads to simulated pods only"
+                if by == "service"
+                else "no route to host: it is an address of a simulated"
+            )
+            assert (why in refused.value.message) is simulated
             assert len(sender.targets) == (not simulated)
 
     asyncio.run(run())
@@ -160,7 +170,8 @@ def test_proxies_to_simulated_pods_lead_nowhere(path: str) -> None:
             response = await api.handle(request)
             assert (response.code, response.relay) == (503, None)
             if path != "services/s/proxy/x":  # which names no port that there is
-                assert b"simulated node" in response.body
+                assert (b"simulated node" in response.body) is (path == "pods/p/proxy/x")
+                assert (b"leads to simulated pods only" in response.body) is (path != "pods/p/proxy/x")
             await client.patch(core_v1.Node, "n", "", {"metadata": {"annotations": {SIMULATED: None}}})
             response = await api.handle(request)
             assert (response.relay is not None) is (path != "services/s/proxy/x")

@@ -67,6 +67,9 @@ class ApiServerSettings:
     needs a service proxy on this machine."""
     forwards: tuple[Forward, ...] = ()
     """Services whose calls (of webhooks, aggregated servers and proxies) go to programs in their place."""
+    simulated_webhooks: str = "skip"
+    """What comes of a call for a webhook or an aggregated server whose pods are all simulated: `skip`, it counts as allowed, or is not served; `fail`, it fails as
+    if nobody answered. Annotations `bayplan.dev/simulated-webhooks` win."""
     kubelet_preferred_address_types: tuple[str, ...] = (
         "Hostname",
         "InternalDNS",

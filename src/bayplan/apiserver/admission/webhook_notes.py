@@ -40,6 +40,12 @@ class HookNotes:
             prefix = _MUTATING if mutating else _VALIDATING
             self._record.annotate(f"failed-open.{prefix}{self._place}", self._hook.name)
 
+    def skipped(self, *, mutating: bool) -> None:
+        """It was not called: its pods are simulated."""
+        if self._record is not None:
+            prefix = _MUTATING if mutating else _VALIDATING
+            self._record.annotate(f"skipped-simulated.{prefix}{self._place}", self._hook.name)
+
     def mutated(self, *, changed: bool) -> None:
         """Whether it has changed the object."""
         if self._record is not None:

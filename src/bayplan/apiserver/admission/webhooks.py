@@ -19,7 +19,8 @@ from bayplan.apiserver.admission.chain import CONNECT, CREATE, DELETE, UPDATE, A
 from bayplan.apiserver.admission.seen import in_version, is_whole, resource_of, take_over
 from bayplan.apiserver.admission.webhook_notes import HookNotes
 from bayplan.apiserver.custom_resources.conversion import resolved
-from bayplan.apiserver.webhooks.calling import WebhookFailure, ask
+from bayplan.apiserver.simulated_webhooks import is_skipped
+from bayplan.apiserver.webhooks.calling import SimulatedTarget, WebhookFailure, ask
 from bayplan.apiserver.webhooks.matching import Hook, Hooks, is_exempt, version_asked
 from bayplan.apiserver.webhooks.reviews import Answer, Question, Tree, refusal
 
@@ -155,7 +156,7 @@ async def _version_asked(hook: Hook, request: AdmissionRequest) -> Kind | None:
 async def _answer(
     request: AdmissionRequest, hook: Hook, kind: Kind, obj: Tree | None, notes: HookNotes, *, mutating: bool
 ) -> Answer | None:
-    """What a webhook says; None if it could not be asked and that does not matter. Raises ApiError if it refuses."""
+    """What a webhook says; None if it could not be asked and that does not matter, as if it is in simulated pods. Raises ApiError if it refuses."""
     call = request.call
     old = await _in_version(request, request.old, kind)
     seen = resource_of(request, kind)
@@ -164,6 +165,10 @@ async def _answer(
     try:
         answer = await ask(call.context, hook, _question(request), seen, obj, old, mutating=mutating)
     except WebhookFailure as failure:
+        if failure.simulated is not None and is_skipped(hook.annotations, call.context.settings.simulated_webhooks):
+            _skip(request, hook, failure.simulated)
+            notes.skipped(mutating=mutating)
+            return None
         if not hook.ignores_failures:
             raise failure.as_error from failure
         logger.warning("%s; its failure policy is to go on", failure)
@@ -176,6 +181,15 @@ async def _answer(
     if not answer.allowed:
         raise refusal(hook.name, answer.status)
     return answer
+
+
+def _skip(request: AdmissionRequest, hook: Hook, simulated: SimulatedTarget) -> None:
+    """Tell the client, and once the readers of events, that a webhook was not called."""
+    warning = f'admission webhook "{hook.name}" was not called and counts as allowing the request: {simulated.fact}'
+    if warning not in request.call.warnings:
+        request.call.warnings.append(warning)
+    message = f'webhook "{hook.name}" is not called and counts as allowing requests: {simulated}'
+    request.call.context.simulated_reports.note(hook.source, message)
 
 
 def _question(request: AdmissionRequest) -> Question:

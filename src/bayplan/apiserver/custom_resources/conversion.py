@@ -18,11 +18,11 @@ from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.errors import ApiError, failure, internal_error
 from bayplan.api.kinds import Kind
-from bayplan.api.types import apiextensions_v1
+from bayplan.api.types import apiextensions_v1, core_v1
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.custom_resources.mixed_cache import MixedEntry, mixed
 from bayplan.apiserver.watching import Entry
-from bayplan.apiserver.webhooks.calling import SendError, target_of, url_of
+from bayplan.apiserver.webhooks.calling import SendError, SimulatedTarget, target_of, url_of
 from bayplan.apiserver.webhooks.conversion_reviews import (
     Batch,
     ConversionError,
@@ -64,6 +64,12 @@ class WebhookConverter:
         assert conversion.webhook.client_config is not None
         self._context = context
         self._name = definition.metadata.name
+        self._source = core_v1.ObjectReference(
+            kind="CustomResourceDefinition",
+            api_version="apiextensions.k8s.io/v1",
+            name=self._name,
+            uid=definition.metadata.uid,
+        )
         self._client = conversion.webhook.client_config
         self._accepted = conversion.webhook.conversion_review_versions
         self._group = definition.spec.group
@@ -170,6 +176,8 @@ class WebhookConverter:
                 raise SendError("this server calls none")
             data = await context.webhook_sender.post(target_of(context, self._client), body, _SECONDS)
         except SendError as error:
+            if isinstance(error, SimulatedTarget):
+                context.simulated_reports.note(self._source, f"objects cannot be converted: {error}")
             shown = error.told(f"{url_of(self._client)}?timeout={_SECONDS}s")
             raise ConversionError(f"{batch.named} failed: {shown}", FailureType.CALL) from error
         return read_answer(version, uid, data, batch)

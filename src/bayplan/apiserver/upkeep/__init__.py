@@ -20,6 +20,7 @@ from bayplan.apiserver.upkeep.api_services import ApiServiceAvailability
 from bayplan.apiserver.upkeep.flow_schemas import DanglingFlowSchemas
 from bayplan.apiserver.upkeep.legacy_tokens import LegacyTokenUse
 from bayplan.apiserver.upkeep.rule import keep
+from bayplan.apiserver.upkeep.simulated_webhooks import SimulatedWebhookEvents
 from bayplan.support.tasks import Supervisor
 
 _RULES = (
@@ -53,6 +54,7 @@ class Upkeep:
         """Bring everything up to date, and keep it so until `close`."""
         self._tasks.keep_running("CustomResourceServing", partial(keep, self._serving))
         self._tasks.keep_running("LegacyTokenUse", self._token_use.run)
+        self._tasks.keep_running("SimulatedWebhookEvents", SimulatedWebhookEvents(self._context).run)
         for rule in _RULES:
             self._tasks.keep_running(rule.__name__, partial(keep, rule(self._context)))
         availability = ApiServiceAvailability(self._context)

@@ -5,15 +5,15 @@ Source of the behaviour: Kubernetes' `apiserver/pkg/admission/plugin/webhook/{ge
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bayplan.api.errors import not_found_error
 from bayplan.api.kinds import Kind
 from bayplan.api.selectors import LabelSelector, compile_selector
 from bayplan.api.types import admissionregistration_v1 as types
-from bayplan.api.types import meta_v1
+from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionRequest
 from bayplan.apiserver.cache import ResourceCache
 from bayplan.apiserver.context import Context
@@ -36,6 +36,10 @@ class Hook:
     objects: LabelSelector
     conditions: PolicyExpressions | None = None
     """Its `matchConditions`, if it has some."""
+    source: core_v1.ObjectReference = field(default_factory=core_v1.ObjectReference)
+    """The configuration, as events refer to it."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Those of the configuration."""
 
     @property
     def name(self) -> str:
@@ -67,20 +71,22 @@ class Hooks:
                 return ()
             cache = self._cache = context.objects.cache(kind)
         if cache.revision != self._made_of:
-            self._hooks = tuple(_hooks(cache.shared(entry) for entry in cache.ordered()))
+            self._hooks = tuple(_hooks(self._kind_name, (cache.shared(entry) for entry in cache.ordered())))
             self._made_of = cache.revision
         return self._hooks
 
 
-def _hooks(configurations: Iterator[Any]) -> Iterator[Hook]:
+def _hooks(kind_name: str, configurations: Iterator[Any]) -> Iterator[Hook]:
     for one in configurations:
+        metadata = one.metadata
+        source = core_v1.ObjectReference(kind=kind_name, api_version=_API_VERSION, name=metadata.name, uid=metadata.uid)
         for webhook in one.webhooks:
             conditions = _conditions(webhook) if webhook.match_conditions else None
             namespaces, objects = (
                 compile_selector(each or meta_v1.LabelSelector())
                 for each in (webhook.namespace_selector, webhook.object_selector)
             )
-            yield Hook(one.metadata.name, webhook, namespaces, objects, conditions)
+            yield Hook(metadata.name, webhook, namespaces, objects, conditions, source, metadata.annotations)
 
 
 def _conditions(webhook: Webhook) -> PolicyExpressions:
