@@ -1,4 +1,4 @@
-"""Paths that are no resources: discovery, OpenAPI, version, health, metrics."""
+"""Paths that are no resources: discovery, OpenAPI, version, health, metrics, forwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from bayplan import KUBERNETES_VERSION, __version__
 from bayplan.api.errors import method_not_allowed, resource_not_found
-from bayplan.apiserver import openid
+from bayplan.apiserver import forwards_page, openid
 from bayplan.apiserver.aggregation.forwarding import relay_to
 from bayplan.apiserver.aggregation.probing import AGGREGATOR
 from bayplan.apiserver.discovery import Discovery
@@ -64,6 +64,8 @@ class NonResource:
             if service is not None:
                 return Response(200, relay=relay_to(self.server.context, service, path, AGGREGATOR))
             return self.openapi.handle(request) or page_not_found()
+        if head == "bayplan":
+            return forwards_page.handle(request, path, self.server.context.services.forwards) or page_not_found()
         if path == "/" or head in ("api", "apis"):
             return self._discover(request, path)
         return page_not_found()

@@ -117,6 +117,19 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     flag_value="true",
     help="Whether a server that stops goes on listening until all requests are answered, and answers new ones with 429.",
 )
+@click.option(
+    "--simulated-webhooks",
+    type=click.Choice(("skip", "fail")),
+    default="skip",
+    show_default=True,
+    help="What comes of calls for webhooks in simulated pods: they count as allowed, or fail.",
+)
+@click.option(
+    "--forward",
+    multiple=True,
+    metavar="SERVICE=TARGET",
+    help="Send calls (of webhooks, to aggregated servers, of proxies) for a service to a program, such as service/NAMESPACE/NAME=localhost:9443; repeatable.",
+)
 @audit_options
 @click.option("--event-ttl", default="1h0m0s", show_default=True, help="How long events are kept.")
 @click.option(
@@ -148,6 +161,7 @@ def command(
     service_account_signing_key_file: Path | None,
     service_account_key_file: tuple[Path, ...],
     service_account_issuer: tuple[str, ...],
+    forward: tuple[str, ...],
     kubeconfig: Path,
     v: int,
     **behaviour: str,
@@ -173,6 +187,7 @@ def command(
     make_directory(cert_dir)
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in behaviour.items() if value]
     flags += [f"--service-account-issuer={','.join(service_account_issuer)}"] if service_account_issuer else []
+    flags += [f"--forward={','.join(forward)}"] if forward else []
     flags += [f"--token-auth-file={token_auth_file}"] if token_auth_file else []
     api, tokens, _ = api_server_settings(flags)
     settings = ClusterSettings(

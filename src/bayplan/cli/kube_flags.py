@@ -14,6 +14,7 @@ from bayplan.cli.audit_flags import AUDIT_FLAGS, audit_settings
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
+    from bayplan.apiserver.forwards import Forward
     from bayplan.apiserver.settings import ApiServerSettings
 
 Tokens = tuple[tuple[str, str, str, tuple[str, ...]], ...]
@@ -42,6 +43,8 @@ API_SERVER_FLAGS = {
     "--token-auth-file": "file with static tokens: token,user,uid,groups",
     "--enable-aggregator-routing": "whether requests for aggregated servers go to an endpoint of their service (the default here), or to its cluster IP",
     "--kubelet-preferred-address-types": "which address of a node its kubelet is reached at, such as InternalIP,Hostname",
+    "--simulated-webhooks": "what comes of calls for webhooks in simulated pods: skip (they count as allowed) or fail",
+    "--forward": "programs that answer for services, as in `bayplan up`, with commas between",
     "--anonymous-auth": "whether requests without credentials are taken, as system:anonymous",
     **AUDIT_FLAGS,
 }
@@ -122,6 +125,30 @@ def _address_types(text: str) -> tuple[str, ...]:
         if one not in known:
             raise click.UsageError(f"--kubelet-preferred-address-types: {one!r} is none of {', '.join(known)}")
     return given
+
+
+def _simulated_webhooks(text: str) -> str:
+    """Raises UsageError."""
+    from bayplan.apiserver.simulated_webhooks import CHOICES
+
+    if text not in CHOICES:
+        raise click.UsageError(f"--simulated-webhooks: {text!r} is none of {', '.join(CHOICES)}")
+    return text
+
+
+def forwards_of(texts: Sequence[str]) -> tuple[Forward, ...]:
+    """Forwards, of which each service has one. Raises UsageError."""
+    from bayplan.apiserver.forwards import ForwardError, parse_forward
+
+    try:
+        found = [parse_forward(text) for text in texts]
+    except ForwardError as error:
+        raise click.UsageError(f"--forward: {error}") from error
+    services = [one.service for one in found]
+    for service in services:
+        if services.count(service) > 1:
+            raise click.UsageError(f"--forward: {service} is given more than once")
+    return tuple(found)
 
 
 def _port_range(text: str) -> tuple[int, int]:
@@ -212,6 +239,8 @@ _FIELDS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "--service-account-extend-token-expiration": ("service_account_extend_tokens", _is_true),
     "--service-account-max-token-expiration": ("service_account_max_token_seconds", lambda text: int(seconds(text))),
     "--enable-aggregator-routing": ("enable_aggregator_routing", _is_true),
+    "--simulated-webhooks": ("simulated_webhooks", _simulated_webhooks),
+    "--forward": ("forwards", lambda text: forwards_of(_names(text))),
     "--kubelet-preferred-address-types": ("kubelet_preferred_address_types", _address_types),
 }
 """Flag -> the field of the settings that it sets, and how its text is read, which raises ValueError, UsageError or Failure."""

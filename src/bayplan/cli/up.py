@@ -157,6 +157,18 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     default=None,
     help="1: all in one process; 2: the API server has one, all else the other.  [default: 2 on Linux with two CPUs]",
 )
+@click.option(
+    "--simulated-webhooks",
+    type=click.Choice(("skip", "fail")),
+    default=None,
+    help="What comes of calls for webhooks whose pods are all simulated: they are skipped and count as allowed, or fail.  [default: skip]",
+)
+@click.option(
+    "--forward",
+    multiple=True,
+    metavar="SERVICE=TARGET",
+    help="Send calls (of webhooks, to aggregated servers, of proxies) for a service to a program, such as service/NAMESPACE/NAME=localhost:9443; may be repeated.",
+)
 @click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes.")
 @click.pass_context
 def command(ctx: click.Context, /, **_: object) -> None:
@@ -227,6 +239,8 @@ class UpOptions:
     apiserver_flag: tuple[str, ...]
     controller_manager_flag: tuple[str, ...]
     cloud_provider: str
+    simulated_webhooks: str | None
+    forward: tuple[str, ...]
     processes: int | None
     v: int
 
@@ -241,7 +255,7 @@ class UpOptions:
         directory = self.directory
         if directory is not None:
             make_directory(directory)
-        api, tokens, anonymous = api_server_settings(self.apiserver_flag, CLUSTER_API)
+        api, tokens, anonymous = api_server_settings(self._apiserver_flags, CLUSTER_API)
         return ClusterSettings(
             store=self.store or (f"sqlite:{directory}/store.db" if directory else "memory:"),
             directory=directory / "pki" if directory else None,
@@ -261,6 +275,18 @@ class UpOptions:
             controller=parsed_settings(self.controller_manager_flag, CLUSTER_CONTROLLERS),
             cloud="" if self.cloud_provider == "none" else self.cloud_provider,
         )
+
+    @property
+    def _apiserver_flags(self) -> tuple[str, ...]:
+        """The flags of the API server, those included that have options of their own. Raises UsageError."""
+        own = [f"--simulated-webhooks={self.simulated_webhooks}"] if self.simulated_webhooks else []
+        own += [f"--forward={','.join(self.forward)}"] if self.forward else []
+        given = {flag.partition("=")[0] for flag in self.apiserver_flag}
+        for flag in own:
+            name = flag.partition("=")[0]
+            if name in given:
+                raise click.UsageError(f"{name} and --apiserver-flag={name} name the same; give one of them")
+        return (*self.apiserver_flag, *own)
 
     def _scheduler_config(self) -> Path | None:
         """The scheduler's configuration, by whichever flag it is named. Raises UsageError."""

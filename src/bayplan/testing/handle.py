@@ -14,6 +14,7 @@ import msgspec
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.types import core_v1
+from bayplan.apiserver.forwards import parse_forward, parse_service
 from bayplan.client import Client
 from bayplan.cluster.apply import apply_manifests
 from bayplan.cluster.cluster import Cluster
@@ -115,6 +116,16 @@ class ClusterHandle:
         """Create or update objects as `kubectl apply` does: files or directories, YAML texts, or objects as dictionaries.
         Returns their number. Raises ManifestError, ApiError."""
         return self._thread.run(apply_manifests(self._client, gather_manifests(manifests)))
+
+    def forward(self, *forwards: str) -> None:
+        """Let programs of this machine answer for services, such as `service/shop/hook=localhost:9443`, as `bayplan forward` does. Raises ForwardError."""
+        found = [parse_forward(text) for text in forwards]
+        for one in found:
+            self._thread.call(self.cluster.api.context.services.forwards.set, one)
+
+    def remove_forward(self, service: str) -> bool:
+        """End a forward, such as that of `service/shop/hook`. Returns whether there was one. Raises ForwardError."""
+        return self._thread.call(self.cluster.api.context.services.forwards.remove, parse_service(service))
 
     def get(self, resource: str, name: str, namespace: str = "default") -> dict[str, Any] | None:
         """An object as JSON would show it, None if it is not there. `resource`: plural, singular, short name or kind.
