@@ -10,6 +10,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.types import admissionregistration_v1 as admission
 from bayplan.api.types import core_v1, discovery_v1, meta_v1
+from bayplan.apiserver.forwards import parse_forward
 from bayplan.apiserver.requests import Request
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.simulated_webhooks import ANNOTATION
@@ -175,6 +176,55 @@ def test_proxies_to_simulated_pods_lead_nowhere(path: str) -> None:
             await client.patch(core_v1.Node, "n", "", {"metadata": {"annotations": {SIMULATED: None}}})
             response = await api.handle(request)
             assert (response.relay is not None) is (path != "services/s/proxy/x")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("name", "forward", "scheme", "port"),
+    [
+        ("s:x", "service/default/s=localhost:9443", "http", "9443"),
+        ("https:s:443", "service/default/s=localhost:9443", "https", "9443"),
+        ("s:443", "service/default/s=https://localhost:9443", "https", "9443"),
+        ("https:s:x", "service/default/s:443=http://127.0.0.1:8080", "http", "8080"),
+        ("missing", "service/default/missing=[::1]:9443", "http", "9443"),
+    ],
+)
+def test_proxies_of_services_follow_forwards(name: str, forward: str, scheme: str, port: str) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            await client_of(api).create(node("n", simulated=True, cidrs=("10.128.4.0/24",)))
+            await service_and_pod(api, 8080)
+            found = parse_forward(forward)
+            api.context.services.forwards.set(found)
+            path = f"/api/v1/namespaces/default/services/{name}/proxy/x"
+            relay = (await api.handle(Request("GET", path, {}, ADMIN))).relay
+            assert relay is not None
+            assert (relay.scheme, relay.host, relay.port, relay.path) == (scheme, found.host, port, "/x")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("name", "forward", "why"),
+    [
+        ("s:x", "service/default/s=dev.example.com:9443", b"leads to another machine"),
+        ("s:x", "service/default/s:80=localhost:9443", b"leads to simulated pods only"),
+        ("s:x", "service/other/s=localhost:9443", b"leads to simulated pods only"),
+    ],
+)
+def test_proxies_check_no_certificates_and_follow_forwards_on_this_machine_only(
+    name: str, forward: str, why: bytes
+) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            await client_of(api).create(node("n", simulated=True, cidrs=("10.128.4.0/24",)))
+            await service_and_pod(api, 8080)
+            api.context.services.forwards.set(parse_forward(forward))
+            path = f"/api/v1/namespaces/default/services/{name}/proxy/x"
+            response = await api.handle(Request("GET", path, {}, ADMIN))
+            assert (response.code, response.relay) == (503, None)
+            assert why in response.body
 
     asyncio.run(run())
 

@@ -285,7 +285,7 @@ class ApiServer:
         if service is None:
             return None
         if not is_available(service):
-            raise not_available("")
+            raise not_available(self.context.aggregated.skip_reason(service))
         return Response(200, relay=relay_to(self.context, service, request.path, request.user))
 
     async def _answer(self, call: Call) -> Response:

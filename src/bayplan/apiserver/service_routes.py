@@ -79,11 +79,18 @@ class ServiceRoutes:
         forward = self.forwards.find(namespace, name, port)
         if forward is not None:
             return Route(forward.host, forward.port, forward)
+        found = self._addresses(namespace, name, port, uses_cluster_ip=uses_cluster_ip, dials=dials)
+        return Route(*(found[0] if len(found) == 1 else self._randomness.choice(found)))
+
+    def _addresses(
+        self, namespace: str, name: str, port: int, *, uses_cluster_ip: bool, dials: bool
+    ) -> Sequence[Address]:
+        """Where a call for a port of a service may go; at least one address. Raises NoRoute."""
         service: core_v1.Service | None = self._find("Service", namespace, name)
         if service is None:
             raise NoRoute(f'service "{name}" not found')
         if service.spec.type == "ExternalName":
-            return Route(service.spec.external_name, port)
+            return ((service.spec.external_name, port),)
         row = next((one for one in service.spec.ports if one.port == port), None)
         if row is None:
             raise NoRoute(f'no service port {port} found for service "{name}"')
@@ -93,10 +100,20 @@ class ServiceRoutes:
         listening = self.listening(namespace, name, ready, others) if dials else ready
         has_cluster_ip = service.spec.cluster_ip not in ("", "None")
         if uses_cluster_ip and has_cluster_ip and len(listening) == len(ready):
-            return Route(service.spec.cluster_ip, port)
+            return ((service.spec.cluster_ip, port),)
         if not listening:
             raise NoRoute(f'no endpoints available for service "{name}"')
-        return Route(*self._randomness.choice(listening))
+        return listening
+
+    def is_simulated(self, namespace: str, name: str, port: int) -> bool:
+        """Whether calls for a port of a service would lead to simulated pods only, if none are forwarded."""
+        try:
+            self._addresses(namespace, name, port, uses_cluster_ip=False, dials=True)
+        except SimulatedService:
+            return True
+        except NoRoute:
+            return False
+        return False
 
     def listening(
         self, namespace: str, name: str, ready: Sequence[Address], others: Sequence[Address] = ()

@@ -11,13 +11,17 @@ from typing import Any
 import aiohttp
 import pytest
 
+from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1, meta_v1, rbac_v1
 from bayplan.apiserver import upkeep
 from bayplan.apiserver.aggregation.forwarding import relay_to
+from bayplan.apiserver.forwards import parse_forward
 from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.apiserver.simulated_webhooks import ANNOTATION
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
 from bayplan.kubelet.simulator import SimulatorSettings
+from bayplan.testing.cluster import eventually
 from tests.apiserver.aggregation.remote_server import GROUP, PATH, VERSION, RemoteServer, remote_server
 from tests.apiserver.serving import ADMIN, client_of, opened
 
@@ -297,6 +301,113 @@ def test_requests_go_to_an_endpoint_or_to_the_cluster_ip(*, routing: bool) -> No
             relay = relay_to(api.context, service, PATH, ADMIN)
             assert (relay.host, relay.port) == (("192.0.2.7", "8443") if routing else ("10.96.7.7", "443"))
             assert relay.tls_name == "stats.default.svc"
+
+    asyncio.run(main())
+
+
+async def add_simulated(found: Front, group: str, version: str, annotation: str = "") -> None:
+    """An APIService whose service leads to a simulated pod."""
+    marked = meta_v1.ObjectMeta(name="n", annotations={SIMULATED: "true"})
+    await found.client.create(core_v1.Node(metadata=marked, spec=core_v1.NodeSpec(pod_cidr="10.128.4.0/24")))
+    port = core_v1.ServicePort(name="https", port=443, target_port=8443)
+    metadata = meta_v1.ObjectMeta(name="stats", namespace="default")
+    await found.client.create(core_v1.Service(metadata=metadata, spec=core_v1.ServiceSpec(ports=(port,))))
+    labels = {"kubernetes.io/service-name": "stats"}
+    await found.client.create(
+        discovery_v1.EndpointSlice(
+            metadata=meta_v1.ObjectMeta(name="stats", namespace="default", labels=labels),
+            address_type="IPv4",
+            endpoints=(discovery_v1.Endpoint(addresses=("10.128.4.7",)),),
+            ports=(discovery_v1.EndpointPort(name="https", port=8443, protocol="TCP"),),
+        )
+    )
+    reference = apiregistration_v1.ServiceReference(namespace="default", name="stats", port=443)
+    annotations = {ANNOTATION: annotation} if annotation else {}
+    spec = apiregistration_v1.APIServiceSpec(
+        group=group, version=version, service=reference, group_priority_minimum=2000, version_priority=10
+    )
+    named = meta_v1.ObjectMeta(name=f"{version}.{group}", annotations=annotations)
+    await found.client.create(apiregistration_v1.APIService(metadata=named, spec=spec))
+
+
+async def groups_of(found: Front) -> set[str]:
+    """The groups that discovery shows, in both forms, which have the same."""
+    aggregated = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
+    plain = {one["name"] for one in (await found.ask("/apis"))[1]["groups"]}
+    assert plain == {one["metadata"]["name"] for one in (await found.ask("/apis", headers=aggregated))[1]["items"]}
+    return plain
+
+
+@pytest.mark.parametrize("annotation", ["", "fail"])
+def test_a_group_version_of_simulated_pods_is_left_out_or_unavailable(annotation: str) -> None:
+    async def main() -> None:
+        async with front() as found:
+            await add_simulated(found, GROUP, VERSION, annotation)
+            condition = await found.condition("False")
+            assert condition.reason == "SimulatedPods"
+            assert "service default/stats leads to simulated pods only" in condition.message
+            assert (GROUP in await groups_of(found)) is (annotation == "fail")
+            code, status = await found.ask(THINGS)
+            assert code == 503
+            assert ("leads to simulated pods only" in status["message"]) is (annotation != "fail")
+
+    asyncio.run(main())
+
+
+def test_one_event_tells_of_a_group_version_that_is_left_out() -> None:
+    async def main() -> None:
+        async with front() as found:
+            await add_simulated(found, GROUP, VERSION)
+            await found.condition("False")
+
+            async def told() -> list[core_v1.Event]:
+                events = (await found.client.list(core_v1.Event)).items
+                return [one for one in events if one.involved_object.kind == "APIService"]
+
+            [event] = await eventually(told)
+            assert event.reason == "SimulatedPods"
+            assert event.message.startswith(f"{GROUP}/{VERSION} is not served: service default/stats leads to")
+
+    asyncio.run(main())
+
+
+def test_a_simulated_metrics_server_does_not_take_the_servers_own_metrics_api_away() -> None:
+    async def main() -> None:
+        async with front() as found:
+            name = "v1beta1.metrics.k8s.io"
+            nodes = "/apis/metrics.k8s.io/v1beta1/nodes"
+            await found.client.delete(apiregistration_v1.APIService, name)
+            await add_simulated(found, "metrics.k8s.io", "v1beta1")
+            condition = await found.condition("True", name)
+            assert condition.reason == "SimulatedPods"
+            assert condition.message.startswith("this server answers itself: service default/stats leads to simulated")
+            assert (await found.ask(nodes))[1]["kind"] == "NodeMetricsList"
+            assert "metrics.k8s.io" in await groups_of(found)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_a_server_on_this_machine_answers_for_a_service(host: str) -> None:
+    async def main() -> None:
+        async with (
+            front() as found,
+            remote_server(found.cluster.credentials.front_proxy.certificate, "my.laptop") as remote,
+        ):
+            await add_simulated(found, GROUP, VERSION)
+            await found.condition("False")
+            forwards = found.cluster.api.context.services.forwards
+            forward = parse_forward(f"service/default/stats={host}:{remote.port}")
+            forwards.set(forward)
+            assert (await found.condition("True")).reason == "Passed"  # at once, not at the next look
+            code, seen = await found.ask(f"{THINGS}/a")
+            assert (code, seen["path"], seen["certificate"]) == (200, f"{THINGS}/a", "front-proxy-client")
+            assert headers_of(seen, "x-remote-user") == [["x-remote-user", "kubernetes-admin"]]
+            assert GROUP in await groups_of(found)
+            assert (await found.ask("/apis/stats.example.com/v1"))[1]["resources"]
+            forwards.remove(forward.service)
+            assert (await found.condition("False")).reason == "SimulatedPods"
+            assert (await found.ask(THINGS))[0] == 503
 
     asyncio.run(main())
 

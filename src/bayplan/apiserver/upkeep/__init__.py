@@ -6,6 +6,7 @@ Reconciling of anything else belongs to the controllers.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
@@ -58,7 +59,9 @@ class Upkeep:
         for rule in _RULES:
             self._tasks.keep_running(rule.__name__, partial(keep, rule(self._context)))
         availability = ApiServiceAvailability(self._context)
-        self._tasks.keep_running("ApiServiceAvailability", partial(keep, availability))
+        forwarded = asyncio.Event()
+        self._context.services.forwards.on_change(forwarded.set)
+        self._tasks.keep_running("ApiServiceAvailability", partial(keep, availability, forwarded))
         self.repeat("aggregated servers", _LOOKED_EVERY, partial(_look, availability))
 
     def keep_running(self, name: str, start: Callable[[], Coroutine[Any, Any, None]]) -> None:

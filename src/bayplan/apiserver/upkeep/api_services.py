@@ -1,7 +1,7 @@
 """The condition `Available` of API services: whether requests for their group version can be answered.
 
 Those without a service are answered here and always available. Those with one depend on the service, its port and its endpoints, and on whether the server
-behind it answers; what that says it has is kept for discovery and OpenAPI.
+behind it answers; what that says it has is kept for discovery and OpenAPI. Those whose pods are all simulated are left out, if that is the choice.
 
 Source: Kubernetes' `kube-aggregator/pkg/controllers/status`.
 """
@@ -22,12 +22,17 @@ from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1
 from bayplan.apiserver.aggregation.probing import probe
 from bayplan.apiserver.bootstrap.publishing import kind_of, own_call
 from bayplan.apiserver.context import Context
+from bayplan.apiserver.service_routes import SimulatedService
+from bayplan.apiserver.simulated_webhooks import is_skipped
 from bayplan.apiserver.verbs.update import modify
 from bayplan.apiserver.watching import Entry, Selection
 from bayplan.support.timestamps import rfc3339
 
 _SERVICE_LABEL = "kubernetes.io/service-name"
 _TYPE = "Available"
+_HTTPS = 443
+SIMULATED = "SimulatedPods"
+"""The reason of a condition: all pods behind the service are simulated."""
 Condition = apiregistration_v1.APIServiceCondition
 
 
@@ -75,11 +80,13 @@ class ApiServiceAvailability:
         reference = api_service.spec.service
         if reference is None:
             return available(now)
-        cache = self.context.objects.cache(self._services)
-        entry = cache.get(reference.namespace, reference.name)
-        service = None if entry is None else cache.shared(entry)
-        reason, message = obstacle(reference, service, tuple(self._slices_of(reference)))
+        reason, message = self._obstacle(reference)
         key, known = (api_service.spec.group, api_service.spec.version), self.context.aggregated
+        is_left_out = reason == SIMULATED and self._is_left_out(api_service)
+        known.skip(key, message if is_left_out else "")
+        if is_left_out and known.is_served_here(key):
+            told = f"this server answers itself: {message}"
+            return Condition(type=_TYPE, status="True", last_transition_time=now, reason=reason, message=told)
         if reason:
             known.note(key, dataclasses.replace(known.remote(key), is_current=False))
         elif self.context.ask_aggregated is None:
@@ -93,6 +100,34 @@ class ApiServiceAvailability:
                 )
             reason = "FailedDiscoveryCheck"
         return Condition(type=_TYPE, status="False", last_transition_time=now, reason=reason, message=message)
+
+    def _is_left_out(self, api_service: apiregistration_v1.APIService) -> bool:
+        """Whether an API service that leads to simulated pods is left out; then an event tells."""
+        metadata, spec = api_service.metadata, api_service.spec
+        if not is_skipped(metadata.annotations, self.context.settings.simulated_webhooks):
+            return False
+        source = core_v1.ObjectReference(
+            kind="APIService", api_version=self._api_services.api_version, name=metadata.name, uid=metadata.uid
+        )
+        here = self.context.aggregated.is_served_here((spec.group, spec.version))
+        what = "answered by this server itself" if here else "not served"
+        assert spec.service is not None
+        simulated = SimulatedService(spec.service.namespace, spec.service.name)
+        self.context.simulated_reports.note(source, f"{spec.group}/{spec.version} is {what}: {simulated}")
+        return True
+
+    def _obstacle(self, reference: apiregistration_v1.ServiceReference) -> tuple[str, str]:
+        """Why nobody behind a service can be asked: a reason and a message, or two empty strings."""
+        services, port = self.context.services, reference.port or _HTTPS
+        if services.forwards.find(reference.namespace, reference.name, port) is not None:
+            return "", ""
+        cache = self.context.objects.cache(self._services)
+        entry = cache.get(reference.namespace, reference.name)
+        service = None if entry is None else cache.shared(entry)
+        reason, message = obstacle(reference, service, tuple(self._slices_of(reference)))
+        if not reason and services.is_simulated(reference.namespace, reference.name, port):
+            return SIMULATED, str(SimulatedService(reference.namespace, reference.name))
+        return reason, message
 
     def _slices_of(self, reference: apiregistration_v1.ServiceReference) -> Iterator[discovery_v1.EndpointSlice]:
         cache = self.context.objects.cache(self._slices)

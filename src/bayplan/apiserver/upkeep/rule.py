@@ -38,9 +38,9 @@ class _Bell(Watcher):
         self.rung.set()
 
 
-async def keep(rule: Rule) -> None:
-    """Settle now and after every change until cancelled. Raises ApiError."""
-    changed = asyncio.Event()
+async def keep(rule: Rule, changed: asyncio.Event | None = None) -> None:
+    """Settle now and after every change until cancelled. changed: to be set by what changes besides the inputs. Raises ApiError."""
+    changed = changed or asyncio.Event()
     bells: dict[str, _Bell] = {}
     try:
         while True:
