@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import ClusterSettings
 
 
-def addresses_of(cluster: Cluster) -> set[IPv4Address | IPv6Address]:
+def addresses_of(cluster: Cluster) -> set[IPv4Address | IPv6Address | IPv4Network | IPv6Network]:
     certificate = x509.load_pem_x509_certificate(cluster.credentials.server.certificate)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return set(names.get_values_for_type(x509.IPAddress))
