@@ -28,7 +28,7 @@ VERBS = {
     "record": "Write down which pods come to a cluster and go",
     "trace": "Print every write of a cluster in virtual time",
     "store": "Check, back up, restore and compact the store of a cluster",
-    "forward": "Let programs on this machine answer for services of a cluster",
+    "forward": "Let your programs answer for services of a cluster",
     "apiserver": "Run the API server alone",
     "scheduler": "Run the scheduler against any cluster",
     "controller-manager": "Run the controllers against any cluster",
