@@ -238,8 +238,11 @@ def test_the_kubelet_of_a_simulated_node_is_not_asked() -> None:
             one.status.daemon_endpoints = core_v1.NodeDaemonEndpoints(kubelet_endpoint=endpoint)
             await client.create(one)
             await service_and_pod(api, 8080)
-            for path in ("namespaces/default/pods/p/log", "nodes/n/proxy/x", "nodes/n:10250/proxy/x"):
+            for path in ("namespaces/default/pods/p/portforward", "nodes/n/proxy/x", "nodes/n:10250/proxy/x"):
                 response = await api.handle(Request("GET", f"/api/v1/{path}", {}, ADMIN))
                 assert (response.code, response.relay) == (503, None), response
+            response = await api.handle(Request("GET", "/api/v1/namespaces/default/pods/p/log", {}, ADMIN))
+            assert (response.code, response.relay) == (400, None)
+            assert b"is not available" in response.body
 
     asyncio.run(run())

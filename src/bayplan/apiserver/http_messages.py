@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from typing import Final
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
 
 import aiohttp
 from aiohttp import web
@@ -26,7 +27,33 @@ def is_websocket_request(http: web.BaseRequest) -> bool:
     return upgrades and http.headers.get("Upgrade", "").lower() == "websocket"
 
 
-async def send_messages(http: web.BaseRequest, content: aiohttp.StreamReader) -> web.StreamResponse:
+class Content(Protocol):
+    """Bytes that come as they are read."""
+
+    async def read(self, n: int) -> bytes:
+        """At most so many; b"" at the end."""
+
+
+class LogContent:
+    """Pieces of a log, read as the content of an answer is."""
+
+    def __init__(self, pieces: AsyncIterator[bytes]) -> None:
+        """pieces: b"" among them means nothing."""
+        self._pieces = pieces
+        self._rest = b""
+
+    async def read(self, n: int) -> bytes:
+        """See Content."""
+        while not self._rest:
+            try:
+                self._rest = await anext(self._pieces)
+            except StopAsyncIteration:
+                return b""
+        found, self._rest = self._rest[:n], self._rest[n:]
+        return found
+
+
+async def send_messages(http: web.BaseRequest, content: Content) -> web.StreamResponse:
     """Send an empty message, then what `content` has until it ends or the client closes. Without a subprotocol messages are binary."""
     wanted = [one.strip() for one in http.headers.get("Sec-WebSocket-Protocol", "").split(",") if one.strip()]
     chosen = next((one for one in wanted if one in (_BINARY, _BASE64)), "")
@@ -47,7 +74,7 @@ async def send_messages(http: web.BaseRequest, content: aiohttp.StreamReader) ->
     return socket
 
 
-async def _send(socket: web.WebSocketResponse, content: aiohttp.StreamReader, *, as_text: bool) -> None:
+async def _send(socket: web.WebSocketResponse, content: Content, *, as_text: bool) -> None:
     piece = b""
     while True:
         if as_text:

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import posixpath
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -26,7 +26,7 @@ from bayplan.apiserver.aggregation.probing import Page, Question
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.dialing import dial_problem
 from bayplan.apiserver.html_pages import LONGEST_PAGE, is_rewritable, rewrite_page
-from bayplan.apiserver.http_messages import is_websocket_request, send_messages
+from bayplan.apiserver.http_messages import LogContent, is_websocket_request, send_messages
 from bayplan.apiserver.relays import Purpose, Relay, log_refusal, unavailable
 from bayplan.apiserver.resolving import Resolver
 from bayplan.apiserver.tls import aggregated_tls, client_tls
@@ -64,11 +64,14 @@ class Relays:
         self._kubelet_tls, self._any_tls = kubelet_tls, client_tls()
         self._aggregated_tls = functools.lru_cache(64)(functools.partial(aggregated_tls, front_proxy))
         self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
 
     async def serve(
         self, http: web.BaseRequest, body: bytes, relay: Relay, started: Callable[[int], None] | None = None
     ) -> web.StreamResponse:
         """Ask, and pass the answer on as it comes. started: told of the status of an answer that goes on. Raises ApiError."""
+        if relay.log is not None:
+            return await self._pass_on_log(http, relay.log, started)
         upgrades = "upgrade" in http.headers.get("Connection", "").lower()
         if relay.purpose is Purpose.STREAM and not upgrades:
             raise bad_request("Upgrade request required")
@@ -153,6 +156,7 @@ class Relays:
 
     async def close(self) -> None:
         """Close the connections."""
+        self._is_closed = True
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -197,6 +201,30 @@ class Relays:
         with contextlib.suppress(ConnectionError):  # if the client has gone
             await stream.write_eof()
         return stream
+
+    async def _pass_on_log(
+        self, http: web.BaseRequest, log: AsyncIterator[bytes], started: Callable[[int], None] | None
+    ) -> web.StreamResponse:
+        """A log that this process has, until it or the server ends or the client has gone."""
+        if started is not None:
+            started(HTTPStatus.OK)
+        if is_websocket_request(http):
+            return await send_messages(http, LogContent(self._while_wanted(http, log)))
+        stream = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
+        stream.enable_chunked_encoding()
+        await stream.prepare(http)
+        with contextlib.suppress(ConnectionError):  # if the client has gone
+            async for piece in self._while_wanted(http, log):
+                if piece:
+                    await stream.write(piece)
+            await stream.write_eof()
+        return stream
+
+    async def _while_wanted(self, http: web.BaseRequest, log: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for piece in log:
+            if self._is_closed or _has_gone(http):
+                return
+            yield piece
 
     async def _pass_on_page(
         self, http: web.BaseRequest, relay: Relay, answer: aiohttp.ClientResponse, stream: web.StreamResponse

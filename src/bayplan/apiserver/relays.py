@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from bayplan.api.errors import ApiError, bad_request, failure, internal_error, quoted
@@ -54,6 +54,8 @@ class Relay:
     """Who may vouch for that certificate (PEM); empty for the authorities of the system."""
     identity: tuple[tuple[str, str], ...] = ()
     """Headers that tell an aggregated server who asks."""
+    log: AsyncIterator[bytes] | None = None
+    """Instead of a kubelet: the log of a simulated pod, piece by piece; b"" where nothing comes for a while."""
 
     @property
     def authority(self) -> str:

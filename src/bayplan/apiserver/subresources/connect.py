@@ -28,7 +28,9 @@ from bayplan.apiserver.forwards import Forward
 from bayplan.apiserver.relays import Purpose, Relay
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
 from bayplan.apiserver.service_routes import SimulatedService
+from bayplan.apiserver.simulated_logs import LogOptions, log_of, run_of
 from bayplan.apiserver.subresources.connection_options import admit_proxy, port_options, stream_options
+from bayplan.support.timestamps import parse_rfc3339
 
 _STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 """Options of `exec` and `attach` -> what kubelets call them."""
@@ -57,6 +59,8 @@ async def handle(call: Call) -> Response:
         if what == "log":
             return Response(204, content_type="")
         raise bad_request(f"pod {pod.metadata.name} does not have a host assigned")
+    if what == "log" and _is_simulated(call, pod.spec.node_name):
+        return Response(200, relay=_simulated_log(call, pod, _container(pod, container)))
     host, port = _kubelet(call, pod.spec.node_name, what)
     relay = Relay(
         purpose=Purpose.LOG if what == "log" else Purpose.STREAM,
@@ -180,6 +184,35 @@ def _container(pod: core_v1.Pod, name: str) -> str:
     raise bad_request(
         f"a container name must be specified for pod {pod.metadata.name}, choose one of: [{' '.join(known)}]"
     )
+
+
+def _is_simulated(call: Call, node_name: str) -> bool:
+    """Whether the containers of a node run no programs."""
+    node: core_v1.Node | None = call.context.find("Node", "", node_name)
+    return node is not None and is_simulated(node)
+
+
+def _simulated_log(call: Call, pod: core_v1.Pod, container: str) -> Relay:
+    """The log of a container that runs no program. Raises ApiError (400) if there is none yet."""
+    query, clock = call.request.query, call.context.clock
+    seconds, since = int_parameter(query, "sinceSeconds"), query.get("sinceTime", "")
+    options = LogOptions(
+        follow=bool_parameter(query, "follow"),
+        previous=bool_parameter(query, "previous"),
+        timestamps=bool_parameter(query, "timestamps"),
+        since=clock.now() - seconds if seconds is not None else parse_rfc3339(since) if since else None,
+        tail_lines=int_parameter(query, "tailLines"),
+        limit_bytes=int_parameter(query, "limitBytes"),
+    )
+    metadata, find = pod.metadata, call.context.find
+    log = log_of(
+        pod,
+        run_of(pod, container, previous=options.previous),
+        options,
+        clock,
+        lambda: find("Pod", metadata.namespace, metadata.name),
+    )
+    return Relay(purpose=Purpose.LOG, scheme="", host="", port="", path="", query="", subject=metadata.name, log=log)
 
 
 def _kubelet(call: Call, node_name: str, what: str) -> tuple[str, str]:

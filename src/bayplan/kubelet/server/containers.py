@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bayplan.api.container_logs import NoLogError, logged_run
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.server.errors import RequestError
@@ -32,30 +33,10 @@ def _status_of(status: core_v1.PodStatus, name: str) -> core_v1.ContainerStatus 
 
 def log_container_id(pod_name: str, status: core_v1.PodStatus, name: str, *, previous: bool) -> str:
     """The id of the container whose log is meant. Raises RequestError (400) with why there is none."""
-    found = _status_of(status, name)
-    where = f'container "{name}" in pod "{pod_name}"'
-    if found is None:
-        raise RequestError(400, f"{where} is not available")
-    last, ended = found.last_state.terminated, found.state.terminated
-    if previous:
-        if last is None or not last.container_id:
-            raise RequestError(400, f"previous terminated {where} not found")
-        return _id(last.container_id)
-    if found.state.running is not None:
-        return _id(found.container_id)
-    for each in (ended, last):
-        if each is not None and each.container_id:
-            return _id(each.container_id)
-    if ended is not None or last is not None:
-        raise RequestError(400, f"{where} is terminated")
-    waiting = found.state.waiting
-    if waiting is None:
-        raise RequestError(400, f"{where} is waiting to start - no logs yet")
-    texts = {
-        "ErrImagePull": "image can't be pulled",
-        "ImagePullBackOff": "trying and failing to pull image",
-    }
-    raise RequestError(400, f"{where} is waiting to start: {texts.get(waiting.reason, waiting.reason)}")
+    try:
+        return _id(logged_run(pod_name, status, name, previous=previous).container_id)
+    except NoLogError as error:
+        raise RequestError(400, str(error)) from None
 
 
 def _id(text: str) -> str:
