@@ -162,6 +162,9 @@ class Relays:
             self._session = None
 
     def _open(self) -> aiohttp.ClientSession:
+        """Connections that are kept. Raises ApiError (503) when the server stops: nobody would close them."""
+        if self._is_closed:
+            raise unavailable("the server is shutting down")
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, resolver=Resolver(self._refuses)),
