@@ -39,7 +39,12 @@ def ended(container_id: str = "sim://1", **more: Any) -> dict[str, Any]:
 
 
 def pod(
-    state: dict[str, Any], last: dict[str, Any] | None = None, *, ready: bool = False, uid: str = "u"
+    state: dict[str, Any],
+    last: dict[str, Any] | None = None,
+    *,
+    ready: bool = False,
+    uid: str = "u",
+    container_id: str = "sim://1",
 ) -> core_v1.Pod:
     status = {
         "name": "web",
@@ -49,7 +54,7 @@ def pod(
         "restartCount": 0,
         "state": state,
         "lastState": last or {},
-        "containerID": "" if "waiting" in state else "sim://1",
+        "containerID": "" if "waiting" in state else container_id,
     }
     condition = {"type": "ContainersReady", "status": str(ready), "lastTransitionTime": READY}
     tree = {
@@ -145,6 +150,11 @@ def test_a_log_that_is_followed_goes_on_until_the_run_ends() -> None:
     waiting = pod({"waiting": {"reason": "CrashLoopBackOff"}}, ended())
     found = read(pod(RUNNING), pod(RUNNING), ready, ready, waiting, follow=True, tail_lines=0)
     assert found == ["", "", "web: ready\n", "", "web: ended with exit code 1, Error\n"]
+
+
+def test_a_log_that_is_followed_does_not_go_on_with_the_next_run() -> None:
+    again = pod(RUNNING, ended(), ready=True, container_id="sim://2")
+    assert read(pod(RUNNING), again, follow=True) == [START, "web: ended with exit code 1, Error\n"]
 
 
 @pytest.mark.parametrize("after", [None, pod(RUNNING, uid="other"), pod({"waiting": {"reason": "x"}})])

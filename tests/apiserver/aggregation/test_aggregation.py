@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from bayplan.api.errors import ApiError
 from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1, meta_v1, rbac_v1
 from bayplan.apiserver import upkeep
@@ -293,12 +294,7 @@ def test_requests_go_to_an_endpoint_or_to_the_cluster_ip(*, routing: bool) -> No
                     ports=(discovery_v1.EndpointPort(name="https", port=8443, protocol="TCP"),),
                 )
             )
-            reference = apiregistration_v1.ServiceReference(namespace="default", name="stats", port=443)
-            service = apiregistration_v1.APIService(
-                metadata=meta_v1.ObjectMeta(name=f"{VERSION}.{GROUP}"),
-                spec=apiregistration_v1.APIServiceSpec(group=GROUP, version=VERSION, service=reference),
-            )
-            relay = relay_to(api.context, service, PATH, ADMIN)
+            relay = relay_to(api.context, stats(), PATH, ADMIN)
             assert (relay.host, relay.port) == (("192.0.2.7", "8443") if routing else ("10.96.7.7", "443"))
             assert relay.tls_name == "stats.default.svc"
 
@@ -387,8 +383,52 @@ def test_a_simulated_metrics_server_does_not_take_the_servers_own_metrics_api_aw
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("target", "tls_name", "scheme"),
+    [
+        ("localhost:9443", "", "https"),
+        ("http://127.0.0.1:9443", "", "http"),
+        ("dev.example.com:9443", "stats.default.svc", "https"),
+    ],
+)
+def test_certificates_are_not_checked_on_this_machine_only(target: str, tls_name: str, scheme: str) -> None:
+    async def main() -> None:
+        async with opened() as api:
+            api.context.services.forwards.set(parse_forward(f"service/default/stats={target}"))
+            relay = relay_to(api.context, stats(), PATH, ADMIN)
+            assert (relay.tls_name, relay.scheme) == (tls_name, scheme)
+
+    asyncio.run(main())
+
+
+def test_a_service_with_the_name_of_a_simulated_address_is_not_dialled() -> None:
+    async def main() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            marked = meta_v1.ObjectMeta(name="n", annotations={SIMULATED: "true"})
+            await client.create(core_v1.Node(metadata=marked, spec=core_v1.NodeSpec(pod_cidr="10.128.4.0/24")))
+            spec = core_v1.ServiceSpec(type="ExternalName", external_name="10.128.4.7")
+            metadata = meta_v1.ObjectMeta(name="stats", namespace="default")
+            await client.create(core_v1.Service(metadata=metadata, spec=spec))
+            with pytest.raises(ApiError, match="no route to host"):
+                relay_to(api.context, stats(), PATH, ADMIN)
+
+    asyncio.run(main())
+
+
+def stats() -> apiregistration_v1.APIService:
+    """An APIService whose service is `default/stats`."""
+    reference = apiregistration_v1.ServiceReference(namespace="default", name="stats", port=443)
+    return apiregistration_v1.APIService(
+        metadata=meta_v1.ObjectMeta(name=f"{VERSION}.{GROUP}"),
+        spec=apiregistration_v1.APIServiceSpec(group=GROUP, version=VERSION, service=reference),
+    )
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-def test_a_server_on_this_machine_answers_for_a_service(host: str) -> None:
+def test_a_server_on_this_machine_answers_for_a_service(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upkeep, "_LOOKED_EVERY", 3600.0)
+
     async def main() -> None:
         async with (
             front() as found,
@@ -399,7 +439,7 @@ def test_a_server_on_this_machine_answers_for_a_service(host: str) -> None:
             forwards = found.cluster.api.context.services.forwards
             forward = parse_forward(f"service/default/stats={host}:{remote.port}")
             forwards.set(forward)
-            assert (await found.condition("True")).reason == "Passed"  # at once, not at the next look
+            assert (await found.condition("True")).reason == "Passed"  # not at the next look
             code, seen = await found.ask(f"{THINGS}/a")
             assert (code, seen["path"], seen["certificate"]) == (200, f"{THINGS}/a", "front-proxy-client")
             assert headers_of(seen, "x-remote-user") == [["x-remote-user", "kubernetes-admin"]]

@@ -15,7 +15,8 @@ from bayplan.apiserver.forwards import parse_forward
 from bayplan.apiserver.requests import Request, Response
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
-from bayplan.apiserver.simulated_webhooks import ANNOTATION
+from bayplan.apiserver.simulated_webhooks import ANNOTATION, SimulatedReport, SimulatedReports
+from bayplan.apiserver.upkeep.simulated_webhooks import event_of
 from bayplan.apiserver.webhooks.calling import SendError, Target
 from bayplan.client import Client
 from bayplan.testing.cluster import eventually
@@ -200,6 +201,48 @@ def test_webhooks_at_urls_of_simulated_pods_are_skipped_as_well() -> None:
         assert sender.targets == []
 
     with_simulated_hook(test)
+
+
+@pytest.mark.parametrize("by", ["externalName", "forward"])
+def test_what_leads_to_an_address_of_simulated_pods_in_other_ways_is_not_dialled(by: str) -> None:
+    async def test(api: ApiServer, client: Client, sender: Dialler) -> None:
+        if by == "forward":
+            api.context.services.forwards.set(parse_forward(f"service/default/hook=https://{ADDRESS}:9443"))
+        else:
+            spec = core_v1.ServiceSpec(type="ExternalName", external_name=ADDRESS)
+            metadata = meta_v1.ObjectMeta(name="elsewhere", namespace="default")
+            await client.create(core_v1.Service(metadata=metadata, spec=spec))
+        name = "hook" if by == "forward" else "elsewhere"
+        await configure(client, clientConfig={"service": {"namespace": "default", "name": name}})
+        answer = await write(api, "one")
+        assert answer.code == 201
+        assert "no route to host: it is an address of a simulated node" in answer.warnings[0]
+        assert sender.targets == []
+
+    with_simulated_hook(test)
+
+
+def test_a_configuration_is_noted_once() -> None:
+    async def main() -> None:
+        reports = SimulatedReports()
+        one, other = (core_v1.ObjectReference(name=name, uid=name) for name in ("a", "b"))
+        for regarding in (one, one, other, one):
+            reports.note(regarding, "why")
+        assert [(await reports.next()).regarding.name for _ in range(2)] == ["a", "b"]
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reports.next(), 0)
+
+    asyncio.run(main())
+
+
+def test_the_event_of_a_configuration_has_the_same_name_on_every_server() -> None:
+    names = [
+        event_of(SimulatedReport(core_v1.ObjectReference(name=name, uid=uid), "why"), now).metadata.name
+        for name, uid, now in (("a", "1", 1.0), ("a", "1", 2.0), ("a", "2", 1.0), ("a" * 253, "1", 1.0))
+    ]
+    assert names[0] == names[1] != names[2]
+    assert names[0].startswith("a.")
+    assert len(names[3]) <= 253
 
 
 def test_the_others_are_asked_where_one_is_skipped() -> None:
