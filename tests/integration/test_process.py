@@ -95,6 +95,23 @@ def test_a_damaged_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "store.db").read_bytes() == damaged
 
 
+@pytest.mark.parametrize("in_file", [True, False])
+def test_forwards_are_named_at_the_start(tmp_path: Path, *, in_file: bool) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    given = ["--forward", "service/a/b=localhost:9443", "--forward", "service/a/c:443=http://localhost:8080"]
+    if in_file:
+        options = "forward: ['service/a/b=localhost:9443', 'service/a/c:443=http://localhost:8080']\nsimulated-webhooks: fail\n"
+        (tmp_path / "up.yaml").write_text(options)
+        given = ["--config", str(tmp_path / "up.yaml")]
+    process = start("--store", "memory:", "--port", "0", "--nodes", "0", "--kubeconfig", str(kubeconfig), *given)
+    try:
+        command = [BAYPLAN, "forward", "--kubeconfig", str(kubeconfig)]
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    finally:
+        stop(process)
+    assert shown == "service/a/b -> localhost:9443\nservice/a/c:443 -> http://localhost:8080\n"
+
+
 def test_a_refused_manifest_ends_the_start_with_its_reason(tmp_path: Path) -> None:
     manifest = tmp_path / "pod.yaml"
     manifest.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: []}\n")
