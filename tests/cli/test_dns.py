@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 from pathlib import Path
@@ -78,10 +79,22 @@ def test_a_port_of_http_in_use_is_named(kubeconfig: str) -> None:
     assert "choose another port with --health-port" in result.output
 
 
+def free_port() -> int:
+    """A port that nobody has, neither for datagrams nor for streams."""
+    while True:
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
+            socket.socket(socket.AF_INET, socket.SOCK_STREAM) as streams,
+        ):
+            datagrams.bind(("127.0.0.1", 0))
+            port: int = datagrams.getsockname()[1]
+            with contextlib.suppress(OSError):
+                streams.bind(("127.0.0.1", port))
+                return port
+
+
 def test_a_server_that_would_ask_itself_is_refused(kubeconfig: str) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        other.bind(("127.0.0.1", 0))
-        port = str(other.getsockname()[1])
+    port = str(free_port())
     result = run("--forward", f"127.0.0.1:{port}", "--port", port, *HTTP, "--kubeconfig", kubeconfig)
     assert result.exit_code == 1
     assert f"--forward: 127.0.0.1:{port} is this server itself" in result.output

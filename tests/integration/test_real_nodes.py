@@ -206,7 +206,6 @@ def test_data_of_volumes_outlive_pods_kubelets_and_the_cluster(tmp_path: Path) -
     settings = RealNodeSettings(1, tmp_path / "data" / "real-nodes")
     arguments = ("--data-dir", str(tmp_path / "data"), "--port", "0", "--real-nodes", "1", "--no-real-node-outbound")
     (place,) = settings.nodes()
-    devices = loops(Path("/"))
 
     def run(name: str, command: str, core: client.CoreV1Api) -> str:
         give_image(place)
@@ -240,4 +239,5 @@ def test_data_of_volumes_outlive_pods_kubelets_and_the_cluster(tmp_path: Path) -
             code, _ = stop(process)
         assert code == 0
         assert traces(settings) == []
-        assert loops(Path("/")) == devices
+        # Without its mounts, the kernel tells the end of an image's path only.
+        eventually(lambda: not [each for each in loops(Path("/")) if "/csi-local/volumes/" in each], 10)
