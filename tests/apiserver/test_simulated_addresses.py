@@ -72,8 +72,26 @@ def test_networks_and_addresses_of_simulated_nodes_are_known(host: str, is_refus
             await client.create(node("s", simulated=True, cidrs=cidrs, address="192.0.2.9"))
             await client.create(node("r", simulated=False, cidrs=("10.64.0.0/24",)))
             assert bool(api.context.simulated.reason(host)) is is_refused
+
+    asyncio.run(run())
+
+
+def test_what_a_simulated_node_had_is_remembered_until_a_real_node_has_it() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client, reason = client_of(api), api.context.simulated.reason
+            await client.create(node("s", simulated=True, cidrs=("10.128.4.0/24",), address="192.0.2.9"))
             await client.delete(core_v1.Node, "s", "")
-            assert api.context.simulated.reason(host) == ""
+            assert reason("10.128.4.7")
+            assert reason("192.0.2.9")
+            await client.create(node("other", simulated=True, cidrs=("10.128.6.0/24",)))
+            assert reason("10.128.4.7")
+            await client.create(node("r", simulated=False, cidrs=("10.128.4.0/23",)))
+            assert reason("10.128.4.7") == ""
+            assert reason("192.0.2.9")
+            await client.create(node("again", simulated=True, cidrs=("10.128.4.0/25",)))
+            assert reason("10.128.4.7")
+            assert reason("10.128.4.207") == ""
 
     asyncio.run(run())
 
