@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from tests.proxy.namespaces import Namespace, connect, namespaces
+from tests.namespaces import Namespace
 
 PORT = 8080
 PODS = ("10.0.0.0/8", "fd00::/16")
@@ -26,6 +26,22 @@ CLIENT_ADDRESSES = ("192.0.2.2", "2001:db8:2::2")
 A, B, C = ("10.1.0.2", "fd00:1::2"), ("10.1.0.3", "fd00:1::3"), ("10.2.0.2", "fd00:2::2")
 """Addresses of the pods a and b on this node, and c on the other one."""
 _SECONDS = 0.5
+
+
+def connect(here: Namespace, there: Namespace, name: str) -> tuple[str, str]:
+    """Make a pair of interfaces between two namespaces; returns their names here and there."""
+    other = f"to-{here.name}"
+    here.command("ip", "link", "add", name, "type", "veth", "peer", "name", other, "netns", there.path)
+    for namespace, interface in ((here, name), (there, other)):
+        namespace.command("ip", "link", "set", interface, "up")
+    return name, other
+
+
+@contextlib.contextmanager
+def namespaces(*names: str) -> Iterator[list[Namespace]]:
+    """Namespaces, as long as the context lasts."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(Namespace(name)) for name in names]
 
 
 @dataclass
@@ -89,10 +105,10 @@ def network() -> Iterator[Network]:
     """The network, with servers running. Nothing of it is left afterwards."""
     with namespaces("node", "client", "a", "b", "c") as (node, client, a, b, c):
         for one in (node, c):
-            one.set_sysctl("ipv4/ip_forward", "1")
-            one.set_sysctl("ipv6/conf/all/forwarding", "1")
-            one.set_sysctl("ipv4/icmp_ratelimit", "0")
-            one.set_sysctl("ipv6/icmp/ratelimit", "0")
+            one.write("ipv4/ip_forward", "1")
+            one.write("ipv6/conf/all/forwarding", "1")
+            one.write("ipv4/icmp_ratelimit", "0")
+            one.write("ipv6/icmp/ratelimit", "0")
         _wire(node, client, "client", NODE_ADDRESSES, CLIENT_ADDRESSES)
         _wire(node, c, "other", ("192.0.3.1", "2001:db8:3::1"), ("192.0.3.2", "2001:db8:3::2"))
         for pod, name, addresses in ((a, "veth-a", A), (b, "veth-b", B)):

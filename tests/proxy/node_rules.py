@@ -17,7 +17,7 @@ from bayplan.proxy.table_options import TableOptions, local_by_range
 from bayplan.support.blocking import in_thread
 from bayplan.support.clock import SystemClock
 from bayplan.support.metrics import Registry
-from tests.proxy.namespaces import NamespaceLoop
+from tests.namespaces import NamespaceLoop
 from tests.proxy.network import NODE_ADDRESSES, PODS, SERVICES, Network
 from tests.proxy.objects import NODE
 
@@ -103,7 +103,7 @@ def node_rules(network: Network, **options: Any) -> Iterator[NodeRules]:
         loop.close()
         for family in FAMILIES:
             network.node.command(
-                "nft", "-f", "-", text=f"add table {family.nft} kube-proxy\ndelete table {family.nft} kube-proxy\n"
+                "nft", "-f", "-", stdin=f"add table {family.nft} kube-proxy\ndelete table {family.nft} kube-proxy\n"
             )
 
 

@@ -18,8 +18,8 @@ from bayplan.proxy.machine_addresses import machine_addresses, node_port_address
 from bayplan.proxy.nft import NftLibrary, NftProgram
 from bayplan.proxy.table_options import TableOptions, local_by_interface
 from bayplan.proxy.transactions import deletion, difference, whole
+from tests.namespaces import Namespace, needs_namespaces
 from tests.proxy.histories import OPTIONS, Step, histories
-from tests.proxy.namespaces import Namespace, needs_namespaces
 from tests.proxy.objects import NODE, endpoint, endpoint_slice, service
 
 pytestmark = [needs_namespaces, pytest.mark.xdist_group("proxy-namespaces")]
@@ -64,7 +64,7 @@ def test_differences_lead_to_the_same_table_as_a_whole_one(history: list[list[St
                 loop.run(library.apply(transaction.text))
                 stale = {*stale, *transaction.stale_chains} - {item.name for item in desired.items()}
             loop.run(library.apply(deletion(IPV4, sorted(stale)).text))
-            fresh.command("nft", "-f", "-", text=whole(IPV4, fresh_names(fresh), desired.items()).text)
+            fresh.command("nft", "-f", "-", stdin=whole(IPV4, fresh_names(fresh), desired.items()).text)
             assert listed(kept) == listed(fresh)
             loop.run(library.apply(whole(IPV4, kernel.names(IPV4), desired.items()).text))
             assert listed(kept) == listed(fresh)
@@ -94,7 +94,7 @@ def test_names_and_fingerprints_show_what_is_there(place: Namespace) -> None:
     desired.put_service(service("web", "10.96.0.1", affinity=7))
     desired.put_slice(endpoint_slice("web", endpoint("10.1.0.1", local=True)))
     desired.changes()
-    place.command("nft", "-f", "-", text=whole(IPV4, kernel.names(IPV4), desired.items()).text)
+    place.command("nft", "-f", "-", stdin=whole(IPV4, kernel.names(IPV4), desired.items()).text)
     place.command("nft", "add table ip other; add chain ip other mine; add set ip other s { type ipv4_addr; }")
     names = kernel.names(IPV4)
     assert names.chains == {item.name for item in desired.items() if item.kind == 0}
@@ -162,7 +162,7 @@ def test_the_kernel_takes_every_kind_of_rule_of_both_families(place: Namespace, 
         )
         desired.put_slice(endpoint_slice(name, endpoint(pod, local=True), ports=ports))
     desired.changes()
-    place.command("nft", "-f", "-", text=whole(family, fresh_names(place), desired.items()).text)
+    place.command("nft", "-f", "-", stdin=whole(family, fresh_names(place), desired.items()).text)
     found = place.command("nft", "list", "table", family.nft, "kube-proxy")
     target = f"[{pod}]:80" if is_ipv6 else f"{pod}:80"
     for protocol in ("tcp", "udp", "sctp"):

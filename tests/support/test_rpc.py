@@ -18,6 +18,14 @@ async def _echo(request: RegistrationStatus) -> RegistrationStatus:
     return request
 
 
+class Unreadable:
+    """An answer that is not what it should be."""
+
+    @classmethod
+    def FromString(cls, data: bytes) -> None:
+        raise ValueError("it ends early")
+
+
 @pytest.mark.parametrize("name", ["a", "a" * 200])
 def test_sockets_may_have_paths_that_are_longer_than_the_kernel_takes(tmp_path: Path, name: str) -> None:
     socket = tmp_path / name / "s.sock"
@@ -45,5 +53,37 @@ def test_nobody_listens_at_a_long_path_that_is_not_there(tmp_path: Path) -> None
                 await connection.call(METHOD, Empty(), Empty, 2.0)
         finally:
             await connection.close()
+
+    asyncio.run(steps())
+
+
+def test_what_cannot_be_written_or_read_is_an_error_and_never_an_empty_message(tmp_path: Path) -> None:
+    socket = tmp_path / "s.sock"
+    received: list[RegistrationStatus] = []
+
+    async def note(request: RegistrationStatus) -> RegistrationStatus:
+        received.append(request)
+        return RegistrationStatus(True, "\udcff") if request.error == "answer" else request
+
+    async def steps() -> None:
+        server = SocketServer(socket, {METHOD: (RegistrationStatus, note)})
+        await server.start()
+        connection = Connection(socket)
+        try:
+            for sent, answer, text in (
+                (RegistrationStatus(True, "\udcff"), RegistrationStatus, "marshaling: string field contains invalid"),
+                (RegistrationStatus(True, "answer"), RegistrationStatus, "marshaling: string field contains invalid"),
+                (
+                    RegistrationStatus(True, "text"),
+                    Unreadable,
+                    "failed to unmarshal the received message: it ends early",
+                ),
+            ):
+                with pytest.raises(RpcError, match=f"code = Internal desc = grpc: .*{text}"):
+                    await connection.call(METHOD, sent, answer, 5.0)
+        finally:
+            await connection.close()
+            await server.stop()
+        assert [each.error for each in received] == ["answer", "text"]
 
     asyncio.run(steps())

@@ -1,4 +1,4 @@
-"""Which run of a container its log is about, as the pod's status tells. Pure.
+"""What of a log is asked for, and which run of a container it is about, as the pod's status tells. Pure.
 
 Source of the behaviour: Kubernetes' `pkg/kubelet/kubelet_pods.go` (`validateContainerLogStatus`).
 """
@@ -12,6 +12,21 @@ from bayplan.api.types import core_v1
 
 class NoLogError(Exception):
     """There is no log. The message is as a kubelet words it; clients are told with 400."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What of a log is wanted (PodLogOptions). None where nothing is asked for."""
+
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    since: float | None = None
+    """Unix time."""
+    tail_lines: int | None = None
+    limit_bytes: int | None = None
+    stream: str = "All"
+    """All, Stdout or Stderr."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bayplan.kubelet.server.options import LogOptions
+from bayplan.api.container_logs import LogOptions
 from bayplan.support.blocking import Blocking
 from bayplan.support.clock import Clock
 from bayplan.support.timestamps import parse_rfc3339

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from aiohttp import web
@@ -16,10 +16,10 @@ from bayplan.proxy.health import ProxyHealth
 from bayplan.proxy.metrics import ProxyMetrics
 from bayplan.support.clock import Clock
 from bayplan.support.configuration import to_tree
-from bayplan.support.metrics import CONTENT_TYPE, Counter, Family, Registry
+from bayplan.support.metrics import Counter, Family, Registry
+from bayplan.support.pages import Page, PageServer, metrics_page
 
 logger = logging.getLogger(__name__)
-Handler = Callable[[], web.Response]
 _RETRY_SECONDS: Final = 5.0
 """After which an address that is taken is tried again."""
 _HEADERS: Final = {"X-Content-Type-Options": "nosniff"}
@@ -42,7 +42,7 @@ class HttpEndpoints:
         self._registry = registry
         self._metrics = metrics
         self._clock = clock
-        self._runners: list[web.ServerRunner] = []
+        self._servers: list[PageServer] = []
         self._retries: list[asyncio.Task[None]] = []
         self.ports: dict[str, int] = {}
         """healthz, metrics -> port that it is served at."""
@@ -53,7 +53,7 @@ class HttpEndpoints:
         health = {"/healthz": self._healthz, "/livez": self._livez}
         metrics = {
             "/healthz": lambda: web.Response(text="ok"),
-            "/metrics": self._render,
+            "/metrics": metrics_page(self._registry),
             "/proxyMode": lambda: web.Response(text=configuration.mode, headers=_HEADERS),
             "/configz": self._configz,
         }
@@ -65,48 +65,41 @@ class HttpEndpoints:
         for task in self._retries:
             task.cancel()
         await asyncio.gather(*self._retries, return_exceptions=True)
-        for runner in self._runners:
-            await runner.cleanup()
+        for server in self._servers:
+            await server.stop()
 
-    async def _serve(self, name: str, address: str, handlers: Mapping[str, Handler]) -> None:
+    async def _serve(self, name: str, address: str, pages: Mapping[str, Page]) -> None:
         if not address:
             return
         try:
-            await self._listen(name, address, handlers)
+            await self._listen(name, address, pages)
         except ListenError as error:
             if self._hard_fail:
                 raise
             logger.error("%s", error)
-            self._retries.append(asyncio.create_task(self._listen_later(name, address, handlers)))
+            self._retries.append(asyncio.create_task(self._listen_later(name, address, pages)))
 
-    async def _listen_later(self, name: str, address: str, handlers: Mapping[str, Handler]) -> None:
+    async def _listen_later(self, name: str, address: str, pages: Mapping[str, Page]) -> None:
         while True:
             await self._clock.sleep(_RETRY_SECONDS)
             try:
-                await self._listen(name, address, handlers)
+                await self._listen(name, address, pages)
             except ListenError as error:
                 logger.error("%s", error)
             else:
                 return
 
-    async def _listen(self, name: str, address: str, handlers: Mapping[str, Handler]) -> None:
-        async def handle(request: web.BaseRequest) -> web.Response:
-            handler = handlers.get(request.path)
-            return handler() if handler is not None else web.Response(status=404, text="404 page not found\n")
-
+    async def _listen(self, name: str, address: str, pages: Mapping[str, Page]) -> None:
         host, _, port = address.rpartition(":")
-        runner = web.ServerRunner(web.Server(handle, access_log=None))
-        await runner.setup()
+        server = PageServer(pages)
         try:
-            await web.TCPSite(runner, host.strip("[]"), int(port)).start()
+            self.ports[name] = await server.start(host.strip("[]"), int(port))
         except OSError as error:
-            await runner.cleanup()
             raise ListenError(
                 f"cannot listen on {address} for {name}: {error.strerror or error}; "
                 f"choose another address with {name}BindAddress or --{name}-bind-address"
             ) from error
-        self._runners.append(runner)
-        self.ports[name] = runner.addresses[0][1]
+        self._servers.append(server)
 
     def _healthz(self) -> web.Response:
         return self._answer(*self._health.healthz(), self._metrics.healthz)
@@ -119,9 +112,6 @@ class HttpEndpoints:
         counted.labels(str(status)).inc()
         text = json.dumps(body, separators=(",", ":"))
         return web.Response(status=status, text=text, content_type="application/json", headers=_HEADERS)
-
-    def _render(self) -> web.Response:
-        return web.Response(body=self._registry.render(), headers={"Content-Type": CONTENT_TYPE})
 
     def _configz(self) -> web.Response:
         return web.json_response({"kubeproxy.config.k8s.io": to_tree(self._configuration)})

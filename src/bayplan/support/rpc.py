@@ -6,9 +6,9 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from bayplan.support.rpc_errors import DialError, RefusedError, RpcError
+from bayplan.support.rpc_errors import INVALID_TEXT, DialError, RefusedError, RpcError
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # nothing forks to use it
 try:
@@ -25,8 +25,8 @@ Method = tuple[type[Any], Handler]
 _OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.default_authority", "localhost"))
 
 
-_LONGEST_SOCKET = 107
-"""Bytes of a path that the kernel takes (sun_path)."""
+LONGEST_SOCKET: Final = 107
+"""Bytes of a socket's path that the kernel takes (sun_path)."""
 
 
 class _Address:
@@ -35,7 +35,7 @@ class _Address:
     def __init__(self, socket: Path) -> None:
         self._directory: int | None = None
         self.text = f"unix:{socket}"
-        if len(os.fsencode(socket)) > _LONGEST_SOCKET and socket.parent.is_dir():
+        if len(os.fsencode(socket)) > LONGEST_SOCKET and socket.parent.is_dir():
             self._directory = os.open(socket.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             self.text = f"unix:/proc/self/fd/{self._directory}/{socket.name}"
 
@@ -63,11 +63,10 @@ class Connection:
 
     async def call(self, method: str, request: Any, answer: type[Any], seconds: float) -> Any:
         """One call. Raises RpcError, also after so many seconds."""
-        invoke = self._channel.unary_unary(
-            method, request_serializer=_to_bytes, response_deserializer=_from_bytes(answer)
-        )
+        data = _to_bytes(request)
+        invoke: aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
         try:
-            return await invoke(request, timeout=seconds)
+            return _from_bytes(answer, await invoke(data, timeout=seconds))
         except aio.AioRpcError as error:
             raise RpcError(error.code().name, error.details() or "") from error
         except asyncio.CancelledError:
@@ -78,13 +77,11 @@ class Connection:
 
     async def stream(self, method: str, request: Any, answer: type[Any]) -> AsyncIterator[Any]:
         """All messages of a stream, until the other side ends it. Raises RpcError."""
-        invoke = self._channel.unary_stream(
-            method, request_serializer=_to_bytes, response_deserializer=_from_bytes(answer)
-        )
-        call = invoke(request)
+        invoke: aio.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(method)
+        call = invoke(_to_bytes(request))
         try:
-            async for message in call:
-                yield message
+            async for data in call:
+                yield _from_bytes(answer, data)
         except aio.AioRpcError as error:
             raise RpcError(error.code().name, error.details() or "") from error
         finally:
@@ -96,14 +93,26 @@ class Connection:
         self._address.close()
 
 
+# Messages are made and read here: gRPC itself would send, or return, an empty one in place of one that cannot be written or read.
+
+
 def _to_bytes(message: Any) -> bytes:
-    data: bytes = message.SerializeToString()
+    """Raises RpcError."""
+    try:
+        data: bytes = message.SerializeToString()
+    except UnicodeEncodeError as error:
+        raise RpcError("INTERNAL", INVALID_TEXT) from error
+    except ValueError as error:
+        raise RpcError("INTERNAL", f"grpc: error while marshaling: {error}") from error
     return data
 
 
-def _from_bytes(kind: type[Any]) -> Callable[[bytes], Any]:
-    parse: Callable[[bytes], Any] = kind.FromString
-    return parse
+def _from_bytes(kind: type[Any], data: bytes) -> Any:
+    """Raises RpcError."""
+    try:
+        return kind.FromString(data)
+    except Exception as error:  # protobuf's own, whose class differs between its implementations
+        raise RpcError("INTERNAL", f"grpc: failed to unmarshal the received message: {error}") from error
 
 
 class SocketServer:
@@ -144,17 +153,19 @@ def _handlers(methods: Mapping[str, Method]) -> tuple[grpc.GenericRpcHandler, ..
     services: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {}
     for path, (request, handler) in methods.items():
         _, service, method = path.split("/")
-        services.setdefault(service, {})[method] = grpc.unary_unary_rpc_method_handler(
-            _answering(handler), request_deserializer=_from_bytes(request), response_serializer=_to_bytes
-        )
+        services.setdefault(service, {})[method] = grpc.unary_unary_rpc_method_handler(_answering(request, handler))
     return tuple(grpc.method_handlers_generic_handler(name, found) for name, found in services.items())
 
 
-def _answering(handler: Handler) -> Callable[[Any, Any], Awaitable[Any]]:
-    async def answer(request: Any, context: Any) -> Any:
+def _answering(kind: type[Any], handler: Handler) -> Callable[[bytes, Any], Awaitable[bytes]]:
+    async def answer(data: bytes, context: Any) -> bytes:
         try:
-            return await handler(request)
+            return _to_bytes(await handler(_from_bytes(kind, data)))
         except RefusedError as error:
-            await context.abort(grpc.StatusCode[error.code], str(error))
+            code, text = error.code, str(error)
+        except RpcError as error:
+            code, text = error.code, error.message
+        found: bytes = await context.abort(grpc.StatusCode[code], text)  # raises
+        return found
 
     return answer

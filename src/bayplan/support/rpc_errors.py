@@ -17,6 +17,10 @@ def rpc_text(code: str, message: str) -> str:
     return f"rpc error: code = {go_name(code)} desc = {message}"
 
 
+INVALID_TEXT = "grpc: error while marshaling: string field contains invalid UTF-8"
+"""What a call fails with (INTERNAL) whose request has text that is no UTF-8. It does not repeat the text, which may be secret."""
+
+
 class RpcError(Exception):
     """A call failed. `code` is gRPC's name, such as NOT_FOUND, `message` what the other side said; `str()` is Go's text of both."""
 

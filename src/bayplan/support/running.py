@@ -1,8 +1,10 @@
-"""Services that are started and stopped."""
+"""What runs until it is told to stop."""
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable
 from types import TracebackType
 from typing import Self
 
@@ -30,3 +32,16 @@ class Service(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+
+async def wait_for_stop(stop: asyncio.Event, work: Awaitable[None]) -> None:
+    """Run `work` until told to stop, or until it ends. Raises what it raises before that."""
+    stopping, working = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({stopping, working}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        for task in (stopping, working):
+            task.cancel()
+        await asyncio.gather(stopping, working, return_exceptions=True)

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -386,6 +387,20 @@ def test_container_config_arrives_whole(tmp_path: Path) -> None:
     ) == ("main", 3, "sha256:1", "nginx")
     assert (list(config.command), list(config.args), config.working_dir) == (["run"], ["-x"], "/work")
     assert [(each.key, each.value) for each in config.envs] == [("A", "1"), ("A", "2")]
+
+
+def test_a_variable_that_is_no_text_is_a_failure_that_does_not_tell_it(tmp_path: Path) -> None:
+    config = replace(CONTAINER, environment=(("KEY", "hidden\udcff"),))
+
+    async def steps(runtime: CriRuntime, server: FakeCri) -> None:
+        with pytest.raises(RuntimeRequestError) as caught:
+            await runtime.create_container("s", config, SANDBOX)
+        assert caught.value.rpc_text == (
+            "rpc error: code = Internal desc = grpc: error while marshaling: string field contains invalid UTF-8"
+        )
+        assert server.requests == []
+
+    with_fake(tmp_path, steps)
 
 
 def test_mounts_and_devices_of_a_container_arrive_whole(tmp_path: Path) -> None:

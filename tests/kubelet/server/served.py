@@ -12,6 +12,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from bayplan.api.container_logs import LogOptions
 from bayplan.api.kinds import Kind
 from bayplan.api.types import core_v1
 from bayplan.apiserver.certificates import KeyPair, make_authority, sign
@@ -22,7 +23,6 @@ from bayplan.kubelet.configuration import KubeletConfiguration, from_tree
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
 from bayplan.kubelet.server.access import Access
-from bayplan.kubelet.server.options import LogOptions
 from bayplan.kubelet.server.server import KubeletServer, ServerParts
 from bayplan.support.clock import Clock, SystemClock
 from bayplan.support.randomness import SeededRandomness

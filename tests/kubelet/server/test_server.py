@@ -11,10 +11,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from bayplan.api.container_logs import LogOptions
 from bayplan.kubelet.runtime.errors import NotFoundError, RuntimeRequestError
 from bayplan.kubelet.runtime.types import ContainerConfig, SandboxConfig
 from bayplan.kubelet.server.errors import RequestError
-from bayplan.kubelet.server.options import LogOptions, log_options
+from bayplan.kubelet.server.options import log_options
 from tests.kubelet.server.served import Served, served, streaming_server
 
 UNDECODABLE, INVALID = '{"message": "Unable to decode query."}', '{"message": "Invalid request."}'

@@ -9,11 +9,9 @@ from bayplan.network.policy.addresses import Family
 from bayplan.network.policy.objects import pod_entry, policy_entry
 from bayplan.network.policy.state import PolicyState
 from bayplan.network.policy.table import partial, whole
+from tests.namespaces import Namespace
 from tests.network.policy import objects as make
-from tests.network.policy.namespaces import (
-    Namespace,
-    Network,
-)
+from tests.network.policy.namespaces import Network
 
 PORTS = (("http", "TCP", 80),)
 

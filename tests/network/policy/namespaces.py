@@ -8,94 +8,19 @@ A namespace is an open file: when the process ends, however it ends, the kernel 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
-import shutil
 import socket
-import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Final
 
-import pytest
+from tests.namespaces import Namespace
 
-T = TypeVar("T")
-
-_NEW_NETWORK: Final = 0x40000000
-_LIBRARY: Final = ctypes.CDLL(None, use_errno=True)
 PATIENCE: Final = 3.0
 """Seconds for what must work."""
 DENIED: Final = 0.25
 """Seconds after which what has not worked is taken as denied; packets take microseconds here."""
-
-needs_namespaces = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("nft") is None or shutil.which("ip") is None,
-    reason="network namespaces need root, nft and ip",
-)
-
-
-class Namespace:
-    """A network namespace."""
-
-    def __init__(self) -> None:
-        self._file = -1
-
-        def unshare() -> None:
-            _check(_LIBRARY.unshare(_NEW_NETWORK))
-            self._file = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-
-        _in_thread(unshare)
-        self.path = f"/proc/{os.getpid()}/fd/{self._file}"
-        for sysctl in (
-            "ipv6/conf/all/accept_dad",
-            "ipv6/conf/default/accept_dad",
-            "ipv6/conf/default/router_solicitations",
-        ):
-            self.write(sysctl, "0")  # addresses are of use at once
-        self.ip("link set lo up")
-
-    def run(self, function: Callable[[], T]) -> T:
-        """Call a function in the namespace, in a thread of its own. Programs that it starts are there, too."""
-
-        def entered() -> T:
-            _check(_LIBRARY.setns(self._file, _NEW_NETWORK))
-            return function()
-
-        return _in_thread(entered)
-
-    def command(self, *words: str, stdin: str = "") -> str:
-        """Run a program in the namespace."""
-        done = self.run(lambda: subprocess.run(words, input=stdin, capture_output=True, text=True, check=False))
-        assert done.returncode == 0, (words, done.stderr)
-        return done.stdout
-
-    def ip(self, *lines: str) -> None:
-        """Commands of `ip`."""
-        self.command("ip", "-force", "-batch", "-", stdin="".join(f"{line}\n" for line in lines))
-
-    def nft(self, transaction: str) -> None:
-        """A transaction of nftables."""
-        self.command("nft", "-f", "-", stdin=transaction)
-
-    def write(self, sysctl: str, value: str) -> None:
-        """Set a file below /proc/sys/net."""
-
-        def write() -> None:
-            with open(f"/proc/sys/net/{sysctl}", "w") as file:
-                file.write(value)
-
-        self.run(write)
-
-    def socket(self, address: str, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
-        """A socket in the namespace, of the family of an address."""
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        return self.run(lambda: socket.socket(family, kind))
-
-    def close(self) -> None:
-        """Let the kernel remove it."""
-        os.close(self._file)
 
 
 class Network:
@@ -264,26 +189,3 @@ class Datagrams:
                 if self.client.recv(100) == text:
                     return True
         return False
-
-
-def _in_thread(function: Callable[[], T]) -> T:
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def body() -> None:
-        try:
-            results.append(function())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=body)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
-
-
-def _check(result: int) -> None:
-    if result:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

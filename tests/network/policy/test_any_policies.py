@@ -12,13 +12,10 @@ import pytest
 
 from bayplan.api.types import networking_v1
 from bayplan.network.policy import nftables
+from tests.namespaces import needs_namespaces
 from tests.network.policy import objects as make
 from tests.network.policy.judged import Judged
-from tests.network.policy.namespaces import (
-    needs_namespaces,
-    network,
-    reached,
-)
+from tests.network.policy.namespaces import network, reached
 from tests.network.policy.objects import apps, block, from_namespaces, from_pods, port, selector
 from tests.network.policy.reference import allowed
 

@@ -15,8 +15,9 @@ from bayplan.network.policy.addresses import Family
 from bayplan.network.policy.objects import pod_entry, policy_entry
 from bayplan.network.policy.state import PolicyState
 from bayplan.network.policy.table import whole
+from tests.namespaces import Namespace, needs_namespaces
 from tests.network.policy import objects as make
-from tests.network.policy.namespaces import Namespace, needs_namespaces, reached
+from tests.network.policy.namespaces import reached
 from tests.network.policy.objects import apps, from_pods, port
 
 PLUGINS = next((one for one in ("/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni") if Path(one, "ptp").exists()), "")

@@ -12,8 +12,8 @@ from bayplan.network.policy import nftables
 from bayplan.network.policy.addresses import Family
 from bayplan.network.policy.errors import PolicyError, TransactionError
 from bayplan.network.policy.table import NAME, Table, whole
+from tests.namespaces import Namespace, needs_namespaces
 from tests.network.policy import objects as make
-from tests.network.policy.namespaces import Namespace, needs_namespaces
 from tests.network.policy.objects import apps, block, from_pods, port
 from tests.network.policy.world import WORLD, nodes_with
 

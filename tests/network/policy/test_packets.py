@@ -7,18 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.namespaces import needs_namespaces
 from tests.network.policy import objects as make
 from tests.network.policy.judged import Judged
-from tests.network.policy.namespaces import (
-    DENIED,
-    Datagrams,
-    connected,
-    connects,
-    denied,
-    needs_namespaces,
-    network,
-    reached,
-)
+from tests.network.policy.namespaces import DENIED, Datagrams, connected, connects, denied, network, reached
 from tests.network.policy.objects import apps, block, from_pods, port
 
 pytestmark = needs_namespaces

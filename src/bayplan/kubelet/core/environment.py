@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from bayplan.api.secret_data import secret_texts
 from bayplan.api.types import core_v1
 from bayplan.api.types.scalars import Quantity as WireQuantity
 from bayplan.kubelet.core.env_file import EnvFileError, value_in_env_file
@@ -102,15 +102,10 @@ def _from_all(origin: core_v1.EnvFromSource, namespace: str, sources: Sources) -
         name = origin.secret_ref.name
         secret = sources.secrets.get(name)
         if secret is not None:
-            return secret_values(secret)
+            return secret_texts(secret)
         if not origin.secret_ref.optional:
             raise VariableError(f'secret "{name}" not found')
     return {}
-
-
-def secret_values(secret: core_v1.Secret) -> dict[str, str]:
-    """The values of a Secret as text."""
-    return {name: base64.b64decode(value).decode(errors="surrogateescape") for name, value in secret.data.items()}
 
 
 def _from_one(origin: core_v1.EnvVarSource, pod: core_v1.Pod, container: AnyContainer, sources: Sources) -> str | None:
@@ -133,7 +128,7 @@ def _from_one(origin: core_v1.EnvVarSource, pod: core_v1.Pod, container: AnyCont
     if origin.secret_key_ref is not None:
         secret_key = origin.secret_key_ref
         secret = sources.secrets.get(secret_key.name)
-        found = secret_values(secret) if secret is not None else None
+        found = secret_texts(secret) if secret is not None else None
         return _key(found, "Secret", secret_key.name, secret_key.key, namespace, optional=bool(secret_key.optional))
     if origin.file_key_ref is not None:
         return _file_key(origin.file_key_ref, sources)

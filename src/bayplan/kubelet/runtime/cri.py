@@ -37,6 +37,7 @@ from bayplan.kubelet.runtime.types import (
     SandboxConfig,
     SandboxStatus,
 )
+from bayplan.support.rpc_errors import INVALID_TEXT
 
 # Programs are started beside gRPC, and nothing forks to use it: its handlers for that would only say that they were skipped, at each start.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -186,11 +187,14 @@ class CriRuntime:
 
     async def create_container(self, sandbox_id: str, config: ContainerConfig, sandbox: SandboxConfig) -> str:
         """See Runtime."""
-        request = wire.CreateContainerRequest(
-            pod_sandbox_id=sandbox_id,
-            config=messages.to_container_config(config),
-            sandbox_config=messages.to_sandbox_config(sandbox),
-        )
+        try:
+            request = wire.CreateContainerRequest(
+                pod_sandbox_id=sandbox_id,
+                config=messages.to_container_config(config),
+                sandbox_config=messages.to_sandbox_config(sandbox),
+            )
+        except UnicodeEncodeError as error:  # a variable from a Secret that is no text
+            raise RuntimeRequestError(INVALID_TEXT, "INTERNAL") from error
         return _said((await self._call(self._runtime.CreateContainer, request)).container_id, "container id")
 
     async def start_container(self, container_id: str) -> None:

@@ -9,24 +9,12 @@ from typing import Final
 
 from multidict import MultiMapping
 
+from bayplan.api.container_logs import LogOptions
 from bayplan.kubelet.server.errors import RequestError
 from bayplan.support.timestamps import parse_rfc3339
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _STREAMS: Final = ("All", "Stdout", "Stderr")
-
-
-@dataclass(frozen=True, slots=True)
-class LogOptions:
-    """What of a log is wanted (PodLogOptions). `since` is a Unix time; None where nothing is asked for."""
-
-    follow: bool = False
-    previous: bool = False
-    timestamps: bool = False
-    since: float | None = None
-    tail_lines: int | None = None
-    limit_bytes: int | None = None
-    stream: str = "All"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 
 from bayplan.api.codec import encode
+from bayplan.api.container_logs import LogOptions
 from bayplan.api.types import core_v1
 from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.runtime.errors import NotFoundError, RuntimeRequestError
@@ -23,7 +24,7 @@ from bayplan.kubelet.server.access import Access, AccessDeniedError
 from bayplan.kubelet.server.containers import container_named, find_container, log_container_id, running_container_id
 from bayplan.kubelet.server.errors import RequestError
 from bayplan.kubelet.server.health import health_text
-from bayplan.kubelet.server.options import LogOptions, log_options, ports, stream_options
+from bayplan.kubelet.server.options import log_options, ports, stream_options
 from bayplan.kubelet.server.streams import Streams
 from bayplan.support.clock import Clock
 from bayplan.support.configuration import to_tree

@@ -254,11 +254,13 @@ class VolumeManager:
         if not volume.kind.is_attachable(volume.spec):
             volume.waits_for_attachment = False
             return ""
+        is_announced = False
         while True:
             node = self._node()
             in_use = node is not None and volume.unique_name in node.status.volumes_in_use
-            if not in_use:
+            if not in_use and not is_announced:
                 self._in_use_changed()
+                is_announced = True
             for each in node.status.volumes_attached if node is not None else ():
                 if each.name == volume.unique_name and in_use:
                     volume.waits_for_attachment = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bayplan.api.secret_data import secret_bytes
 from bayplan.api.types import core_v1
 from bayplan.kubelet.objects import ConfigSource, ObjectNotFoundError
 from bayplan.kubelet.volumes.interface import Mounted, SetUp, VolumeSpec
@@ -12,7 +13,6 @@ from bayplan.kubelet.volumes.written import (
     WrittenKind,
     keyed_payload,
     needed_mode,
-    secret_values,
     write_volume,
 )
 
@@ -34,7 +34,7 @@ async def secret_payload(
             raise
         secret = core_v1.Secret()
     missing = "references non-existent secret key"
-    return keyed_payload(secret_values(secret), items, needed_mode(mode), optional=optional, missing=missing)
+    return keyed_payload(secret_bytes(secret), items, needed_mode(mode), optional=optional, missing=missing)
 
 
 class Secret(WrittenKind):

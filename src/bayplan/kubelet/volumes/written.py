@@ -77,11 +77,6 @@ def config_map_values(config_map: core_v1.ConfigMap) -> dict[str, bytes]:
     return found
 
 
-def secret_values(secret: core_v1.Secret) -> dict[str, bytes]:
-    """All of a secret, as bytes."""
-    return {name: base64.b64decode(data) for name, data in secret.data.items()}
-
-
 def needed_mode(mode: int | None) -> int:
     """The mode of files that have none of their own. Raises SetUpError: the API server always gives one."""
     if mode is None:
