@@ -70,7 +70,7 @@ def test_flags_become_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
     result = run("csi-controller", "--kubeconfig", str(tmp_path / "missing"))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "missing: No such file or directory; name a kubeconfig with --kubeconfig" in result.output
 
 
@@ -90,4 +90,4 @@ def test_a_socket_that_is_too_long_is_named(tmp_path: Path) -> None:
     endpoint = tmp_path / ("x" * 110)
     result = run("csi-local", f"--endpoint={endpoint}", f"--data-dir={tmp_path}", "--plugin-registry=none")
     assert result.exit_code == 1
-    assert "longer than 107 characters" in result.output
+    assert "longer than 107 bytes" in result.output

@@ -155,6 +155,8 @@ def test_without_a_driver_that_attaches_attachments_are_carried_out_at_once() ->
         await here.eventually(attached)
         await here.client.delete(storage_v1.VolumeAttachment, "va")
         await here.eventually(lambda: here.gone(storage_v1.VolumeAttachment, "va", ""))
+        for name in ("ControllerPublishVolume", "ControllerUnpublishVolume"):
+            assert here.driver.requests(name) == []
 
     play(test, controller=CONTROLLER - {csi.ControllerCapability.PUBLISH_UNPUBLISH_VOLUME})
 

@@ -65,6 +65,7 @@ def test_a_volume_that_is_retained_stays() -> None:
         patch = {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}
         await here.client.patch(core_v1.PersistentVolume, left.metadata.name, "", patch)
         await here.eventually(here.has_no_volumes)
+        assert [each.volume_id for each in here.driver.requests("DeleteVolume")] == ["volume-1"]
 
     play(test)
 
@@ -84,6 +85,8 @@ def test_the_finalizer_follows_the_reclaim_policy() -> None:
                 return (FINALIZER in found.metadata.finalizers) is has
 
             await here.eventually(follows)
+            await here.cluster.settle()
+            assert await follows(), "it stays so"
 
     play(test)
 

@@ -206,6 +206,7 @@ def test_a_snapshot_of_nothing_waits_for_its_claim_and_class() -> None:
             here, "VolumeSnapshotClass", "usual", driver=NAME, deletionPolicy="Delete", metadata={"annotations": mark}
         )
         await here.eventually(lambda: is_ready(here, "nameless"))
+        assert len(here.driver.snapshots) == len(here.driver.requests("CreateSnapshot")) == 2
 
     play(test)
 
@@ -226,6 +227,7 @@ def test_a_snapshot_that_was_taken_before_is_bound(listed: bool) -> None:
         assert here.driver.requests("CreateSnapshot") == []
         await delete(here, "namespaces/default/volumesnapshots/snap")
         await here.eventually(lambda: missing(here, "volumesnapshotcontents/old-content"))
+        await here.eventually(lambda: missing(here, "namespaces/default/volumesnapshots/snap"))
         assert here.driver.snapshots == {}
 
     kept = CONTROLLER if listed else CONTROLLER - {csi.ControllerCapability.LIST_SNAPSHOTS}
@@ -310,6 +312,30 @@ def test_instances_on_nodes_take_the_snapshots_of_their_volumes() -> None:
     play(test, nodes=2)
 
 
+def test_the_instance_that_has_a_snapshot_takes_a_content_that_names_no_node() -> None:
+    async def test(here: Scenario) -> None:
+        drivers = {name: FakeDriver(here.cluster.clock, topology={ZONE: name}) for name in ("node-1", "node-2")}
+        await define(here)
+        await here.place({name: name for name in drivers})
+        for name, driver in drivers.items():
+            await here.start(driver, node_deployment=True, node_name=name)
+        drivers["node-2"].snapshots["old"] = csi.Snapshot(GIB, "old", "volume-1", 1_000_000_000, True)
+        reference = {"name": "snap", "namespace": "default"}
+        spec = {"driver": NAME, "deletionPolicy": "Delete", "source": {"snapshotHandle": "old"}}
+        await post(here, "VolumeSnapshotContent", "old-content", spec={**spec, "volumeSnapshotRef": reference})
+        await take(here, source={"volumeSnapshotContentName": "old-content"}, volumeSnapshotClassName=None)
+        await here.eventually(lambda: is_ready(here))
+        content = await get(here, "volumesnapshotcontents/old-content")
+        assert content["metadata"]["labels"] == {"snapshot.storage.kubernetes.io/managed-by": "node-2"}
+        await delete(here, "namespaces/default/volumesnapshots/snap")
+        await here.eventually(lambda: missing(here, "volumesnapshotcontents/old-content"))
+        await here.eventually(lambda: missing(here, "namespaces/default/volumesnapshots/snap"))
+        assert drivers["node-2"].snapshots == {}
+        assert drivers["node-1"].requests("DeleteSnapshot") == []
+
+    play(test, nodes=2)
+
+
 def test_without_definitions_all_else_works_and_snapshots_follow_them() -> None:
     async def test(here: Scenario) -> None:
         await here.start()
@@ -320,6 +346,7 @@ def test_without_definitions_all_else_works_and_snapshots_follow_them() -> None:
         await post(here, "VolumeSnapshotClass", "snaps", driver=NAME, deletionPolicy="Delete")
         await take(here)
         await here.eventually(lambda: is_ready(here))
+        assert [one.source_volume_id for one in here.driver.requests("CreateSnapshot")] == list(here.driver.volumes)
 
     play(test)
 

@@ -96,7 +96,7 @@ def test_a_record_that_cannot_be_read_is_named(short_path: Path) -> None:
             async with machine.driver():
                 raise AssertionError("it has started")
         long = Machine(short_path / ("x" * 100))
-        with pytest.raises(LocalDriverError, match="longer than 107 characters"):
+        with pytest.raises(LocalDriverError, match="longer than 107 bytes"):
             async with long.driver():
                 raise AssertionError("it has started")
 
@@ -135,6 +135,7 @@ def test_an_image_without_a_complete_file_system_gets_a_new_one(short_path: Path
             stream.write(b"\x53\xef" * 512)  # looks like the beginning of one
         target = await machine.use(volume, "a")
         (target / "file").touch()
+        assert {each.type for each in mounts(target)} == {"ext4"}
         await machine.give_back(volume, target)
 
     on(short_path, test)

@@ -11,6 +11,7 @@ import click
 
 from bayplan.cli.connect import connect
 from bayplan.cli.controller_flags import DURATION
+from bayplan.cli.election import election_times
 from bayplan.cli.output import Failure
 from bayplan.cli.stopping import stop_event
 from bayplan.support.loop import run_loop
@@ -75,7 +76,7 @@ def _settings_flags(function: F) -> F:
 @click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path),
-    help="Kubeconfig of the cluster.  [default: $KUBECONFIG, then ~/.kube/config]",
+    help="Kubeconfig of the cluster.  [default: $KUBECONFIG, then ~/.kube/config, then the service account of the pod]",
 )
 @click.option(
     "--worker-threads",
@@ -199,17 +200,13 @@ def _election(options: dict[str, Any], driver: str, namespace: str) -> Election 
     """The lease for a driver; None without an election. Raises Failure."""
     if not options["leader_election"]:
         return None
-    from bayplan.client.leader_election import ElectionSettings
     from bayplan.cluster.standalone import Election
 
-    try:
-        times = ElectionSettings(
-            lease_duration=options["leader_election_lease_duration"],
-            renew_deadline=options["leader_election_renew_deadline"],
-            retry_period=options["leader_election_retry_period"],
-        )
-    except ValueError as error:
-        raise Failure(f"leader election: {error}") from error
+    times = election_times(
+        options["leader_election_lease_duration"],
+        options["leader_election_renew_deadline"],
+        options["leader_election_retry_period"],
+    )
     return Election(
         name=f"csi-controller-{driver.replace('/', '-')}",
         namespace=options["leader_election_namespace"] or namespace,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -73,11 +72,12 @@ def command(
         return
     from bayplan.csi_local.settings import LocalDriverSettings
     from bayplan.support.logging import set_up_logging
+    from bayplan.support.machine import hostname
 
     set_up_logging(verbosity=v)
     run_driver(
         LocalDriverSettings(
-            node_name=node_id or socket.gethostname().lower(),
+            node_name=node_id or hostname(),
             data_dir=data_dir.absolute(),
             endpoint=Path(endpoint.removeprefix("unix://")).absolute(),
             registry=None if plugin_registry == "none" else Path(plugin_registry),

@@ -21,7 +21,6 @@ CONTROLLER_INFEASIBLE: Final = "ControllerResizeInfeasible"
 NODE_PENDING: Final = "NodeResizePending"
 NODE_IN_PROGRESS: Final = "NodeResizeInProgress"
 NODE_INFEASIBLE: Final = "NodeResizeInfeasible"
-NODE_NOT_REQUIRED: Final = "volume.kubernetes.io/node-expansion-not-required"
 """Annotation of claims whose node has nothing to do, for kubelets that would try."""
 _RESIZING, _PENDING, _ERROR = "Resizing", "FileSystemResizePending", "ControllerResizeError"
 _RESIZE_CONDITIONS: Final = frozenset({_RESIZING, _PENDING, _ERROR, "NodeResizeError"})

@@ -7,6 +7,7 @@ import logging
 from bayplan.api.quantity import Quantity, binary, parse
 from bayplan.api.types import core_v1
 from bayplan.csi import messages as csi
+from bayplan.csi.annotations import NODE_EXPANSION_NOT_REQUIRED
 from bayplan.csi.errors import CsiError
 from bayplan.csi_controller import resize_rules as rules
 from bayplan.csi_controller.capabilities import capability_of_volume
@@ -59,7 +60,7 @@ class Resizer(Worker):
             self.queue.add_after(key, rest)
             return
         claim = await self.client.update_status(rules.in_progress(claim, size, self._now()))
-        if rules.NODE_NOT_REQUIRED in claim.metadata.annotations:
+        if NODE_EXPANSION_NOT_REQUIRED in claim.metadata.annotations:
             claim = await self._annotate(claim, None)
         await self._expand(claim, volume, size)
 
@@ -67,7 +68,7 @@ class Resizer(Worker):
         return rfc3339(self.clock.now())
 
     async def _annotate(self, claim: core_v1.PersistentVolumeClaim, value: str | None) -> core_v1.PersistentVolumeClaim:
-        patch = {"metadata": {"uid": claim.metadata.uid, "annotations": {rules.NODE_NOT_REQUIRED: value}}}
+        patch = {"metadata": {"uid": claim.metadata.uid, "annotations": {NODE_EXPANSION_NOT_REQUIRED: value}}}
         name, namespace = claim.metadata.name, claim.metadata.namespace
         return await self.client.patch(core_v1.PersistentVolumeClaim, name, namespace, patch)
 

@@ -40,11 +40,30 @@ class SnapshotContents(Worker):
             return
         managed = content.metadata.labels.get(rules.MANAGED_BY, "")
         if self.settings.node_deployment and managed != self.settings.node_name:
+            if not managed:
+                await self._take_if_here(content)
             return
         if rules.may_go(content):
             await self._delete(content)
         elif not content.metadata.deletion_timestamp or rules.BEING_CREATED in content.metadata.annotations:
             await self._make(content)
+
+    async def _take_if_here(self, content: CustomObject) -> None:
+        """Take a content that somebody wrote for a snapshot of this node, without saying which node manages it."""
+        handle = rules.source_of(content).get("snapshotHandle")
+        can_tell = not self.driver.controller.isdisjoint((_C.GET_SNAPSHOT, _C.LIST_SNAPSHOTS))
+        if not handle or not can_tell or content.metadata.deletion_timestamp:
+            return
+        try:
+            await self._known(handle)
+        except MissingError:
+            return
+        except CsiError as error:
+            if error.code != "NOT_FOUND":
+                raise
+            return
+        version = content.metadata.resource_version
+        await self._metadata(content, resourceVersion=version, labels={rules.MANAGED_BY: self.settings.node_name})
 
     async def _make(self, content: CustomObject) -> None:
         """Take the snapshot, or find the one that is named, and ask for it until it is ready."""
@@ -147,4 +166,5 @@ class SnapshotContents(Worker):
 def _of_interest(content: CustomObject) -> object:
     metadata, annotations = content.metadata, content.metadata.annotations
     waits = bool(metadata.deletion_timestamp) and rules.BEING_CREATED in annotations
-    return rules.spec_of(content), metadata.deletion_timestamp, waits, rules.BEING_DELETED in annotations
+    managed = metadata.labels.get(rules.MANAGED_BY)
+    return rules.spec_of(content), metadata.deletion_timestamp, waits, rules.BEING_DELETED in annotations, managed

@@ -58,6 +58,8 @@ class Snapshots(Worker):
             return
         content: CustomObject | None = self.contents.cache.get("", rules.content_name(snapshot))
         if not self._is_ours(snapshot, content):
+            if content is None and snapshot.metadata.deletion_timestamp:
+                await self._end_without_content(snapshot)
             return
         if snapshot.metadata.deletion_timestamp:
             await self._end(snapshot, content)
@@ -165,6 +167,18 @@ class Snapshots(Worker):
                 return
         await self._release_claim(snapshot)
         await self._finalizers(snapshot, remove=(rules.AS_SOURCE, rules.BOUND_SNAPSHOT))
+
+    async def _end_without_content(self, snapshot: CustomObject) -> None:
+        """Let a snapshot go whose content was named and has gone, so that nothing says any more whose it was. Whoever sees it first does that."""
+        name = rules.source_of(snapshot).get("volumeSnapshotContentName")
+        if not name or rules.BOUND_SNAPSHOT not in snapshot.metadata.finalizers:
+            return
+        try:
+            await self.client.get(self._content, name)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            await self._finalizers(snapshot, remove=(rules.AS_SOURCE, rules.BOUND_SNAPSHOT))
 
     async def _finalizers(
         self, snapshot: CustomObject, add: tuple[str, ...] = (), remove: tuple[str, ...] = ()

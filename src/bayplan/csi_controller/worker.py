@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from bayplan.api.errors import ApiError
+from bayplan.api.secret_data import secret_texts
 from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.events import EventRecorder
@@ -111,7 +111,7 @@ class Worker:
             if error.code != 404:
                 raise
             raise MissingError(f"failed to get secret {reference.namespace}/{reference.name}: not found") from error
-        return {key: base64.b64decode(value).decode(errors="surrogateescape") for key, value in secret.data.items()}
+        return secret_texts(secret)
 
     async def work(self) -> None:
         """Take keys from the queue until it is shut down. A key that fails is tried again later; nothing else is held up."""

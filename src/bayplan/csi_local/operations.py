@@ -1,4 +1,4 @@
-"""One thing at a time for each volume. What has begun goes on to its end, also when the client stops waiting: a copy must not run beside its own repetition."""
+"""One thing at a time for each volume. What was started goes on to its end, also when the client stops waiting: a copy must not run beside its own repetition."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
+import os
 
 from bayplan.csi.registration import RegistrationServer
 from bayplan.csi.server import csi_server
@@ -16,12 +15,11 @@ from bayplan.support.blocking import Blocking
 from bayplan.support.clock import Clock
 from bayplan.support.mounts import SystemMounter
 from bayplan.support.randomness import Randomness
+from bayplan.support.rpc import LONGEST_SOCKET
+from bayplan.support.running import Service
 
-_LONGEST_SOCKET = 107
-"""Characters of a socket's path, by the kernel."""
 
-
-class LocalDriverService:
+class LocalDriverService(Service):
     """The driver while it listens: from `start` on, which finishes what an earlier driver has left."""
 
     def __init__(
@@ -42,8 +40,10 @@ class LocalDriverService:
 
     async def start(self) -> None:
         """Listen. Raises LocalDriverError; then `stop` it."""
-        if len(str(self._endpoint)) > _LONGEST_SOCKET:
-            raise LocalDriverError(f"--endpoint: {self._endpoint} is longer than {_LONGEST_SOCKET} characters")
+        if (
+            len(os.fsencode(self._endpoint)) > LONGEST_SOCKET
+        ):  # Bayplan could listen, but other programs could not connect
+            raise LocalDriverError(f"--endpoint: {self._endpoint} is longer than {LONGEST_SOCKET} bytes")
         await self._volumes.open()
         try:
             await self._server.start()
@@ -53,21 +53,8 @@ class LocalDriverService:
             raise LocalDriverError(f"cannot listen: {error}; choose another --endpoint or --plugin-registry") from error
 
     async def stop(self) -> None:
-        """Listen no longer, and return when all that has begun is done."""
+        """Listen no longer, and return when all that was started is done."""
         if self.registration is not None:
             await self.registration.stop()
         await self._server.stop()
         await self._driver.operations.drain()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.stop()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()

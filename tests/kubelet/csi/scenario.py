@@ -94,14 +94,16 @@ class CsiNode:
         await self.manager.close()
         await self._informers.stop()
 
-    async def volume(self, name: str = "pv", *, mode: str = "Filesystem", **spec: Any) -> core_v1.Volume:
+    async def volume(
+        self, name: str = "pv", *, mode: str = "Filesystem", access: str = "ReadWriteOnce", **spec: Any
+    ) -> core_v1.Volume:
         """A volume that the driver has, bound to a claim; what pods say of it."""
         handle = f"volume-{len(self.driver.volumes) + 1}"
         self.driver.volumes[handle] = csi.Volume(1 << 30, handle)
         claim = {
             "metadata": {"name": name, "namespace": "default"},
             "spec": {
-                "accessModes": ["ReadWriteOnce"],
+                "accessModes": [access],
                 "volumeMode": mode,
                 "volumeName": name,
                 "storageClassName": "",
@@ -113,7 +115,7 @@ class CsiNode:
         tree = {
             "metadata": {"name": name},
             "spec": {
-                "accessModes": ["ReadWriteOnce"],
+                "accessModes": [access],
                 "volumeMode": mode,
                 "capacity": {"storage": "1Gi"},
                 "claimRef": {"name": name, "namespace": "default", "uid": made.metadata.uid},

@@ -55,6 +55,53 @@ def test_a_volume_grows_while_a_pod_has_it(tmp_path: Path) -> None:
     play(tmp_path, test)
 
 
+async def grown_elsewhere(here: CsiNode, annotations: dict[str, str]) -> None:
+    """What controller and another node have written when a volume has become larger there."""
+    await here.client.patch(core_v1.PersistentVolume, "pv", "", {"spec": {"capacity": {"storage": "2Gi"}}})
+    await here.client.patch(core_v1.PersistentVolumeClaim, "pv", "default", {"metadata": {"annotations": annotations}})
+    status = {"capacity": {"storage": "2Gi"}}
+    await here.client.patch(core_v1.PersistentVolumeClaim, "pv", "default", {"status": status}, subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("access", "annotations", "asked"),
+    [
+        ("ReadWriteMany", {}, 1),
+        ("ReadWriteOnce", {}, 0),
+        ("ReadWriteMany", {"volume.kubernetes.io/node-expansion-not-required": "true"}, 0),
+    ],
+)
+def test_a_shared_volume_that_grew_on_another_node_grows_here_once(
+    tmp_path: Path, access: str, annotations: dict[str, str], asked: int
+) -> None:
+    async def test(here: CsiNode) -> None:
+        await here.start()
+        await here.manager.wait_for_mounts(pod_of(await here.volume(access=access)))
+        await grown_elsewhere(here, annotations)
+        before = await claim(here)
+        await refreshed(here)
+        await refreshed(here)
+        sizes = [each.capacity_range.required_bytes for each in here.driver.requests("NodeExpandVolume")]
+        assert sizes == [2 << 30] * asked
+        assert (await claim(here)).metadata.resource_version == before.metadata.resource_version
+
+    play(tmp_path, test)
+
+
+def test_a_shared_volume_is_as_large_as_others_made_it_where_the_driver_has_nothing_to_do(tmp_path: Path) -> None:
+    async def test(here: CsiNode) -> None:
+        await here.start()
+        await here.manager.wait_for_mounts(pod_of(await here.volume(access="ReadWriteMany")))
+        here.driver.fail("NodeExpandVolume", "UNIMPLEMENTED", "no", times=9)
+        await grown_elsewhere(here, {})
+        await refreshed(here)
+        await refreshed(here)
+        assert len(here.driver.requests("NodeExpandVolume")) == 1
+        assert (await claim(here)).status.conditions == ()
+
+    play(tmp_path, test)
+
+
 def test_a_volume_that_grew_without_pods_grows_when_it_is_mounted(tmp_path: Path) -> None:
     async def test(here: CsiNode) -> None:
         await here.start()

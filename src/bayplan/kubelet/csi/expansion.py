@@ -6,9 +6,11 @@ import logging
 from pathlib import Path
 from typing import Any, Final
 
+from bayplan.api.codec import to_tree
 from bayplan.api.quantity import Quantity, parse
 from bayplan.api.types import core_v1
 from bayplan.csi import messages as csi
+from bayplan.csi.annotations import NODE_EXPANSION_NOT_REQUIRED
 from bayplan.csi.errors import CsiError
 from bayplan.kubelet.csi.drivers import Driver
 from bayplan.kubelet.csi.objects import CsiObjects
@@ -21,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 STORAGE: Final = "storage"
 PENDING, IN_PROGRESS, INFEASIBLE = "NodeResizePending", "NodeResizeInProgress", "NodeResizeInfeasible"
-NOT_NEEDED: Final = "volume.kubernetes.io/node-expansion-not-required"
+SHARED: Final = "ReadWriteMany"
 _SUCCESS, _FAILURE = "FileSystemResizeSuccessful", "FileSystemResizeFailed"
 _FAILED: Final = "NodeResizeError"
 _DONE_CONDITIONS: Final = frozenset({"Resizing", "FileSystemResizePending", "ControllerResizeError", _FAILED})
@@ -33,6 +35,12 @@ class Expansion:
     def __init__(self, objects: CsiObjects) -> None:
         self._objects = objects
         self._refused: dict[str, Quantity] = {}
+        self._sizes: dict[str, Quantity] = {}
+        """What this node has brought volumes to, as far as it knows: at first, what their claims said when they came."""
+
+    def forget_size(self, key: str) -> None:
+        """A volume has left the node."""
+        self._sizes.pop(key, None)
 
     def forget(self, key: str) -> None:
         """A volume was taken from a pod: what it refused while it was in use may work the next time."""
@@ -45,8 +53,13 @@ class Expansion:
             return
         persistent = await self._objects.persistent_volume(persistent.metadata.name)
         claim = await self._objects.claim_of(persistent)
-        wanted = wanted_size(persistent, claim)
-        if claim is None or wanted is None or self._refused.get(source.key) == wanted:
+        if claim is None:
+            return
+        known = self._sizes.setdefault(source.key, parse(claim.status.capacity.get(STORAGE, "0")))
+        wanted, is_elsewhere_done = wanted_size(persistent, claim), False
+        if wanted is None:
+            wanted, is_elsewhere_done = shared_size(persistent, claim, known), True
+        if wanted is None or self._refused.get(source.key) == wanted:
             return
         if source.read_only:
             self._event(context, "Warning", _FAILURE, "failed", " requested read-only file system")
@@ -54,15 +67,19 @@ class Expansion:
             return
         if not await self._offers(driver):
             return
-        claim = await self._objects.patch_claim_status(claim, {"allocatedResourceStatuses": {STORAGE: IN_PROGRESS}})
+        if not is_elsewhere_done:
+            claim = await self._objects.patch_claim_status(claim, {"allocatedResourceStatuses": {STORAGE: IN_PROGRESS}})
         try:
             await self._ask(context, driver, source, volume_path, staging, wanted)
         except CsiError as error:
-            await self._failed(context, claim, error, wanted, source)
-            return
+            if not (is_elsewhere_done and error.code == "UNIMPLEMENTED"):
+                await self._failed(context, claim, error, wanted, source)
+                return
         self._refused.pop(source.key, None)
+        self._sizes[source.key] = wanted
         self._event(context, "Normal", _SUCCESS, "succeeded", "")
-        await self._objects.patch_claim_status(claim, finished(claim, wanted))
+        if not is_elsewhere_done:
+            await self._objects.patch_claim_status(claim, finished(claim, wanted))
 
     async def _offers(self, driver: Driver) -> bool:
         try:
@@ -130,13 +147,30 @@ def wanted_size(persistent: core_v1.PersistentVolume, claim: core_v1.PersistentV
     return wanted if old_controller and has < wanted else None
 
 
+def shared_size(
+    persistent: core_v1.PersistentVolume, claim: core_v1.PersistentVolumeClaim, known: Quantity
+) -> Quantity | None:
+    """The size that this node is to bring a volume to which others have brought there already, so that the claim says that it is done; None if there is none.
+
+    known: what the volume has on this node.
+    """
+    if SHARED not in claim.spec.access_modes or NODE_EXPANSION_NOT_REQUIRED in claim.metadata.annotations:
+        return None
+    size = parse(persistent.spec.capacity.get(STORAGE, "0"))
+    is_done = (
+        not claim.status.allocated_resource_statuses.get(STORAGE)
+        and parse(claim.status.capacity.get(STORAGE, "0")) >= size
+    )
+    return size if is_done and known < size else None
+
+
 def finished(claim: core_v1.PersistentVolumeClaim, size: Quantity) -> dict[str, Any]:
     """What changes of a claim's status when its volume has its size, as a merge patch."""
     kept = [each for each in claim.status.conditions if each.type not in _DONE_CONDITIONS]
     return {
         "capacity": {STORAGE: str(size)},
         "allocatedResourceStatuses": {STORAGE: None},
-        "conditions": [_condition_tree(each) for each in kept] or None,
+        "conditions": [to_tree(each) for each in kept] or None,
     }
 
 
@@ -144,19 +178,7 @@ def failed(claim: core_v1.PersistentVolumeClaim, text: str, now: str, *, infeasi
     """What changes of a claim's status when a driver has refused to make its volume larger. now: RFC 3339."""
     kept = [each for each in claim.status.conditions if each.type != _FAILED]
     condition = {"type": _FAILED, "status": "True", "lastTransitionTime": now, "message": text}
-    change: dict[str, Any] = {"conditions": [*map(_condition_tree, kept), condition]}
+    change: dict[str, Any] = {"conditions": [*map(to_tree, kept), condition]}
     if infeasible:
         change["allocatedResourceStatuses"] = {STORAGE: INFEASIBLE}
     return change
-
-
-def _condition_tree(condition: core_v1.PersistentVolumeClaimCondition) -> dict[str, Any]:
-    found = {
-        "type": condition.type,
-        "status": condition.status,
-        "lastProbeTime": condition.last_probe_time,
-        "lastTransitionTime": condition.last_transition_time,
-        "reason": condition.reason,
-        "message": condition.message,
-    }
-    return {name: value for name, value in found.items() if value}

@@ -50,17 +50,17 @@ class CsiNodeInfo:
         if not info.node_id:
             raise NodeInfoError("error adding CSI driver node info: driverNodeID must not be empty")
         topology = dict(info.accessible_topology.segments) if info.accessible_topology is not None else {}
-        begin = "error updating Node object with CSI driver node info: error updating node"
-        await self._with_retries(begin, lambda: self._update_node(driver, info.node_id, topology))
-        begin = "error updating CSINode object with CSI driver node info: error updating CSINode"
-        await self._with_retries(begin, lambda: self._update_csi_node(driver, csi_node_driver(driver, info)))
+        prefix = "error updating Node object with CSI driver node info: error updating node"
+        await self._with_retries(prefix, lambda: self._update_node(driver, info.node_id, topology))
+        prefix = "error updating CSINode object with CSI driver node info: error updating CSINode"
+        await self._with_retries(prefix, lambda: self._update_csi_node(driver, csi_node_driver(driver, info)))
 
     async def uninstall(self, driver: str) -> None:
         """Say nothing of a driver any more. Raises NodeInfoError."""
-        begin = "error uninstalling CSI driver from CSINode object"
-        await self._with_retries(begin, lambda: self._update_csi_node(driver, None))
-        begin = "error removing CSI driver node info from Node object"
-        await self._with_retries(begin, lambda: self._update_node(driver, "", {}))
+        prefix = "error uninstalling CSI driver from CSINode object"
+        await self._with_retries(prefix, lambda: self._update_csi_node(driver, None))
+        prefix = "error removing CSI driver node info from Node object"
+        await self._with_retries(prefix, lambda: self._update_node(driver, "", {}))
 
     async def _with_retries(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
         for pause in (*_PAUSES, None):

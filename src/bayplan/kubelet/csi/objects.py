@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 from bayplan.api.errors import ApiError
+from bayplan.api.secret_data import secret_texts
 from bayplan.api.types import core_v1, storage_v1
 from bayplan.api.volume_attachments import attachment_name
 from bayplan.client import Client
@@ -52,7 +52,7 @@ class CsiObjects:
                 f"kubernetes.io/csi: failed to find the secret {name} in the namespace {namespace} with error: {error}"
             )
             raise SetUpError(f"fetching {what} {namespace}/{name} failed: {text}") from error
-        return {key: base64.b64decode(value).decode(errors="surrogateescape") for key, value in secret.data.items()}
+        return secret_texts(secret)
 
     async def persistent_volume(self, name: str) -> core_v1.PersistentVolume:
         """A volume as it is now. Raises SetUpError."""

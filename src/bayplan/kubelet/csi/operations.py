@@ -1,4 +1,4 @@
-"""One thing at a time about each volume, in the order of asking. What has begun goes on when nobody waits for it any more: a driver goes on as well, and whoever
+"""One thing at a time about each volume, in the order of asking. What was started goes on when nobody waits for it any more: a driver goes on as well, and whoever
 comes next, such as the end of the pod, has to come after it."""
 
 from __future__ import annotations

@@ -61,18 +61,18 @@ class CsiRegistration:
 
     def _checked_version(self, name: str, versions: Sequence[str]) -> tuple[int, ...]:
         """The newest version of a driver. Raises PluginRefused."""
-        begin = f"kubernetes.io/csi: RegisterPlugin for CSI driver {name!r} failed."
+        prefix = f"kubernetes.io/csi: RegisterPlugin for CSI driver {name!r} failed."
         if not versions:
-            raise PluginRefused(f"{begin} Plugin returned an empty list for supported versions")
+            raise PluginRefused(f"{prefix} Plugin returned an empty list for supported versions")
         newest = newest_version(versions)
         if newest is None:
             shown = " ".join(f'"{each}"' for each in versions)
-            raise PluginRefused(f"{begin} None of the versions specified [{shown}] are supported")
+            raise PluginRefused(f"{prefix} None of the versions specified [{shown}] are supported")
         known = self._drivers.find(name)
         if known is not None and known.version >= newest:
             shown = ".".join(map(str, known.version))
             text = "Another driver with the same name is already registered with a higher supported version"
-            raise PluginRefused(f"{begin} {text}: {shown}")
+            raise PluginRefused(f"{prefix} {text}: {shown}")
         return newest
 
     async def run(self) -> None:

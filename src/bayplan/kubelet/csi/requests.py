@@ -150,13 +150,13 @@ def applies_group(source: Source, group: int | None, driver: storage_v1.CSIDrive
 
 def pod_attributes(pod: core_v1.Pod, source: Source) -> dict[str, str]:
     """What drivers that ask for it (podInfoOnMount) are told of a pod."""
-    begin = "csi.storage.k8s.io/"
+    prefix = "csi.storage.k8s.io/"
     return {
-        f"{begin}pod.name": pod.metadata.name,
-        f"{begin}pod.namespace": pod.metadata.namespace,
-        f"{begin}pod.uid": pod.metadata.uid,
-        f"{begin}serviceAccount.name": pod.spec.service_account_name,
-        f"{begin}ephemeral": "true" if source.mode == EPHEMERAL else "false",
+        f"{prefix}pod.name": pod.metadata.name,
+        f"{prefix}pod.namespace": pod.metadata.namespace,
+        f"{prefix}pod.uid": pod.metadata.uid,
+        f"{prefix}serviceAccount.name": pod.spec.service_account_name,
+        f"{prefix}ephemeral": "true" if source.mode == EPHEMERAL else "false",
     }
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +21,7 @@ from bayplan.kubelet.csi.drivers import Driver, Drivers
 from bayplan.kubelet.csi.expansion import Expansion
 from bayplan.kubelet.csi.objects import CsiObjects
 from bayplan.kubelet.csi.operations import Operations
+from bayplan.kubelet.csi.places import Places, forget_device, forget_mount, link_device, places_of
 from bayplan.kubelet.csi.requests import (
     EPHEMERAL,
     PERSISTENT,
@@ -35,6 +34,7 @@ from bayplan.kubelet.csi.requests import (
     source_of,
     tokens_attribute,
 )
+from bayplan.kubelet.csi.usage import usage_of
 from bayplan.kubelet.volumes.errors import SetUpError
 from bayplan.kubelet.volumes.interface import (
     DEVICES,
@@ -55,16 +55,6 @@ _N = csi.NodeCapability
 UNSTAGE_SECONDS: Final = 10.0
 """How long the end of a pod waits until its volume has left the node as well."""
 _MOUNT_DEVICE, _MAP_DEVICE = "MountVolume.MountDevice", "MapVolume.MapPodDevice"
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Where a volume is staged and published, and where what is known of it is kept: for staging and for publishing."""
-
-    staging: Path
-    staging_data: Path
-    target: Path
-    target_data: Path
 
 
 class CsiVolumes(VolumeKind):
@@ -115,7 +105,7 @@ class CsiVolumes(VolumeKind):
 
     async def _set_up(self, context: SetUp, source: Source) -> Mounted:
         described = await self._objects.synced_driver(source.driver)
-        places = _places(context, source)
+        places = places_of(context, source)
         is_known = places.target in self._published
         if not is_known or self._is_republished(described):
             await self._publish_anew(context, source, described, places, is_known=is_known)
@@ -135,7 +125,7 @@ class CsiVolumes(VolumeKind):
         context: SetUp,
         source: Source,
         described: storage_v1.CSIDriver | None,
-        places: _Places,
+        places: Places,
         *,
         is_known: bool,
     ) -> None:
@@ -147,7 +137,7 @@ class CsiVolumes(VolumeKind):
         step = "attacher.MountDevice" if first == _MOUNT_DEVICE else "mounter.SetUpAt"
         driver = self._driver(source.driver, f"{step} failed to create newCsiDriverClient", first)
         try:
-            if source.mode == PERSISTENT and await driver.offers(_N.STAGE_UNSTAGE_VOLUME):
+            if await _stages(source, driver):
                 await self._stage(context, source, driver, places, publish)
         except CsiError as error:
             raise SetUpError(str(error), doing=first) from error
@@ -166,7 +156,7 @@ class CsiVolumes(VolumeKind):
         return capability(source, is_block=context.spec.is_block, single_node_multi_writer=multi, group=group)
 
     async def _stage(
-        self, context: SetUp, source: Source, driver: Driver, places: _Places, publish: dict[str, str]
+        self, context: SetUp, source: Source, driver: Driver, places: Places, publish: dict[str, str]
     ) -> None:
         """Bring a volume to the node, unless it is there. Raises CsiError, SetUpError, OSError."""
         if source.key in self._staged:
@@ -189,7 +179,7 @@ class CsiVolumes(VolumeKind):
             await driver.client.node_stage_volume(request)
         except CsiError as error:
             if error.is_final and not was_known:
-                await _forget_mount(host, places.staging, places.staging_data)
+                await forget_mount(host, places.staging, places.staging_data)
             raise
         self._staged.add(source.key)
 
@@ -199,7 +189,7 @@ class CsiVolumes(VolumeKind):
         source: Source,
         described: storage_v1.CSIDriver | None,
         driver: Driver,
-        places: _Places,
+        places: Places,
         publish: dict[str, str],
         *,
         is_known: bool,
@@ -222,15 +212,14 @@ class CsiVolumes(VolumeKind):
             places.target.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
             volume_data.save(places.target_data, data)
             if spec.is_block:
-                _link_device(host.device_link(context.pod.metadata.uid, self.name, spec.name), places.target)
+                link_device(host.device_link(context.pod.metadata.uid, self.name, spec.name), places.target)
 
         await host.blocking(prepare)
         try:
-            stages = source.mode == PERSISTENT and await driver.offers(_N.STAGE_UNSTAGE_VOLUME)
             request = csi.NodePublishVolumeRequest(
                 source.handle,
                 publish,
-                str(places.staging) if stages else "",
+                str(places.staging) if await _stages(source, driver) else "",
                 str(places.target),
                 await self._capability(context, source, driver),
                 source.read_only,
@@ -241,7 +230,7 @@ class CsiVolumes(VolumeKind):
             delegated = await driver.offers(_N.VOLUME_MOUNT_GROUP)
         except CsiError as error:
             if error.is_final and not was_known and not spec.is_block:
-                await _forget_mount(host, places.target, places.target_data)
+                await forget_mount(host, places.target, places.target_data)
             raise SetUpError(str(error), doing=_MAP_DEVICE if spec.is_block else "") from error
         if not spec.is_block and not delegated and applies_group(source, context.fs_group, described):
             group, policy = context.fs_group, context.fs_group_change_policy
@@ -279,12 +268,7 @@ class CsiVolumes(VolumeKind):
         driver, handle = data[volume_data.DRIVER], data[volume_data.HANDLE]
         key = f"{driver}^{handle}"
         await self._operations.run(key, lambda: self._unpublish(context, driver, handle, is_block=is_block))
-        try:
-            async with asyncio.timeout(UNSTAGE_SECONDS):
-                await self._operations.run(key, lambda: self._unstage_unused(context.host, driver, handle))
-        except (SetUpError, CsiError, OSError, TimeoutError) as error:
-            reason = error if str(error) else "the driver takes its time"
-            logger.warning("volume %s of driver %s stays on the node for now: %s", handle, driver, reason)
+        await self._try_to_unstage(context.host, driver, handle, UNSTAGE_SECONDS)
 
     async def _tear_down_unknown(self, context: TearDown, *, is_block: bool) -> None:
         """A volume of which nothing is known any more was unpublished, or never asked for: what is left of it is empty. Raises SetUpError, OSError."""
@@ -317,7 +301,7 @@ class CsiVolumes(VolumeKind):
         self._published.discard(target)
         self._expansion.forget(f"{driver}^{handle}")
         if not is_block:
-            await _forget_mount(host, target, context.directory)
+            await forget_mount(host, target, context.directory)
             return
 
         def remove() -> None:
@@ -329,6 +313,15 @@ class CsiVolumes(VolumeKind):
 
         await host.blocking(remove)
 
+    async def _try_to_unstage(self, host: VolumeHost, driver: str, handle: str, seconds: float | None) -> None:
+        """Take a volume from the node, if no pod has it; what fails is tried again by `clean_up`. seconds: how long to wait for it."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._operations.run(f"{driver}^{handle}", lambda: self._unstage_unused(host, driver, handle))
+        except (SetUpError, CsiError, OSError, TimeoutError) as error:
+            reason = error if str(error) else "the driver takes its time"
+            logger.warning("volume %s of driver %s stays on the node for now: %s", handle, driver, reason)
+
     async def _unstage_unused(self, host: VolumeHost, driver: str, handle: str) -> None:
         """Take a volume from the node, if no pod has it. Raises SetUpError, CsiError, OSError."""
         if await host.blocking(lambda: volume_data.is_published(host, driver, handle)):
@@ -336,15 +329,16 @@ class CsiVolumes(VolumeKind):
         for staging, data in await host.blocking(lambda: list(volume_data.staged(host.root))):
             if (data[volume_data.DRIVER], data[volume_data.HANDLE]) == (driver, handle):
                 await self._unstage(driver, handle, staging)
-                await _forget_mount(host, staging, staging.parent)
+                await forget_mount(host, staging, staging.parent)
         for name, data in await host.blocking(lambda: list(volume_data.staged_devices(host.root))):
             if (data[volume_data.DRIVER], data[volume_data.HANDLE]) == (driver, handle):
                 staging = volume_data.device_staging_path(host.root, name)
                 await self._unstage(driver, handle, staging)
-                await host.blocking(lambda staging=staging, name=name: _forget_device(host.root, staging, name))  # type: ignore[misc]
+                await host.blocking(lambda staging=staging, name=name: forget_device(host.root, staging, name))  # type: ignore[misc]
 
     async def _unstage(self, driver: str, handle: str, staging: Path) -> None:
         self._staged.discard(f"{driver}^{handle}")
+        self._expansion.forget_size(f"{driver}^{handle}")
         found = self._driver(driver, "attacher.UnmountDevice failed to create newCsiDriverClient", "")
         if await found.offers(_N.STAGE_UNSTAGE_VOLUME):
             await found.client.node_unstage_volume(csi.NodeUnstageVolumeRequest(handle, str(staging)))
@@ -358,13 +352,7 @@ class CsiVolumes(VolumeKind):
             return {(data[volume_data.DRIVER], data[volume_data.HANDLE]) for data in found}
 
         for driver, handle in sorted(await host.blocking(staged)):
-            try:
-                await self._operations.run(
-                    f"{driver}^{handle}",
-                    lambda driver=driver, handle=handle: self._unstage_unused(host, driver, handle),  # type: ignore[misc]
-                )
-            except (SetUpError, CsiError, OSError) as error:
-                logger.warning("volume %s of driver %s stays on the node for now: %s", handle, driver, error)
+            await self._try_to_unstage(host, driver, handle, None)
 
     async def left_in_use(self, host: VolumeHost) -> Collection[str]:
         """See VolumeKind."""
@@ -392,68 +380,19 @@ class CsiVolumes(VolumeKind):
         """See VolumeKind."""
         source = source_of(context.spec, context.pod)
         driver = self._drivers.find(source.driver)
-        places = _places(context, source)
+        places = places_of(context, source)
         try:
             if driver is None or not await driver.offers(_N.GET_VOLUME_STATS):
                 return None
-            stages = source.mode == PERSISTENT and await driver.offers(_N.STAGE_UNSTAGE_VOLUME)
             request = csi.NodeGetVolumeStatsRequest(
-                source.handle, str(places.target), str(places.staging) if stages else ""
+                source.handle, str(places.target), str(places.staging) if await _stages(source, driver) else ""
             )
-            return _usage(await driver.client.node_get_volume_stats(request))
+            return usage_of(await driver.client.node_get_volume_stats(request))
         except CsiError as error:
             logger.warning("usage of volume %s: %s", context.spec.name, error)
             return None
 
 
-def _places(context: SetUp, source: Source) -> _Places:
-    root, spec = context.host.root, context.spec
-    if spec.is_block:
-        staging = volume_data.device_staging_path(root, spec.name)
-        data = volume_data.device_data(root, spec.name)
-        return _Places(staging, data, volume_data.device_publish_path(root, spec.name, context.pod.metadata.uid), data)
-    staging = volume_data.staging_path(root, source)
-    return _Places(staging, staging.parent, context.directory / volume_data.MOUNT, context.directory)
-
-
-async def _forget_mount(host: VolumeHost, path: Path, data: Path) -> None:
-    """Remove an empty mount point and what is known of it; nothing that is still mounted. Raises SetUpError, OSError."""
-    if mount_at(host.mounter.list(), path) is not None:
-        raise SetUpError(f"{volume_data.KIND}: the driver has left {path} mounted")
-
-    def remove() -> None:
-        if path.exists():
-            path.rmdir()
-        volume_data.remove(data)
-
-    await host.blocking(remove)
-
-
-def _forget_device(root: Path, staging: Path, name: str) -> None:
-    data = volume_data.device_data(root, name)
-    if staging.is_dir():
-        staging.rmdir()
-    volume_data.remove(data)
-    if data.parent.is_dir():
-        data.parent.rmdir()
-
-
-def _link_device(link: Path, target: Path) -> None:
-    link.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
-    if not link.is_symlink():
-        os.symlink(target, link)
-
-
-def _usage(stats: csi.NodeGetVolumeStatsResponse) -> VolumeUsage | None:
-    size = next((each for each in stats.usage if each.unit == csi.Unit.BYTES), None)
-    if size is None:
-        return None
-    inodes = next((each for each in stats.usage if each.unit == csi.Unit.INODES), csi.VolumeUsage())
-    return VolumeUsage(
-        used_bytes=size.used,
-        capacity_bytes=size.total,
-        available_bytes=size.available,
-        inodes_used=inodes.used,
-        inodes=inodes.total,
-        inodes_free=inodes.available,
-    )
+async def _stages(source: Source, driver: Driver) -> bool:
+    """Whether a volume is staged before it is published. Raises CsiError."""
+    return source.mode == PERSISTENT and await driver.offers(_N.STAGE_UNSTAGE_VOLUME)
