@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import gzip
 import json
 import keyword
 import pathlib
@@ -274,10 +275,31 @@ def go_types(definitions: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def published() -> dict[str, Any]:
+    """The published definitions of the release by name."""
+    folder = pathlib.Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / f"{RELEASE}-local"
+    found: dict[str, Any] = json.loads((folder / "_definitions.json").read_text())["$defs"]
+    return found
+
+
+def texts(schema: dict[str, Any]) -> dict[str, Any]:
+    """The descriptions of a definition and of its fields."""
+    fields = {name: found for name, one in sorted(schema.get("properties", {}).items()) if (found := texts(one))}
+    return {
+        **({"description": schema["description"]} if schema.get("description") else {}),
+        **({"properties": fields} if fields else {}),
+    }
+
+
+def texts_file() -> str:
+    """What `texts.json.gz` has, unpacked."""
+    definitions = published()
+    return json.dumps({name: texts(definitions[name]) for name in sorted(definitions)}, separators=(",", ":"))
+
+
 def outputs() -> dict[pathlib.Path, str]:
     """Every generated file and its text."""
-    folder = pathlib.Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / f"{RELEASE}-local"
-    definitions = json.loads((folder / "_definitions.json").read_text())["$defs"]
+    definitions = published()
     generator = Generator(definitions)
     files = {TARGET / f"{module}.py": generator.module_text(module) for module in generator.modules}
     rows = [
@@ -299,20 +321,36 @@ def outputs() -> dict[pathlib.Path, str]:
         for name, types in go_types(definitions).items()
     ]
     files[TARGET / "go_types.json"] = "{\n" + ",\n".join(rows) + "\n}\n"
+    files[TARGET / "texts.json.gz"] = texts_file()
     return files
+
+
+def current(path: pathlib.Path) -> str | None:
+    """What a generated file has now, unpacked; None if there is none."""
+    if not path.exists():
+        return None
+    return gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+
+
+def write(path: pathlib.Path, text: str) -> None:
+    """Write a generated file; equal texts give equal bytes."""
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    else:
+        path.write_text(text)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is not up to date")
     options = parser.parse_args()
-    stale = [path for path, text in outputs().items() if not path.exists() or path.read_text() != text]
+    stale = {path: text for path, text in outputs().items() if current(path) != text}
     if options.check:
         for path in stale:
             print(f"{path.relative_to(ROOT)} is not up to date: run python -m tools.generate_api", file=sys.stderr)
         return 1 if stale else 0
-    for path, text in outputs().items():
-        path.write_text(text)
+    for path, text in stale.items():
+        write(path, text)
     return 0
 
 

@@ -14,29 +14,10 @@ from bayplan.apiserver.forwards import parse_forward
 from bayplan.apiserver.requests import Request
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.simulated_webhooks import ANNOTATION
-from bayplan.apiserver.webhooks.calling import SendError, Target
 from tests.apiserver.serving import ADMIN, client_of, opened
+from tests.apiserver.webhooks.senders import RefusedSender
 
 ADDRESS = "10.128.4.7"
-
-
-class Recorder:
-    """A sender that only says that it dials."""
-
-    def __init__(self) -> None:
-        self.targets: list[Target] = []
-
-    def dials(self, url: str) -> bool:
-        """See Sender."""
-        return True
-
-    async def post(self, target: Target, body: bytes, seconds: float) -> bytes:
-        """See Sender."""
-        self.targets.append(target)
-        raise SendError("refused")
-
-    async def close(self) -> None:
-        """See Sender."""
 
 
 def node(name: str, *, simulated: bool, cidrs: tuple[str, ...] = (), address: str = "") -> core_v1.Node:
@@ -154,7 +135,7 @@ def hook(config: admission.WebhookClientConfig) -> admission.ValidatingWebhookCo
 def test_webhooks_in_simulated_pods_are_not_dialled(by: str, simulated: bool) -> None:
     async def run() -> None:
         async with opened() as api:
-            sender = api.context.webhook_sender = Recorder()
+            sender = api.context.webhook_sender = RefusedSender()
             client = client_of(api)
             await client.create(node("n", simulated=simulated, cidrs=("10.128.4.0/24",)))
             await service_and_pod(api, 8443)

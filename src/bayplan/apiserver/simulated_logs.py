@@ -8,10 +8,9 @@ web: ended with exit code 1, Error
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from bayplan.api.container_logs import LoggedRun, NoLogError, logged_run
+from bayplan.api.container_logs import LoggedRun, LogOptions, NoLogError, logged_run
 from bayplan.api.errors import bad_request
 from bayplan.api.types import core_v1
 from bayplan.support.clock import Clock
@@ -19,19 +18,6 @@ from bayplan.support.timestamps import parse_rfc3339
 
 LOOK_SECONDS: Final = 0.5
 """Between two looks at a container whose log is followed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogOptions:
-    """What of a log is wanted (PodLogOptions). None where nothing is asked for."""
-
-    follow: bool = False
-    previous: bool = False
-    timestamps: bool = False
-    since: float | None = None
-    """Unix time."""
-    tail_lines: int | None = None
-    limit_bytes: int | None = None
 
 
 class LogLine(NamedTuple):

@@ -6,6 +6,7 @@ import ssl
 
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.support.private_files import temporary_private_file
+from bayplan.support.trust import trust
 
 
 def tls_context(server: KeyPair, client_ca: bytes | None) -> ssl.SSLContext:
@@ -15,7 +16,7 @@ def tls_context(server: KeyPair, client_ca: bytes | None) -> ssl.SSLContext:
     _load(context, server)
     if client_ca is not None:
         context.verify_mode = ssl.CERT_OPTIONAL
-        context.load_verify_locations(cadata=client_ca.decode())
+        trust(context, client_ca.decode())
     return context
 
 
@@ -27,7 +28,7 @@ def client_tls(pair: KeyPair | None = None, authority: bytes = b"") -> ssl.SSLCo
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if authority:
-        context.load_verify_locations(cadata=authority.decode())
+        trust(context, authority.decode())
     else:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

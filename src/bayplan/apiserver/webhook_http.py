@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import posixpath
 import ssl
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from bayplan.apiserver.dialing import authority_of, dial_problem
 from bayplan.apiserver.resolving import Resolver
 from bayplan.apiserver.tls import client_tls
 from bayplan.apiserver.webhooks.calling import AnswerError, SendError, Target
+from bayplan.support.trust import trust
 
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
 _HTTPS = 443
@@ -38,7 +40,8 @@ class HttpSender:
     async def post(self, target: Target, body: bytes, seconds: float) -> bytes:
         """See Sender."""
         parts = urlsplit(target.url)
-        url, headers = target.url, dict(_HEADERS)
+        parts = parts._replace(path=posted_path(parts.path))
+        url, headers = parts.geturl(), dict(_HEADERS)
         if target.address is not None:
             host, port = target.address
             scheme = target.forward.scheme if target.forward is not None else ""
@@ -84,6 +87,11 @@ class HttpSender:
             self._session = None
 
 
+def posted_path(path: str) -> str:
+    """The path that is posted to for the path of a webhook's URL: without doubled slashes and one at the end, as Kubernetes' client joins it anew."""
+    return posixpath.normpath(f"/{path.lstrip('/')}")
+
+
 _REFUSALS = {
     400: "the server rejected our request for an unknown reason",
     401: "the server has asked for the client to provide credentials",
@@ -118,6 +126,10 @@ def _refused(status: int, text: str) -> str:
 def _context(authority: bytes) -> ssl.SSLContext:
     """TLS with these authorities (PEM), or with those of the system. Raises SendError."""
     try:
-        return ssl.create_default_context(cadata=authority.decode() if authority else None)
+        if not authority:
+            return ssl.create_default_context()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trust(context, authority.decode())
+        return context
     except (ssl.SSLError, UnicodeDecodeError) as error:
         raise SendError("tls: unable to load root certificates: not a PEM bundle") from error

@@ -58,6 +58,23 @@ class FakeSender:
         """Nothing to let go of."""
 
 
+class RefusedSender:
+    """Dials whatever it is told to; nobody listens anywhere."""
+
+    def __init__(self) -> None:
+        self.targets: list[Target] = []
+
+    def dials(self, url: str) -> bool:
+        return True
+
+    async def post(self, target: Target, body: bytes, seconds: float) -> bytes:
+        self.targets.append(target)
+        raise SendError("refused")
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+
 @asynccontextmanager
 async def webhooks() -> AsyncIterator[tuple[ApiServer, Client, FakeSender]]:
     """A server that asks functions."""

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -97,6 +98,41 @@ def test_a_service_is_asked_under_its_own_name() -> None:
             await configure(client, authority, port)
             await create(client, MAPS, config_map("one"))
             assert asked == [{"host": f"{NAME}:{port}", "path": "/check?timeout=10s"}]
+
+    asyncio.run(main())
+
+
+def test_a_server_whose_own_certificate_is_the_bundle_is_believed() -> None:
+    async def main() -> None:
+        async with listening(allow) as (port, _), listening(allow) as (other, _):
+            certificate = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+            sender = HttpSender(lambda host: "")
+            body = json.dumps({"request": {"uid": "1"}}).encode()
+            try:
+                target = Target(f"https://127.0.0.1:{port}/x", None, certificate.encode())
+                assert json.loads(await sender.post(target, body, 5))["response"]["allowed"]
+                with pytest.raises(SendError, match="failed to verify certificate"):
+                    await sender.post(Target(f"https://127.0.0.1:{other}/x", None, certificate.encode()), body, 5)
+            finally:
+                await sender.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("path", "posted"),
+    [("", "/"), ("/", "/"), ("//failing", "/failing"), ("/a//b/", "/a/b"), ("/a/../b", "/b"), ("/a%2Fb", "/a%2Fb")],
+)
+def test_paths_are_posted_to_as_kubernetes_joins_them(path: str, posted: str) -> None:
+    async def main() -> None:
+        async with listening(allow) as (port, authority):
+            sender = HttpSender(lambda host: "")
+            try:
+                target = Target(f"https://127.0.0.1:{port}{path}", None, authority)
+                answer = json.loads(await sender.post(target, json.dumps({"request": {"uid": "1"}}).encode(), 5))
+            finally:
+                await sender.close()
+        assert answer["response"]["warnings"][1] == f"{posted}?timeout=5s"
 
     asyncio.run(main())
 

@@ -17,43 +17,28 @@ from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.simulated_webhooks import ANNOTATION, SimulatedReport, SimulatedReports
 from bayplan.apiserver.upkeep.simulated_webhooks import event_of
-from bayplan.apiserver.webhooks.calling import SendError, Target
+from bayplan.apiserver.webhooks.calling import Target
 from bayplan.client import Client
 from bayplan.testing.cluster import eventually
 from tests.apiserver.audit.recording import record
 from tests.apiserver.custom_resources.converters import versions
 from tests.apiserver.custom_resources.things import DEFINITIONS, definition, path, thing
 from tests.apiserver.serving import ADMIN, client_of, opened
-from tests.apiserver.webhooks.senders import CONFIGURATIONS, MAPS, RULE, Tree, config_map, create
+from tests.apiserver.webhooks.senders import CONFIGURATIONS, MAPS, RULE, RefusedSender, Tree, config_map, create
 
 ADDRESS = "10.128.4.7"
 FACT = "service default/hook leads to simulated pods only, which run no programs"
 
 
-class Dialler:
-    """A sender that notes what it would dial."""
-
-    def __init__(self) -> None:
-        self.targets: list[Target] = []
-
-    def dials(self, url: str) -> bool:
-        return True
-
-    async def post(self, target: Target, body: bytes, seconds: float) -> bytes:
-        self.targets.append(target)
-        raise SendError("refused")
-
-    async def close(self) -> None:
-        """Nothing to let go of."""
-
-
-def with_simulated_hook(test: Callable[[ApiServer, Client, Dialler], Awaitable[None]], *, choice: str = "skip") -> None:
+def with_simulated_hook(
+    test: Callable[[ApiServer, Client, RefusedSender], Awaitable[None]], *, choice: str = "skip"
+) -> None:
     """Run a test with the service `default/hook`, of a simulated pod."""
 
     async def run() -> None:
         settings = ApiServerSettings(service_cluster_ip_range="10.0.0.0/16", simulated_webhooks=choice)
         async with opened(settings=settings) as api:
-            sender = api.context.webhook_sender = Dialler()
+            sender = api.context.webhook_sender = RefusedSender()
             client = client_of(api)
             marked = meta_v1.ObjectMeta(name="n", annotations={SIMULATED: "true"})
             await client.create(core_v1.Node(metadata=marked, spec=core_v1.NodeSpec(pod_cidr="10.128.4.0/24")))
@@ -111,7 +96,7 @@ async def events(client: Client, kind: str, count: int) -> list[core_v1.Event]:
 
 @pytest.mark.parametrize("mutating", [True, False])
 def test_a_request_counts_as_allowed_and_the_client_is_warned(*, mutating: bool) -> None:
-    async def test(api: ApiServer, client: Client, sender: Dialler) -> None:
+    async def test(api: ApiServer, client: Client, sender: RefusedSender) -> None:
         await configure(client, mutating=mutating)
         answer = await write(api, "one")
         assert answer.code == 201
@@ -124,7 +109,7 @@ def test_a_request_counts_as_allowed_and_the_client_is_warned(*, mutating: bool)
 
 @pytest.mark.parametrize("mutating", [True, False])
 def test_the_audit_log_tells_that_a_webhook_was_skipped(*, mutating: bool) -> None:
-    async def test(api: ApiServer, client: Client, _: Dialler) -> None:
+    async def test(api: ApiServer, client: Client, _: RefusedSender) -> None:
         await configure(client, mutating=mutating)
         log = record(api, {"level": "Metadata"})
         await write(api, "one")
@@ -136,7 +121,7 @@ def test_the_audit_log_tells_that_a_webhook_was_skipped(*, mutating: bool) -> No
 
 
 def test_one_event_per_configuration_tells_what_to_do() -> None:
-    async def test(api: ApiServer, client: Client, _: Dialler) -> None:
+    async def test(api: ApiServer, client: Client, _: RefusedSender) -> None:
         made = [await configure(client, "a"), await configure(client, "b")]
         for number in range(5):
             await write(api, f"m{number}")
@@ -166,7 +151,7 @@ def test_one_event_per_configuration_tells_what_to_do() -> None:
 def test_the_annotation_of_a_configuration_wins_over_the_choice_of_the_cluster(
     choice: str, annotation: str, code: int
 ) -> None:
-    async def test(api: ApiServer, client: Client, sender: Dialler) -> None:
+    async def test(api: ApiServer, client: Client, sender: RefusedSender) -> None:
         await configure(client, annotation=annotation)
         answer = await write(api, "one")
         assert answer.code == code
@@ -181,7 +166,7 @@ def test_the_annotation_of_a_configuration_wins_over_the_choice_of_the_cluster(
 
 
 def test_where_calls_fail_the_failure_policy_decides() -> None:
-    async def test(api: ApiServer, client: Client, _: Dialler) -> None:
+    async def test(api: ApiServer, client: Client, _: RefusedSender) -> None:
         await configure(client, failurePolicy="Ignore")
         log = record(api, {"level": "Metadata"})
         assert (await write(api, "one")).code == 201
@@ -193,7 +178,7 @@ def test_where_calls_fail_the_failure_policy_decides() -> None:
 
 
 def test_webhooks_at_urls_of_simulated_pods_are_skipped_as_well() -> None:
-    async def test(api: ApiServer, client: Client, sender: Dialler) -> None:
+    async def test(api: ApiServer, client: Client, sender: RefusedSender) -> None:
         await configure(client, clientConfig={"url": f"https://{ADDRESS}:8443/x"})
         answer = await write(api, "one")
         assert answer.code == 201
@@ -205,7 +190,7 @@ def test_webhooks_at_urls_of_simulated_pods_are_skipped_as_well() -> None:
 
 @pytest.mark.parametrize("by", ["externalName", "forward"])
 def test_what_leads_to_an_address_of_simulated_pods_in_other_ways_is_not_dialled(by: str) -> None:
-    async def test(api: ApiServer, client: Client, sender: Dialler) -> None:
+    async def test(api: ApiServer, client: Client, sender: RefusedSender) -> None:
         if by == "forward":
             api.context.services.forwards.set(parse_forward(f"service/default/hook=https://{ADDRESS}:9443"))
         else:
@@ -246,7 +231,7 @@ def test_the_event_of_a_configuration_has_the_same_name_on_every_server() -> Non
 
 
 def test_the_others_are_asked_where_one_is_skipped() -> None:
-    async def test(api: ApiServer, client: Client, sender: Dialler) -> None:
+    async def test(api: ApiServer, client: Client, sender: RefusedSender) -> None:
         await configure(client, "a")
         await configure(client, "b", clientConfig={"url": "https://192.0.2.1:8443/x"})
         answer = await write(api, "one")
@@ -258,7 +243,7 @@ def test_the_others_are_asked_where_one_is_skipped() -> None:
 
 
 def test_a_forward_ends_the_skipping() -> None:
-    async def test(api: ApiServer, client: Client, sender: Dialler) -> None:
+    async def test(api: ApiServer, client: Client, sender: RefusedSender) -> None:
         await configure(client)
         forward = parse_forward("service/default/hook=localhost:9443")
         api.context.services.forwards.set(forward)
@@ -272,7 +257,7 @@ def test_a_forward_ends_the_skipping() -> None:
 
 
 def test_objects_that_only_a_simulated_webhook_converts_are_refused_clearly() -> None:
-    async def test(api: ApiServer, client: Client, sender: Dialler) -> None:
+    async def test(api: ApiServer, client: Client, sender: RefusedSender) -> None:
         webhook = {
             "clientConfig": {"service": {"namespace": "default", "name": "hook"}},
             "conversionReviewVersions": ["v1"],

@@ -213,6 +213,7 @@ def _replication_controller(obj: core_v1.ReplicationController, now: float) -> l
 
 
 _CELLS: dict[str, Cells] = {
+    "ComponentStatus": _component_status,
     "ConfigMap": _config_map,
     "Endpoints": _endpoints,
     "Event": event_cells,

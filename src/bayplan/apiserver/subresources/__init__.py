@@ -8,7 +8,17 @@ from bayplan.api.errors import ApiError, failure, method_not_allowed
 from bayplan.api.kinds import METRICS_GROUP, Subresource
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.subresources import binding, connect, eviction, metrics, reviews, scale, status, tokens
+from bayplan.apiserver.subresources import (
+    binding,
+    component_statuses,
+    connect,
+    eviction,
+    metrics,
+    reviews,
+    scale,
+    status,
+    tokens,
+)
 
 Handler = Callable[[Call], Awaitable[Response]]
 
@@ -35,7 +45,7 @@ class SubresourceTable:
         if call.kind.kind == "Binding":
             return await binding.create_binding(call)
         if call.kind.kind == "ComponentStatus":
-            return await status.component_statuses(call)
+            return await component_statuses.handle(call)
         if call.kind.group == METRICS_GROUP:
             return await metrics.handle(call)
         review = reviews.REVIEWS.get(call.kind.kind)

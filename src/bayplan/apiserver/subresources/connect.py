@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
+from bayplan.api.container_logs import LogOptions
 from bayplan.api.errors import (
     FieldError,
     bad_request,
@@ -28,7 +29,7 @@ from bayplan.apiserver.forwards import Forward
 from bayplan.apiserver.relays import Purpose, Relay
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
 from bayplan.apiserver.service_routes import SimulatedService
-from bayplan.apiserver.simulated_logs import LogOptions, log_of, run_of
+from bayplan.apiserver.simulated_logs import log_of, run_of
 from bayplan.apiserver.subresources.connection_options import admit_proxy, port_options, stream_options
 from bayplan.support.timestamps import parse_rfc3339
 
