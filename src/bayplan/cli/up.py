@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,19 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bayplan.cli.data_directory import default_data_directory, make_directory
-from bayplan.cli.kubeconfig_file import check_kubeconfig, write_kubeconfig
+from bayplan.cli.kubeconfig_file import check_kubeconfig
 from bayplan.cli.output import FILE, Failure, scheduler_config_option
-from bayplan.cli.stopping import stop_event, wait_for_stop
-from bayplan.support.loop import run_loop
+from bayplan.cli.running_cluster import run_until_stopped
 
 if TYPE_CHECKING:
-    from bayplan.api.kinds import Kind
+    from bayplan.cli.running_cluster import Contents
     from bayplan.cluster.companion import Companion
     from bayplan.cluster.real_nodes.settings import RealNodeSettings
     from bayplan.cluster.settings import ClusterSettings
     from bayplan.kubelet.simulator.groups import NodeGroupSettings
-
-    Contents = Sequence[tuple[Kind, Any]]
 
 
 _COMMAND_LINE_ONLY = ("config", "help", "h")
@@ -395,34 +391,6 @@ def run_cluster(options: UpOptions) -> None:
         )
 
 
-def run_until_stopped(
-    settings: ClusterSettings,
-    kubeconfig: Path,
-    manifests: Any,
-    what: str,
-    contents: Contents = (),
-    *,
-    elsewhere: str = "--store",
-    companion: Companion | None = None,
-    follows_links: bool = True,
-    real_nodes: RealNodeSettings | None = None,
-) -> None:
-    """Run a cluster, which begins with `contents`, until SIGINT or SIGTERM. `elsewhere`: the options that name another place for
-    the store. `companion`: the process in which the components run, if that is another one. `follows_links`: whether the
-    kubeconfig's path may be a symbolic link. `real_nodes`: those on this machine. Raises Failure."""
-    from bayplan.cluster.errors import ClusterError
-    from bayplan.store.errors import StoreError, StoreLocked
-
-    try:
-        run_loop(
-            _serve(settings, kubeconfig.absolute(), manifests, what, contents, companion, follows_links, real_nodes)
-        )
-    except StoreLocked as error:
-        raise Failure(f"{error} with {elsewhere}") from error
-    except (ClusterError, StoreError, ValueError) as error:
-        raise Failure(str(error)) from error
-
-
 @contextlib.contextmanager
 def _company(settings: ClusterSettings, processes: int | None) -> Iterator[Companion | None]:
     """The process in which the components run; None for this one. Raises Failure if there is to be one and cannot."""
@@ -438,58 +406,3 @@ def _company(settings: ClusterSettings, processes: int | None) -> Iterator[Compa
         if processes is not None:
             raise Failure("--processes=2 needs Linux and two CPUs")
     yield None
-
-
-async def _serve(
-    settings: ClusterSettings,
-    kubeconfig: Path,
-    manifests: Any,
-    what: str,
-    contents: Contents,
-    companion: Companion | None,
-    follows_links: bool,
-    real_nodes: RealNodeSettings | None,
-) -> None:
-    from bayplan.cluster.apply import apply_manifests
-    from bayplan.cluster.cluster import Cluster
-
-    stop = stop_event()
-    nodes = None
-    if real_nodes is not None:
-        from bayplan.cli.real_nodes import prepared
-
-        nodes, settings = await prepared(real_nodes, settings)
-    try:
-        cluster = Cluster(settings, contents=contents, companion=companion)
-        await cluster.start()
-    except BaseException:
-        if nodes is not None:
-            await nodes.stop()
-        raise
-    try:
-        write_kubeconfig(kubeconfig, cluster.kubeconfig(), settings.directory, follows_links=follows_links)
-        if manifests:
-            count = await apply_manifests(cluster.client(), manifests)
-            click.echo(f"applied {count} object{'s' * (count != 1)}")
-        if nodes is not None:
-            await nodes.join(cluster)
-        click.echo(f"ready: {cluster.server_url} {what}\n\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n")
-        await wait_for_stop(stop, cluster.wait() if nodes is None else _first(cluster.wait(), nodes.wait()))
-    finally:
-        try:
-            if nodes is not None:
-                await nodes.stop()
-        finally:
-            await cluster.stop()
-
-
-async def _first(*waits: Coroutine[Any, Any, None]) -> None:
-    """Return when one of them does; raise what the first one raises."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -7,6 +7,7 @@ import io
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -19,6 +20,8 @@ from bayplan.client.errors import TransportError
 from bayplan.client.transport import Decode, RawWatch, Transport, decode_event, status_of
 
 _CHUNK = 1 << 20
+_TOKEN_SECONDS = 60.0
+"""After which a token is read again."""
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 
 
@@ -30,6 +33,29 @@ class Credentials:
     """Base URL such as `https://127.0.0.1:6443`."""
     tls: ssl.SSLContext | None = None
     token: str = ""
+    token_file: Path | None = None
+    """Where the token is, in place of `token`, if it changes: those of service accounts do."""
+
+
+class _TokenFile:
+    """A token that is read again once it may have changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._token = ""
+        self._until = 0.0
+
+    def headers(self) -> dict[str, str]:
+        """What a request needs. While the file cannot be read, the last token is used. Raises TransportError if there was none."""
+        now = asyncio.get_running_loop().time()
+        if not self._token or now >= self._until:
+            try:
+                self._token = self._path.read_text().strip()
+                self._until = now + _TOKEN_SECONDS
+            except OSError as error:
+                if not self._token:
+                    raise TransportError(f"{self._path}: {error.strerror or error}") from error
+        return {"Authorization": f"Bearer {self._token}"}
 
 
 class HttpTransport(Transport):
@@ -43,6 +69,7 @@ class HttpTransport(Transport):
         if credentials.token:
             headers["Authorization"] = f"Bearer {credentials.token}"
         self._headers = headers
+        self._token_file = _TokenFile(credentials.token_file) if credentials.token_file is not None else None
         self._tls = credentials.tls
         self._connections = connections
         self._opened: aiohttp.ClientSession | None = None
@@ -69,7 +96,9 @@ class HttpTransport(Transport):
         content_type: str = "application/json",
     ) -> bytes:
         """See Transport."""
-        headers = {"Content-Type": content_type} if body else None
+        headers = self._authorization()
+        if body:
+            headers["Content-Type"] = content_type
         try:
             async with self._session.request(
                 method,
@@ -88,13 +117,17 @@ class HttpTransport(Transport):
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
         """See Transport."""
         try:
-            response = await self._session.get(self._url(path, query))
+            response = await self._session.get(self._url(path, query), headers=self._authorization())
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise TransportError(f"watch {self._base}{path}: {error or type(error).__name__}") from error
         if response.status >= 300:
             data = await response.read()
             raise ApiError(status_of(response.status, data))
         return _HttpWatch(response, decode)
+
+    def _authorization(self) -> dict[str, str]:
+        """The headers that may differ from request to request. Raises TransportError."""
+        return self._token_file.headers() if self._token_file is not None else {}
 
     def _url(self, path: str, query: Mapping[str, str]) -> URL | str:
         return URL(self._base + path).with_query(query) if query else self._base + path

@@ -14,6 +14,7 @@ import yaml
 from bayplan.client.errors import KubeconfigError
 from bayplan.client.http import Credentials
 from bayplan.support.private_files import temporary_private_file
+from bayplan.support.trust import trust
 
 
 def load(path: Path, context: str = "") -> Credentials:
@@ -38,7 +39,8 @@ def load(path: Path, context: str = "") -> Credentials:
             f"{path}: clusters[{chosen.get('cluster')}].cluster.server: expected an http or https URL, found {server!r}"
         )
     tls = _tls(path, cluster, user) if server.startswith("https://") else None
-    return Credentials(server, tls, _token(path, user))
+    token_file = path.parent / str(user["tokenFile"]) if user.get("tokenFile") else None
+    return Credentials(server, tls, "" if token_file is not None else _token(path, user), token_file)
 
 
 def _named(path: Path, config: dict[str, Any], section: str, name: str, member: str) -> dict[str, Any]:
@@ -69,7 +71,11 @@ def _bytes(path: Path, row: dict[str, Any], name: str) -> bytes | None:
 def _tls(path: Path, cluster: dict[str, Any], user: dict[str, Any]) -> ssl.SSLContext:
     authority = _bytes(path, cluster, "certificate-authority")
     try:
-        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+        if authority:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            trust(context, authority.decode())
+        else:
+            context = ssl.create_default_context()
         if cluster.get("insecure-skip-tls-verify"):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -86,11 +92,6 @@ def _tls(path: Path, cluster: dict[str, Any], user: dict[str, Any]) -> ssl.SSLCo
 def _token(path: Path, user: dict[str, Any]) -> str:
     if user.get("token"):
         return str(user["token"])
-    if user.get("tokenFile"):
-        try:
-            return (path.parent / str(user["tokenFile"])).read_text().strip()
-        except OSError as error:
-            raise KubeconfigError(f"{path}: tokenFile: {error.strerror or error}") from error
     if isinstance(user.get("exec"), dict):
         return _exec_token(path, user["exec"])
     return ""

@@ -262,7 +262,7 @@ class Cluster:
     async def wait(self) -> None:
         """Return never; raises what was raised by something that cannot be started again."""
         assert self._crashed is not None
-        await self._crashed
+        await asyncio.shield(self._crashed)  # several may wait, and give up
 
     async def stop(self) -> None:
         """Be unready for `shutdown_delay_duration`; answer what has come while components end; close the store. What was acknowledged is kept."""

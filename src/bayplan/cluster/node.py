@@ -13,6 +13,7 @@ from bayplan.api.types import core_v1, node_v1
 from bayplan.api.types.scalars import Quantity as WireQuantity
 from bayplan.client import Client
 from bayplan.cluster.node_adapters import WorkerDirectories, WorkerVolumes
+from bayplan.cluster.node_cgroups import make_cgroups
 from bayplan.cluster.node_clean_up import ImageCleanUp, OrphanCleanUp
 from bayplan.cluster.node_facts import FactReader
 from bayplan.cluster.node_object import NodeObject
@@ -23,10 +24,6 @@ from bayplan.cluster.node_server import make_server
 from bayplan.cluster.node_storage import NodeStorage
 from bayplan.informers import InformerFactory
 from bayplan.kubelet.api_objects import ApiObjects
-from bayplan.kubelet.cgroups.hierarchies import Hierarchies
-from bayplan.kubelet.cgroups.mounts import find_mounts
-from bayplan.kubelet.cgroups.names import parse_root
-from bayplan.kubelet.cgroups.pods import CgroupSettings, PodCgroups, QosCgroups
 from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.core.admission import Rejection
 from bayplan.kubelet.core.container_resources import LimitSettings
@@ -34,7 +31,6 @@ from bayplan.kubelet.core.dns import NodeDns, parse_resolv_conf
 from bayplan.kubelet.core.eviction import Pressure, Threshold, parse_thresholds
 from bayplan.kubelet.core.security import NodeSecurity, forbidden_sysctl
 from bayplan.kubelet.core.shutdown import grace_periods
-from bayplan.kubelet.errors import ConfigurationError
 from bayplan.kubelet.eviction_manager import EvictionManager
 from bayplan.kubelet.images.accounts import ApiAccounts
 from bayplan.kubelet.images.credential_plugins import CredentialPlugins
@@ -104,35 +100,67 @@ class Node:
         self._services = self.informers.informer(core_v1.Service)
         self._runtime_classes = self.informers.informer(node_v1.RuntimeClass)
         self._objects = ApiObjects(client, clock, randomness)
-        self._hierarchies, self.qos, self.cgroups = self._make_cgroups()
+        self._hierarchies, self.qos, self.cgroups = make_cgroups(configuration, clock)
         options.root.mkdir(mode=0o750, parents=True, exist_ok=True)
         self.kubelet = Kubelet(
             client, options.name, configuration, self.informers, self._parts, clock=clock, randomness=randomness
         )
         self._complete()
 
-    def _make_cgroups(self) -> tuple[Hierarchies | None, QosCgroups | None, PodCgroups | None]:
-        configuration = self.configuration
-        if not configuration.cgroups_per_qos:
-            return None, None, None
-        hierarchies = Hierarchies(find_mounts())
-        if not hierarchies.is_unified and configuration.fail_cgroup_v1:
-            raise ConfigurationError(
-                "kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is unsupported and will "
-                "be removed in a future release: set failCgroupV1: false in the kubelet's configuration to run anyway"
-            )
-        settings = CgroupSettings(
-            root=parse_root(configuration.cgroup_root, configuration.cgroup_driver),
-            driver=configuration.cgroup_driver,
-            cpu_quota=configuration.cpu_cfs_quota,
-            cpu_period=int(configuration.cpu_cfs_quota_period * 1_000_000),
-            pids_limit=configuration.pod_pids_limit,
-        )
-        return hierarchies, QosCgroups(hierarchies, settings), PodCgroups(hierarchies, settings, self.clock)
-
     def _parts(self, kubelet: Kubelet) -> NodeParts:
+        """What the kubelet works with."""
         options, configuration = self.options, self.configuration
         mounter = SystemMounter(in_thread)
+        self._make_storage(kubelet, mounter)
+        self.pull_records = PullRecords(
+            options.root,
+            self.clock.now,
+            verification_policy(
+                configuration.image_pull_credentials_verification_policy,
+                configuration.preloaded_images_verification_allowlist,
+            ),
+        )
+        self.images = self._make_images(kubelet)
+        self.resources = NodeResources(
+            kubelet,
+            self.runtime,
+            self.topology,
+            configuration,
+            self.fact_reader.reserved(),
+            options.root,
+            self.clock,
+            self.metrics.registry,
+        )
+        if self.cgroups is not None:
+            self.cgroups.has_exclusive_cpus = self.resources.has_exclusive_cpus
+        logs = Path(configuration.pod_logs_dir)
+        return NodeParts(
+            runtime=self.runtime,
+            builder=self._pod_builder(kubelet, mounter),
+            volumes=WorkerVolumes(self.volumes, self.users),
+            directories=WorkerDirectories(self.qos, self.cgroups, lambda: self.kubelet.pods.active()),
+            explain=TerminationMessages(in_thread).explain,
+            limits=self._limits(),
+            cgroups=self.cgroups,
+            records=options.root,
+            blocking=in_thread,
+            remove_logs=LogGarbage(self.runtime, in_thread, logs, options.container_log_links).collect,
+            checks=(
+                lambda pod, others: self.shutdown.rejection(pod, others),
+                lambda pod, others: self.evictions.rejection(pod, others),
+                self._check_sysctls,
+            ),
+            tasks={
+                **self._tasks(),
+                **self.resources.tasks(),
+                **self.storage.tasks({DEVICE_PLUGIN: self.resources.plugins}),
+            },
+            resources=self.resources.manager,
+        )
+
+    def _make_storage(self, kubelet: Kubelet, mounter: SystemMounter) -> None:
+        """Make what brings volumes to pods, and the users that their files belong to."""
+        options, configuration = self.options, self.configuration
         host = VolumeHost(
             root=options.root,
             node_name=options.name,
@@ -159,29 +187,11 @@ class Node:
             ids_per_pod=configuration.user_namespaces.ids_per_pod,
             max_pods=configuration.max_pods,
         )
-        self.pull_records = PullRecords(
-            options.root,
-            self.clock.now,
-            verification_policy(
-                self.configuration.image_pull_credentials_verification_policy,
-                self.configuration.preloaded_images_verification_allowlist,
-            ),
-        )
-        self.images = self._make_images(kubelet)
-        self.resources = NodeResources(
-            kubelet,
-            self.runtime,
-            self.topology,
-            configuration,
-            self.fact_reader.reserved(),
-            options.root,
-            self.clock,
-            self.metrics.registry,
-        )
-        if self.cgroups is not None:
-            self.cgroups.has_exclusive_cpus = self.resources.has_exclusive_cpus
-        logs = Path(configuration.pod_logs_dir)
-        builder = NodePodBuilder(
+
+    def _pod_builder(self, kubelet: Kubelet, mounter: SystemMounter) -> NodePodBuilder:
+        """What makes of pods what the runtime is to run."""
+        options, configuration = self.options, self.configuration
+        return NodePodBuilder(
             self.runtime,
             self.images,
             self.volumes,
@@ -197,7 +207,7 @@ class Node:
             ),
             BuilderSettings(
                 root=options.root,
-                logs=logs,
+                logs=Path(configuration.pod_logs_dir),
                 limits=self._limits(),
                 cluster_domain=configuration.cluster_domain,
                 security=NodeSecurity(
@@ -210,29 +220,6 @@ class Node:
             cgroup_parent=self.cgroups.parent if self.cgroups is not None else lambda _: "",
             runtime_status=lambda: self.kubelet.node_state.runtime_status,
             allocations=self.resources.manager,
-        )
-        return NodeParts(
-            runtime=self.runtime,
-            builder=builder,
-            volumes=WorkerVolumes(self.volumes, self.users),
-            directories=WorkerDirectories(self.qos, self.cgroups, lambda: self.kubelet.pods.active()),
-            explain=TerminationMessages(in_thread).explain,
-            limits=self._limits(),
-            cgroups=self.cgroups,
-            records=options.root,
-            blocking=in_thread,
-            remove_logs=LogGarbage(self.runtime, in_thread, logs, options.container_log_links).collect,
-            checks=(
-                lambda pod, others: self.shutdown.rejection(pod, others),
-                lambda pod, others: self.evictions.rejection(pod, others),
-                self._check_sysctls,
-            ),
-            tasks={
-                **self._tasks(),
-                **self.resources.tasks(),
-                **self.storage.tasks({DEVICE_PLUGIN: self.resources.plugins}),
-            },
-            resources=self.resources.manager,
         )
 
     def _plugins(self) -> CredentialPlugins | None:

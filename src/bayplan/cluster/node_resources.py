@@ -23,12 +23,9 @@ from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import ContainerState
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
+from bayplan.support.rpc import LONGEST_SOCKET
 
 logger = logging.getLogger(__name__)
-
-
-_LONGEST_SOCKET = 107
-"""Bytes of a path that the kernel takes (sun_path)."""
 
 
 class _Server(Protocol):
@@ -98,8 +95,8 @@ class NodeResources:
 
 async def _serve(server: _Server) -> None:
     """Listen until cancelled. Raises OSError."""
-    if len(os.fsencode(server.socket)) > _LONGEST_SOCKET:
-        logger.error("nothing listens at %s: a socket's path may have %d bytes", server.socket, _LONGEST_SOCKET)
+    if len(os.fsencode(server.socket)) > LONGEST_SOCKET:
+        logger.error("nothing listens at %s: a socket's path may have %d bytes", server.socket, LONGEST_SOCKET)
         return
     try:
         await server.start()

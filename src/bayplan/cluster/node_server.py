@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from bayplan.api.container_logs import LogOptions
 from bayplan.api.types import core_v1
 from bayplan.cluster.node_adapters import ServedPods
 from bayplan.cluster.node_options import NodeOptions
@@ -14,7 +15,6 @@ from bayplan.kubelet.log_files import LogReader
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import ContainerState
 from bayplan.kubelet.server.access import Access
-from bayplan.kubelet.server.options import LogOptions
 from bayplan.kubelet.server.server import KubeletServer, Page, ServerParts
 from bayplan.support.blocking import in_thread
 

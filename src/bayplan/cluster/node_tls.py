@@ -30,6 +30,7 @@ from bayplan.kubelet.node.certificates import (
 )
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
+from bayplan.support.trust import trust
 
 
 def client_manager(
@@ -70,7 +71,7 @@ class ServerTls:
             self.context.load_cert_chain(certificate, key)
             authorities = configuration.authentication.x509.client_ca_file
             if authorities:
-                self.context.load_verify_locations(authorities)
+                trust(self.context, Path(authorities).read_text(errors="replace"))
                 self.context.verify_mode = ssl.CERT_OPTIONAL
         except OSError as error:
             raise ConfigurationError(f"TLS of the kubelet's server: {certificate}, {key}: {error}") from error

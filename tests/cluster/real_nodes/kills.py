@@ -29,8 +29,8 @@ from bayplan.client import Client
 from bayplan.client.http import HttpTransport
 from bayplan.client.kubeconfig import load
 from bayplan.cluster.real_nodes.orphans import namespace_files, shims_of
-from bayplan.cluster.real_nodes.processes import read_pid_file
 from bayplan.cluster.real_nodes.settings import NodePlace, RealNodeSettings
+from bayplan.support.process_ids import read_pid_file
 from tests.cluster.real_nodes.images import give_image
 from tests.integration.conftest import start
 from tests.kubelet.runtime.real_containerd import BUSYBOX

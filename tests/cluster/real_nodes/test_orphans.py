@@ -22,9 +22,9 @@ from bayplan.cluster.real_nodes.orphans import (
     shim_id,
     shims_of,
 )
-from bayplan.cluster.real_nodes.processes import ProcessId, process_id, read_pid_file
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.types import SandboxConfig
+from bayplan.support.process_ids import ProcessId, process_id, read_pid_file
 from tests.cluster.real_nodes.test_real_nodes import answers, run_pod, running, settings_for, traces
 from tests.kubelet.runtime.real_containerd import needs_containerd
 from tests.kubelet.waiting import eventually

@@ -24,7 +24,7 @@ from bayplan.cluster.real_nodes.containerd import import_image
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess
 from bayplan.cluster.real_nodes.leftovers import recorded_processes
 from bayplan.cluster.real_nodes.node import RealNode
-from bayplan.cluster.real_nodes.processes import process_id, processes_with
+from bayplan.cluster.real_nodes.processes import processes_with
 from bayplan.cluster.real_nodes.service import RealNodes
 from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings
 from bayplan.cluster.settings import ClusterSettings
@@ -34,6 +34,7 @@ from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.types import ContainerConfig, SandboxConfig
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.clock import SystemClock
+from bayplan.support.process_ids import process_id
 from tests.cluster.real_nodes.directories import short
 from tests.kubelet.runtime.real_containerd import BUSYBOX, busybox_image, needs_containerd
 from tests.kubelet.waiting import eventually

@@ -19,10 +19,11 @@ from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command,
 from bayplan.cluster.real_nodes.leftovers import mounts_below
 from bayplan.cluster.real_nodes.network import inside, masquerading, overlapping
 from bayplan.cluster.real_nodes.requirements import missing
-from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings, own_program
+from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.configuration import from_tree
 from bayplan.network.settings import DataPlane
+from bayplan.support.process_ids import own_program
 from bayplan.support.programs import succeeds
 
 

@@ -12,8 +12,9 @@ from bayplan.api.codec import from_tree
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, discovery_v1, meta_v1, rbac_v1, storage_v1
 from bayplan.client import Client
-from bayplan.cluster.real_nodes.settings import HOST, NodePlace, RealNodeSettings, own_program
+from bayplan.cluster.real_nodes.settings import HOST, NodePlace, RealNodeSettings
 from bayplan.csi_local.manifests import objects
+from bayplan.support.process_ids import own_program
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,8 @@ def proxy_command(place: NodePlace) -> tuple[str, ...]:
         "--healthz-bind-address": f"0.0.0.0:{ports[0]}" if ports[0] else "",
         "--metrics-bind-address": f"127.0.0.1:{ports[1]}" if ports[1] else "",
     }
+    if settings.mode == HOST:  # whose own address is the bridge's, which nobody else reaches
+        flags["--nodeport-addresses"] = "0.0.0.0/0"
     return _command("proxy", flags)
 
 

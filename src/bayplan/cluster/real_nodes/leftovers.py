@@ -11,7 +11,7 @@ from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes.cni_results import remove_results
 from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.network import remove_network
-from bayplan.cluster.real_nodes.processes import ProcessId, end, processes_with, read_pid_file
+from bayplan.cluster.real_nodes.processes import processes_with
 from bayplan.cluster.real_nodes.settings import RealNodeSettings
 from bayplan.csi_local.loop_devices import LoopDevices
 from bayplan.kubelet.cgroups.errors import CgroupError
@@ -19,6 +19,7 @@ from bayplan.kubelet.cgroups.hierarchies import Hierarchies
 from bayplan.kubelet.cgroups.mounts import find_mounts
 from bayplan.kubelet.cgroups.pods import kill_and_remove
 from bayplan.support.clock import Clock
+from bayplan.support.process_ids import ProcessId, end, read_pid_file
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +39,7 @@ async def remove_leftovers(settings: RealNodeSettings, clock: Clock) -> None:
     except CgroupError as error:
         raise RealNodeError(f"cgroups of real nodes are left: {error}") from error
     devices = LoopDevices().below(settings.directory)  # without the mounts, the kernel tells other paths
-    for path in mounts_below(_mountinfo(), settings.directory, settings.state):
-        await run("umount", "--lazy", path)
+    await unmount_all(settings.directory, settings.state)
     for device in devices:
         await run("losetup", "--detach", str(device))
     await remove_network(settings)
@@ -64,6 +64,14 @@ async def _kill(processes: list[ProcessId], clock: Clock) -> None:
     left = await end(processes, clock, signal.SIGKILL, _KILL_SECONDS)
     if left:
         raise RealNodeError(f"processes of real nodes do not end: {[each.pid for each in left]}")
+
+
+async def unmount_all(*directories: Path) -> None:
+    """Unmount what is mounted at and below directories. Raises ProgramError."""
+    while paths := mounts_below(
+        _mountinfo(), *directories
+    ):  # anew each time: with a mount that is shared, its copies go
+        await run("umount", "--lazy", paths[0])
 
 
 def mounts_below(mountinfo: str, *directories: Path) -> list[str]:

@@ -69,22 +69,18 @@ class RealNode:
             "containerd", ("containerd", "--config", str(self.containerd.config_file)), self._containerd_ended
         )
         self._kubelet = self._process("kubelet", kubelet_command(place))
-        self._network = self._process("network", network_command(place))
-        self._proxy = self._process("proxy", proxy_command(place))
-        self._driver = self._process("csi-local", driver_command(place))
-        self._storage = self._process("csi-controller", storage_command(place))
-        self._beside = (self._network, self._proxy, self._driver, self._storage)
+        beside = {
+            "network": network_command(place),
+            "proxy": proxy_command(place),
+            "csi-local": driver_command(place),
+            "csi-controller": storage_command(place),
+        }
+        self._beside = {name: self._process(name, command) for name, command in beside.items()}
 
     def failures(self) -> dict[str, Callable[[], str]]:
         """Why each of its components does not run ("" if it does), by name."""
         name = self.place.name
-        parts = {
-            "kubelet": self._kubelet,
-            "network": self._network,
-            "proxy": self._proxy,
-            "csi-local": self._driver,
-            "csi-controller": self._storage,
-        }
+        parts = {"kubelet": self._kubelet, **self._beside}
         return {f"{part}-{name}": lambda each=each: each.failure for part, each in parts.items()}  # type: ignore[misc]
 
     def _process(
@@ -134,7 +130,7 @@ class RealNode:
         except OSError as error:
             raise RealNodeError(f"{place.directory}: the node's files cannot be written: {error}") from error
         self._containerd.log.unlink(missing_ok=True)
-        for each in (self._kubelet, *self._beside):
+        for each in (self._kubelet, *self._beside.values()):
             each.log.unlink(missing_ok=True)
         self._tasks.spawn(self._containerd.name, self._containerd.run())
         try:
@@ -143,7 +139,7 @@ class RealNode:
             await ensure_sandbox_image(self.containerd, self.runtime, self._clock, platform.machine())
         except (RealNodeError, RuntimeRequestError, ValueError) as error:
             raise RealNodeError(f"{place.name}: {error}; its log ends: {self._containerd.last_words()}") from error
-        for each in (self._kubelet, *self._beside):
+        for each in (self._kubelet, *self._beside.values()):
             self._tasks.spawn(each.name, each.run())
 
     async def _remove_pods(self) -> None:
@@ -166,5 +162,5 @@ class RealNode:
         except (RuntimeRequestError, TimeoutError) as error:
             logger.warning("%s: pods are left to be killed: %s", self.place.name, error or "they take too long")
         await self._containerd.stop(_STOP_SECONDS)
-        await asyncio.gather(*(each.stop(_STOP_SECONDS) for each in self._beside))
+        await asyncio.gather(*(each.stop(_STOP_SECONDS) for each in self._beside.values()))
         await self.runtime.close()

@@ -20,11 +20,12 @@ from pathlib import Path
 
 from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes.commands import run
-from bayplan.cluster.real_nodes.processes import ProcessId, end, process_id, processes_with, read_pid_file
+from bayplan.cluster.real_nodes.processes import processes_with
 from bayplan.cluster.real_nodes.settings import NodePlace
 from bayplan.kubelet.runtime.cri import CriRuntime
 from bayplan.kubelet.runtime.errors import NotFoundError, RuntimeRequestError
 from bayplan.support.clock import Clock
+from bayplan.support.process_ids import ProcessId, end, process_id, read_pid_file
 
 logger = logging.getLogger(__name__)
 

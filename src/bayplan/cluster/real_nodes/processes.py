@@ -7,11 +7,11 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from bayplan.cluster.errors import RealNodeError
 from bayplan.support.clock import Clock
+from bayplan.support.process_ids import ProcessId, process_id, write_pid_file
 
 logger = logging.getLogger(__name__)
 
@@ -20,34 +20,6 @@ _HEALTHY_SECONDS = 60.0
 """A process that has run for so long is started again after the first delay."""
 _LAST_LINES = 2000
 """Bytes of a log that are shown when its process ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessId:
-    """A process, told from a later one of the same number by when it was started (clock ticks since the machine was)."""
-
-    pid: int
-    started: int
-
-
-def process_id(pid: int) -> ProcessId | None:
-    """The process that has this number now; None if there is none."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    fields = stat.rpartition(")")[2].split()  # names may hold anything
-    return None if fields[0] in "ZX" else ProcessId(pid, int(fields[19]))
-
-
-def read_pid_file(path: Path) -> ProcessId | None:
-    """The process of a pid file, if it still runs."""
-    try:
-        pid, started = (int(part) for part in path.read_text().split())
-    except (FileNotFoundError, ValueError):
-        return None
-    found = process_id(pid)
-    return found if found == ProcessId(pid, started) else None
 
 
 def processes_with(programs: Iterable[str], argument: str) -> Iterator[ProcessId]:
@@ -64,23 +36,6 @@ def processes_with(programs: Iterable[str], argument: str) -> Iterator[ProcessId
             found = process_id(int(entry.name))
             if found is not None:
                 yield found
-
-
-async def end(processes: Iterable[ProcessId], clock: Clock, number: signal.Signals, seconds: float) -> list[ProcessId]:
-    """Send a signal and wait; returns those that run after `seconds` nevertheless."""
-    left = list(processes)
-    for process in left:
-        if process_id(process.pid) == process:
-            try:
-                os.kill(process.pid, number)
-            except ProcessLookupError:
-                continue
-    until = clock.monotonic() + seconds
-    while left := [each for each in left if process_id(each.pid) == each]:
-        if clock.monotonic() >= until:
-            break
-        await clock.sleep(0.02)
-    return left
 
 
 class SupervisedProcess:
@@ -150,7 +105,7 @@ class SupervisedProcess:
         self.starts += 1
         found = process_id(self._process.pid)
         if found is not None:
-            self._pid_file.write_text(f"{found.pid} {found.started}\n")
+            write_pid_file(self._pid_file, found)
         return await self._process.wait()
 
     def last_words(self) -> str:

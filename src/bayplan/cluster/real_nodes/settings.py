@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from bayplan.kubelet.runtime.pause_image import PAUSE_IMAGE
+from bayplan.support.process_ids import own_program
 
 HOST, NAMESPACE = "host", "namespace"
 OVERLAY, ROUTED = "overlay", "routed"
 _FIRST_HOST: Final = 11
 _NETWORKS: Final = ipaddress.ip_network("10.64.0.0/16")
 """Where the networks of nodes are taken from: one of 256 by the cluster's id."""
-
-
-def own_program(verb: str) -> tuple[str, ...]:
-    """The command of a component of this installation."""
-    return (sys.executable, "-c", "from bayplan.cli.main import run; run()", verb)
 
 
 @dataclass(frozen=True, slots=True)

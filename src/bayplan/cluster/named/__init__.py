@@ -1,0 +1,1 @@
+"""Clusters that run in the background of this machine, each by its name."""
