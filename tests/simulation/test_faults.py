@@ -152,5 +152,5 @@ class TestCommand:
     def test_mistakes(self, tmp_path: Path) -> None:
         assert self.invoke("--trace", "x").exit_code == 2
         result = self.invoke(str(tmp_path / "none.yaml"))
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert "No such file" in result.output

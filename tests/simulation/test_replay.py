@@ -17,7 +17,7 @@ from bayplan.cli.main import main
 from bayplan.simulation.compare import Figure, PriceError, Prices, compare, workload_of_copy
 from bayplan.simulation.gpu_shares import GPU
 from bayplan.simulation.readers import read
-from bayplan.simulation.recording import Recorder, is_recording, read_recording
+from bayplan.simulation.recording import Recorder, is_recording, read_recording, recorded_kinds
 from bayplan.simulation.replay import Arrival, Workload, replay, stretched
 from bayplan.simulation.replay_traces import MODEL, TraceError, read_nodes, read_pods
 from bayplan.simulation.virtual_cluster import VirtualCluster
@@ -83,6 +83,15 @@ class TestReplay:
         assert [name for name, _ in result.never] == ["default/late"]
         assert "Insufficient cpu" in result.never[0][1]
         assert result.waits == [0.0, 980.0]
+
+    def test_every_pod_that_is_never_placed_has_its_reason(self) -> None:
+        gated = pod("gated")
+        gated.spec.scheduling_gates = (core_v1.PodSchedulingGate(name="example.com/wait"),)
+        arrivals = tuple(Arrival(float(at), one) for at, one in enumerate((pod("x", "9"), pod("y", "9"), gated)))
+        reasons = dict(replay(Workload((node("a"),), arrivals)).never)
+        assert "Insufficient cpu" in reasons["default/x"]
+        assert reasons["default/y"] == reasons["default/x"]
+        assert "example.com/wait" in reasons["default/gated"]
 
     def test_the_important_come_first_and_preempt(self) -> None:
         arrivals = (
@@ -209,6 +218,23 @@ class TestCompare:
         assert [one.metadata.name for one in workload.others] == ["agent-1"]
 
 
+def _claim(name: str) -> core_v1.PersistentVolumeClaim:
+    resources = core_v1.VolumeResourceRequirements(requests={"storage": "1Gi"})
+    return core_v1.PersistentVolumeClaim(
+        metadata=meta_v1.ObjectMeta(name=name, namespace="default"),
+        spec=core_v1.PersistentVolumeClaimSpec(access_modes=("ReadWriteOnce",), resources=resources),
+    )
+
+
+def _with_claim(name: str, claim: str) -> core_v1.Pod:
+    one = pod(name, "1")
+    source = core_v1.PersistentVolumeClaimVolumeSource(claim_name=claim)
+    one.spec.volumes = (core_v1.Volume(name="data", persistent_volume_claim=source),)
+    one.spec.containers = (core_v1.Container(name="main", image="app:1"),)
+    one.metadata.uid = ""
+    return one
+
+
 class TestRecording:
     def test_what_was_recorded_is_played_again(self, tmp_path: Path) -> None:
         file = tmp_path / "shop.rec"
@@ -235,6 +261,40 @@ class TestRecording:
         assert len(workload.nodes) == 3
         assert sorted(round((one.ends or 0) / 100) for one in workload.arrivals) == [0, 3, 3, 3]
         assert replay(workload).placed == 4
+
+    def test_what_else_bears_on_placement_is_kept_as_it_was_first_seen(self, tmp_path: Path) -> None:
+        file = tmp_path / "shop.rec"
+        lines: list[bytes] = []
+
+        async def record() -> None:
+            async with VirtualCluster(nodes=1) as cluster:
+                kinds = await recorded_kinds(cluster.client)
+                recorder = Recorder(
+                    cluster.client, lines.append, clock=cluster.clock, randomness=SeededRandomness("r"), kinds=kinds
+                )
+                task = asyncio.create_task(recorder.run())
+                await cluster.advance(minutes=1)
+                await cluster.client.create(_claim("data"))
+                await cluster.client.create(_with_claim("db", "data"))
+                await cluster.advance(minutes=1)
+                bound = await cluster.client.get(core_v1.PersistentVolumeClaim, "data", "default")
+                assert bound.status.phase == "Bound"
+                task.cancel()
+
+        run(record())
+        with gzip.open(file, "wb") as output:
+            output.writelines(lines)
+        workload = read_recording(file)
+        kinds = {type(one).__name__ for one in workload.others}
+        assert {"PersistentVolumeClaim", "StorageClass", "PriorityClass", "Namespace"} <= kinds
+        assert "PersistentVolume" not in kinds
+        assert "Secret" not in kinds
+        (claim,) = (one for one in workload.others if type(one) is core_v1.PersistentVolumeClaim)
+        assert claim.spec.volume_name == ""
+        assert replay(workload).never == []
+        without = Workload(workload.nodes, workload.arrivals)
+        ((name, reason),) = replay(without).never
+        assert (name, 'persistentvolumeclaim "data" not found' in reason) == ("default/db", True)
 
     def test_one_that_broke_off_is_good_up_to_there(self, tmp_path: Path) -> None:
         file = tmp_path / "broken.rec"
@@ -293,9 +353,10 @@ class TestCommands:
     @pytest.mark.parametrize(
         ("arguments", "code", "text"),
         [
-            (("replay", "nowhere.csv", "--nodes", "x.csv"), 1, "x.csv: No such file"),
+            (("replay", "nowhere.csv", "--nodes", "x.csv"), 2, "x.csv: No such file"),
             (("replay", "nowhere.csv"), 2, "a table of pods needs nodes"),
-            (("replay",), 2, "name a TRACE"),
+            (("replay", "--nodes", "x.csv"), 2, "name a TRACE"),
+            (("replay", "--kubeconfig", "nowhere"), 2, "name a kubeconfig with --kubeconfig"),
             (("replay", "a.csv", "--nodes", "b.csv", "--cluster", "c"), 2, "not from both"),
         ],
     )

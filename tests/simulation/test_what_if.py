@@ -128,6 +128,10 @@ class TestOtherActions:
         assert web.least == 20 - outcome.before["n0"] - outcome.before["n2"]
         assert len(outcome.pending) == 20 - 16
         assert not outcome.good
+        left = Counter(move.left for move in outcome.moves())
+        assert left == {"n0": outcome.before["n0"], "n2": outcome.before["n2"]}
+        assert {move.reason for move in outcome.moves()} == {"DeletionByTaintManager"}
+        assert sum(not move.came_to for move in outcome.moves()) == 4
 
     def test_a_node_that_is_deleted_takes_its_pods_with_it(self, shop: ClusterCopy) -> None:
         outcome = done(shop, DeleteNode("n0"), seconds=900)
@@ -240,9 +244,9 @@ class TestCommand:
         assert result.exit_code == 2
         assert text in result.output
 
-    def test_a_node_that_is_not_there_is_exit_code_1(self, shop: ClusterCopy, tmp_path: Path) -> None:
+    def test_a_node_that_is_not_there_is_exit_code_2(self, shop: ClusterCopy, tmp_path: Path) -> None:
         result = self.run(tmp_path, "--drain", "n9")
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert "there is no node n9" in result.output
 
     @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("5m", 300), ("1h30m", 5400), ("149d", 149 * 86400)])

@@ -1,31 +1,39 @@
-"""`bayplan explain POD`: why a pod is where it is, or why it is pending."""
+"""`bayplan explain`: why a pod, workload, claim or node is as it is."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from bayplan.cli.cluster_input import HELP, amounts_in, read_cluster
-from bayplan.cli.connect import connect, connection_options
-from bayplan.cli.output import Failure, give, html_option, output_option, print_data, scheduler_config_option
+from bayplan.cli.cluster_input import amounts_in, cluster_asked, cluster_options
+from bayplan.cli.output import give, html_option, output_option, print_data, scheduler_config_option
 
 if TYPE_CHECKING:
-    from bayplan.client import Client
     from bayplan.scheduler import Decision
+    from bayplan.scheduler.planner_reasons import Refusals
     from bayplan.simulation.copies import ClusterCopy
+    from bayplan.simulation.explanations.base import Explanation
 
 _ROWS = 20
 
 
+class Target(NamedTuple):
+    """What is to be explained."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
 @click.command()
-@click.argument("pod")
-@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the pod.")
-@click.option("--cluster", metavar="FILE|DIR|-", help=f"Take this instead of a live cluster. {HELP}")
+@click.argument("target")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the object.")
+@cluster_options
 @scheduler_config_option("to judge by")
 @click.option("--fix", is_flag=True, help="Say what would place the pod: the smallest changes, each tried.")
+@click.option("--patch", is_flag=True, help="With --fix: show the patches and commands that make the changes.")
 @click.option(
     "--like-node", default="", metavar="NODE", help="With --fix: nodes that could be added are like this one."
 )
@@ -33,15 +41,20 @@ _ROWS = 20
     "--shape", default="", metavar="NAME=AMOUNT,...", help="With --fix: what nodes that could be added offer."
 )
 @html_option("With --fix: write a report to this file.")
-@click.option("--all", "show_all", is_flag=True, help=f"Show every node, not only {_ROWS}.")
-@connection_options
+@click.option(
+    "--all",
+    "show_all",
+    is_flag=True,
+    help=f"Show every node, not only {_ROWS}, and all that stands in the way there, not only what the scheduler met first.",
+)
 @output_option
 def command(
-    pod: str,
+    target: str,
     namespace: str,
     cluster: str | None,
     scheduler_config: Path | None,
     fix: bool,
+    patch: bool,
     like_node: str,
     shape: str,
     html: Path | None,
@@ -50,116 +63,113 @@ def command(
     context: str,
     output: str,
 ) -> None:
-    """Say why a pod is where it is, or why it is pending. POD is a name, pod/NAME or NAMESPACE/NAME.
+    """Say why a pod, workload, claim or node is as it is. TARGET is a pod's name or NAMESPACE/NAME, or KIND/NAME as kubectl takes it:
+    deploy/web, job/x, sts/db, ds/x, cj/x, pvc/data, node/a.
 
-    Every node is judged as the scheduler would judge it now: which plugin refuses it and why, or what each plugin scores. Exit code 1 if no node fits; with
-    --fix, if nothing that was tried helps.
+    Of a pending pod every node is judged as the scheduler would judge it now: which plugin refuses it and why, or what each plugin scores. Of a pod that has
+    a node and does not run, the answer says what keeps it from it; of a workload, why it has no pods or why these do not run.
+    Exit code 0 if all is well, 1 if not (with --fix, if nothing that was tried helps), 2 if there is no such object or cluster.
     """
-    name = _full_name(pod, namespace)
-    if (html is not None or like_node or shape) and not fix:
-        raise click.UsageError("--html, --like-node and --shape go with --fix")
+    found = target_of(target, namespace)
+    if (html is not None or like_node or shape or patch) and not fix:
+        raise click.UsageError("--html, --like-node, --shape and --patch go with --fix")
+    if fix and found.kind != "Pod":
+        raise click.UsageError(f"--fix says what would place a pod; {found.kind} {found.name} is none")
+    copy = cluster_asked(cluster, kubeconfig, context, whole=True, include=("Event",))
     if fix:
-        copy = read_cluster(cluster) if cluster else asyncio.run(_copied(connect(kubeconfig, context)))
-        _fix(copy, name, scheduler_config, (like_node, amounts_in(shape)), html, output)
-        return
-    given = read_cluster(cluster) if cluster else None
-    objects = _objects_of(given) if given is not None else asyncio.run(_from_cluster(connect(kubeconfig, context)))
-    from bayplan.scheduler.errors import SchedulerError
-    from bayplan.simulation.copies import ClusterCopy
-    from bayplan.simulation.copies_planner import QuestionError, pod_named
-
-    try:
-        found = pod_named(ClusterCopy(objects), name)
-        decision = judge(objects, found, scheduler_config)
-    except (QuestionError, SchedulerError) as error:
-        raise Failure(str(error)) from error
-    node = found.spec.node_name
-    if output:
-        unserved = {"unserved": given.unserved.to_list()} if given is not None else {}
-        print_data({"pod": name, "node": node, **decision.to_dict(), **unserved}, output)
+        _fix(
+            copy,
+            f"{found.namespace}/{found.name}",
+            scheduler_config,
+            (like_node, amounts_in(shape)),
+            patch,
+            html,
+            output,
+        )
+    elif found.kind == "Pod":
+        _explain_pod(copy, found, scheduler_config, show_all, output)
     else:
-        _print(decision, node, show_all)
-    if decision.gate is not None or not (decision.scheduled or node):
+        _explain_object(copy, found, scheduler_config, output)
+
+
+def target_of(text: str, namespace: str) -> Target:
+    """What is named by `KIND/NAME`, `NAMESPACE/NAME` (a pod) or the name of a pod alone."""
+    from bayplan.simulation.explanations.question import kind_explained
+
+    first, slash, rest = text.partition("/")
+    if not slash:
+        return Target("Pod", namespace, text)
+    kind = kind_explained(first)
+    return Target(kind, namespace, rest) if kind else Target("Pod", first, rest)
+
+
+def _explain_object(copy: ClusterCopy, target: Target, config: Path | None, output: str) -> None:
+    """Say why something is as it is that is no pod. Raises QuestionError."""
+    from bayplan.simulation.explanations.question import explain
+
+    answer = explain(copy, target.kind, target.name, target.namespace, config)
+    if output:
+        print_data({**answer.to_dict(), "unserved": copy.unserved.to_list()}, output)
+    else:
+        _print_explanation(answer)
+    if not answer.good:
         raise SystemExit(1)
 
 
-def _full_name(pod: str, namespace: str) -> str:
-    """`NAMESPACE/NAME` of a pod that may be given in this form, by its name alone or as kubectl prints it."""
-    first, slash, rest = pod.partition("/")
-    if slash and first not in ("pod", "pods", "po"):
-        return pod
-    return f"{namespace}/{rest or first}"
+def _explain_pod(copy: ClusterCopy, target: Target, config: Path | None, show_all: bool, output: str) -> None:
+    """Say why a pod is where it is, why it does not run there, or why it is pending. Raises QuestionError."""
+    from bayplan.scheduler.errors import SchedulerError
+    from bayplan.simulation.copies_planner import pod_named
+    from bayplan.simulation.explanations.question import explain
+
+    key = f"{target.namespace}/{target.name}"
+    pod = pod_named(copy, key)
+    about = explain(copy, "Pod", pod.metadata.name, pod.metadata.namespace or "default")
+    refusals: Refusals = {}
+    try:
+        decision, refusals = judge(copy, pod, config, show_all)
+    except SchedulerError as error:
+        if pod.spec.node_name:
+            raise
+        about.because.insert(0, str(error))
+        _give_undecided(copy, about, output)
+        raise SystemExit(1) from error
+    node = pod.spec.node_name
+    if output:
+        data = {"pod": key, "node": node, **decision.to_dict(), "explanation": about.to_dict()}
+        if show_all:
+            data["refusals"] = {
+                name: [{"plugin": one.plugin, "reasons": list(one.reasons)} for one in reasons]
+                for name, reasons in refusals.items()
+            }
+        print_data({**data, "unserved": copy.unserved.to_list()}, output)
+    else:
+        _print_pod(about, decision, node, refusals, show_all)
+    if decision.gate is not None or not (about.good if node else decision.scheduled):
+        raise SystemExit(1)
 
 
-def judge(objects: dict[str, list[Any]], pod: Any, config: Path | None) -> Decision:
-    """The decision about a pod as if it had no node yet."""
+def _give_undecided(copy: ClusterCopy, about: Explanation, output: str) -> None:
+    """Say of a pod that no scheduler here decides about what is known of it."""
+    if output:
+        print_data(
+            {"pod": about.name, "node": "", "explanation": about.to_dict(), "unserved": copy.unserved.to_list()}, output
+        )
+    else:
+        _print_explanation(about)
+
+
+def judge(copy: ClusterCopy, pod: Any, config: Path | None, every_reason: bool = False) -> tuple[Decision, Refusals]:
+    """The decision about a pod as if it had no node yet, and if wanted every reason of every node. Raises SchedulerError."""
     from bayplan.api.strategies.base import clone
     from bayplan.scheduler import Planner
     from bayplan.scheduler.library import over_http
+    from bayplan.scheduler.planner_reasons import every_refusal
 
     pending = clone(pod)
     pending.spec.node_name = ""
-    rest = {kind: [one for one in found if one is not pod] for kind, found in objects.items()}
-    planner = Planner(_flat(rest), str(config) if config else None, ask=over_http)
-    return planner.decide(pending, explain=True)
-
-
-def _flat(objects: dict[str, list[Any]]) -> list[Any]:
-    return [one for found in objects.values() for one in found]
-
-
-async def _from_cluster(client: Client) -> dict[str, list[Any]]:
-    """What `collect` finds, over a connection that is closed afterwards. Raises Failure."""
-    from bayplan.client.errors import TransportError
-
-    try:
-        return await collect(client)
-    except TransportError as error:
-        raise Failure(f"{error}; is the cluster running?") from error
-    finally:
-        await client.close()
-
-
-async def collect(client: Client) -> dict[str, list[Any]]:
-    """Everything that bears on scheduling, by kind. Kinds that the server does not have, or that we may not read, are left out. Raises Failure."""
-    from bayplan.api.errors import ApiError
-    from bayplan.scheduler.snapshot.catalog import KINDS
-
-    objects: dict[str, list[Any]] = {}
-    for name in ("Node", "Pod", *KINDS):
-        cls = next((row.type for row in client.kinds if row.kind == name and row.is_stored), None)
-        if cls is None:
-            objects[name] = []
-            continue
-        try:
-            objects[name] = (await client.list(cls, page_size=5000)).items
-        except ApiError as error:
-            if name in ("Node", "Pod") or error.code not in (403, 404):
-                raise Failure(f"cannot list {name}: {error.message}") from error
-            objects[name] = []
-    return objects
-
-
-def _objects_of(copy: ClusterCopy) -> dict[str, list[Any]]:
-    """The objects of a copy, a dump or manifests."""
-    return {"Node": [], "Pod": [], **copy.objects}
-
-
-async def _copied(client: Client) -> ClusterCopy:
-    """All of a live cluster that bears on placement. Raises Failure."""
-    from bayplan.api.errors import ApiError
-    from bayplan.client.errors import TransportError
-    from bayplan.simulation.copies import CopyError
-    from bayplan.simulation.readers_live import read_live
-
-    try:
-        return await read_live(client, taken_at="")
-    except TransportError as error:
-        raise Failure(f"{error}; is the cluster running?") from error
-    except (ApiError, CopyError) as error:
-        raise Failure(f"the cluster cannot be read: {error}") from error
-    finally:
-        await client.close()
+    planner = Planner([one for one in copy.flat() if one is not pod], str(config) if config else None, ask=over_http)
+    return planner.decide(pending, explain=True), every_refusal(planner, pending) if every_reason else {}
 
 
 def _fix(
@@ -167,18 +177,16 @@ def _fix(
     pod: str,
     config: Path | None,
     nodes: tuple[str, dict[str, str]],
+    patch: bool,
     html: Path | None,
     output: str,
 ) -> None:
-    """Say what would place a pod. Raises Failure."""
-    from bayplan.simulation.copies_planner import QuestionError, pod_named
+    """Say what would place a pod. Raises QuestionError."""
+    from bayplan.simulation.copies_planner import pod_named
     from bayplan.simulation.fixes import fixes_for
     from bayplan.simulation.tables import print_fixes
 
-    try:
-        answer = fixes_for(copy, pod_named(copy, pod), config=config, shape=nodes[0], amounts=nodes[1])
-    except QuestionError as error:
-        raise Failure(str(error)) from error
+    answer = fixes_for(copy, pod_named(copy, pod), config=config, shape=nodes[0], amounts=nodes[1])
 
     def page() -> str:
         from bayplan.simulation.report import fixes_page
@@ -188,7 +196,7 @@ def _fix(
     give(
         answer.to_dict,
         page,
-        lambda: print_fixes(answer),
+        lambda: print_fixes(answer, patches=patch),
         output=output,
         html=html,
         unserved=copy.unserved,
@@ -197,23 +205,43 @@ def _fix(
         raise SystemExit(1)
 
 
-def _print(decision: Decision, node: str, show_all: bool) -> None:
+def _print_explanation(about: Explanation) -> None:
+    from bayplan.simulation.tables import console
+
+    console().print(about.text(), markup=False)
+
+
+def _print_pod(about: Explanation, decision: Decision, node: str, refusals: Refusals, show_all: bool) -> None:
     from bayplan.simulation.tables import console
 
     out = console()
+    if node and not about.good:
+        _print_explanation(about)
+        return
     if node:
-        out.print(f"[bold]{decision.pod}[/bold] runs on [green]{node}[/green]. If it were to be placed now:")
+        out.print(
+            f"[bold]{decision.pod}[/bold] {about.answer}." + ("" if about.because else " If it were to be placed now:")
+        )
+        for line in about.text().splitlines()[1:]:
+            out.print(line, markup=False)
+        if about.because:
+            out.print("If it were to be placed now:")
     out.print(decision.summary(), markup=False)
-    table = _table(decision, show_all)
+    if not node:
+        for line in about.text().splitlines()[1:]:
+            out.print(line, markup=False)
+    table = _table(decision, refusals, show_all)
     if table is not None:
         out.print(table)
 
 
-def _table(decision: Decision, show_all: bool) -> Any:
+def _table(decision: Decision, refusals: Refusals, show_all: bool) -> Any:
     """Nodes: those that fit, best first, then those that do not."""
     from rich.table import Table
 
     nodes = decision.to_dict().get("nodes") or {}
+    if show_all:
+        nodes = {**{name: {"filter": {"ok": not reasons}} for name, reasons in refusals.items()}, **nodes}
     if not nodes:
         return None
     ordered = sorted(nodes.items(), key=lambda item: (-item[1].get("total", -1), item[0]))
@@ -224,12 +252,15 @@ def _table(decision: Decision, show_all: bool) -> Any:
         verdict = row["filter"]
         scores = row.get("scores") or {}
         fits = verdict.get("ok")
+        every = refusals.get(name, ())
+        by = [one.plugin for one in every] or [verdict.get("plugin", "")]
+        why = [", ".join(one.reasons) for one in every] or [", ".join(verdict.get("reasons", ()))]
         table.add_row(
             name,
             str(row.get("total", "")) if fits else "",
             *(str(scores.get(plugin, "")) for plugin in plugins),
-            "" if fits else verdict.get("plugin", ""),
-            "" if fits else ", ".join(verdict.get("reasons", ())),
+            "" if fits else "\n".join(by),
+            "" if fits else "\n".join(why),
             style=None if fits else "dim",
         )
     if len(ordered) > len(shown):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bayplan.scheduler.extenders import Answer, Call, Extender, ExtenderError, TlsSettings
 from bayplan.support.private_files import temporary_private_file
+from bayplan.support.trust import trust
 
 if TYPE_CHECKING:
     import aiohttp
@@ -29,9 +31,9 @@ def ssl_context(extender: Extender) -> ssl.SSLContext | None:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     elif tls.ca_data:
-        context.load_verify_locations(cadata=tls.ca_data.decode())
+        trust(context, tls.ca_data.decode())
     elif tls.ca_file:
-        context.load_verify_locations(cafile=tls.ca_file)
+        trust(context, Path(tls.ca_file).read_text(errors="replace"))
     if tls.cert_data:
         # OpenSSL reads certificates of clients from files only.
         with temporary_private_file(tls.cert_data + b"\n" + tls.key_data) as pair:

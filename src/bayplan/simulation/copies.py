@@ -157,7 +157,7 @@ def to_bytes(copy: ClusterCopy) -> bytes:
         [{"what": one.what, "why": one.why} for one in (*copy.left_out, *_custom(copy))],
     )
     lines = [msgspec.json.encode(header)]
-    lines += [_line(obj) for obj in copy.flat()]
+    lines += [object_line(obj) for obj in copy.flat()]
     return gzip.compress(b"\n".join(lines) + b"\n", compresslevel=5, mtime=0)
 
 
@@ -167,7 +167,8 @@ def _custom(copy: ClusterCopy) -> Iterator[LeftOut]:
         yield LeftOut(f"{one.kind} in {one.api_version}", "custom resources are not simulated")
 
 
-def _line(obj: Any) -> bytes:
+def object_line(obj: Any) -> bytes:
+    """An object as a line of the file, with kind and version."""
     data = encode(obj)
     return data if obj.kind else KINDS.of_type(type(obj)).type_meta + data[1:]
 

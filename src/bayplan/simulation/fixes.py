@@ -7,6 +7,7 @@ helps, pairs are tried, then three together.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +24,8 @@ from bayplan.simulation.consolidate_rules import CONTROL_PLANE
 from bayplan.simulation.copies_planner import NodeShape, QuestionError, fresh, node_shape, planner_of
 from bayplan.simulation.fixes_base import Candidate, Change, Fix, Supposed
 from bayplan.simulation.fixes_changes import amount_of, amount_text
-from bayplan.simulation.fixes_combined import pairs, triples
+from bayplan.simulation.fixes_combined import pairs, together, triples
+from bayplan.simulation.fixes_patches import commands_for, spec_patch
 from bayplan.simulation.fixes_trial import Trial
 
 if TYPE_CHECKING:
@@ -100,11 +102,12 @@ class _Finder:
     ) -> None:
         self.copy = copy
         self.nodes: dict[str, core_v1.Node] = {node.metadata.name: node for node in copy.of("Node")}
+        self.replica_sets = {one.metadata.uid: one for one in copy.of("ReplicaSet")}
         gates = pod.spec.scheduling_gates
         anew = fresh(pod)
         self.pod = replace(anew, spec=replace(anew.spec, scheduling_gates=gates))
         still = replace(self.pod, spec=replace(self.pod.spec, preemption_policy="Never"))
-        self.trial = Trial(planner_of(copy, config, without=pod), self.nodes, still)
+        self.trial = Trial(planner_of(copy, config, without=pod), self.nodes, still, self._siblings(pod))
         self.shape, self.amounts = shape, amounts
 
     def find(self, most: int) -> Fixes:
@@ -119,19 +122,43 @@ class _Finder:
         if not (self.shape or self.amounts or any(fix.changes[0].kind == "add-node" for fix in found)):
             larger = (trial.fix((change,)) for change in self._larger_nodes())
             found += [fix for fix in (next((one for one in larger if one is not None), None),) if fix is not None]
-        found = found or list(pairs(trial, known)) or triples(trial, known, most)
-        answer.fixes = _smallest(found)[:most]
+        found = found or list(pairs(trial, known)) or triples(trial, known, most) or together(trial)
+        answer.fixes = [self._with_commands(fix) for fix in _smallest(found)[:most]]
         answer.tried = trial.tried
         return answer
 
+    def _siblings(self, pod: core_v1.Pod) -> frozenset[str]:
+        """The other pods of the workload that makes this one: evicted for it, they would be pending in its place."""
+        owner = self._owner_of(pod)
+        if not owner[0]:
+            return frozenset()
+        namespace = pod.metadata.namespace
+        return frozenset(
+            pod_key(one)
+            for one in self.copy.of("Pod")
+            if one is not pod and one.metadata.namespace == namespace and self._owner_of(one) == owner
+        )
+
+    def _with_commands(self, fix: Fix) -> Fix:
+        """The fix with what makes its changes."""
+        patch = spec_patch(self.trial.still.spec, self.trial.after(fix.changes).pod.spec)
+        commands = commands_for(self.pod, self._owner_of(self.pod), fix.changes, patch)
+        return dataclasses.replace(fix, patch=patch, commands=commands)
+
     def _owner(self) -> str:
-        """The workload that makes such pods: of a replica set of a deployment, the deployment."""
-        owner = controller_of(self.pod)
-        if owner is not None and owner.kind == "ReplicaSet":
-            for one in self.copy.of("ReplicaSet"):
-                if one.metadata.uid == owner.uid and one.metadata.namespace == self.pod.metadata.namespace:
-                    owner = controller_of(one) or owner
-        return f"{owner.kind} {self.pod.metadata.namespace}/{owner.name}" if owner is not None else ""
+        """The workload that makes such pods, for people."""
+        kind, name = self._owner_of(self.pod)
+        return f"{kind} {self.pod.metadata.namespace}/{name}" if kind else ""
+
+    def _owner_of(self, pod: core_v1.Pod) -> tuple[str, str]:
+        """Kind and name of the workload that makes a pod: of a replica set of a deployment, the deployment. Empty if there is none."""
+        owner = controller_of(pod)
+        if owner is None:
+            return "", ""
+        replicas = self.replica_sets.get(owner.uid) if owner.kind == "ReplicaSet" else None
+        above = controller_of(replicas) if replicas is not None else None
+        owner = above or owner
+        return owner.kind, owner.name
 
     # What comes into question
 
@@ -189,9 +216,17 @@ def _with_node(shape: NodeShape, state: Supposed) -> Supposed:
 
 
 def _smallest(found: list[Fix]) -> list[Fix]:
-    """Smallest first, each once."""
+    """Smallest first, each once; nodes that offer the same are the same to add."""
     ordered = sorted(found, key=lambda fix: (fix.size, [change.text for change in fix.changes]))
     kept: dict[tuple[str, ...], Fix] = {}
     for fix in ordered:
-        kept.setdefault(tuple(sorted(change.text for change in fix.changes)), fix)
+        kept.setdefault(tuple(sorted(_likeness(change) for change in fix.changes)), fix)
     return list(kept.values())
+
+
+def _likeness(change: Change) -> str:
+    """What two changes have in common that come to the same."""
+    if change.kind != "add-node":
+        return change.text
+    offers = change.detail["allocatable"]
+    return "add a node " + ", ".join(f"{name} {amount_of(name, offers[name])}" for name in sorted(offers))

@@ -59,6 +59,10 @@ class Fix:
 
     changes: tuple[Change, ...]
     node: str
+    patch: dict[str, Any] = field(default_factory=dict, compare=False)
+    """Of the pod's spec: a strategic merge patch; empty if the pod stays as it is."""
+    commands: tuple[str, ...] = field(default=(), compare=False)
+    """What makes the changes, for a shell."""
 
     @property
     def size(self) -> int:
@@ -67,7 +71,13 @@ class Fix:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {"size": self.size, "node": self.node, "changes": [change.to_dict() for change in self.changes]}
+        return {
+            "size": self.size,
+            "node": self.node,
+            "changes": [change.to_dict() for change in self.changes],
+            "patch": self.patch,
+            "commands": list(self.commands),
+        }
 
 
 def strongest(candidate: Candidate) -> Change:

@@ -9,7 +9,7 @@ need not insist on, 50 and more for what costs other pods or money.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from bayplan.api.quantity import Format, Quantity, parse
 from bayplan.api.types import core_v1
 from bayplan.scheduler.decision import Decision
-from bayplan.scheduler.planner_room import limits_of
+from bayplan.scheduler.planner_room import Limit
 from bayplan.simulation.fixes_base import Apply, Candidate, Change, Range, change_node, of_spec
 from bayplan.simulation.fixes_selectors import affinity_expressions, selector_entries
 
@@ -29,14 +29,16 @@ _WHOLE: Final = -1
 _TRIED_NODES: Final = 5
 
 
-def candidates(pod: core_v1.Pod, decision: Decision, nodes: Mapping[str, core_v1.Node]) -> Iterator[Candidate]:
-    """The changes of pod and nodes that come into question after the scheduler refused all nodes."""
+def candidates(
+    pod: core_v1.Pod, decision: Decision, nodes: Mapping[str, core_v1.Node], limits: Iterable[Limit]
+) -> Iterator[Candidate]:
+    """The changes of pod and nodes that come into question after the scheduler refused all nodes. limits: all that stands in the way."""
     if decision.gate is not None:
         yield _without_gates(pod)
         return
     refused: dict[str, list[str]] = {}
     reasons: list[str] = []
-    for limit in limits_of(decision):
+    for limit in limits:
         refused.setdefault(limit.plugin, []).extend(limit.nodes)
         reasons += limit.reasons
     yield from _requests(pod, reasons)

@@ -17,6 +17,22 @@ from typing import Final
 from bayplan.simulation.fixes_base import Candidate, Fix, strongest
 from bayplan.simulation.fixes_trial import Trial
 
+_ONE_BY_ONE: Final = frozenset(
+    {
+        "lower-request",
+        "add-toleration",
+        "drop-node-selector",
+        "drop-node-affinity",
+        "drop-pod-affinity",
+        "drop-pod-anti-affinity",
+        "raise-max-skew",
+        "relax-spread",
+        "drop-host-port",
+    }
+)
+"""Changes of the pod alone, any number of which can be made together."""
+_MOST_TOGETHER: Final = 8
+"""More changes than these are no fix but another pod."""
 _COMBINED: Final = 25
 """Candidates that are tried together."""
 _MOST_TRIES: Final = 3_000
@@ -66,6 +82,38 @@ def triples(trial: Trial, known: Sequence[Candidate], most: int) -> list[Fix]:
         elif (fix := trial.fix(group)) is not None:
             found.append(_without_idle(trial, group, fix))
     return found
+
+
+def together(trial: Trial) -> list[Fix]:
+    """All that is wrong, made right at once: every change that comes into question, less those that are not needed, the largest
+    of them left out first. For pods that ask for many things which no node has."""
+    known: dict[str, Candidate] = {}
+    group: tuple[Candidate, ...] = ()
+    while len(known) <= _COMBINED:
+        before = len(known)
+        for one in _further(trial, group):
+            if strongest(one).kind in _ONE_BY_ONE and not any(same_field(one, other) for other in known.values()):
+                known.setdefault(strongest(one).text, one)
+        group = tuple(known.values())
+        if len(known) == before or trial.fix(group) is not None:
+            break
+    if not group or trial.fix(group) is None:
+        return []
+    for one in sorted(group, key=lambda one: -strongest(one).size):
+        fewer = tuple(other for other in group if other is not one)
+        if fewer and trial.fix(fewer) is not None:
+            group = fewer
+    fix = trial.fix(group) if len(group) <= _MOST_TOGETHER else None
+    return [fix] if fix is not None else []
+
+
+def same_field(one: Candidate, other: Candidate) -> bool:
+    """Whether two changes are about the same field, so that one of them is enough."""
+    a, b = strongest(one), strongest(other)
+    keys = ("topologyKey", "of", "resource", "key")
+    return {a.kind, b.kind} <= {"raise-max-skew", "relax-spread"} and all(
+        a.detail.get(k) == b.detail.get(k) for k in keys
+    )
 
 
 def _without_idle(trial: Trial, group: tuple[Candidate, ...], fix: Fix) -> Fix:

@@ -21,7 +21,7 @@ from bayplan.api.types import core_v1, resource_v1
 from bayplan.scheduler.snapshot.extended_resources import class_behind
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.snapshot import Snapshot
-from bayplan.simulation.consolidate_rules import Budgets, belongs_to_node
+from bayplan.simulation.consolidate_rules import Budgets
 from bayplan.simulation.fixes_base import Change, Fix, Supposed
 from bayplan.simulation.replay_figures import asked_for
 
@@ -121,7 +121,7 @@ def _movable(trial: Trial, gone: frozenset[str]) -> dict[str, PodInfo]:
     pods = [
         (any(not budgets.allows(one) for one in budgets.of(info.pod)), info.pod.spec.priority or 0, key)
         for key, info in running.items()
-        if info.node_name in nodes and key not in gone and not belongs_to_node(info.pod)
+        if info.node_name in nodes and key not in gone and not trial.is_kept(info.pod)
     ]
     return {key: running[key] for _, _, key in sorted(pods)}
 

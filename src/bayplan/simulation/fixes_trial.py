@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from bayplan.api.types import core_v1
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.library import Planner
+from bayplan.scheduler.planner_reasons import every_refusal, limits_in
 from bayplan.scheduler.snapshot.pods import pod_key
 from bayplan.simulation.consolidate_rules import belongs_to_node
 from bayplan.simulation.fixes_base import Candidate, Change, Fix, Supposed, replace_pod, strongest
@@ -26,10 +27,18 @@ _SHOWN_EVICTIONS: Final = 3
 class Trial:
     """Tries changes on one planner. `still`: the pod, which evicts nobody by itself."""
 
-    def __init__(self, planner: Planner, nodes: Mapping[str, core_v1.Node], still: core_v1.Pod) -> None:
+    def __init__(
+        self,
+        planner: Planner,
+        nodes: Mapping[str, core_v1.Node],
+        still: core_v1.Pod,
+        siblings: frozenset[str] = frozenset(),
+    ) -> None:
         self.planner = planner
         self.nodes = nodes
         self.still = still
+        self.siblings = siblings
+        """`namespace/name` of pods whose eviction is never proposed."""
         self.tried = 0
         """How many states of affairs the scheduler was asked about."""
         self.holders = Holders(planner.snapshot)
@@ -54,7 +63,10 @@ class Trial:
     def candidates(self, state: Supposed) -> list[Candidate]:
         """The changes of pod and nodes that come into question in a state of affairs."""
         pod = state.pod
-        known = list(candidates(pod, self.decide(state), self.nodes))
+        decision = self.decide(state)
+        with self._supposing(state):
+            limits = limits_in(every_refusal(self.planner, pod))
+        known = list(candidates(pod, decision, self.nodes, limits))
         spec = with_terms(pod.spec, ())
         if spec is not pod.spec or spec.node_selector:
             anywhere = self.decide(replace_pod(state, replace(pod, spec=replace(spec, node_selector={}))))
@@ -123,6 +135,10 @@ class Trial:
             found += [fix for fix in freeing if evicted_by(fix) not in known]
         yield from found
 
+    def is_kept(self, pod: core_v1.Pod) -> bool:
+        """Whether it is of no use to evict a pod: it belongs to its node, or comes again as the pod does for which room is made."""
+        return belongs_to_node(pod) or pod_key(pod) in self.siblings
+
     def _preempting(self, changes: tuple[Change, ...]) -> Iterator[Fix]:
         state = self.after(changes)
         spec = replace(state.pod.spec, priority=_ABOVE_ALL, preemption_policy="PreemptLowerPriority")
@@ -133,7 +149,7 @@ class Trial:
         if outcome is None or outcome.nominated is None:
             return
         ordered = sorted(outcome.candidates, key=lambda one: (one.cost, decision.names[one.row]))
-        evictable = [one for one in ordered if not any(belongs_to_node(victim.pod) for victim in one.victims)]
+        evictable = [one for one in ordered if not any(self.is_kept(victim.pod) for victim in one.victims)]
         for one in evictable[:_SHOWN_EVICTIONS]:
             change = eviction([victim.pod for victim in one.victims], decision.names[one.row], one.violations)
             node = self.works((*changes, change))

@@ -102,6 +102,8 @@ class _Seen:
     ready: bool = False
     gone: bool = False
     """Whether its departure has been noted."""
+    ending_since: float | None = None
+    """When its deletion was requested; None if it was not."""
 
 
 @dataclass(slots=True)
@@ -141,10 +143,23 @@ class Observer:
 
     async def __aexit__(self, *_: object) -> None:
         await self._tasks.close()
+        self._note_unended()
         now = self._now()
         for workload in self.workloads.values():
             workload.pass_time(now)
         self._sample()
+
+    def _note_unended(self) -> None:
+        """Pods that were sent away during the observation and have not ended left all the same: no kubelet of a node without contact
+        ends them, while their owners make others in their place. They still take their room."""
+        for seen in self._pods.values():
+            pod = seen.pod
+            if seen.ending_since and not seen.gone and pod.spec.node_name:
+                reason = _disruption(pod) or DELETED
+                self.departures.append(
+                    Departure(seen.ending_since, _key(pod), pod.spec.node_name, reason, seen.workload.name)
+                )
+        self.departures.sort(key=lambda one: one.at)
 
     def _now(self) -> float:
         return self.cluster.clock.monotonic() - self._began
@@ -201,6 +216,8 @@ class Observer:
             self.placements.append(placement)
             self._take(seen, 1)
         seen.pod = pod
+        if pod.metadata.deletion_timestamp and seen.ending_since is None:
+            seen.ending_since = 0.0 if initial else self._now()
         self._set_ready(seen, is_ready(pod) and not pod.metadata.deletion_timestamp)
         if pod.status.phase in ("Succeeded", "Failed") and not seen.gone:
             self._leave(seen, _disruption(pod) or FINISHED)

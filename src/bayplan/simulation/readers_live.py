@@ -46,11 +46,13 @@ async def read_live(
     taken_at: str,
     include: Iterable[str] = (),
     namespaces: Sequence[str] = (),
+    whole: bool = False,
     progress: Progress | None = None,
 ) -> ClusterCopy:
     """Copy a cluster. Raises CopyError if nothing of nodes or pods may be read, ApiError, TransportError.
 
     `include`: further kinds, which are copied whole. `namespaces`: where to look if namespaces may not be listed.
+    `whole`: keep all of every object, for answers that are given at once; what is stored is never whole.
     """
     reader = _Reader(client, tuple(namespaces), progress or _silent)
     copy = ClusterCopy(taken_at=taken_at, server_version=await _server_version(client))
@@ -59,7 +61,7 @@ async def read_live(
         if name in NEVER_COPIED:
             raise CopyError(f"{name}: objects of this kind are never copied; leave it out")
         found = await reader.objects(kind_named(name))
-        shorten = thin if name in COPIED else without_managed_fields
+        shorten = thin if name in COPIED and not whole else without_managed_fields
         copy.objects[name] = [shorten(obj) for obj in found]
     copy.left_out = reader.left_out
     unread = {one.what for one in reader.left_out}

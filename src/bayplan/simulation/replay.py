@@ -197,7 +197,8 @@ class _Player:
         self.used_since: dict[str, float] = {}
         self.events: list[tuple[float, int, str, Any]] = []
         self.order = 0
-        self.shapes: dict[int, int] = {}
+        self.shapes: dict[int, str] = {}
+        """Shapes that find no room until some is made, and what the scheduler said."""
         looks = looks_of(arrival.pod for arrival in workload.arrivals)
         self.usual = usual_pod(looks)
         self.wants = wants_of(self.planner, looks) if self.gpus is not None else []
@@ -291,20 +292,21 @@ class _Player:
             pending, self.pending = self.pending, []
             for position, one in enumerate(pending):
                 if one.shape in self.shapes:
+                    one.message = self.shapes[one.shape]
                     left.append(one)
                     continue
                 decision = self._try(one)
                 if decision.scheduled:
                     self._start(one, decision, now)
                     continue
-                one.message = decision.message
+                one.message = decision.message or _held_back(decision)
                 left.append(one)
                 if decision.victims:
                     self.pending = left + pending[position + 1 :]
                     self._preempt(decision, now)
                     left, again = [], True
                     break
-                self.shapes[one.shape] = 1
+                self.shapes[one.shape] = one.message
             if not again:
                 self.pending = left
 
@@ -364,6 +366,11 @@ class _Player:
         del self.result.moments[1::2]
         del self.result.fragmentation[1::2]
         del self.result.gpu_fragmentation[1::2]
+
+
+def _held_back(decision: Decision) -> str:
+    """What a pod waits for that is not even tried."""
+    return f"{', '.join(decision.gate[1].reasons)} ({decision.gate[0]})" if decision.gate is not None else ""
 
 
 def stretched(workload: Workload, factor: float) -> Workload:

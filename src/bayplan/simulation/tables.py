@@ -152,8 +152,8 @@ def _print_kept(answer: Consolidation, out: Console) -> None:
         out.print(f"{len(answer.untried)} further {'node stays' if len(answer.untried) == 1 else 'nodes stay'}: {why}")
 
 
-def print_fixes(answer: Fixes) -> None:
-    """What would place a pod."""
+def print_fixes(answer: Fixes, *, patches: bool = False) -> None:
+    """What would place a pod; `patches`: and with which commands."""
     out = console()
     decision = answer.decision
     if answer.placed:
@@ -172,3 +172,8 @@ def print_fixes(answer: Fixes) -> None:
     out.print(table)
     if answer.owner:
         out.print(f"Changes of the pod are to be made in {answer.owner}.")
+    if patches:
+        for number, fix in enumerate(answer.fixes, 1):
+            out.print(f"\n# {number}")
+            for command in fix.commands:
+                out.print(command, markup=False, soft_wrap=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -37,6 +37,7 @@ from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.storage import publish_storage_class
 from bayplan.cluster.unserved import UnservedKinds
 from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.simulation.explanations.summary import what_is_wrong
 from bayplan.simulation.faults import OBSERVER, Faults
 from bayplan.simulation.trace import Trace
 from bayplan.simulation.webhooks import FunctionSender, WebhookFunction
@@ -63,6 +64,18 @@ _LEASE: Final = 3600.0
 """Virtual seconds for which nodes promise to be well. They take it back when they fall silent, so that nothing but the number of writes depends on it."""
 _NO_CERTIFICATES: Final = "clusters in virtual time have no certificates\n"
 _HISTORY: Final = HistorySettings(keep_revisions=2_000, keep_seconds=60.0)
+
+
+class Validation:
+    """A look at a cluster, which happens when it is awaited."""
+
+    def __init__(self, look: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.was_awaited = False
+        self._look = look
+
+    def __await__(self) -> Generator[Any, None, None]:
+        self.was_awaited = True
+        return self._look().__await__()
 
 
 class VirtualCluster:
@@ -94,6 +107,7 @@ class VirtualCluster:
         self._sink = trace
         self._transport = transport
         self._contents = tuple(contents)
+        self._validations: list[Validation] = []
         self.webhooks: dict[str, WebhookFunction] = {}
         """By URL (a service's is `https://NAME.NAMESPACE.svc:PORT/PATH`): what answers admission webhooks instead of a server."""
         self.unserved = UnservedKinds()
@@ -185,7 +199,7 @@ class VirtualCluster:
 
     async def eventually(self, condition: Callable[[], Awaitable[T]], within: float = PATIENCE) -> T:
         """Let time pass until a condition gives something true, and return that. Failed assertions and 404 count as not
-        yet. Raises AssertionError with the last failure when `within` seconds have passed."""
+        yet. Raises AssertionError with the last failure, and with what is wrong in the cluster, when `within` seconds have passed."""
         until = self.clock.monotonic() + within
         while True:
             last: BaseException | None = None
@@ -202,13 +216,22 @@ class VirtualCluster:
                     raise
                 last = error
             if self.clock.monotonic() >= until:
-                raise AssertionError(f"not true within {within:g} virtual seconds: {said or last}") from last
+                wrong = await what_is_wrong(self.client)
+                text = f"not true within {within:g} virtual seconds: {said or last}"
+                raise AssertionError(f"{text}\n{wrong}" if wrong else text) from last
             await self.clock.sleep(_LOOK_EVERY)
 
-    async def validate(self) -> None:
-        """Look at the whole cluster for what must never be: over-committed nodes, pods on nodes that do not exist, addresses given
-        twice, lost owners, wrong counts. Raises InvariantBroken."""
-        await validate(self.client)
+    def validate(self) -> Validation:
+        """Look, when awaited, at the whole cluster for what must never be: over-committed nodes, pods on nodes that do not exist,
+        addresses given twice, lost owners, wrong counts. Raises InvariantBroken then."""
+        found = Validation(lambda: validate(self.client))
+        self._validations.append(found)
+        return found
+
+    @property
+    def has_forgotten_validations(self) -> bool:
+        """Whether `validate()` was called and not awaited, so that nothing was looked at."""
+        return not all(each.was_awaited for each in self._validations)
 
     async def apply(self, *manifests: str | Path | Mapping[str, Any], unserved: UnservedKinds | None = None) -> int:
         """Create or update objects as `kubectl apply` does: files or directories, YAML texts, or objects as dictionaries.

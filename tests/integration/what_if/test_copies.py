@@ -79,4 +79,4 @@ def test_a_copy_that_cannot_be_read_starts_nothing(tmp_path: Path) -> None:
         timeout=20,
         check=False,
     )
-    assert (done.returncode, "none: No such file" in done.stderr) == (1, True)
+    assert (done.returncode, "none: No such file" in done.stderr) == (2, True)

@@ -16,7 +16,7 @@ from bayplan.api.quantity import parse
 from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.kubelet.simulator.durations import parse_seconds
-from bayplan.kubelet.simulator.nodes import MACHINE_LABELS, MANAGED_ATTACH
+from bayplan.kubelet.simulator.nodes import MACHINE_LABELS, MANAGED_ATTACH, ZONE, zone_labels
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 READY_AT = "bayplan.dev/ready-at"
@@ -152,7 +152,7 @@ def make_group_node(group: NodeGroupSettings, name: str, number: int, network: s
     zone = f"zone-{'abcdefghijklmnopqrstuvwxyz'[number % _ZONES]}"
     node.metadata.name = name
     node.metadata.labels = {
-        "topology.kubernetes.io/zone": zone,
+        **zone_labels(node.metadata.labels.get(ZONE, zone)),
         **node.metadata.labels,
         "kubernetes.io/hostname": name,
     }

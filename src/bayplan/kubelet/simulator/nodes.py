@@ -28,9 +28,12 @@ MACHINE_LABELS: Mapping[str, str] = {
     "beta.kubernetes.io/arch": "amd64",
     "beta.kubernetes.io/os": "linux",
     "node.kubernetes.io/instance-type": "simulated",
+    "beta.kubernetes.io/instance-type": "simulated",
     "topology.kubernetes.io/region": "local",
+    "failure-domain.beta.kubernetes.io/region": "local",
 }
 """What all simulated nodes say about their machine, unless told otherwise."""
+ZONE = "topology.kubernetes.io/zone"
 _NETWORKS = 128 * 256
 """Networks for nodes: 10.128.0.0/9 in parts of 256 addresses."""
 HEALTHY = (
@@ -74,6 +77,11 @@ def hosts_of(network: str) -> tuple[str, range]:
     return str(found.network_address).rpartition(".")[0], range(first + 2, last - 1)
 
 
+def zone_labels(zone: str) -> dict[str, str]:
+    """The zone of a node, by the label of today and by that of before Kubernetes 1.17, which old manifests choose by."""
+    return {ZONE: zone, "failure-domain.beta.kubernetes.io/zone": zone}
+
+
 def make_node(settings: SimulatorSettings, index: int, now: float, network: str = "") -> core_v1.Node:
     """A node as its kubelet registers it, with a network for its pods that is its own by its index, if none is given."""
     name = node_name(settings, index)
@@ -81,7 +89,7 @@ def make_node(settings: SimulatorSettings, index: int, now: float, network: str 
     labels = {
         "kubernetes.io/hostname": name,
         **MACHINE_LABELS,
-        "topology.kubernetes.io/zone": zone,
+        **zone_labels(settings.labels.get(ZONE, zone)),
         **settings.labels,
     }
     network = network or f"{pod_network(index)}.0/24"

@@ -1,0 +1,99 @@
+"""`bayplan explain` of more than pending pods: what is printed, data, exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec.structs import replace
+
+from bayplan.api.types import core_v1
+from bayplan.cli.explain import Target, target_of
+from bayplan.cli.main import main
+from bayplan.simulation.copies import to_bytes
+from bayplan.testing.builders import node, pod, taint
+from tests.simulation.objects import copy_of, owned, running, set_of
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["explain", *arguments])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    """A pod on a node that is not there, a replica set whose pod is pending, a node with more than one obstacle."""
+    web = set_of("web")
+    waiting = replace(owned(web, "web-1", "", cpu="9"), status=core_v1.PodStatus(phase="Pending"))
+    objects = (
+        node("a", cpu="2", taints=(taint("only", "NoSchedule"),)),
+        node("b"),
+        web,
+        waiting,
+        running("lost", "gone"),
+    )
+    file = tmp_path / "cluster.bayplan"
+    file.write_bytes(to_bytes(copy_of(*objects, running("fine", "b"))))
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("web", Target("Pod", "ns", "web")),
+        ("pod/web", Target("Pod", "ns", "web")),
+        ("shop/web", Target("Pod", "shop", "web")),
+        ("deploy/web", Target("Deployment", "ns", "web")),
+        ("deployments.apps/web", Target("Deployment", "ns", "web")),
+        ("no/a", Target("Node", "ns", "a")),
+        ("secret/x", Target("Pod", "secret", "x")),
+    ],
+)
+def test_targets_are_named_as_for_kubectl(text: str, target: Target) -> None:
+    assert target_of(text, "ns") == target
+
+
+def test_a_bound_pod_that_does_not_run_is_a_negative_answer(cluster: str) -> None:
+    result = run("lost", "--cluster", cluster)
+    assert result.exit_code == 1
+    assert (
+        result.output.splitlines()[0] == "pod default/lost does not run: it is bound to node gone, which does not exist"
+    )
+
+
+def test_data_of_a_pod_hold_explanation_and_decision(cluster: str) -> None:
+    result = run("lost", "--cluster", cluster, "-o", "json")
+    data = json.loads(result.output)
+    assert (result.exit_code, data["explanation"]["good"], data["best"]) == (1, False, ["b"])
+    assert run("fine", "--cluster", cluster).exit_code == 0
+
+
+def test_a_workload_is_explained_by_its_pods(cluster: str) -> None:
+    result = run("rs/web", "--cluster", cluster)
+    lines = result.output.splitlines()
+    assert (result.exit_code, lines[0]) == (1, "replicaset default/web has 1 of 1 pod, of which none are ready")
+    assert "web-1 is pending: 0/2 nodes are available" in lines[1]
+    assert json.loads(run("rs/web", "--cluster", cluster, "-o", "json").output)["kind"] == "ReplicaSet"
+
+
+def test_a_node_is_explained(cluster: str) -> None:
+    assert run("node/b", "--cluster", cluster).exit_code == 0
+    assert "takes only pods that tolerate" in run("node/a", "--cluster", cluster).output
+
+
+def test_all_names_every_obstacle_of_a_node(cluster: str) -> None:
+    short = run("web-1", "--cluster", cluster).output
+    every = run("web-1", "--cluster", cluster, "--all").output
+    assert [row.split()[0] for row in every.splitlines() if row.startswith(("a ", " a "))] == ["a"]
+    assert short.count("NodeResourcesFit") < every.count("NodeResourcesFit")
+    refusals = json.loads(run("web-1", "--cluster", cluster, "--all", "-o", "json").output)["refusals"]
+    assert [one["plugin"] for one in refusals["a"]] == ["TaintToleration", "NodeResourcesFit"]
+
+
+def test_patch_shows_the_command(cluster: str, tmp_path: Path) -> None:
+    file = tmp_path / "c"
+    file.write_bytes(to_bytes(copy_of(node("a", cpu="2"), pod("p", cpu="3"))))
+    result = run("p", "--cluster", str(file), "--fix", "--patch")
+    assert '{"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}]}' in result.output
+    assert "containers" not in run("p", "--cluster", str(file), "--fix").output
