@@ -10,6 +10,7 @@ from kubernetes import client as kubernetes
 from kubernetes import config
 from kubernetes.client.exceptions import ApiException
 
+from bayplan.api.codec import to_tree
 from bayplan.api.errors import ApiError
 from bayplan.api.types import apps_v1, core_v1
 from bayplan.cluster.manifests import ManifestError
@@ -17,6 +18,8 @@ from bayplan.cluster.settings import ClusterSettings
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.testing.builders import deployment
 from bayplan.testing.handle import ClusterHandle
+
+pytest_plugins = ["pytester"]
 
 WEB = """
 apiVersion: apps/v1
@@ -34,6 +37,23 @@ spec:
 def api(cluster: ClusterHandle) -> Any:
     """The `kubernetes` client of a cluster."""
     return config.new_client_from_config(str(cluster.kubeconfig))
+
+
+TOO_LARGE = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "1000"}}}]}
+"""
+
+
+def ready(deployment: dict[str, Any] | None) -> bool:
+    return deployment is not None and deployment["status"].get("readyReplicas") == 3
 
 
 class TestLiveCluster:
@@ -71,6 +91,16 @@ class TestLiveCluster:
             bayplan_cluster.run(lambda client: client.list(cast(Any, "pods")))
         with pytest.raises(AssertionError, match=r"not true within 0 s: the condition gave \[\]"):
             bayplan_cluster.eventually(lambda: bayplan_cluster.list("pods"), within=0)
+
+    def test_what_is_wrong_in_the_cluster_is_told(self, bayplan_cluster: ClusterHandle) -> None:
+        bayplan_cluster.apply(TOO_LARGE)
+        with pytest.raises(AssertionError) as failed:
+            bayplan_cluster.eventually(lambda: ready(bayplan_cluster.get("deploy", "web")), within=1)
+        lines = str(failed.value).splitlines()
+        assert lines[0].startswith("not true within 1 s")
+        assert lines[1].startswith("deployment default/web has")
+        assert "Insufficient cpu" in lines[1]
+        assert len(lines) == 2, "replica set and pods are the deployment's"
 
     @pytest.mark.bayplan(nodes=7)
     def test_a_marker_says_how_it_is_to_be(self, bayplan_cluster: ClusterHandle) -> None:
@@ -134,6 +164,15 @@ class TestVirtualCluster:
         with pytest.raises(AssertionError, match=r"not true within 5 virtual seconds: the condition gave \[\]"):
             await bayplan_sim.eventually(pods, within=5)
 
+    async def test_what_is_wrong_in_the_cluster_is_told(self, bayplan_sim: VirtualCluster) -> None:
+        await bayplan_sim.apply(TOO_LARGE)
+
+        async def all_ready() -> bool:
+            return ready(to_tree(await bayplan_sim.client.get(apps_v1.Deployment, "web", "default")))
+
+        with pytest.raises(AssertionError, match=r"(?s)not true within 60 virtual seconds.*Insufficient cpu"):
+            await bayplan_sim.eventually(all_ready, within=60)
+
     @pytest.mark.bayplan(nodes=5, seed=3)
     async def test_a_marker_says_how_it_is_to_be(self, bayplan_sim: VirtualCluster) -> None:
         assert len((await bayplan_sim.client.list(core_v1.Node)).items) == 5
@@ -167,3 +206,18 @@ class TestVirtualCluster:
             bayplan_sim.faults.fail_next("pods", verbs=("eat",))
         with pytest.raises(ValueError, match="code 418"):
             bayplan_sim.faults.fail_next("pods", code=418)
+
+
+def test_a_validation_that_nobody_awaits_is_an_error(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        async def test_forgotten(bayplan_sim):
+            bayplan_sim.validate()
+
+        async def test_done(bayplan_sim):
+            await bayplan_sim.validate()
+        """
+    )
+    result = pytester.runpytest("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*validate() was called without await*"])

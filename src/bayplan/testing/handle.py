@@ -20,6 +20,7 @@ from bayplan.cluster.apply import apply_manifests
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.manifests import gather_manifests
 from bayplan.cluster.settings import ClusterSettings
+from bayplan.simulation.explanations.summary import what_is_wrong
 from bayplan.simulation.faults import OBSERVER, Faults
 from bayplan.support.private_files import write_private
 from bayplan.testing.cluster import eventually
@@ -166,7 +167,7 @@ class ClusterHandle:
     def eventually(self, condition: Callable[[], T], within: float = _PATIENCE) -> T:
         """Ask until a condition gives something true, and return that; failed assertions count as not yet.
 
-        Raises AssertionError with the last failure when `within` seconds have passed.
+        Raises AssertionError with the last failure, and with what is wrong in the cluster, when `within` seconds have passed.
         """
         until = time.monotonic() + within
         while True:
@@ -180,5 +181,7 @@ class ClusterHandle:
             except AssertionError as error:
                 last = error
             if time.monotonic() >= until:
-                raise AssertionError(f"not true within {within:g} s: {said or last}") from last
+                wrong = self._thread.run(what_is_wrong(self._client))
+                text = f"not true within {within:g} s: {said or last}"
+                raise AssertionError(f"{text}\n{wrong}" if wrong else text) from last
             time.sleep(_LOOK_EVERY)

@@ -107,6 +107,8 @@ def bayplan_sim(request: pytest.FixtureRequest) -> Iterator[VirtualCluster]:
             yield cluster
         finally:
             runner.run(cluster.stop())
+        if cluster.has_forgotten_validations:
+            pytest.fail("validate() was called without await, so nothing was looked at", pytrace=False)
 
 
 @pytest.hookimpl(tryfirst=True)
