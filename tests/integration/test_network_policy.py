@@ -24,8 +24,9 @@ from bayplan.support.clock import SystemClock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import SystemRandomness
 from bayplan.testing.mutations import detect_mutations
+from tests.namespaces import Namespace, needs_namespaces
 from tests.network.policy import objects as make
-from tests.network.policy.namespaces import Namespace, Network, connects, denied, needs_namespaces, network
+from tests.network.policy.namespaces import Network, connects, denied, network
 from tests.network.policy.objects import apps, from_pods, port, selector
 
 pytestmark = needs_namespaces

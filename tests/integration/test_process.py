@@ -52,6 +52,19 @@ def test_a_restart_keeps_everything_and_the_kubeconfig_stays_valid(tmp_path: Pat
     assert (tmp_path / "pki" / "ca.crt").read_text() == authority
 
 
+def test_a_cluster_is_ready_when_its_nodes_are(tmp_path: Path) -> None:
+    process = start("--data-dir", str(tmp_path), "--port", "0", "--nodes", "700")
+    try:
+        nodes = core(tmp_path / "kubeconfig").list_node(limit=1000).items
+        ready = [
+            one for one in nodes for each in one.status.conditions if (each.type, each.status) == ("Ready", "True")
+        ]
+        assert len(ready) == 700
+    finally:
+        code, _ = stop(process)
+    assert code == 0
+
+
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     arguments = ("--data-dir", str(tmp_path), "--port", "0", "--nodes", "0")
     process = start(*arguments)

@@ -29,7 +29,7 @@ from bayplan.support.metrics import Registry
 from bayplan.support.randomness import SystemRandomness
 from bayplan.testing.mutations import detect_mutations
 from tests.integration.conftest import BAYPLAN, start, stop
-from tests.proxy.namespaces import needs_namespaces
+from tests.namespaces import needs_namespaces
 from tests.proxy.network import NODE_ADDRESSES, PODS, A, B, C, Network, network
 from tests.proxy.objects import NODE, endpoint, endpoint_slice, service
 from tests.proxy.test_configuration import HEAD

@@ -11,9 +11,9 @@ import pytest
 from tests.integration.conftest import BAYPLAN, start, stop
 
 
-def refused(*arguments: str) -> str:
+def refused(*arguments: str, code: int = 1) -> str:
     done = subprocess.run([BAYPLAN, *arguments], capture_output=True, text=True, timeout=20, check=False)
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr
 
@@ -37,7 +37,7 @@ def test_a_data_directory_that_cannot_be_used_is_named(tmp_path: Path, name: str
 def test_a_broken_kubeconfig_is_named(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "kubeconfig"
     file.write_text(text)
-    found = refused("explain", "pod", "--kubeconfig", str(file))
+    found = refused("explain", "pod", "--kubeconfig", str(file), code=2)
     assert str(file) in found
     assert message in found
 
@@ -45,7 +45,7 @@ def test_a_broken_kubeconfig_is_named(tmp_path: Path, text: str, message: str) -
 def test_a_cluster_that_does_not_run_is_named(tmp_path: Path) -> None:
     process = start("--data-dir", str(tmp_path), "--port", "0", "--nodes", "0")
     assert stop(process)[0] == 0
-    found = refused("explain", "pod", "--kubeconfig", str(tmp_path / "kubeconfig"))
+    found = refused("explain", "pod", "--kubeconfig", str(tmp_path / "kubeconfig"), code=2)
     assert "is the cluster running?" in found
 
 
