@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 KILLS ?= 1000
 FUZZ ?= --seconds 600
 
-.PHONY: help install test faults fuzz kills node-kills day check bench demo up clean
+.PHONY: help install test faults fuzz kills node-kills day check package bench demo up clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ check: install ## Lint, types, import rules, dead code, generated files
 	$(BIN)/vulture
 	$(BIN)/python -m tools.generate_api --check
 	$(BIN)/python -m tools.generate_reference --check
+
+package: install ## Build sdist and wheel, and check them in an environment of their own
+	$(BIN)/python -m tools.check_package
 
 bench: install ## Measure; writes benchmarks/out/*.json and prints tables
 	$(BIN)/python -m benchmarks
