@@ -84,6 +84,7 @@ EDGES = {
     "proxy/service_health.py": {"sockets"},
     "scheduler/extender_blocking.py": {"sockets"},
     "scheduler/extender_http.py": {"sockets"},
+    "cluster/machine_checks.py": {"sockets"},
     "cluster/cluster.py": {"sockets"},
     "cluster/companion.py": {"sockets", "threads"},
     "cluster/component_process.py": {"sockets"},

@@ -55,7 +55,7 @@ def test_wrong_options_are_named(arguments: tuple[str, ...], message: str) -> No
 
 def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
     result = run("--forward", "none", "--port", "0", *HTTP, "--kubeconfig", str(tmp_path / "missing"))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "missing: No such file or directory; name a kubeconfig with --kubeconfig" in result.output
 
 

@@ -159,12 +159,12 @@ spec: {nodeName: small, containers: [{name: c, image: x}]}
 
     def test_a_missing_pod_is_named(self, cluster: str) -> None:
         result = run("explain", "nobody", "-n", "shop", "--cluster", cluster)
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert "no pod nobody in namespace shop" in result.output
 
     def test_a_missing_kubeconfig_says_how_to_name_one(self, tmp_path: Path) -> None:
         result = run("explain", "x", "--kubeconfig", str(tmp_path / "none"))
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert "--kubeconfig" in result.output
 
 

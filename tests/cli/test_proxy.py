@@ -116,14 +116,14 @@ def test_with_a_file_the_flags_of_fields_do_not_count(started: list[Any], tmp_pa
 
 
 def test_the_url_of_master_replaces_the_kubeconfigs(tmp_path: Path) -> None:
-    from bayplan.cli.output import Failure
+    from bayplan.client.errors import KubeconfigError
     from bayplan.client.http import HttpTransport
     from bayplan.support.metrics import Registry
 
     client = proxy._client(None, "http://192.0.2.9:8080", Registry())
     assert isinstance(client.transport, HttpTransport)
     assert client.transport._base == "http://192.0.2.9:8080"
-    with pytest.raises(Failure, match="name a kubeconfig with --kubeconfig"):
+    with pytest.raises(KubeconfigError, match="missing: No such file"):
         proxy._client(tmp_path / "missing", "http://192.0.2.9:8080", Registry())
 
 

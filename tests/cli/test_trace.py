@@ -71,5 +71,5 @@ def test_a_broken_manifest_is_named(tmp_path: Path) -> None:
     file = tmp_path / "broken.yaml"
     file.write_text("kind: [")
     result = run("--apply", str(file))
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "broken.yaml" in result.output

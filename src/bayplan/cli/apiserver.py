@@ -11,7 +11,7 @@ from bayplan.cli.data_directory import make_directory
 from bayplan.cli.kube_flags import api_server_settings
 from bayplan.cli.kubeconfig_file import check_kubeconfig
 from bayplan.cli.output import Failure
-from bayplan.cli.up import run_until_stopped
+from bayplan.cli.running_cluster import run_until_stopped
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 

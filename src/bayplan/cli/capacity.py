@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bayplan.cli.cluster_input import amounts_in, cluster_option, read_cluster, warn_unserved
-from bayplan.cli.output import Failure, give, html_option, output_option, scheduler_config_option
+from bayplan.cli.cluster_input import amounts_in, cluster_asked, cluster_options, warn_unserved
+from bayplan.cli.output import give, html_option, output_option, scheduler_config_option
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Pod
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@cluster_option
+@cluster_options
 @click.option("--pod", "pod_file", metavar="FILE", help="The pod, or a workload that makes it, in a manifest.")
 @click.option("--like", metavar="NAMESPACE/POD", help="A pod like this one of the cluster.")
 @click.option("--cpu", metavar="AMOUNT", help="A pod that asks for so much processor time.")
@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 @html_option()
 @output_option
 def command(
-    cluster: str,
+    cluster: str | None,
+    kubeconfig: Path | None,
+    context: str,
     pod_file: str | None,
     like: str | None,
     cpu: str | None,
@@ -76,7 +78,7 @@ def command(
         raise click.UsageError("--shape and --like-node say which nodes to add for --replicas of one pod")
     from bayplan.cluster.unserved import UnservedKinds
 
-    copy = read_cluster(cluster)
+    copy = cluster_asked(cluster, kubeconfig, context)
     unserved = UnservedKinds()
     answer = _answer(copy, unserved, pod_file, like, asked, mix, replicas, (shape, like_node), scheduler_config)
     warn_unserved(unserved)
@@ -112,23 +114,20 @@ def _answer(
     config: Path | None,
 ) -> Capacity | MixCapacity:
     from bayplan.simulation.capacity import capacity, mix_capacity
-    from bayplan.simulation.copies_planner import QuestionError, fresh, pod_named, pod_of_file, pod_of_requests
+    from bayplan.simulation.copies_planner import fresh, pod_named, pod_of_file, pod_of_requests
     from bayplan.support.progress import Progress
 
-    try:
-        with Progress("placing pods", replicas) as progress:
-            if mix:
-                return mix_capacity(copy, _mix(copy, mix, unserved), wanted=replicas, config=config, told=progress.tell)
-            pod = (
-                pod_of_file(pod_file, copy, unserved)
-                if pod_file
-                else fresh(pod_named(copy, like))
-                if like
-                else pod_of_requests(asked)
-            )
-            return capacity(copy, pod, wanted=replicas, shape=_shape(copy, *nodes), config=config, told=progress.tell)
-    except QuestionError as error:
-        raise Failure(str(error)) from error
+    with Progress("placing pods", replicas) as progress:
+        if mix:
+            return mix_capacity(copy, _mix(copy, mix, unserved), wanted=replicas, config=config, told=progress.tell)
+        pod = (
+            pod_of_file(pod_file, copy, unserved)
+            if pod_file
+            else fresh(pod_named(copy, like))
+            if like
+            else pod_of_requests(asked)
+        )
+        return capacity(copy, pod, wanted=replicas, shape=_shape(copy, *nodes), config=config, told=progress.tell)
 
 
 def _shape(copy: ClusterCopy, shape: str | None, like_node: str) -> Callable[[], NodeShape]:

@@ -1,17 +1,21 @@
-"""The option `--cluster`: a copy of a cluster, or anything else that shows one."""
+"""Which cluster is asked about: a live one, or with `--cluster` a copy, or anything else that shows one."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bayplan.cli.output import Failure
+from bayplan.cli.connect import connect, connection_options
+from bayplan.cli.output import Unanswerable
 from bayplan.support.garbage import collect_seldom
 
 if TYPE_CHECKING:
+    from bayplan.client import Client
     from bayplan.cluster.unserved import UnservedKind
     from bayplan.simulation.copies import ClusterCopy
 
@@ -22,14 +26,44 @@ HELP = (
 )
 
 
-def cluster_option(function: F) -> F:
-    """The required option `--cluster FILE`."""
-    return click.option("--cluster", required=True, metavar="FILE|DIR|-", help=HELP)(function)
+def cluster_options(function: F) -> F:
+    """The options that say which cluster is asked about: `--cluster FILE`, else a live one by `--kubeconfig` and `--context`."""
+    return connection_options(
+        click.option("--cluster", metavar="FILE|DIR|-", help=f"Take this instead of a live cluster. {HELP}")(function)
+    )
+
+
+def cluster_asked(
+    cluster: str | None, kubeconfig: Path | None, context: str, *, whole: bool = False, include: tuple[str, ...] = ()
+) -> ClusterCopy:
+    """The cluster that is meant: a file, or the live one. whole, include: as in `read_live`. Raises CopyError, KubeconfigError,
+    TransportError, Unanswerable."""
+    if cluster is not None:
+        if kubeconfig is not None or context:
+            raise click.UsageError("--cluster is asked instead of a live cluster; leave out --kubeconfig and --context")
+        return read_cluster(cluster)
+    copy = asyncio.run(_read_live(connect(kubeconfig, context), whole, include))
+    warn_left_out(copy)
+    return copy
+
+
+async def _read_live(client: Client, whole: bool, include: tuple[str, ...]) -> ClusterCopy:
+    """All of a live cluster that bears on placement. Raises CopyError, TransportError, Unanswerable."""
+    from bayplan.api.errors import ApiError
+    from bayplan.simulation.readers_live import read_live
+    from bayplan.support.progress import Progress
+
+    try:
+        with Progress("reading") as progress:
+            return await read_live(client, taken_at="", whole=whole, include=include, progress=progress.tell_part)
+    except ApiError as error:
+        raise Unanswerable(f"the cluster cannot be read: {error.message}") from error
+    finally:
+        await client.close()
 
 
 def read_cluster(path: str) -> ClusterCopy:
-    """The cluster that is meant. What a dump left out is said on standard error. Raises Failure."""
-    from bayplan.simulation.copies import CopyError
+    """The cluster that a file shows. What a dump left out is said on standard error. Raises CopyError."""
     from bayplan.simulation.readers import read
     from bayplan.support.progress import Progress
 
@@ -37,8 +71,6 @@ def read_cluster(path: str) -> ClusterCopy:
     try:
         with Progress("reading files") as progress:
             copy = read(path, told=progress.tell_part)
-    except CopyError as error:
-        raise Failure(str(error)) from error
     finally:
         gc.enable()
         collect_seldom()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bayplan.cli.output import FILE, Failure, give, html_option, output_option
+from bayplan.cli.output import FILE, Unanswerable, give, html_option, output_option
 from bayplan.cli.workload_input import read_workload, workload_options
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def command(
     trace: str | None,
     nodes: str | None,
     cluster: str | None,
+    kubeconfig: Path | None,
+    context: str,
     stretch: float,
     configs: tuple[Path, ...],
     seeds: int,
@@ -47,10 +49,9 @@ def command(
     """Place the same workload by two scheduler configurations, with the same seeds, and compare: waits, preemptions, utilisation,
     fragmentation, evenness, cost, each with its 95 % confidence interval.
 
-    The workload is a TRACE, or with --cluster alone the pods of that cluster, placed anew on its empty nodes.
+    The workload is a TRACE; without one, the pods of the cluster, placed anew on its empty nodes.
     """
     from bayplan.cluster.unserved import UnservedKinds
-    from bayplan.scheduler.errors import SchedulerError
     from bayplan.simulation.compare import compare
     from bayplan.simulation.replay_report import comparison_page
     from bayplan.simulation.replay_tables import print_comparison
@@ -62,12 +63,9 @@ def command(
     first, second = (None, files[0]) if len(files) == 1 else (files[0], files[1])
     names = (first or "the defaults", second)
     unserved = UnservedKinds()
-    workload = read_workload(trace, nodes, cluster, stretch, unserved)
-    try:
-        with Progress("runs", 2 * seeds) as progress:
-            result = compare(workload, first, second, seeds=seeds, prices=_prices(price_file), told=progress.tell)
-    except SchedulerError as error:
-        raise Failure(str(error)) from error
+    workload = read_workload(trace, nodes, cluster, (kubeconfig, context), stretch, unserved)
+    with Progress("runs", 2 * seeds) as progress:
+        result = compare(workload, first, second, seeds=seeds, prices=_prices(price_file), told=progress.tell)
     give(
         lambda: {"a": names[0], "b": names[1], **result.to_dict()},
         lambda: comparison_page(names, result),
@@ -88,4 +86,4 @@ def _prices(path: Path | None) -> Prices | None:
     try:
         return Prices.of(yaml.safe_load(path.read_text()))
     except (PriceError, yaml.YAMLError) as error:
-        raise Failure(f"{path}: {error}") from error
+        raise Unanswerable(f"{path}: {error}") from error

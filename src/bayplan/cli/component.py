@@ -37,7 +37,7 @@ def component_options(port: int) -> Callable[[F], F]:
             click.option(
                 "--kubeconfig",
                 type=click.Path(path_type=Path),
-                help="Kubeconfig of the cluster.  [default: $KUBECONFIG, then ~/.kube/config]",
+                help="Kubeconfig of the cluster.  [default: $KUBECONFIG, then ~/.kube/config, then the service account of the pod]",
             ),
         ):
             function = option(function)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bayplan.cli.output import Failure
 from bayplan.client import Client
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def connection_options(function: F) -> F:
     return click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path),
-        help="Kubeconfig of the cluster.  [default: $KUBECONFIG, then ~/.kube/config]",
+        help="Kubeconfig of the cluster.  [default: $KUBECONFIG, then ~/.kube/config, then the service account of the pod]",
     )(function)
 
 
@@ -41,16 +40,16 @@ def kubeconfig_path(given: Path | None) -> Path:
 def connect(
     kubeconfig: Path | None, context: str, *, user_agent: str = "bayplan", metrics: Registry | None = None
 ) -> Client:
-    """A client for a live cluster, whose requests are counted in `metrics`. Raises Failure if the kubeconfig cannot be used."""
-    from bayplan.client.errors import KubeconfigError
+    """A client for a live cluster, whose requests are counted in `metrics`. Raises KubeconfigError."""
     from bayplan.client.http import HttpTransport
+    from bayplan.client.in_cluster import is_in_pod, pod_credentials
     from bayplan.client.kubeconfig import load
 
     path = kubeconfig_path(kubeconfig)
-    try:
+    if kubeconfig is None and not context and not path.exists() and is_in_pod(os.environ):
+        credentials = pod_credentials(os.environ)
+    else:
         credentials = load(path, context)
-    except KubeconfigError as error:
-        raise Failure(f"{error}; name a kubeconfig with --kubeconfig") from error
     transport = HttpTransport(credentials, user_agent=user_agent)
     if metrics is None:
         return Client(transport)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from bayplan.cli.cluster_input import cluster_option, read_cluster
-from bayplan.cli.output import Failure, give, html_option, output_option, scheduler_config_option
+from bayplan.cli.cluster_input import cluster_asked, cluster_options
+from bayplan.cli.output import give, html_option, output_option, scheduler_config_option
 
 
 @click.command()
-@cluster_option
+@cluster_options
 @click.option("-l", "--selector", default="", help="Look at nodes with these labels only.")
 @click.option("--keep", type=click.IntRange(0), default=1, show_default=True, help="Nodes that have to remain.")
 @click.option("--max", "most", type=click.IntRange(1), help="Remove no more nodes than this.")
@@ -24,7 +24,9 @@ from bayplan.cli.output import Failure, give, html_option, output_option, schedu
 @html_option()
 @output_option
 def command(
-    cluster: str,
+    cluster: str | None,
+    kubeconfig: Path | None,
+    context: str,
     selector: str,
     keep: int,
     most: int | None,
@@ -44,19 +46,15 @@ def command(
     """
     from bayplan.simulation.consolidate import consolidate
     from bayplan.simulation.consolidate_rules import Rules
-    from bayplan.simulation.copies_planner import QuestionError
     from bayplan.simulation.tables import print_consolidation
     from bayplan.support.progress import Progress
 
-    copy = read_cluster(cluster)
+    copy = cluster_asked(cluster, kubeconfig, context)
     rules = Rules(allow_bare_pods, allow_local_storage, allow_system_pods, allow_control_plane)
-    try:
-        with Progress("nodes", len(copy.of("Node"))) as progress:
-            answer = consolidate(
-                copy, rules=rules, selector=selector, keep=keep, most=most, config=scheduler_config, told=progress.tell
-            )
-    except QuestionError as error:
-        raise Failure(str(error)) from error
+    with Progress("nodes", len(copy.of("Node"))) as progress:
+        answer = consolidate(
+            copy, rules=rules, selector=selector, keep=keep, most=most, config=scheduler_config, told=progress.tell
+        )
 
     def page() -> str:
         from bayplan.simulation.report import consolidation_page

@@ -175,7 +175,9 @@ class _Story:
 
     async def _pending(self) -> None:
         from bayplan.api.types import core_v1
-        from bayplan.cli.explain import collect, judge
+        from bayplan.cli.explain import judge
+        from bayplan.simulation.copies_planner import pod_named
+        from bayplan.simulation.readers_live import read_live
 
         self._scene("A pod that fits nowhere", f"examples/{_TOO_BIG} asks for 6 CPUs")
         await self._apply(_TOO_BIG)
@@ -185,10 +187,10 @@ class _Story:
             return any(one.type == "PodScheduled" and one.status == "False" for one in pod.status.conditions)
 
         await self._until("the verdict", judged)
-        objects = await collect(self.client)
-        pod = next(one for one in objects["Pod"] if one.metadata.name == "year-end-report")
+        copy = await read_live(self.client, taken_at="")
+        decision, _ = judge(copy, pod_named(copy, "shop/year-end-report"), None)
         self.console.print("  [dim]$ bayplan explain year-end-report -n shop[/]")
-        self.console.print("  " + judge(objects, pod, None).summary().replace("\n", "\n  "), markup=False)
+        self.console.print("  " + decision.summary().replace("\n", "\n  "), markup=False)
         await self.client.delete(core_v1.Pod, "year-end-report", "shop")
 
     async def _scale(self) -> None:

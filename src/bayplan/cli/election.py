@@ -10,6 +10,7 @@ import click
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
+    from bayplan.client.leader_election import ElectionSettings
     from bayplan.cluster.standalone import Election
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,9 +44,18 @@ def election_options(function: F) -> F:
     )(function)
 
 
+def election_times(lease_duration: float, renew_deadline: float, retry_period: float) -> ElectionSettings:
+    """The times of an election, in seconds. Raises Failure where they make no sense together."""
+    from bayplan.client.leader_election import ElectionSettings
+
+    try:
+        return ElectionSettings(lease_duration=lease_duration, renew_deadline=renew_deadline, retry_period=retry_period)
+    except ValueError as error:
+        raise Failure(f"leader election: {error}") from error
+
+
 def election_of(component: str, flags: Mapping[str, Any], configured: Mapping[str, Any]) -> Election | None:
     """What the flags say, else `leaderElection` of the configuration, else the defaults. None: work without a lease. Raises Failure."""
-    from bayplan.client.leader_election import ElectionSettings
     from bayplan.cluster.standalone import Election
     from bayplan.support.durations import go_seconds
 
@@ -62,14 +72,7 @@ def election_of(component: str, flags: Mapping[str, Any], configured: Mapping[st
             seconds[field] = go_seconds(time) if isinstance(time, str) else time / 1e9  # as in Go: nanoseconds
         except ValueError as error:
             raise Failure(f"--leader-elect-{flag}: {error}") from error
-    try:
-        times = ElectionSettings(
-            lease_duration=seconds["leaseDuration"],
-            renew_deadline=seconds["renewDeadline"],
-            retry_period=seconds["retryPeriod"],
-        )
-    except ValueError as error:
-        raise Failure(f"leader election: {error}") from error
+    times = election_times(seconds["leaseDuration"], seconds["renewDeadline"], seconds["retryPeriod"])
     return Election(
         name=said("leader_elect_resource_name", "resourceName", component) or component,
         namespace=said("leader_elect_resource_namespace", "resourceNamespace", "") or "kube-system",

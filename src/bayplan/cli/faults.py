@@ -65,16 +65,14 @@ def _quiet() -> Iterator[None]:
 
 
 def _read(path: Path | None) -> Plan | None:
-    from bayplan.cluster.manifests import ManifestError, read_manifests
-    from bayplan.simulation.fault_plan import PlanError, read_plan
+    """The plan of a file, if one is named. Raises PlanError, ManifestError."""
+    from bayplan.cluster.manifests import read_manifests
+    from bayplan.simulation.fault_plan import read_plan
 
     if path is None:
         return None
-    try:
-        plan = read_plan(path)
-        read_manifests(plan.workload)
-    except (PlanError, ManifestError) as error:
-        raise Failure(str(error)) from error
+    plan = read_plan(path)
+    read_manifests(plan.workload)
     return plan
 
 

@@ -70,7 +70,6 @@ async def _apply(client: Client, wanted: list[Forward], unwanted: list[Forwarded
     """Set and remove forwards. Returns those that there are then. Raises Failure."""
     from bayplan.api.errors import ApiError
     from bayplan.apiserver.forwards_page import PATH
-    from bayplan.client.errors import TransportError
 
     def path(service: ForwardedService) -> str:
         return f"{PATH}/{str(service).removeprefix('service/')}"
@@ -86,8 +85,6 @@ async def _apply(client: Client, wanted: list[Forward], unwanted: list[Forwarded
         if error.code == _NOT_FOUND and "not forwarded" not in error.message:
             raise Failure("the server has no forwards: it is not Bayplan's, or an older one") from error
         raise Failure(error.message) from error
-    except TransportError as error:
-        raise Failure(f"{error}; is the cluster running?") from error
     finally:
         await client.close()
 

@@ -212,7 +212,7 @@ def command(config: Path | None, config_dir: Path | None, kubeconfig: Path | Non
 
 async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, options: dict[str, Any]) -> None:
     from bayplan.cli.connect import connect, kubeconfig_path
-    from bayplan.cli.stopping import stop_event, wait_for_stop
+    from bayplan.cli.stopping import stop_event
     from bayplan.client.kubeconfig import load
     from bayplan.cluster.node import Node
     from bayplan.cluster.node_tls import ServerTls, client_manager
@@ -220,6 +220,7 @@ async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, opt
     from bayplan.kubelet.node.bootstrap import bootstrap
     from bayplan.support.clock import SystemClock
     from bayplan.support.randomness import SystemRandomness
+    from bayplan.support.running import wait_for_stop
     from bayplan.support.tasks import Supervisor
 
     def connected(path: Path | None) -> Client:

@@ -8,16 +8,26 @@ import errno
 import importlib
 import os
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from bayplan import KUBERNETES_VERSION, __version__
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 VERBS = {
     "up": "Run a whole cluster until Ctrl-C",
+    "create": "Create a cluster that runs in the background",
+    "list": "List the clusters in the background",
+    "start": "Start clusters in the background that were stopped",
+    "stop": "Stop clusters in the background",
+    "delete": "Stop clusters in the background and delete them",
+    "kubeconfig": "Print the kubeconfig of a cluster in the background",
+    "logs": "Print what a cluster in the background has said",
     "demo": "Show scheduling live on a throw-away cluster",
-    "explain": "Say why a pod is where it is, or why it is pending",
+    "explain": "Say why a pod, workload, claim or node is as it is",
     "snapshot": "Copy a cluster into one file",
     "simulate": "Say what happens to a cluster if something is done to it",
     "capacity": "Say how many more of a pod fit, and what limits them",
@@ -39,11 +49,17 @@ VERBS = {
     "csi-controller": "Do what a cluster asks of a storage driver",
     "csi-local": "Offer the disk of this node as volumes, over CSI",
     "node-simulator": "Play simulated nodes in any cluster",
+    "envtest-assets": "Write programs that test suites of Go operators start",
+    "annotations": "List what can be said by annotations",
+    "doctor": "Say what this machine has for clusters, and what it lacks",
+    "completion": "Print a script that makes your shell complete",
     "version": "Print versions",
 }
 """Every verb and its one line of help; the module is named after the verb."""
 
 
+COMPLETE_VARIABLE = "_BAYPLAN_COMPLETE"
+"""Environment variable by which shells ask for completions."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 """What an output that takes no more answers, besides a pipe that was closed (click knows that)."""
 
@@ -73,22 +89,55 @@ class VerbGroup(click.Group):
             )
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        verbs = [CompletionItem(verb, help=text) for verb, text in VERBS.items() if verb.startswith(incomplete)]
+        return verbs if verbs else super().shell_complete(ctx, incomplete)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a verb. Errors that say that a question makes no sense, or that something failed, become exit codes."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            from bayplan.cli.exit_codes import failure_of
+
+            failure = failure_of(error)
+            if failure is None:
+                raise
+            raise failure from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
 
 @click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.option(
+    "--color",
+    type=click.Choice(("auto", "always", "never")),
+    default="auto",
+    help="Whether to print colours: on terminals, unless $NO_COLOR is set; always; never.",
+)
 @click.version_option(__version__, message=f"bayplan %(version)s (Kubernetes {KUBERNETES_VERSION})")
-def main() -> None:
+def main(color: str) -> None:
     """The Kubernetes control plane in Python."""
+    if color != "auto":  # what prints asks the environment, as do programs that are started
+        for name in ("NO_COLOR", "FORCE_COLOR"):
+            os.environ.pop(name, None)
+        os.environ["FORCE_COLOR" if color == "always" else "NO_COLOR"] = "1"
 
 
-def run() -> NoReturn:
-    """The program: `main`, and then the process ends as it is. To take a large cluster apart, object by object, takes long."""
+def run(name: str = "bayplan") -> NoReturn:
+    """The program: `main`, and then the process ends as it is. To take a large cluster apart, object by object, takes long.
+
+    name: what it is called in messages, also where it is started by `python -c`.
+    """
     code: object = 0
     try:
-        main()
+        main(prog_name=name, complete_var=COMPLETE_VARIABLE)
     except SystemExit as end:
         code = end.code
     except OSError as error:

@@ -9,8 +9,9 @@ import click
 
 from bayplan.cli.connect import connect, connection_options
 from bayplan.cli.output import Failure
-from bayplan.cli.stopping import stop_event, wait_for_stop
+from bayplan.cli.stopping import stop_event
 from bayplan.support.loop import run_loop
+from bayplan.support.running import wait_for_stop
 
 if TYPE_CHECKING:
     from bayplan.network.settings import NetworkSettings

@@ -85,3 +85,9 @@ class Failure(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         click.echo(f"bayplan: {self.message}", err=True)
+
+
+class Unanswerable(Failure):
+    """A question that makes no sense as it was put: exit code 2. The message names what is wrong."""
+
+    exit_code = 2

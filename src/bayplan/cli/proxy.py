@@ -114,7 +114,7 @@ def _with_flags(function: F) -> F:
 @click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path),
-    help="How to reach the API server.  [default: $KUBECONFIG, then ~/.kube/config]",
+    help="How to reach the API server.  [default: $KUBECONFIG, then ~/.kube/config, then the service account of the pod]",
 )
 @click.option("--master", default="", metavar="URL", help="URL of the API server, instead of the kubeconfig's.")
 @click.option("--hostname-override", default="", help="Name of the node.  [default: the machine's]")
@@ -152,12 +152,13 @@ def command(config: Path | None, kubeconfig: Path | None, master: str, **options
 async def _run(
     configuration: KubeProxyConfiguration, kubeconfig: Path | None, master: str, options: dict[str, Any]
 ) -> None:
-    from bayplan.cli.stopping import stop_event, wait_for_stop
+    from bayplan.cli.stopping import stop_event
     from bayplan.proxy.machine import prepare_machine
     from bayplan.proxy.requirements import check_requirements
     from bayplan.support.clock import SystemClock
     from bayplan.support.metrics import Registry
     from bayplan.support.randomness import SystemRandomness
+    from bayplan.support.running import wait_for_stop
 
     await check_requirements()
     prepare_machine(configuration)
@@ -214,21 +215,17 @@ async def _clean_up() -> None:
 
 
 def _client(kubeconfig: Path | None, master: str, registry: Registry) -> Client:
-    """A client for the kubeconfig's cluster, or for that at `master` with its credentials, or without any. Raises Failure."""
+    """A client for the kubeconfig's cluster, or for that at `master` with its credentials, or without any. Raises KubeconfigError."""
     from dataclasses import replace
 
     from bayplan.cli.connect import connect, kubeconfig_path
     from bayplan.client import Client
-    from bayplan.client.errors import KubeconfigError
     from bayplan.client.http import Credentials, HttpTransport
     from bayplan.client.kubeconfig import load
 
     if not master:
         return connect(kubeconfig, "", user_agent="kube-proxy", metrics=registry)
-    try:
-        found = load(kubeconfig_path(kubeconfig)) if kubeconfig is not None else Credentials(master)
-    except KubeconfigError as error:
-        raise Failure(f"{error}; name a kubeconfig with --kubeconfig") from error
+    found = load(kubeconfig_path(kubeconfig)) if kubeconfig is not None else Credentials(master)
     return Client(HttpTransport(replace(found, server=master), user_agent="kube-proxy"))
 
 

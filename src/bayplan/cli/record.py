@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import signal
+import sys
 import zlib
 from pathlib import Path
 from typing import IO
@@ -13,7 +14,7 @@ from typing import IO
 import click
 
 from bayplan.cli.connect import connect, connection_options
-from bayplan.cli.output import Failure
+from bayplan.cli.output import Failure, Unanswerable
 
 _FLUSH_EVERY = 5.0
 
@@ -21,25 +22,35 @@ _FLUSH_EVERY = 5.0
 @click.command()
 @connection_options
 @click.option(
-    "-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), required=True, help="File to write."
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="File to write; - is standard output.",
 )
 @click.option("--for", "duration", metavar="TIME", help="Record for so long, such as 24h; else until Ctrl-C.")
 def command(kubeconfig: Path | None, context: str, file: Path, duration: str | None) -> None:
-    """Write down which pods come to a live cluster and go, and on which nodes it runs, for `bayplan replay` and `bayplan compare`.
+    """Write down which pods come to a live cluster and go, its nodes, and what else bears on placement (claims, volumes, classes,
+    priorities), for `bayplan replay` and `bayplan compare`.
 
     Ends at Ctrl-C or after --for; what was written is good at any time.
     """
     from bayplan.cli.simulate import seconds_in
 
     seconds = seconds_in(duration) if duration else None
-    if file.exists():
+    streams = str(file) == "-"
+    if file.exists() and not streams:
         raise Failure(f"{file} exists; name another file with --output")
     try:
-        with gzip.open(file, "wb") as output:
+        with gzip.open(sys.stdout.buffer if streams else file, "wb") as output:
             pods = asyncio.run(_record(kubeconfig, context, output, seconds))
     except OSError as error:
         raise Failure(f"the recording cannot be written to {file}: {error.strerror or error}") from error
-    click.echo(f"{pods} pods recorded in {file}; play it with: bayplan replay {file}")
+    if streams:
+        click.echo(f"{pods} pods recorded", err=True)
+    else:
+        click.echo(f"{pods} pods recorded in {file}; play it with: bayplan replay {file}")
 
 
 async def _record(
@@ -47,8 +58,7 @@ async def _record(
 ) -> int:
     from bayplan.api.errors import ApiError
     from bayplan.api.types.core_v1 import Node
-    from bayplan.client.errors import TransportError
-    from bayplan.simulation.recording import Recorder
+    from bayplan.simulation.recording import Recorder, recorded_kinds
     from bayplan.support.clock import SystemClock
     from bayplan.support.randomness import SystemRandomness
 
@@ -58,7 +68,13 @@ async def _record(
         asyncio.get_running_loop().add_signal_handler(name, stop.set)
     try:
         await client.list(Node)
-        recorder = Recorder(client, output.write, clock=SystemClock(), randomness=SystemRandomness())
+        recorder = Recorder(
+            client,
+            output.write,
+            clock=SystemClock(),
+            randomness=SystemRandomness(),
+            kinds=await recorded_kinds(client),
+        )
         running = asyncio.create_task(recorder.run())
         flushing = asyncio.create_task(_flush(output))
         with contextlib.suppress(TimeoutError):
@@ -68,8 +84,8 @@ async def _record(
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         return recorder.pods
-    except (ApiError, TransportError) as error:
-        raise Failure(f"the cluster cannot be recorded: {error}") from error
+    except ApiError as error:
+        raise Unanswerable(f"the cluster cannot be recorded: {error}") from error
     finally:
         await client.close()
 

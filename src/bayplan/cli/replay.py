@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bayplan.cli.output import Failure, give, html_option, output_option, scheduler_config_option
+from bayplan.cli.output import give, html_option, output_option, scheduler_config_option
 from bayplan.cli.workload_input import read_workload, workload_options
 
 
@@ -20,6 +20,8 @@ def command(
     trace: str,
     nodes: str | None,
     cluster: str | None,
+    kubeconfig: Path | None,
+    context: str,
     stretch: float,
     seed: int | None,
     scheduler_config: Path | None,
@@ -32,21 +34,17 @@ def command(
     1 if not.
     """
     from bayplan.cluster.unserved import UnservedKinds
-    from bayplan.scheduler.errors import SchedulerError
     from bayplan.simulation.replay import replay
     from bayplan.simulation.replay_report import replay_page
     from bayplan.simulation.replay_tables import print_replay
     from bayplan.support.progress import Progress
 
     unserved = UnservedKinds()
-    workload = read_workload(trace, nodes, cluster, stretch, unserved)
-    try:
-        with Progress("pods placed", len(workload.arrivals)) as progress:
-            result = replay(
-                workload, str(scheduler_config) if scheduler_config is not None else None, seed=seed, told=progress.tell
-            )
-    except SchedulerError as error:
-        raise Failure(str(error)) from error
+    workload = read_workload(trace, nodes, cluster, (kubeconfig, context), stretch, unserved)
+    with Progress("pods placed", len(workload.arrivals)) as progress:
+        result = replay(
+            workload, str(scheduler_config) if scheduler_config is not None else None, seed=seed, told=progress.tell
+        )
     give(
         result.to_dict,
         lambda: replay_page(trace, result),

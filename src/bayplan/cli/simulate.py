@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bayplan.cli.cluster_input import amounts_in, cluster_option, read_cluster, warn_unserved
+from bayplan.cli.cluster_input import amounts_in, cluster_asked, cluster_options, warn_unserved
 from bayplan.cli.output import Failure, give, html_option, output_option, scheduler_config_option
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 @click.command()
-@cluster_option
+@cluster_options
 @click.option("--add-nodes", type=click.IntRange(1), metavar="N", help="Add nodes.")
 @click.option("--like", "like_node", default="", metavar="NODE", help="Nodes that are added are like this one.")
 @click.option("--shape", metavar="NAME=AMOUNT,...", help="What nodes that are added offer, where it is not the usual.")
@@ -48,7 +48,9 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 @html_option()
 @output_option
 def command(
-    cluster: str,
+    cluster: str | None,
+    kubeconfig: Path | None,
+    context: str,
     add_nodes: int | None,
     like_node: str,
     shape: str | None,
@@ -72,7 +74,7 @@ def command(
     lasting = seconds_in(duration) if duration else None
     if (like_node or shape) and add_nodes is None:
         raise click.UsageError("--like and --shape say which nodes --add-nodes adds")
-    copy = read_cluster(cluster)
+    copy = cluster_asked(cluster, kubeconfig, context)
     actions = _actions(copy, (add_nodes, like_node, shape), steps, upgrade, surge, patience)
     if not actions and lasting is None:
         raise click.UsageError("nothing to simulate: name a step, such as --drain NODE, or a time with --for")
@@ -99,18 +101,15 @@ def command(
 
 
 def _run(copy: ClusterCopy, actions: list[Action], lasting: float | None, seed: int, config: Path | None) -> Any:
-    from bayplan.api.codec import DecodeError
     from bayplan.api.errors import ApiError
     from bayplan.cluster.errors import ClusterError
-    from bayplan.scheduler.errors import SchedulerError
-    from bayplan.simulation.actions import ActionError
     from bayplan.simulation.what_if import simulate
 
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # what controllers try in vain is told by the outcome
     try:
         return simulate(copy, actions, seconds=lasting, seed=seed, config=config)
-    except (ActionError, ClusterError, SchedulerError, DecodeError, ApiError) as error:
+    except (ClusterError, ApiError) as error:  # what the simulated cluster refuses
         raise Failure(str(error)) from error
     finally:
         logging.disable(before)
@@ -124,29 +123,26 @@ def _actions(
     surge: int,
     patience: float,
 ) -> list[Action]:
-    """In the order in which they are done. Raises UsageError, Failure."""
-    from bayplan.cluster.manifests import ManifestError, objects_in, read_manifests
+    """In the order in which they are done. Raises UsageError, QuestionError, ManifestError."""
+    from bayplan.cluster.manifests import objects_in, read_manifests
     from bayplan.simulation.actions import AddNodes, Apply, Cordon, DeleteNode, Drain, FailZone, Upgrade
-    from bayplan.simulation.copies_planner import QuestionError, node_shape
+    from bayplan.simulation.copies_planner import node_shape
 
     actions: list[Action] = []
     count, like, shape = nodes
-    try:
-        if count is not None:
-            actions.append(AddNodes(count, node_shape(copy, like, amounts_in(shape or ""))))
-        actions.extend(_taint(text) for text in steps["taints"])
-        actions.extend(Cordon(name) for name in steps["cordons"])
-        actions.extend(_scale(text) for text in steps["scales"])
-        objects: list[tuple[Path, dict[str, Any]]] = []
-        for name in steps["files"]:
-            if name == "-":
-                objects.extend((Path("-"), obj) for obj in objects_in(sys.stdin.read(), "standard input"))
-            else:
-                objects.extend(read_manifests([Path(name)]))
-        if objects:
-            actions.append(Apply(tuple(objects)))
-    except (QuestionError, ManifestError) as error:
-        raise Failure(str(error)) from error
+    if count is not None:
+        actions.append(AddNodes(count, node_shape(copy, like, amounts_in(shape or ""))))
+    actions.extend(_taint(text) for text in steps["taints"])
+    actions.extend(Cordon(name) for name in steps["cordons"])
+    actions.extend(_scale(text) for text in steps["scales"])
+    objects: list[tuple[Path, dict[str, Any]]] = []
+    for name in steps["files"]:
+        if name == "-":
+            objects.extend((Path("-"), obj) for obj in objects_in(sys.stdin.read(), "standard input"))
+        else:
+            objects.extend(read_manifests([Path(name)]))
+    if objects:
+        actions.append(Apply(tuple(objects)))
     if steps["drains"]:
         actions.append(Drain(steps["drains"], patience))
     actions.extend(DeleteNode(name) for name in steps["deletes"])

@@ -12,7 +12,7 @@ import click
 
 from bayplan.cli.cluster_input import HELP, warn_left_out, warn_unserved
 from bayplan.cli.connect import connect, connection_options
-from bayplan.cli.output import Failure, print_data
+from bayplan.cli.output import Failure, Unanswerable, print_data
 
 if TYPE_CHECKING:
     from bayplan.client import Client
@@ -29,7 +29,7 @@ _STREAM = Path("/dev/stdout")
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("cluster.bayplan"),
     show_default=True,
-    help="File to write.",
+    help="File to write; - is standard output.",
 )
 @click.option("--from", "source", metavar="FILE|DIR|-", help=f"Take this instead of a live cluster. {HELP}")
 @click.option("--include", multiple=True, metavar="KIND", help="A further kind to copy, whole; may be repeated.")
@@ -62,6 +62,7 @@ def command(
     left out and named. Other verbs take the file with --cluster, and `bayplan up` with --from.
     """
     kinds = _kinds(include)
+    output = _STREAM if str(output) == "-" else output
     if output.exists() and not force and output != _STREAM:
         raise Failure(f"{output} exists; name another file with --output, or overwrite it with --force")
     copy = (
@@ -92,16 +93,13 @@ def _kinds(include: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _of_file(source: str, kinds: tuple[str, ...]) -> ClusterCopy:
-    from bayplan.simulation.copies import COPIED, CopyError
+    from bayplan.simulation.copies import COPIED
     from bayplan.simulation.copies_thin import thin, without_managed_fields
     from bayplan.simulation.readers import read
     from bayplan.support.progress import Progress
 
-    try:
-        with Progress("reading files") as progress:
-            copy = read(source, kinds, told=progress.tell_part)
-    except CopyError as error:
-        raise Failure(str(error)) from error
+    with Progress("reading files") as progress:
+        copy = read(source, kinds, told=progress.tell_part)
     for name, found in copy.objects.items():
         shorten = thin if name in COPIED else without_managed_fields
         copy.objects[name] = [shorten(obj) for obj in found]
@@ -110,7 +108,6 @@ def _of_file(source: str, kinds: tuple[str, ...]) -> ClusterCopy:
 
 async def _of_cluster(client: Client, kinds: tuple[str, ...], namespaces: tuple[str, ...]) -> ClusterCopy:
     from bayplan.api.errors import ApiError
-    from bayplan.client.errors import TransportError
     from bayplan.simulation.copies import CopyError
     from bayplan.simulation.readers_live import read_live
     from bayplan.support.clock import SystemClock
@@ -127,9 +124,7 @@ async def _of_cluster(client: Client, kinds: tuple[str, ...], namespaces: tuple[
                 progress=progress.tell_part,
             )
     except (ApiError, CopyError) as error:
-        raise Failure(f"the cluster cannot be copied: {error}") from error
-    except TransportError as error:
-        raise Failure(f"{error}; is the cluster running?") from error
+        raise Unanswerable(f"the cluster cannot be copied: {error}") from error
     finally:
         await client.close()
 

@@ -37,11 +37,8 @@ def command(
 
     Equal seeds give equal traces; the digest of the whole, leases and events included, is told on standard error.
     """
-    from bayplan.api.codec import DecodeError
     from bayplan.api.errors import ApiError
-    from bayplan.cluster.manifests import ManifestError
     from bayplan.cluster.unserved import UnservedKinds
-    from bayplan.scheduler.errors import SchedulerError
     from bayplan.simulation.trace import is_restless
     from bayplan.simulation.traced import traced
 
@@ -69,7 +66,7 @@ def command(
             sink=take,
             unserved=unserved,
         )
-    except (ManifestError, DecodeError, ApiError, SchedulerError) as error:
+    except ApiError as error:
         raise Failure(str(error)) from error
     warn_unserved(unserved)
     if output:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bayplan.cli.cluster_input import HELP, read_cluster
-from bayplan.cli.output import Failure
+from bayplan.cli.cluster_input import cluster_asked, cluster_options
 
 if TYPE_CHECKING:
     from bayplan.cluster.unserved import UnservedKinds
@@ -24,7 +23,7 @@ def workload_options(function: F) -> F:
         click.option(
             "--stretch", type=float, default=1.0, show_default=True, help="Let pods last so many times longer."
         ),
-        click.option("--cluster", metavar="FILE|DIR|-", help=f"Take the nodes of this cluster. {HELP}"),
+        cluster_options,
         click.option("--nodes", metavar="FILE", help="Table of nodes (CSV)."),
         click.argument("trace", required=False, default=None),
     ):
@@ -33,38 +32,44 @@ def workload_options(function: F) -> F:
 
 
 def read_workload(
-    trace: str | None, nodes: str | None, cluster: str | None, stretch: float, unserved: UnservedKinds
+    trace: str | None,
+    nodes: str | None,
+    cluster: str | None,
+    live: tuple[Path | None, str],
+    stretch: float,
+    unserved: UnservedKinds,
 ) -> Workload:
-    """What is meant. unserved: counts what the cluster has of custom kinds. Raises UsageError, Failure."""
+    """What is meant. live: kubeconfig and context of the cluster that is asked where no file shows one. unserved: counts what the
+    cluster has of custom kinds. Raises UsageError, TraceError, CopyError, KubeconfigError, TransportError."""
     from bayplan.simulation.compare import workload_of_copy
     from bayplan.simulation.recording import is_recording, read_recording
     from bayplan.simulation.replay import stretched
-    from bayplan.simulation.replay_traces import TraceError, read_nodes, read_pods, workload_on
+    from bayplan.simulation.replay_traces import read_nodes, read_pods, workload_on
 
+    kubeconfig, context = live
     if nodes is not None and cluster is not None:
         raise click.UsageError("take nodes from --nodes or from --cluster, not from both")
     if stretch <= 0:
         raise click.UsageError("--stretch has to be more than 0")
-    try:
-        if trace is None:
-            if cluster is None:
-                raise click.UsageError("name a TRACE, or a cluster with --cluster")
-            copy = read_cluster(cluster)
-            unserved.add_all(copy.unserved)
-            return workload_of_copy(copy)
-        path = Path(trace)
-        if is_recording(path):
-            workload = read_recording(path)
-            if nodes is not None:
-                workload = workload_on(read_nodes(Path(nodes)), workload.arrivals)
-        elif nodes is not None:
-            workload = workload_on(read_nodes(Path(nodes)), read_pods(path))
-        elif cluster is not None:
-            copy = read_cluster(cluster)
-            unserved.add_all(copy.unserved)
-            workload = workload_on(copy.of("Node"), read_pods(path))
-        else:
-            raise click.UsageError("a table of pods needs nodes: --nodes FILE or --cluster FILE")
-    except TraceError as error:
-        raise Failure(str(error)) from error
+    if trace is None:
+        if nodes is not None:
+            raise click.UsageError("a table of nodes needs a table of pods: name a TRACE")
+        copy = cluster_asked(cluster, kubeconfig, context)
+        unserved.add_all(copy.unserved)
+        return workload_of_copy(copy)
+    path = Path(trace)
+    if is_recording(path):
+        workload = read_recording(path)
+        if nodes is not None:
+            workload = workload_on(read_nodes(Path(nodes)), workload.arrivals)
+    elif nodes is not None:
+        workload = workload_on(read_nodes(Path(nodes)), read_pods(path))
+    elif cluster is not None or kubeconfig is not None or context:
+        copy = cluster_asked(cluster, kubeconfig, context)
+        unserved.add_all(copy.unserved)
+        workload = workload_on(copy.of("Node"), read_pods(path))
+    else:
+        raise click.UsageError(
+            "a table of pods needs nodes: --nodes FILE, --cluster FILE, or a live cluster by --kubeconfig"
+        )
     return stretched(workload, stretch)
