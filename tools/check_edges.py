@@ -48,6 +48,7 @@ CALLS = {
 """Last part of a call's name (or `owner.name`) -> what it brings."""
 EDGES = {
     "support/": {"time", "chance", "threads", "sockets"},
+    "streaming/": {"sockets"},
     "apiserver/certificates.py": {"chance"},
     "apiserver/service_account_tokens/keys.py": {"chance"},
     "apiserver/http.py": {"sockets"},
@@ -62,7 +63,9 @@ EDGES = {
     "apiserver/dialing.py": {"sockets"},
     "apiserver/resolving.py": {"sockets"},
     "apiserver/webhook_http.py": {"sockets"},
+    "apiserver/subresources/simulated_pods.py": {"sockets"},
     "client/http.py": {"sockets"},
+    "kubelet/simulator/answers/connections.py": {"sockets"},
     "kubelet/logind.py": {"sockets"},
     "kubelet/http_actions.py": {"sockets"},
     "kubelet/prober/grpc_health.py": {"sockets"},

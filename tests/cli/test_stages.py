@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from bayplan.cli.main import main
-from bayplan.cli.node_simulator import stages_of
+from bayplan.cli.node_simulator import kwok_objects
 
 _STAGE = """
 apiVersion: kwok.x-k8s.io/v1alpha1
@@ -35,5 +35,5 @@ def test_stages_of_other_objects_are_named_and_left_out(tmp_path: Path, capsys: 
     path = tmp_path / "stages.yaml"
     stages = _STAGE.format(name="mine", kind="Pod", template="a: 1")
     path.write_text(stages + _STAGE.format(name="beat", kind="Node", template="a: 1"))
-    assert [one.name for one in stages_of((path,))] == ["mine"]
-    assert "left out: beat" in capsys.readouterr().err
+    assert [one.name for one in kwok_objects((path,)).stages] == ["mine"]
+    assert "Stage beat" in capsys.readouterr().err

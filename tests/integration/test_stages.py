@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bayplan.api.types import core_v1
 from bayplan.cluster.settings import ClusterSettings
+from bayplan.kubelet.simulator.kwok_files import read_files
 from bayplan.kubelet.simulator.settings import SimulatorSettings
-from bayplan.kubelet.simulator.stages import read_stages
 from bayplan.testing.builders import deployment, pod
 from bayplan.testing.cluster import LiveCluster, running_cluster
 
@@ -76,7 +76,7 @@ spec:
 def test_pods_are_launched_fail_and_go_as_their_stages_say(tmp_path: Path) -> None:
     path = tmp_path / "stages.yaml"
     path.write_text(_STAGES)
-    stages, _ = read_stages([path])
+    stages = read_files([path]).stages
 
     async def scenario(cluster: LiveCluster) -> None:
         await cluster.client.create(deployment("web", 2))

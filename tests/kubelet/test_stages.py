@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bayplan.kubelet.simulator.durations import chance
 from bayplan.kubelet.simulator.stage_paths import PathError, parse_path
@@ -21,7 +19,6 @@ from bayplan.kubelet.simulator.stages import (
     choose,
     delay,
     read_stage,
-    read_stages,
 )
 
 PENDING = {
@@ -184,18 +181,3 @@ def test_what_cannot_be_carried_out_is_refused_at_once(spec: dict[str, Any], mes
     with pytest.raises(StageError) as refused:
         stage(**spec)
     assert message in str(refused.value)
-
-
-def test_files_and_directories_are_read_and_other_objects_left_out(tmp_path: Path) -> None:
-    def document(name: str, kind: str) -> dict[str, Any]:
-        spec = {"resourceRef": {"kind": kind}, "selector": {}, "next": {"delete": True}}
-        return {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": name}, "spec": spec}
-
-    (tmp_path / "deeper").mkdir()
-    both = yaml.safe_dump_all([document("pod", "Pod"), document("node", "Node"), {"kind": "ConfigMap"}, None])
-    (tmp_path / "deeper" / "stages.yaml").write_text(both)
-    stages, left_out = read_stages([tmp_path])
-    assert ([one.name for one in stages], left_out) == (["pod"], ("node",))
-    (tmp_path / "broken.yaml").write_text("a: b: c")
-    with pytest.raises(StageError, match=r"broken\.yaml"):
-        read_stages([tmp_path / "broken.yaml"])

@@ -44,6 +44,7 @@ from bayplan.apiserver.service_account_tokens.verification import ServiceAccount
 from bayplan.apiserver.service_routes import ServiceRoutes
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.simulated_addresses import SimulatedAddresses
+from bayplan.apiserver.simulated_pods import PodAnswers
 from bayplan.apiserver.simulated_webhooks import SimulatedReports
 from bayplan.apiserver.watching import Entry
 from bayplan.support.clock import Clock
@@ -87,6 +88,8 @@ class Context:
     """What reaches webhooks; None if this server calls none."""
     kubelet_page: Callable[[str, str, str], Awaitable[bytes]] | None = None
     """Reads a page of a kubelet: (host, port, path) -> body, or ApiError; None if this server reaches none."""
+    pod_answers: PodAnswers | None = None
+    """What users want simulated pods to answer; None if they say nothing."""
     simulated_reports: SimulatedReports = field(default_factory=SimulatedReports)
     """What events are to tell of webhooks in simulated pods."""
     crowds: Crowds = field(default_factory=Crowds)

@@ -21,12 +21,6 @@ _RECEIVED_BYTES: Final = 1 << 16
 """Largest message of a client; there is nothing to say."""
 
 
-def is_websocket_request(http: web.BaseRequest) -> bool:
-    """Whether the client wants a WebSocket instead of an HTTP answer."""
-    upgrades = "upgrade" in http.headers.get("Connection", "").lower()
-    return upgrades and http.headers.get("Upgrade", "").lower() == "websocket"
-
-
 class Content(Protocol):
     """Bytes that come as they are read."""
 

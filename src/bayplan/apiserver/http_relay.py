@@ -26,12 +26,14 @@ from bayplan.apiserver.aggregation.probing import Page, Question
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.dialing import dial_problem
 from bayplan.apiserver.html_pages import LONGEST_PAGE, is_rewritable, rewrite_page
-from bayplan.apiserver.http_messages import LogContent, is_websocket_request, send_messages
+from bayplan.apiserver.http_messages import LogContent, send_messages
 from bayplan.apiserver.relays import Purpose, Relay, log_refusal, unavailable
 from bayplan.apiserver.resolving import Resolver
 from bayplan.apiserver.tls import aggregated_tls, client_tls
+from bayplan.streaming.interface import Stream
 from bayplan.support.clock import Clock
 from bayplan.support.tunnels import tunnel
+from bayplan.support.upgrades import is_websocket_request, wants_upgrade
 
 _HOP_BY_HOP: Final = frozenset(
     ("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding")
@@ -65,6 +67,8 @@ class Relays:
         self._aggregated_tls = functools.lru_cache(64)(functools.partial(aggregated_tls, front_proxy))
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
+        self._streams: set[asyncio.Future[web.StreamResponse]] = set()
+        """What this process serves itself."""
 
     async def serve(
         self, http: web.BaseRequest, body: bytes, relay: Relay, started: Callable[[int], None] | None = None
@@ -72,9 +76,11 @@ class Relays:
         """Ask, and pass the answer on as it comes. started: told of the status of an answer that goes on. Raises ApiError."""
         if relay.log is not None:
             return await self._pass_on_log(http, relay.log, started)
-        upgrades = "upgrade" in http.headers.get("Connection", "").lower()
+        upgrades = wants_upgrade(http)
         if relay.purpose is Purpose.STREAM and not upgrades:
             raise bad_request("Upgrade request required")
+        if relay.stream is not None:
+            return await self._serve_stream(http, relay.stream, started)
         if relay.purpose is Purpose.PROXY and not upgrades and not relay.path and http.method in ("GET", "HEAD"):
             path, mark, query = http.raw_path.partition("?")
             return web.Response(status=301, headers={"Location": f"{path}/{mark}{query}"})
@@ -157,6 +163,8 @@ class Relays:
     async def close(self) -> None:
         """Close the connections."""
         self._is_closed = True
+        for stream in self._streams:
+            stream.cancel()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -222,6 +230,21 @@ class Relays:
                     await stream.write(piece)
             await stream.write_eof()
         return stream
+
+    async def _serve_stream(
+        self, http: web.BaseRequest, stream: Stream, started: Callable[[int], None] | None
+    ) -> web.StreamResponse:
+        """A connection that this process serves, until it or the server ends or the client has gone."""
+        if started is not None:
+            started(HTTPStatus.SWITCHING_PROTOCOLS)
+        serving = asyncio.ensure_future(stream(http))
+        self._streams.add(serving)
+        try:
+            return await serving
+        except ConnectionError as error:
+            raise failure(500, "", str(error), details=False) from error
+        finally:
+            self._streams.discard(serving)
 
     async def _while_wanted(self, http: web.BaseRequest, log: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for piece in log:

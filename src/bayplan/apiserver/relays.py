@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from bayplan.api.errors import ApiError, bad_request, failure, internal_error, quoted
 from bayplan.api.types import core_v1
+from bayplan.streaming.interface import Stream
 
 _SCHEMES = ("", "http", "https")
 
@@ -56,6 +57,8 @@ class Relay:
     """Headers that tell an aggregated server who asks."""
     log: AsyncIterator[bytes] | None = None
     """Instead of a kubelet: the log of a simulated pod, piece by piece; b"" where nothing comes for a while."""
+    stream: Stream | None = None
+    """Instead of a kubelet: what a simulated pod answers to exec, attach and port-forward."""
 
     @property
     def authority(self) -> str:

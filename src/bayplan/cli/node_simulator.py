@@ -10,20 +10,21 @@ import click
 from bayplan.cli import component
 
 if TYPE_CHECKING:
-    from bayplan.kubelet.simulator.stages import Stage
+    from bayplan.kubelet.simulator.kwok_files import KwokObjects
 
 
-def stages_of(paths: tuple[Path, ...]) -> tuple[Stage, ...]:
-    """What `--stages` says about pods. Raises UsageError."""
-    from bayplan.kubelet.simulator.stages import StageError, read_stages
+def kwok_objects(paths: tuple[Path, ...]) -> KwokObjects:
+    """What `--stages` says. Raises UsageError."""
+    from bayplan.kubelet.simulator.errors import KwokFileError
+    from bayplan.kubelet.simulator.kwok_files import read_files
 
     try:
-        stages, left_out = read_stages(paths)
-    except StageError as error:
+        found = read_files(paths)
+    except KwokFileError as error:
         raise click.UsageError(f"--stages: {error}") from error
-    if left_out:
-        click.echo(f"stages that are not about pods are left out: {', '.join(left_out)}", err=True)
-    return stages
+    if found.left_out:
+        click.echo(f"left out, for simulated pods have no use for it: {', '.join(found.left_out)}", err=True)
+    return found
 
 
 @click.command()
@@ -62,14 +63,16 @@ def command(
     **options: Any,
 ) -> None:
     """Play simulated nodes in any cluster, Bayplan's or a real one."""
-    read = stages_of(stages)
+    read = kwok_objects(stages)
+    if read.answers:
+        click.echo("Logs, Exec, Attach and PortForward are left out: only bayplan up answers for its pods", err=True)
 
     def make(client: Any, clock: Any, randomness: Any, metrics: Any) -> Any:
         from bayplan.kubelet.simulator import NodeSimulator, SimulatorSettings
 
         capacity = {"cpu": cpu, "memory": memory, "ephemeral-storage": "100Gi", "pods": pods}
         settings = SimulatorSettings(
-            nodes=nodes, zones=zones, name_prefix=name_prefix, capacity=capacity, stages=read, events=pod_events
+            nodes=nodes, zones=zones, name_prefix=name_prefix, capacity=capacity, stages=read.stages, events=pod_events
         )
         return NodeSimulator(client, settings, clock=clock, randomness=randomness)
 

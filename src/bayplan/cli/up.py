@@ -77,7 +77,8 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     multiple=True,
     type=click.Path(path_type=Path, exists=True),
     metavar="FILE|DIR",
-    help="Stages (kwok.x-k8s.io/v1alpha1) that say what happens to pods on simulated nodes; may be repeated.",
+    help="Objects of kwok.x-k8s.io/v1alpha1 (Stage; Logs, Exec, Attach, PortForward and their Cluster forms) that say what happens to pods on simulated nodes "
+    "and what they answer. Exec and PortForward run commands and reach addresses of this machine for whoever may use such pods. May be repeated.",
 )
 @click.option(
     "--pod-events",
@@ -244,7 +245,7 @@ class UpOptions:
         """The cluster that they describe. Raises UsageError, Failure."""
         from bayplan.cli.controller_flags import parsed_settings
         from bayplan.cli.kube_flags import api_server_settings
-        from bayplan.cli.node_simulator import stages_of
+        from bayplan.cli.node_simulator import kwok_objects
         from bayplan.cluster.settings import CLUSTER_API, CLUSTER_CONTROLLERS, ClusterSettings
         from bayplan.kubelet.simulator.settings import SimulatorSettings
 
@@ -252,6 +253,7 @@ class UpOptions:
         if directory is not None:
             make_directory(directory)
         api, tokens, anonymous = api_server_settings(self._apiserver_flags, CLUSTER_API)
+        kwok = kwok_objects(self.stages)
         return ClusterSettings(
             store=self.store or (f"sqlite:{directory}/store.db" if directory else "memory:"),
             directory=directory / "pki" if directory else None,
@@ -260,7 +262,8 @@ class UpOptions:
             nodes=SimulatorSettings(
                 nodes=self._own_nodes,
                 groups=self._groups(),
-                stages=stages_of(self.stages),
+                stages=kwok.stages,
+                answers=kwok.answers,
                 events=self.pod_events,
                 adopts=self.source is not None,
             ),

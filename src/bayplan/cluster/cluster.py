@@ -77,6 +77,10 @@ class Cluster:
             token_keys=self._token_keys(),
         )
         self.api.context.webhook_sender = HttpSender(self.api.context.simulated.reason)
+        if settings.nodes.answers:
+            from bayplan.kubelet.simulator.answers import PodAnswers
+
+            self.api.context.pod_answers = PodAnswers(settings.nodes.answers, self.clock)
         self._http: HttpServer | None = None
         self._components: Components | None = None
         self._is_up = False

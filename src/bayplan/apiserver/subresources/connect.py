@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from bayplan.api.container_logs import LogOptions
 from bayplan.api.errors import (
     FieldError,
     bad_request,
@@ -29,9 +28,14 @@ from bayplan.apiserver.forwards import Forward
 from bayplan.apiserver.relays import Purpose, Relay
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
 from bayplan.apiserver.service_routes import SimulatedService
-from bayplan.apiserver.simulated_logs import log_of, run_of
-from bayplan.apiserver.subresources.connection_options import admit_proxy, port_options, stream_options
-from bayplan.support.timestamps import parse_rfc3339
+from bayplan.apiserver.subresources.connection_options import (
+    PodPortForwardOptions,
+    PodStreamOptions,
+    admit_proxy,
+    port_options,
+    stream_options,
+)
+from bayplan.apiserver.subresources.simulated_pods import answer_for
 
 _STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 """Options of `exec` and `attach` -> what kubelets call them."""
@@ -46,22 +50,28 @@ async def handle(call: Call) -> Response:
     what = subresource.name
     if what != "log":
         _check_may_create(call)
+    options: PodStreamOptions | PodPortForwardOptions | None = None
     if what == "log":
         container, query = call.request.query.get("container", ""), _log_query(call)
+    elif what == "portforward":
+        options = await port_options(call)
+        container, query = "", [("port", ",".join(map(str, options.ports)))] if options.ports else []
     else:
-        container, query = await _stream_query(call, what)
+        options = await stream_options(call)
+        container, query = options.container, _stream_query(options)
     pod = _pod(call, call.path.name)
     path = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if what == "portforward":
         path = f"/portForward/{path}"
     else:
-        path = f"/{'containerLogs' if what == 'log' else what}/{path}/{_container(pod, container)}"
+        container = _container(pod, container)
+        path = f"/{'containerLogs' if what == 'log' else what}/{path}/{container}"
     if not pod.spec.node_name:
         if what == "log":
             return Response(204, content_type="")
         raise bad_request(f"pod {pod.metadata.name} does not have a host assigned")
-    if what == "log" and _is_simulated(call, pod.spec.node_name):
-        return Response(200, relay=_simulated_log(call, pod, _container(pod, container)))
+    if _is_simulated(call, pod.spec.node_name):
+        return Response(200, relay=answer_for(call, pod, container, options))
     host, port = _kubelet(call, pod.spec.node_name, what)
     relay = Relay(
         purpose=Purpose.LOG if what == "log" else Purpose.STREAM,
@@ -161,14 +171,10 @@ def _log_query(call: Call) -> list[tuple[str, str]]:
     return [*switches, *given, *([("sinceTime", since)] if since else [])]
 
 
-async def _stream_query(call: Call, what: str) -> tuple[str, list[tuple[str, str]]]:
-    """The container, "" if none is named, and the options of `exec`, `attach` and `portforward` for a kubelet. Raises ApiError."""
-    if what == "portforward":
-        ports = (await port_options(call)).ports
-        return "", [("port", ",".join(map(str, ports)))] if ports else []
-    options = await stream_options(call)
+def _stream_query(options: PodStreamOptions) -> list[tuple[str, str]]:
+    """The options of `exec` and `attach` for a kubelet."""
     switches = [(theirs, "1") for ours, theirs in _STREAMS.items() if getattr(options, ours)]
-    return options.container, switches + [("command", word) for word in options.command]
+    return switches + [("command", word) for word in options.command]
 
 
 def _container(pod: core_v1.Pod, name: str) -> str:
@@ -191,29 +197,6 @@ def _is_simulated(call: Call, node_name: str) -> bool:
     """Whether the containers of a node run no programs."""
     node: core_v1.Node | None = call.context.find("Node", "", node_name)
     return node is not None and is_simulated(node)
-
-
-def _simulated_log(call: Call, pod: core_v1.Pod, container: str) -> Relay:
-    """The log of a container that runs no program. Raises ApiError (400) if there is none yet."""
-    query, clock = call.request.query, call.context.clock
-    seconds, since = int_parameter(query, "sinceSeconds"), query.get("sinceTime", "")
-    options = LogOptions(
-        follow=bool_parameter(query, "follow"),
-        previous=bool_parameter(query, "previous"),
-        timestamps=bool_parameter(query, "timestamps"),
-        since=clock.now() - seconds if seconds is not None else parse_rfc3339(since) if since else None,
-        tail_lines=int_parameter(query, "tailLines"),
-        limit_bytes=int_parameter(query, "limitBytes"),
-    )
-    metadata, find = pod.metadata, call.context.find
-    log = log_of(
-        pod,
-        run_of(pod, container, previous=options.previous),
-        options,
-        clock,
-        lambda: find("Pod", metadata.namespace, metadata.name),
-    )
-    return Relay(purpose=Purpose.LOG, scheme="", host="", port="", path="", query="", subject=metadata.name, log=log)
 
 
 def _kubelet(call: Call, node_name: str, what: str) -> tuple[str, str]:

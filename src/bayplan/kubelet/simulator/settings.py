@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from bayplan.kubelet.simulator.answers.objects import AnswerObject
     from bayplan.kubelet.simulator.groups import NodeGroupSettings
     from bayplan.kubelet.simulator.stages import Stage
 
@@ -35,6 +36,8 @@ class SimulatorSettings:
     """Whether nodes that others made for the simulator are played even if there are none of its own."""
     stages: tuple[Stage, ...] = ()
     """What happens to pods, as users describe it; without any it is what `pods` says."""
+    answers: tuple[AnswerObject, ...] = ()
+    """What pods answer to logs, exec, attach and port-forward, as users describe it; without any, what happened to them."""
     events: str = "warnings"
     """What is told about pods as events: `none`, `warnings` and what explains them, or `all` that a kubelet tells, ordinary starts and stops as well."""
     start_seconds: float = 0.2

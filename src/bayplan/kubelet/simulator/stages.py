@@ -10,10 +10,9 @@ Source of the behaviour: kwok's lifecycle package and its default stages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -26,9 +25,8 @@ from bayplan.kubelet.simulator.stage_paths import PathError, parse_path
 from bayplan.kubelet.simulator.template_parser import TemplateError
 from bayplan.kubelet.simulator.templates import Function, Template
 
-__all__ = ["Stage", "StageError", "body_of", "choose", "delay", "read_stage", "read_stages"]
+__all__ = ["Stage", "StageError", "body_of", "choose", "delay", "read_stage"]
 
-_GROUP = "kwok.x-k8s.io/"
 CONTEXT = (
     "Now",
     "StartTime",
@@ -128,30 +126,6 @@ class Stage:
     def fits(self, data: Any) -> bool:
         """Whether an object (plain data) is where the stage begins."""
         return all(one.holds(data) for one in self.matches)
-
-
-def read_stages(paths: Iterable[Path]) -> tuple[tuple[Stage, ...], tuple[str, ...]]:
-    """The stages of pods in files or directories, and names of stages that are left out. Raises StageError."""
-    stages: list[Stage] = []
-    left_out: list[str] = []
-    for path in paths:
-        files = sorted(one for one in path.rglob("*.y*ml")) if path.is_dir() else [path]
-        for file in files:
-            try:
-                documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-            except (OSError, yaml.YAMLError) as error:
-                raise StageError(f"{file}: {error}") from error
-            for document in documents:
-                if not isinstance(document, dict) or not str(document.get("apiVersion", "")).startswith(_GROUP):
-                    continue
-                if document.get("kind") != "Stage":
-                    continue
-                stage = read_stage(document)
-                if stage is None:
-                    left_out.append(str(document["metadata"]["name"]))
-                else:
-                    stages.append(stage)
-    return tuple(stages), tuple(left_out)
 
 
 def read_stage(document: Mapping[str, Any]) -> Stage | None:

@@ -1,0 +1,31 @@
+"""Who answers for the containers of simulated pods, which run no programs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
+
+from bayplan.api.container_logs import LogOptions
+from bayplan.api.types import core_v1
+from bayplan.streaming.interface import Duplex, Run
+
+
+class PodAnswers(Protocol):
+    """What users want simulated pods to answer. None where they say nothing."""
+
+    def log(
+        self, pod: core_v1.Pod, container: str, options: LogOptions, runs: Callable[[], bool]
+    ) -> AsyncIterator[bytes] | None:
+        """A container's log, piece by piece. runs: whether the container still does. Raises StreamError if there is none."""
+
+    def command(self, pod: core_v1.Pod, container: str, command: Sequence[str], *, tty: bool) -> Run | None:
+        """What runs a command in a container."""
+
+    def attach(self, pod: core_v1.Pod, container: str, runs: Callable[[], bool]) -> Run | None:
+        """What those see who attach to a container. Raises StreamError if there is nothing."""
+
+    def connects(self, pod: core_v1.Pod) -> bool:
+        """Whether anything answers at any port."""
+
+    async def connect(self, pod: core_v1.Pod, port: int) -> Duplex:
+        """Connect to a port. Raises StreamError."""

@@ -1,0 +1,6 @@
+"""Streams of commands and ports between kubectl and what runs in pods: SPDY and WebSockets, the server's side.
+
+HTTP request ─▶ Upgraded (bytes both ways) ─▶ SpdyConnection ─┐
+                                                               ├─▶ serve_command, serve_port_forward ─▶ what the caller runs
+            └─▶ WebSocket, channels by number ─────────────────┘
+"""
