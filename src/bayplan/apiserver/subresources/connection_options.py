@@ -11,6 +11,8 @@ from bayplan.apiserver.admission.chain import CONNECT, AdmissionRequest
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import bool_parameter, parameters
 
+_MOST_PORTS = 1 << 16
+
 
 class PodStreamOptions(Object):
     """PodExecOptions and PodAttachOptions."""
@@ -62,10 +64,11 @@ async def stream_options(call: Call) -> PodStreamOptions:
 
 async def port_options(call: Call) -> PodPortForwardOptions:
     """The options of `portforward`, as admission leaves them. Raises ApiError."""
-    ports = parameters(call.request.query, "ports")
+    ports = [port for text in parameters(call.request.query, "ports") for port in text.split(",")]
     for port in ports:
-        if not port.isdecimal():
-            raise bad_request(f"cannot convert to []int32: strconv.ParseUint: parsing {quoted(port)}: invalid syntax")
+        if not (port.isascii() and port.isdecimal()) or int(port) >= _MOST_PORTS:
+            problem = "value out of range" if port.isascii() and port.isdecimal() else "invalid syntax"
+            raise bad_request(f"cannot convert to []int32: strconv.ParseUint: parsing {quoted(port)}: {problem}")
     options = PodPortForwardOptions(ports=tuple(map(int, ports)))
     await _admit(call, options)
     return options
