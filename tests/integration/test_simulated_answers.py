@@ -177,6 +177,5 @@ def test_the_python_client(cluster: LiveCluster) -> None:
     connection.setblocking(True)
     connection.sendall(b"echo")
     assert connection.recv(4) == b"echo"
-    for port in (81, 82):
-        forwarded.socket(port).close()
-    forwarded.websocket.close()
+    forwarded.close()
+    found.close()
