@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import http.server
 import os
 import pty
@@ -156,7 +157,14 @@ def test_ports_lead_to_this_machine(cluster: LiveCluster, binary: str) -> None:
         process.terminate()
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_python_client(cluster: LiveCluster) -> None:
+    use_the_python_client(cluster)
+    gc.collect()  # which tells here, and not in another test, that the client leaves sockets open
+
+
+def use_the_python_client(cluster: LiveCluster) -> None:
+    """Run a command and connect to a port."""
     core = client.CoreV1Api(config.new_client_from_config(str(cluster.kubeconfig)))
     command = ["sh", "-c", "echo out; echo err >&2; exit 5"]
     found = stream.stream(
