@@ -72,7 +72,7 @@ def page(figures: list[Figure]) -> str:
         "One run on a machine with 2 cores. Writes are durable (SQLite, synchronous=FULL), TLS and events are on, load comes from a second process on the",
         "same machine. The last column is kube-apiserver, kube-scheduler and etcd 1.36.2 on a machine of the same kind, measured separately: look at the ratio,",
         "not at the figure. Library mode decides and accounts without an API. Events are written behind the work they tell of: the last ones of such a burst come",
-        "some seconds after its last binding.",
+        "some seconds after its last binding. Machines of one kind differ, also from day to day, by a factor of two: only figures of one run can be compared.",
         "",
         "| benchmark | measure | value | unit | Kubernetes 1.36.2 + etcd |",
         "|---|---|---:|---|---|",
