@@ -40,6 +40,11 @@ spec:
   forwards:
   - {{ports: [80], target: {{address: 127.0.0.1, port: {port}}}}}
   - {{ports: [81], command: [cat]}}
+---
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: ResourceUsage
+metadata: {{name: web}}
+spec: {{usages: [{{usage: {{cpu: {{value: 250m}}, memory: {{expression: 'Quantity("12Mi")'}}}}}}]}}
 """
 PAGE = b"a page of this machine"
 
@@ -102,6 +107,11 @@ def run(cluster: LiveCluster, binary: str, *arguments: str, text: str = "") -> t
 def test_logs_come_from_a_file_or_tell_what_happened(cluster: LiveCluster, binary: str) -> None:
     assert run(cluster, binary, "logs", "web") == (0, "of a file\n", "")
     assert "c: started on simulated node" in run(cluster, binary, "logs", "other")[1]
+
+
+def test_usage_is_what_the_objects_say(cluster: LiveCluster, binary: str) -> None:
+    lines = run(cluster, binary, "top", "pod", "--no-headers")[1].splitlines()
+    assert ["web", "250m", "12Mi"] in [line.split() for line in lines]
 
 
 def test_commands_run_on_this_machine(cluster: LiveCluster, binary: str) -> None:

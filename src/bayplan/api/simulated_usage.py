@@ -54,17 +54,17 @@ def container_usage(pod: core_v1.Pod, chance: Callable[[], float], now: float = 
     found: dict[str, dict[str, Quantity]] = {one.name: {} for one in containers}
     for resource in ANNOTATIONS:
         for name, amount in _usage_of(pod, containers, resource, chance, ages).items():
-            found[name][resource] = _rounded(amount, resource)
+            found[name][resource] = rounded(amount, resource)
     for one in containers:
         if limit := one.resources.limits.get("cpu"):  # throttled; more memory than the limit kills instead
-            usage, most = found[one.name], _rounded(_amount(str(limit)), "cpu")
+            usage, most = found[one.name], rounded(_amount(str(limit)), "cpu")
             usage["cpu"] = min(usage["cpu"], most)
     return found
 
 
 def total_usage(containers: dict[str, dict[str, Quantity]]) -> dict[str, Quantity]:
     """What the containers use together."""
-    total = {resource: _rounded(Fraction(0), resource) for resource in ANNOTATIONS}
+    total = {resource: rounded(Fraction(0), resource) for resource in ANNOTATIONS}
     for usage in containers.values():
         total = {resource: amount.add(usage[resource]) for resource, amount in total.items()}
     return total
@@ -188,6 +188,7 @@ def _amount(text: str) -> Fraction:
     return Fraction(found.unscaled, 10**found.scale)
 
 
-def _rounded(amount: Fraction, resource: str) -> Quantity:
+def rounded(amount: Fraction, resource: str) -> Quantity:
+    """An amount of `cpu` or `memory` as metrics show it: nanocores, bytes."""
     scale, form = _UNITS[resource]
     return Quantity(int(amount * 10**scale), scale, form)

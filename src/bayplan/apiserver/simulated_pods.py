@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from bayplan.api.container_logs import LogOptions
+from bayplan.api.quantity import Quantity
 from bayplan.api.types import core_v1
 from bayplan.streaming.interface import Duplex, Run
 
@@ -29,3 +30,8 @@ class PodAnswers(Protocol):
 
     async def connect(self, pod: core_v1.Pod, port: int) -> Duplex:
         """Connect to a port. Raises StreamError."""
+
+    def usage(
+        self, pod: core_v1.Pod, node: core_v1.Node, now: float, chance: Callable[[], float]
+    ) -> dict[str, dict[str, Quantity]]:
+        """What containers use that users say something of: container -> resource -> amount. now: unix seconds; chance gives numbers in [0, 1)."""

@@ -65,7 +65,7 @@ def command(
     """Play simulated nodes in any cluster, Bayplan's or a real one."""
     read = kwok_objects(stages)
     if read.answers:
-        click.echo("Logs, Exec, Attach and PortForward are left out: only bayplan up answers for its pods", err=True)
+        click.echo("all but stages is left out: only bayplan up answers for its pods", err=True)
 
     def make(client: Any, clock: Any, randomness: Any, metrics: Any) -> Any:
         from bayplan.kubelet.simulator import NodeSimulator, SimulatorSettings

@@ -77,8 +77,9 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     multiple=True,
     type=click.Path(path_type=Path, exists=True),
     metavar="FILE|DIR",
-    help="Objects of kwok.x-k8s.io/v1alpha1 (Stage; Logs, Exec, Attach, PortForward and their Cluster forms) that say what happens to pods on simulated nodes "
-    "and what they answer. Exec and PortForward run commands and reach addresses of this machine for whoever may use such pods. May be repeated.",
+    help="Objects of kwok.x-k8s.io/v1alpha1 (Stage; Logs, Exec, Attach, PortForward, ResourceUsage and their Cluster forms) that say "
+    "what happens to pods on simulated nodes, what they answer and what they use. Exec and PortForward run commands and reach "
+    "addresses of this machine for whoever may use such pods. May be repeated.",
 )
 @click.option(
     "--pod-events",

@@ -302,8 +302,16 @@ def functions() -> Mapping[str, tuple[Overload, ...]]:
 @functools.cache
 def patch_functions() -> Mapping[str, tuple[Overload, ...]]:
     """Those, and what expressions that make patches may call besides."""
-    name, overload = _overload("jsonpatch.escapeKey(string) -> string")
-    return {**functions(), name: (overload,)}
+    return functions_with("jsonpatch.escapeKey(string) -> string")
+
+
+def functions_with(*signatures: str) -> Mapping[str, tuple[Overload, ...]]:
+    """Those, and others of new names."""
+    found: dict[str, tuple[Overload, ...]] = {}
+    for signature in signatures:
+        name, overload = _overload(signature)
+        found[name] = (*found.get(name, ()), overload)
+    return {**functions(), **found}
 
 
 @functools.cache

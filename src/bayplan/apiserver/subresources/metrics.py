@@ -46,12 +46,12 @@ async def handle(call: Call) -> Response:
 
 async def _pod_metrics(call: Call, select: Callable[[Entry], bool] | None) -> list[Entry]:
     nodes = _simulated_nodes(call)
-    chance, now, result = call.context.randomness.random, call.context.clock.now(), []
+    now, result = call.context.clock.now(), []
     real: dict[str, list[tuple[Entry, core_v1.Pod]]] = {}
     async for entry, pod in _running_pods(call, call.path.namespace, select):
         if pod.spec.node_name not in nodes:
             real.setdefault(pod.spec.node_name, []).append((entry, pod))
-        elif usage := container_usage(pod, chance, now):
+        elif usage := _simulated_usage(call, pod, now):
             containers = [{"name": name, "usage": _wire(amounts)} for name, amounts in usage.items()]
             result.append(_entry(call, entry, {"containers": containers}))
     for name, node in (await real_usage(call.context, _nodes(call, real))).items():
@@ -64,7 +64,7 @@ async def _pod_metrics(call: Call, select: Callable[[Entry], bool] | None) -> li
 
 
 async def _node_metrics(call: Call, select: Callable[[Entry], bool] | None) -> list[Entry]:
-    chance, now = call.context.randomness.random, call.context.clock.now()
+    now = call.context.clock.now()
     simulated = _simulated_nodes(call)
     nodes = {name: entry for name, entry in simulated.items() if select is None or select(entry)}
     totals = {name: total_usage({}) for name in nodes}
@@ -72,7 +72,7 @@ async def _node_metrics(call: Call, select: Callable[[Entry], bool] | None) -> l
         async for _, pod in _running_pods(call, "", None):
             name = pod.spec.node_name
             if name in totals:
-                totals[name] = total_usage({"": totals[name], **container_usage(pod, chance, now)})
+                totals[name] = total_usage({"": totals[name], **_simulated_usage(call, pod, now)})
     result = [_entry(call, entry, {"usage": _wire(totals[name])}) for name, entry in nodes.items()]
     cache = call.context.objects.cache(call.context.kinds.of_type(core_v1.Node))
     entries = {
@@ -83,6 +83,19 @@ async def _node_metrics(call: Call, select: Callable[[Entry], bool] | None) -> l
         if shown is not None:
             result.append(_entry(call, entries[name], {"usage": shown}, node.node.cpu.time))
     return sorted(result, key=lambda each: each.name) if entries else result
+
+
+def _simulated_usage(call: Call, pod: core_v1.Pod, now: float) -> dict[str, dict[str, Quantity]]:
+    """What a pod on a simulated node uses: as users say, or else as its annotations do."""
+    context = call.context
+    chance = context.randomness.random
+    usage = container_usage(pod, chance, now)
+    node: core_v1.Node | None = context.find("Node", "", pod.spec.node_name)
+    if context.pod_answers is not None and node is not None:
+        for name, amounts in context.pod_answers.usage(pod, node, now, chance).items():
+            if name in usage:
+                usage[name] |= amounts
+    return usage
 
 
 def _nodes(call: Call, names: Iterable[str]) -> list[core_v1.Node]:

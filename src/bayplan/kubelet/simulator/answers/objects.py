@@ -1,7 +1,8 @@
-"""Objects of kwok (`kwok.x-k8s.io/v1alpha1`) about what pods on simulated nodes answer.
+"""Objects of kwok (`kwok.x-k8s.io/v1alpha1`) about what pods on simulated nodes answer, and what they use.
 
     Logs, Attach          files in the format of container runtimes      of one pod, which has the object's name and namespace
     Exec, PortForward     commands and addresses of this machine
+    ResourceUsage         what containers use
     ClusterLogs, ...      the same, of all pods that a selector names
 
 Source of the fields: kwok's `pkg/apis/v1alpha1`.
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from bayplan.kubelet.simulator.answers.usage_values import UsageValue, usage_problem
 from bayplan.kubelet.simulator.errors import KwokFileError
 
 
@@ -80,6 +82,13 @@ class ForwardRule(msgspec.Struct, rename="camel", forbid_unknown_fields=True, fr
     command: tuple[str, ...] = ()
 
 
+class UsageRule(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What containers use."""
+
+    containers: tuple[str, ...] = ()
+    usage: dict[str, UsageValue] = {}
+
+
 class Selector(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Which pods are meant; nothing named means all."""
 
@@ -112,12 +121,18 @@ class _PortForward(msgspec.Struct, rename="camel", forbid_unknown_fields=True, f
     forwards: tuple[ForwardRule, ...]
 
 
-Rule = LogRule | AttachRule | ExecRule | ForwardRule
+class _ResourceUsage(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):
+    selector: Selector | None = None
+    usages: tuple[UsageRule, ...] = ()
+
+
+Rule = LogRule | AttachRule | ExecRule | ForwardRule | UsageRule
 _SPECS: Final[Mapping[str, tuple[type[msgspec.Struct], str]]] = {
     "Logs": (_Logs, "logs"),
     "Attach": (_Attach, "attaches"),
     "Exec": (_Exec, "execs"),
     "PortForward": (_PortForward, "forwards"),
+    "ResourceUsage": (_ResourceUsage, "usages"),
 }
 KINDS: Final = (*_SPECS, *(f"Cluster{kind}" for kind in _SPECS))
 """Kinds that are read here."""
@@ -171,6 +186,11 @@ def _checked(rule: Rule, directory: Path, where: str) -> Rule:
     if isinstance(rule, ExecRule):
         if rule.local is None:
             raise KwokFileError(f"{where}.local is required: commands run on this machine")
+        return rule
+    if isinstance(rule, UsageRule):
+        for resource, given in rule.usage.items():
+            if problem := usage_problem(given):
+                raise KwokFileError(f"{where}.usage.{resource}: {problem}")
         return rule
     if rule.target is None and not rule.command:
         raise KwokFileError(f"{where}: target or command is required")

@@ -14,6 +14,7 @@ from bayplan.kubelet.simulator.answers.connections import connect_to
 from bayplan.kubelet.simulator.answers.local_commands import run_command
 from bayplan.kubelet.simulator.answers.objects import AnswerObject
 from bayplan.kubelet.simulator.answers.rules import Rules, Target
+from bayplan.kubelet.simulator.answers.usage import Usage, usage_of
 from bayplan.streaming.interface import CommandStreams, Duplex, Run, StreamError
 from bayplan.support.blocking import in_thread
 from bayplan.support.clock import Clock
@@ -70,6 +71,10 @@ class PodAnswers:
         if rule is None:
             raise StreamError(f"nothing says what answers at port {port} of a pod on a simulated node")
         return await connect_to(rule)
+
+    def usage(self, pod: core_v1.Pod, node: core_v1.Node, now: float, chance: Callable[[], float]) -> Usage:
+        """What containers use that a rule is about: container -> resource -> amount. now: unix seconds; chance gives numbers in [0, 1)."""
+        return usage_of(self._rules, pod, node, now, chance) if self._rules.has_usage else {}
 
     async def _read(self, file: Path, options: LogOptions, runs: Callable[[], bool]) -> AsyncIterator[bytes]:
         try:

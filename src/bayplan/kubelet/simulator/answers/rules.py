@@ -16,6 +16,7 @@ from bayplan.kubelet.simulator.answers.objects import (
     ForwardRule,
     LogRule,
     Rule,
+    UsageRule,
 )
 
 R = TypeVar("R", bound=Rule)
@@ -36,7 +37,10 @@ class Rules:
         """objects: in the order in which they count. Of one pod, the first of its kind counts alone."""
         self._own: dict[tuple[str, str, str], AnswerObject] = {}
         self._of_many: dict[str, list[AnswerObject]] = {}
+        self.has_usage = False
+        """Whether any object says what containers use."""
         for each in objects:
+            self.has_usage = self.has_usage or each.kind == "ResourceUsage"
             if each.namespace:
                 self._own.setdefault((each.kind, each.namespace, each.name), each)
             else:
@@ -57,6 +61,10 @@ class Rules:
     def forward(self, target: Target) -> ForwardRule | None:
         """What answers at a port."""
         return self._find("PortForward", ForwardRule, target)
+
+    def usage(self, target: Target) -> UsageRule | None:
+        """What a container uses."""
+        return self._find("ResourceUsage", UsageRule, target)
 
     def forwards(self, namespace: str, name: str) -> bool:
         """Whether anything answers at any port of a pod."""

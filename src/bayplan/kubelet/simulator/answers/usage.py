@@ -1,0 +1,75 @@
+"""What containers use, as kwok's objects say."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from bayplan.api.codec import to_tree
+from bayplan.api.quantity import Quantity
+from bayplan.api.simulated_usage import ANNOTATIONS, rounded
+from bayplan.api.types import core_v1
+from bayplan.kubelet.simulator.answers.rules import Rules, Target
+from bayplan.kubelet.simulator.answers.usage_values import amount_of, fraction_of
+from bayplan.kubelet.simulator.errors import KwokFileError
+
+logger = logging.getLogger(__name__)
+
+Usage = dict[str, dict[str, Quantity]]
+"""Container -> resource -> amount."""
+
+
+def usage_of(rules: Rules, pod: core_v1.Pod, node: core_v1.Node, now: float, chance: Callable[[], float]) -> Usage:
+    """What the containers that rules are about use, of the resources that they name. An expression that fails counts as nothing used, as in kwok."""
+    found: Usage = {}
+    trees: dict[str, Any] = {}
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        rule = rules.usage(Target(pod.metadata.namespace, pod.metadata.name, container.name))
+        if rule is None:
+            continue
+        trees = trees or {"pod": _pod_tree(pod), "node": _node_tree(node)}
+        objects = {**trees, "container": _container_tree(to_tree(container))}
+        amounts = found.setdefault(container.name, {})
+        for resource in ANNOTATIONS:
+            if (given := rule.usage.get(resource)) is None:
+                continue
+            try:
+                amounts[resource] = rounded(amount_of(given, objects, now, chance), resource)
+            except KwokFileError as error:
+                logger.warning("%s of %s/%s: %s", resource, pod.metadata.namespace, pod.metadata.name, error)
+                amounts[resource] = rounded(Fraction(0), resource)
+    return found
+
+
+def _pod_tree(pod: core_v1.Pod) -> dict[str, Any]:
+    tree = _with_maps(to_tree(pod))
+    for member in ("containers", "initContainers"):
+        for container in tree["spec"].get(member, ()):
+            _container_tree(container)
+    return tree
+
+
+def _node_tree(node: core_v1.Node) -> dict[str, Any]:
+    tree = _with_maps(to_tree(node))
+    _make_numbers(tree.setdefault("status", {}), "capacity", "allocatable")
+    return tree
+
+
+def _container_tree(container: dict[str, Any]) -> dict[str, Any]:
+    _make_numbers(container.setdefault("resources", {}), "requests", "limits")
+    return container
+
+
+def _with_maps(tree: dict[str, Any]) -> dict[str, Any]:
+    """An object whose labels and annotations are there, if only empty."""
+    for member in ("labels", "annotations"):
+        tree["metadata"].setdefault(member, {})
+    return tree
+
+
+def _make_numbers(holder: dict[str, Any], *members: str) -> None:
+    """Resources are numbers for expressions, as in kwok."""
+    for member in members:
+        holder[member] = {name: float(fraction_of(str(text))) for name, text in (holder.get(member) or {}).items()}
