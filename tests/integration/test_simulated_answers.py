@@ -45,6 +45,13 @@ apiVersion: kwok.x-k8s.io/v1alpha1
 kind: ResourceUsage
 metadata: {{name: web}}
 spec: {{usages: [{{usage: {{cpu: {{value: 250m}}, memory: {{expression: 'Quantity("12Mi")'}}}}}}]}}
+---
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Metric
+metadata: {{name: used}}
+spec:
+  path: /metrics/used
+  metrics: [{{name: memory, kind: gauge, dimension: pod, value: 'pod.Usage("memory")', labels: [{{name: pod, value: pod.metadata.name}}]}}]
 """
 PAGE = b"a page of this machine"
 
@@ -112,6 +119,14 @@ def test_logs_come_from_a_file_or_tell_what_happened(cluster: LiveCluster, binar
 def test_usage_is_what_the_objects_say(cluster: LiveCluster, binary: str) -> None:
     lines = run(cluster, binary, "top", "pod", "--no-headers")[1].splitlines()
     assert ["web", "250m", "12Mi"] in [line.split() for line in lines]
+
+
+def test_nodes_have_pages_of_metrics(cluster: LiveCluster, binary: str) -> None:
+    path = "/api/v1/nodes/node-1/proxy/metrics"
+    assert f'memory{{pod="web"}} {12 << 20:e}'.split("e")[0] in run(cluster, binary, "get", "--raw", f"{path}/used")[1]
+    code, _, error = run(cluster, binary, "get", "--raw", f"{path}/other")
+    assert code == 1
+    assert "runs no containers that proxy could reach" in error
 
 
 def test_commands_run_on_this_machine(cluster: LiveCluster, binary: str) -> None:

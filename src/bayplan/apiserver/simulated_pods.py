@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Protocol
 
 from bayplan.api.container_logs import LogOptions
 from bayplan.api.quantity import Quantity
 from bayplan.api.types import core_v1
 from bayplan.streaming.interface import Duplex, Run
+
+Usage = dict[str, dict[str, Quantity]]
+"""Container -> resource -> amount."""
 
 
 class PodAnswers(Protocol):
@@ -31,7 +34,16 @@ class PodAnswers(Protocol):
     async def connect(self, pod: core_v1.Pod, port: int) -> Duplex:
         """Connect to a port. Raises StreamError."""
 
-    def usage(
-        self, pod: core_v1.Pod, node: core_v1.Node, now: float, chance: Callable[[], float]
-    ) -> dict[str, dict[str, Quantity]]:
+    def page(
+        self,
+        path: str,
+        node: core_v1.Node,
+        pods: Callable[[], Iterable[core_v1.Pod]],
+        usage: Callable[[core_v1.Pod], Usage],
+        now: float,
+        chance: Callable[[], float],
+    ) -> bytes | None:
+        """A page of metrics of a node; None if it has none there. pods: those of the node; usage: what the containers of one use."""
+
+    def usage(self, pod: core_v1.Pod, node: core_v1.Node, now: float, chance: Callable[[], float]) -> Usage:
         """What containers use that users say something of: container -> resource -> amount. now: unix seconds; chance gives numbers in [0, 1)."""

@@ -77,7 +77,7 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     multiple=True,
     type=click.Path(path_type=Path, exists=True),
     metavar="FILE|DIR",
-    help="Objects of kwok.x-k8s.io/v1alpha1 (Stage; Logs, Exec, Attach, PortForward, ResourceUsage and their Cluster forms) that say "
+    help="Objects of kwok.x-k8s.io/v1alpha1 (Stage; Logs, Exec, Attach, PortForward, ResourceUsage and their Cluster forms; Metric) that say "
     "what happens to pods on simulated nodes, what they answer and what they use. Exec and PortForward run commands and reach "
     "addresses of this machine for whoever may use such pods. May be repeated.",
 )

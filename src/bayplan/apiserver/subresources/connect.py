@@ -35,7 +35,7 @@ from bayplan.apiserver.subresources.connection_options import (
     port_options,
     stream_options,
 )
-from bayplan.apiserver.subresources.simulated_pods import answer_for
+from bayplan.apiserver.subresources.simulated_pods import answer_for, metrics_page
 
 _STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 """Options of `exec` and `attach` -> what kubelets call them."""
@@ -93,6 +93,8 @@ async def handle_proxy(call: Call) -> Response:
     name = relays.split_name(call.path.name, kind.lower())
     scheme, is_kubelet = name.scheme or "http", False
     forward = _forward(call, name) if kind == "Service" else None
+    if kind == "Node" and (page := metrics_page(call, name.name)) is not None:
+        return page
     if kind == "Node":
         host, port = _kubelet(call, name.name, "proxy")
         relays.check_address(host)

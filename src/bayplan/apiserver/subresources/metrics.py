@@ -17,6 +17,7 @@ from bayplan.api.simulated_usage import SIMULATED_NODE, container_usage, total_u
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
+from bayplan.apiserver.simulated_pods import Usage
 from bayplan.apiserver.subresources.real_usage import real_usage
 from bayplan.apiserver.verbs.read import selection
 from bayplan.apiserver.watching import Entry
@@ -51,7 +52,7 @@ async def _pod_metrics(call: Call, select: Callable[[Entry], bool] | None) -> li
     async for entry, pod in _running_pods(call, call.path.namespace, select):
         if pod.spec.node_name not in nodes:
             real.setdefault(pod.spec.node_name, []).append((entry, pod))
-        elif usage := _simulated_usage(call, pod, now):
+        elif usage := simulated_usage(call, pod, now):
             containers = [{"name": name, "usage": _wire(amounts)} for name, amounts in usage.items()]
             result.append(_entry(call, entry, {"containers": containers}))
     for name, node in (await real_usage(call.context, _nodes(call, real))).items():
@@ -72,7 +73,7 @@ async def _node_metrics(call: Call, select: Callable[[Entry], bool] | None) -> l
         async for _, pod in _running_pods(call, "", None):
             name = pod.spec.node_name
             if name in totals:
-                totals[name] = total_usage({"": totals[name], **_simulated_usage(call, pod, now)})
+                totals[name] = total_usage({"": totals[name], **simulated_usage(call, pod, now)})
     result = [_entry(call, entry, {"usage": _wire(totals[name])}) for name, entry in nodes.items()]
     cache = call.context.objects.cache(call.context.kinds.of_type(core_v1.Node))
     entries = {
@@ -85,7 +86,7 @@ async def _node_metrics(call: Call, select: Callable[[Entry], bool] | None) -> l
     return sorted(result, key=lambda each: each.name) if entries else result
 
 
-def _simulated_usage(call: Call, pod: core_v1.Pod, now: float) -> dict[str, dict[str, Quantity]]:
+def simulated_usage(call: Call, pod: core_v1.Pod, now: float) -> Usage:
     """What a pod on a simulated node uses: as users say, or else as its annotations do."""
     context = call.context
     chance = context.randomness.random

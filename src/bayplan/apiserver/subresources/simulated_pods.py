@@ -1,4 +1,4 @@
-"""`log`, `exec`, `attach` and `portforward` of pods on simulated nodes: what users want them to answer, or else what happened to the container."""
+"""`log`, `exec`, `attach` and `portforward` of pods on simulated nodes, and metrics of these nodes: what users want, or else what happened."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from aiohttp import web
 
 from bayplan.api.container_logs import LogOptions
 from bayplan.api.errors import ApiError, bad_request, internal_error
+from bayplan.api.simulated_nodes import is_simulated
 from bayplan.api.types import core_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.relays import Purpose, Relay, unavailable
-from bayplan.apiserver.requests import bool_parameter, int_parameter
+from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
 from bayplan.apiserver.simulated_logs import log_of, run_of
 from bayplan.apiserver.subresources.connection_options import PodPortForwardOptions, PodStreamOptions
+from bayplan.apiserver.subresources.metrics import simulated_usage
 from bayplan.streaming.commands import serve_command
 from bayplan.streaming.interface import CommandStreams, Run, Stream, StreamError, Wanted
 from bayplan.streaming.port_forwards import serve_port_forward
+from bayplan.support.metrics import CONTENT_TYPE
 from bayplan.support.timestamps import parse_rfc3339
 
 
@@ -33,6 +36,23 @@ def answer_for(
         return _relay(pod, _command(call, pod, container, options))
     except StreamError as error:
         raise bad_request(str(error)) from None
+
+
+def metrics_page(call: Call, node_name: str) -> Response | None:
+    """A page of metrics that users want simulated nodes to have; None if this is none."""
+    context = call.context
+    answers, node = context.pod_answers, context.find("Node", "", node_name)
+    if answers is None or node is None or not is_simulated(node) or call.request.method != "GET":
+        return None
+
+    def pods() -> list[core_v1.Pod]:
+        cache = context.objects.cache(context.kinds.of_type(core_v1.Pod))
+        return [cache.shared(one) for one in cache.ordered() if one.fields.get("spec.nodeName") == node_name]
+
+    now, chance = context.clock.now(), context.randomness.random
+    usage = functools.partial(simulated_usage, call, now=now)
+    body = answers.page(f"/{call.path.rest}", node, pods, usage, now, chance)
+    return None if body is None else Response(200, body, CONTENT_TYPE, is_final=True)
 
 
 def _relay(pod: core_v1.Pod, stream: Stream) -> Relay:

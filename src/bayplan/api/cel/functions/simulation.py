@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from bayplan.api import quantity
 from bayplan.api.cel.functions.registry import DOUBLE, MAP, STRING, TIMESTAMP, Table
@@ -30,20 +30,43 @@ SIGNATURES = (
     "(string).Quantity() -> double",
 )
 """The functions, as the library writes theirs."""
+METRIC_SIGNATURES = (
+    *(f"{name}(dyn, string) -> double" for name in ("Usage", "CumulativeUsage")),
+    *(f"(dyn).{name}(string) -> double" for name in ("Usage", "CumulativeUsage")),
+    *(f"{name}(dyn, string, string) -> double" for name in ("Usage", "CumulativeUsage")),
+    *(f"(dyn).{name}(string, string) -> double" for name in ("Usage", "CumulativeUsage")),
+    "StartedContainersTotal(dyn) -> double",
+    "(dyn).StartedContainersTotal() -> double",
+)
+"""What only metrics may call."""
+
+
+class Figures(Protocol):
+    """What is known of a node and its pods."""
+
+    def usage(self, pod: tuple[str, str] | None, container: str, resource: str) -> float:
+        """What is used now. pod: its namespace and name, None for the node; container: "" for all of them."""
+
+    def cumulative_usage(self, pod: tuple[str, str] | None, container: str, resource: str) -> float:
+        """What has been used since somebody first asked, in units times seconds."""
+
+    def started_containers(self) -> float:
+        """How many containers the node has started."""
 
 
 class _Situation(NamedTuple):
     now: float
     chance: Callable[[], float]
+    figures: Figures | None
 
 
 _SITUATION: ContextVar[_Situation] = ContextVar("situation of an evaluation")
 
 
 @contextlib.contextmanager
-def situation(now: float, chance: Callable[[], float]) -> Iterator[None]:
-    """Evaluate at a moment (unix seconds), with numbers in [0, 1) where an expression wants chance."""
-    token = _SITUATION.set(_Situation(now, chance))
+def situation(now: float, chance: Callable[[], float], figures: Figures | None = None) -> Iterator[None]:
+    """Evaluate at a moment (unix seconds), with numbers in [0, 1) where an expression wants chance. figures: for expressions of metrics."""
+    token = _SITUATION.set(_Situation(now, chance, figures))
     try:
         yield
     finally:
@@ -98,3 +121,50 @@ def _quantity(text: str) -> float:
 def _number(value: float) -> float:
     """Resources of objects are numbers already."""
     return value
+
+
+@TABLE.function("Usage", MAP, STRING)
+@TABLE.member("Usage", MAP, STRING)
+def _usage(thing: Map, resource: str) -> float:
+    return _figures().usage(_pod_of(thing), "", resource)
+
+
+@TABLE.function("Usage", MAP, STRING, STRING)
+@TABLE.member("Usage", MAP, STRING, STRING)
+def _container_usage(thing: Map, resource: str, container: str) -> float:
+    return _figures().usage(_pod_of(thing), container, resource)
+
+
+@TABLE.function("CumulativeUsage", MAP, STRING)
+@TABLE.member("CumulativeUsage", MAP, STRING)
+def _cumulative_usage(thing: Map, resource: str) -> float:
+    return _figures().cumulative_usage(_pod_of(thing), "", resource)
+
+
+@TABLE.function("CumulativeUsage", MAP, STRING, STRING)
+@TABLE.member("CumulativeUsage", MAP, STRING, STRING)
+def _container_cumulative_usage(thing: Map, resource: str, container: str) -> float:
+    return _figures().cumulative_usage(_pod_of(thing), container, resource)
+
+
+@TABLE.function("StartedContainersTotal", MAP)
+@TABLE.member("StartedContainersTotal", MAP)
+@TABLE.function("StartedContainersTotal", STRING)
+@TABLE.member("StartedContainersTotal", STRING)
+def _started_containers(_node: Map | str) -> float:
+    return _figures().started_containers()
+
+
+def _figures() -> Figures:
+    found = _SITUATION.get().figures
+    assert found is not None, "only expressions of metrics may call this"
+    return found
+
+
+def _pod_of(thing: Map) -> tuple[str, str] | None:
+    """Namespace and name of a pod; None for a node, which has no namespace."""
+    metadata = thing.find("metadata")
+    if not isinstance(metadata, Map):
+        raise EvaluationError("neither a pod nor a node")
+    namespace, name = metadata.find("namespace"), metadata.find("name")
+    return (namespace, name) if isinstance(namespace, str) and isinstance(name, str) else None

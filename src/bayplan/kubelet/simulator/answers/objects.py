@@ -3,6 +3,7 @@
     Logs, Attach          files in the format of container runtimes      of one pod, which has the object's name and namespace
     Exec, PortForward     commands and addresses of this machine
     ResourceUsage         what containers use
+    Metric                pages of metrics of all nodes
     ClusterLogs, ...      the same, of all pods that a selector names
 
 Source of the fields: kwok's `pkg/apis/v1alpha1`.
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from bayplan.kubelet.simulator.answers.metric_objects import MetricPage, page_problem
 from bayplan.kubelet.simulator.answers.usage_values import UsageValue, usage_problem
 from bayplan.kubelet.simulator.errors import KwokFileError
 
@@ -126,7 +128,7 @@ class _ResourceUsage(msgspec.Struct, rename="camel", forbid_unknown_fields=True,
     usages: tuple[UsageRule, ...] = ()
 
 
-Rule = LogRule | AttachRule | ExecRule | ForwardRule | UsageRule
+Rule = LogRule | AttachRule | ExecRule | ForwardRule | UsageRule | MetricPage
 _SPECS: Final[Mapping[str, tuple[type[msgspec.Struct], str]]] = {
     "Logs": (_Logs, "logs"),
     "Attach": (_Attach, "attaches"),
@@ -134,7 +136,7 @@ _SPECS: Final[Mapping[str, tuple[type[msgspec.Struct], str]]] = {
     "PortForward": (_PortForward, "forwards"),
     "ResourceUsage": (_ResourceUsage, "usages"),
 }
-KINDS: Final = (*_SPECS, *(f"Cluster{kind}" for kind in _SPECS))
+KINDS: Final = (*_SPECS, *(f"Cluster{kind}" for kind in _SPECS), "Metric")
 """Kinds that are read here."""
 _MOST_PORTS: Final = 1 << 16
 
@@ -161,6 +163,8 @@ def read_answer(document: Mapping[str, Any], file: Path) -> AnswerObject:
     where = f"{file}: {kind} {name}"
     if not name:
         raise KwokFileError(f"{where}: metadata.name is required")
+    if kind == "Metric":
+        return AnswerObject(kind, name, "", (_read_page(document.get("spec") or {}, where),))
     type_, member = _SPECS[whole]
     try:
         spec: Any = msgspec.convert(document.get("spec") or {}, type_)
@@ -172,6 +176,17 @@ def read_answer(document: Mapping[str, Any], file: Path) -> AnswerObject:
         _checked(rule, file.parent, f"{where}: spec.{member}[{i}]") for i, rule in enumerate(getattr(spec, member))
     )
     return AnswerObject(whole, name, namespace, rules, spec.selector or Selector())
+
+
+def _read_page(spec: Mapping[str, Any], where: str) -> MetricPage:
+    """Raises KwokFileError."""
+    try:
+        page = msgspec.convert(spec, MetricPage)
+    except msgspec.ValidationError as error:
+        raise KwokFileError(f"{where}: spec: {error}") from error
+    if problem := page_problem(page):
+        raise KwokFileError(f"{where}: spec.{problem}")
+    return page
 
 
 def _checked(rule: Rule, directory: Path, where: str) -> Rule:
@@ -192,6 +207,7 @@ def _checked(rule: Rule, directory: Path, where: str) -> Rule:
             if problem := usage_problem(given):
                 raise KwokFileError(f"{where}.usage.{resource}: {problem}")
         return rule
+    assert isinstance(rule, ForwardRule)
     if rule.target is None and not rule.command:
         raise KwokFileError(f"{where}: target or command is required")
     ports = (*rule.ports, *(() if rule.target is None else (rule.target.port,)))

@@ -12,6 +12,7 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.log_files import LogReader
 from bayplan.kubelet.simulator.answers.connections import connect_to
 from bayplan.kubelet.simulator.answers.local_commands import run_command
+from bayplan.kubelet.simulator.answers.metric_pages import NodeState, Totals, page_of
 from bayplan.kubelet.simulator.answers.objects import AnswerObject
 from bayplan.kubelet.simulator.answers.rules import Rules, Target
 from bayplan.kubelet.simulator.answers.usage import Usage, usage_of
@@ -28,6 +29,7 @@ class PodAnswers:
     def __init__(self, objects: Iterable[AnswerObject], clock: Clock) -> None:
         self._rules = Rules(objects)
         self._logs = LogReader(in_thread, clock)
+        self._totals = Totals()
 
     def log(
         self, pod: core_v1.Pod, container: str, options: LogOptions, runs: Callable[[], bool]
@@ -75,6 +77,21 @@ class PodAnswers:
     def usage(self, pod: core_v1.Pod, node: core_v1.Node, now: float, chance: Callable[[], float]) -> Usage:
         """What containers use that a rule is about: container -> resource -> amount. now: unix seconds; chance gives numbers in [0, 1)."""
         return usage_of(self._rules, pod, node, now, chance) if self._rules.has_usage else {}
+
+    def page(
+        self,
+        path: str,
+        node: core_v1.Node,
+        pods: Callable[[], Iterable[core_v1.Pod]],
+        usage: Callable[[core_v1.Pod], Usage],
+        now: float,
+        chance: Callable[[], float],
+    ) -> bytes | None:
+        """A page of metrics of a node; None if it has none there. pods: those of the node; usage: what the containers of one use."""
+        page = next((each for each in self._rules.pages if each.is_at(path, node.metadata.name)), None)
+        if page is None:
+            return None
+        return page_of(page, NodeState(node, tuple(pods()), usage, now, chance), self._totals)
 
     async def _read(self, file: Path, options: LogOptions, runs: Callable[[], bool]) -> AsyncIterator[bytes]:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
+from bayplan.kubelet.simulator.answers.metric_objects import MetricPage
 from bayplan.kubelet.simulator.answers.objects import (
     AnswerObject,
     AttachRule,
@@ -66,6 +67,12 @@ class Rules:
         """What a container uses."""
         return self._find("ResourceUsage", UsageRule, target)
 
+    @property
+    def pages(self) -> list[MetricPage]:
+        """All pages of metrics."""
+        found = self._of_many.get("Metric", ())
+        return [page for each in found for page in each.rules if isinstance(page, MetricPage)]
+
     def forwards(self, namespace: str, name: str) -> bool:
         """Whether anything answers at any port of a pod."""
         if (own := self._own.get(("PortForward", namespace, name))) is not None:
@@ -91,4 +98,6 @@ def _choose(rules: Sequence[Rule], type_: type[R], part: str | int) -> R | None:
 
 
 def _parts(rule: Rule) -> tuple[str, ...] | tuple[int, ...]:
+    if isinstance(rule, MetricPage):
+        return ()
     return rule.ports if isinstance(rule, ForwardRule) else rule.containers

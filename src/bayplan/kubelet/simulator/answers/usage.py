@@ -29,8 +29,8 @@ def usage_of(rules: Rules, pod: core_v1.Pod, node: core_v1.Node, now: float, cha
         rule = rules.usage(Target(pod.metadata.namespace, pod.metadata.name, container.name))
         if rule is None:
             continue
-        trees = trees or {"pod": _pod_tree(pod), "node": _node_tree(node)}
-        objects = {**trees, "container": _container_tree(to_tree(container))}
+        trees = trees or {"pod": pod_tree(pod), "node": node_tree(node)}
+        objects = {**trees, "container": container_tree(to_tree(container))}
         amounts = found.setdefault(container.name, {})
         for resource in ANNOTATIONS:
             if (given := rule.usage.get(resource)) is None:
@@ -43,21 +43,24 @@ def usage_of(rules: Rules, pod: core_v1.Pod, node: core_v1.Node, now: float, cha
     return found
 
 
-def _pod_tree(pod: core_v1.Pod) -> dict[str, Any]:
+def pod_tree(pod: core_v1.Pod) -> dict[str, Any]:
+    """A pod as expressions see it."""
     tree = _with_maps(to_tree(pod))
     for member in ("containers", "initContainers"):
         for container in tree["spec"].get(member, ()):
-            _container_tree(container)
+            container_tree(container)
     return tree
 
 
-def _node_tree(node: core_v1.Node) -> dict[str, Any]:
+def node_tree(node: core_v1.Node) -> dict[str, Any]:
+    """A node as expressions see it."""
     tree = _with_maps(to_tree(node))
     _make_numbers(tree.setdefault("status", {}), "capacity", "allocatable")
     return tree
 
 
-def _container_tree(container: dict[str, Any]) -> dict[str, Any]:
+def container_tree(container: dict[str, Any]) -> dict[str, Any]:
+    """A container as expressions see it, made of its JSON."""
     _make_numbers(container.setdefault("resources", {}), "requests", "limits")
     return container
 
