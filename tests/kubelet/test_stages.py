@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bayplan.kubelet.simulator.durations import chance
+from bayplan.kubelet.simulator.expressions import at_moment
 from bayplan.kubelet.simulator.stage_paths import PathError, parse_path
 from bayplan.kubelet.simulator.stages import (
     Delete,
@@ -162,14 +163,14 @@ class TestActions:
     [
         ({"selector": None}, "stage one: spec.selector: is required"),
         (
-            {"selector": {"matchExpressions": [{"cel": {"expression": "true"}}]}},
-            "stage one: spec.selector.matchExpressions[0].cel: CEL is not supported",
+            {"selector": {"matchExpressions": [{"cel": {"expression": "nothing"}}]}},
+            "stage one: spec.selector.matchExpressions[0].cel: undeclared reference to 'nothing'",
         ),
         (
             {"selector": {"matchExpressions": [expression(".a", "Near")]}},
             "spec.selector.matchExpressions[0].operator: 'Near' is not one of In, NotIn, Exists, DoesNotExist",
         ),
-        ({"delay": {"durationFrom": {"cel": {}}}}, "spec.delay.durationFrom.cel: CEL is not supported"),
+        ({"delay": {"durationFrom": {"cel": {}}}}, "spec.delay.durationFrom.cel: expression is required"),
         ({"weightFrom": {"expressionFrom": "length"}}, "stage one: 'length': 'length' is not supported"),
         ({"next": {"statusTemplate": "{{ nope }}"}}, "stage one: line 1: function 'nope' is not supported"),
         ({"steps": [{"apply": {}}]}, "stage one: spec.steps[0].apply: is not supported"),
@@ -181,3 +182,55 @@ def test_what_cannot_be_carried_out_is_refused_at_once(spec: dict[str, Any], mes
     with pytest.raises(StageError) as refused:
         stage(**spec)
     assert message in str(refused.value)
+
+
+def cel(text: str) -> dict[str, Any]:
+    return {"cel": {"expression": text}}
+
+
+class TestExpressions:
+    """CEL over `self`."""
+
+    @pytest.mark.parametrize(
+        ("text", "fits"),
+        [
+            ("self.status.phase == 'Pending'", True),
+            ("has(self.metadata.deletionTimestamp)", False),
+            ("'no' in self.metadata.annotations", False),
+            ("self.SinceSecond() > 10.0", True),
+            ("1", False),
+        ],
+    )
+    def test_selectors(self, text: str, fits: bool) -> None:
+        one = stage(selector={"matchExpressions": [cel(text)]})
+        metadata = {"name": "web", "creationTimestamp": "1970-01-01T00:00:00Z"}
+        data = {**PENDING, "metadata": metadata}
+        assert one.has_expressions
+        with at_moment(11.0, lambda: 0.5):
+            assert one.fits(data) is fits
+        assert "annotations" not in metadata, "the object stays as it is"
+
+    def test_one_that_fails_is_told(self) -> None:
+        one = stage(selector={"matchExpressions": [cel("self.spec.nothing == 1")]})
+        with pytest.raises(StageError, match="no such key: nothing"), at_moment(0.0, lambda: 0.5):
+            one.fits(PENDING)
+
+    @pytest.mark.parametrize(
+        ("text", "seconds"),
+        [
+            ("duration('1m30s')", 90.0),
+            ("'250ms'", 0.25),
+            ("Now() + duration('5s')", 5.0),
+            ("timestamp('1970-01-01T00:00:40Z')", 30.0),
+        ],
+    )
+    def test_delays(self, text: str, seconds: float) -> None:
+        with at_moment(10.0, lambda: 0.5):
+            assert delay(stage(delay={"durationFrom": cel(text)}), PENDING, 10.0, 0.0) == seconds
+
+    def test_weights(self) -> None:
+        stages = [stage("one", weightFrom=cel("1")), stage("three", weightFrom=cel("self.spec.containers.size() * 3"))]
+        data = {**PENDING, "spec": {"containers": [{"name": "c"}]}}
+        with at_moment(0.0, lambda: 0.5):
+            chosen = [choose(stages, data, chance) for chance in (0.0, 0.2, 0.3, 0.9)]
+        assert [one.name for one in chosen if one is not None] == ["one", "one", "three", "three"]

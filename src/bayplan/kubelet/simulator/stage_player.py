@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.client import MERGE_PATCH
 from bayplan.client.events import EventRecorder
+from bayplan.kubelet.simulator.expressions import at_moment
 from bayplan.kubelet.simulator.nodes import HEALTHY
 from bayplan.kubelet.simulator.stages import Action, Delete, Event, Finalizers, Stage, body_of, choose, delay
 from bayplan.kubelet.simulator.templates import Function
@@ -38,6 +40,7 @@ class StagePlayer:
     ) -> None:
         self._client = client
         self._stages = stages
+        self._has_expressions = any(stage.has_expressions for stage in stages)
         self._clock = clock
         self._randomness = randomness
         self._recorder = recorder
@@ -58,13 +61,11 @@ class StagePlayer:
         """
         now, uid = self._clock.now(), pod.metadata.uid
         data = msgspec.json.decode(encode(pod))
-        chosen = self._chosen.get(uid)
-        if chosen is None or not chosen[0].fits(data):
-            stage = choose(self._stages, data, self._randomness.random())
-            if stage is None:
-                self._chosen.pop(uid, None)
-                return None
-            chosen = self._chosen[uid] = (stage, now + delay(stage, data, now, self._randomness.random()))
+        with at_moment(now, self._randomness.random) if self._has_expressions else contextlib.nullcontext():
+            chosen = self._choose(uid, data, now)
+        if chosen is None:
+            self._chosen.pop(uid, None)
+            return None
         stage, due = chosen
         if due > now:
             return due - now
@@ -73,6 +74,16 @@ class StagePlayer:
             await self._act(pod, action, data, functions)
         self._chosen.pop(uid, None)
         return None
+
+    def _choose(self, uid: str, data: Any, now: float) -> tuple[Stage, float] | None:
+        """The stage that comes next and when; None for none. Raises StageError."""
+        chosen = self._chosen.get(uid)
+        if chosen is None or not chosen[0].fits(data):
+            stage = choose(self._stages, data, self._randomness.random())
+            if stage is None:
+                return None
+            chosen = self._chosen[uid] = (stage, now + delay(stage, data, now, self._randomness.random()))
+        return chosen
 
     async def _act(self, pod: core_v1.Pod, action: Action, data: Any, functions: Mapping[str, Function]) -> None:
         metadata = pod.metadata

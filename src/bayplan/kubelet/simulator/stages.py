@@ -3,7 +3,7 @@
     stages whose selector matches ─▶ one of them, by weight ─▶ its delay ─▶ event, finalizers, patches of the status, or deletion
 
 With stages of kind Pod they alone decide about pods on simulated nodes, instead of `pods`. Stages of nodes are left out: nodes are played as ever. What cannot be
-carried out (CEL, server-side apply, impersonation, template functions that are not known) is refused when a stage is read, with its name and field.
+carried out (server-side apply, impersonation, template functions that are not known) is refused when a stage is read, with its name and field.
 
 Source of the behaviour: kwok's lifecycle package and its default stages.
 """
@@ -20,7 +20,8 @@ import yaml
 from bayplan.client.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from bayplan.kubelet.simulator import stage_paths
 from bayplan.kubelet.simulator.durations import parse_seconds
-from bayplan.kubelet.simulator.errors import StageError
+from bayplan.kubelet.simulator.errors import KwokFileError, StageError
+from bayplan.kubelet.simulator.stage_expressions import StageExpression, read_expression
 from bayplan.kubelet.simulator.stage_paths import PathError, parse_path
 from bayplan.kubelet.simulator.template_parser import TemplateError
 from bayplan.kubelet.simulator.templates import Function, Template
@@ -51,7 +52,7 @@ _PATCHES = {"json": JSON_PATCH, "merge": MERGE_PATCH, "strategic": STRATEGIC_PAT
 class Match:
     """One demand of a selector."""
 
-    path: stage_paths.Path
+    path: stage_paths.Path | StageExpression
     operator: str
     values: tuple[str, ...]
 
@@ -68,7 +69,7 @@ class Amount:
     """A number that stands in the stage or, if it is there, in the object."""
 
     fixed: float | None
-    path: stage_paths.Path | None = None
+    path: stage_paths.Path | StageExpression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,14 @@ class Stage:
     jitter: Amount
     actions: tuple[Action, ...]
 
+    @property
+    def has_expressions(self) -> bool:
+        """Whether it must be looked at within `at_moment`."""
+        paths = [one.path for one in self.matches] + [one.path for one in (self.weight, self.delay, self.jitter)]
+        return any(isinstance(path, StageExpression) for path in paths)
+
     def fits(self, data: Any) -> bool:
-        """Whether an object (plain data) is where the stage begins."""
+        """Whether an object (plain data) is where the stage begins. Raises StageError for an expression that fails."""
         return all(one.holds(data) for one in self.matches)
 
 
@@ -169,9 +176,15 @@ class _Reader:
         expression = given.get(source)
         return Amount(value, None if expression is None else self._expression(expression, where + source))
 
-    def _expression(self, given: Mapping[str, Any], where: str) -> stage_paths.Path:
+    def _cel(self, given: Any, where: str) -> StageExpression:
+        try:
+            return read_expression(given)
+        except KwokFileError as error:
+            raise self._refuse(f"{where}.cel", str(error)) from error
+
+    def _expression(self, given: Mapping[str, Any], where: str) -> stage_paths.Path | StageExpression:
         if "cel" in given:
-            raise self._refuse(f"{where}.cel", "CEL is not supported; use expressionFrom with a jq path")
+            return self._cel(given["cel"], where)
         text = given.get("expressionFrom") or (given.get("jq") or {}).get("expression")
         if not text:
             raise self._refuse(where, "expected expressionFrom")
@@ -189,7 +202,8 @@ class _Reader:
         for index, one in enumerate(given.get("matchExpressions") or ()):
             where = f"selector.matchExpressions[{index}]"
             if "cel" in one:
-                raise self._refuse(f"{where}.cel", "CEL is not supported; use key, operator and values")
+                found.append(Match(self._cel(one["cel"], where), "In", ("true",)))
+                continue
             source = one.get("jq") or one
             operator = str(source.get("operator", ""))
             if operator not in _OPERATORS:

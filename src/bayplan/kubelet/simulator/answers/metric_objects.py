@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from bayplan.kubelet.simulator.answers.expressions import program
 from bayplan.kubelet.simulator.errors import KwokFileError
+from bayplan.kubelet.simulator.expressions import Scope, program
 
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -82,6 +82,6 @@ def _problems(metric: MetricConfig) -> Iterator[tuple[str, str]]:
         expressions.append((".value", metric.value))
     for where, expression in expressions:
         try:
-            program(expression, of_metrics=True)
+            program(expression, Scope.METRICS)
         except KwokFileError as error:
             yield where, str(error)

@@ -10,10 +10,11 @@ from typing import Any
 
 from bayplan.api.codec import to_tree
 from bayplan.api.types import core_v1
-from bayplan.kubelet.simulator.answers.expressions import value_of
 from bayplan.kubelet.simulator.answers.metric_objects import MetricConfig, MetricPage
-from bayplan.kubelet.simulator.answers.usage import Usage, container_tree, node_tree, pod_tree
+from bayplan.kubelet.simulator.answers.usage import Usage
 from bayplan.kubelet.simulator.errors import KwokFileError
+from bayplan.kubelet.simulator.expressions import Scope, at_moment, value_of
+from bayplan.kubelet.simulator.object_trees import node_tree, pod_tree, prepared_container
 from bayplan.support.metrics import Registry
 
 logger = logging.getLogger(__name__)
@@ -94,7 +95,8 @@ def page_of(page: MetricPage, state: NodeState, totals: Totals) -> bytes:
     for metric in page.metrics:
         for objects in _things(metric.dimension, state):
             try:
-                _add(registry, metric, lambda text: value_of(text, objects, state.now, state.chance, figures))  # noqa: B023 - called at once
+                with at_moment(state.now, state.chance, figures):
+                    _add(registry, metric, lambda text: value_of(text, objects, Scope.METRICS))  # noqa: B023 - called at once
             except (KwokFileError, ValueError) as error:
                 logger.warning("metric %s of %s: %s", metric.name, state.node.metadata.name, error)
     return registry.render()
@@ -111,7 +113,7 @@ def _things(dimension: str, state: NodeState) -> Iterator[Mapping[str, Any]]:
         if dimension == "pod":
             yield objects
         else:
-            yield from ({**objects, "container": container_tree(to_tree(one))} for one in pod.spec.containers)
+            yield from ({**objects, "container": prepared_container(to_tree(one))} for one in pod.spec.containers)
 
 
 def _add(registry: Registry, metric: MetricConfig, value: Callable[[str], Any]) -> None:

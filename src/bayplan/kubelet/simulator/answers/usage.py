@@ -12,8 +12,9 @@ from bayplan.api.quantity import Quantity
 from bayplan.api.simulated_usage import ANNOTATIONS, rounded
 from bayplan.api.types import core_v1
 from bayplan.kubelet.simulator.answers.rules import Rules, Target
-from bayplan.kubelet.simulator.answers.usage_values import amount_of, fraction_of
+from bayplan.kubelet.simulator.answers.usage_values import amount_of
 from bayplan.kubelet.simulator.errors import KwokFileError
+from bayplan.kubelet.simulator.object_trees import node_tree, pod_tree, prepared_container
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ def usage_of(rules: Rules, pod: core_v1.Pod, node: core_v1.Node, now: float, cha
         if rule is None:
             continue
         trees = trees or {"pod": pod_tree(pod), "node": node_tree(node)}
-        objects = {**trees, "container": container_tree(to_tree(container))}
+        objects = {**trees, "container": prepared_container(to_tree(container))}
         amounts = found.setdefault(container.name, {})
         for resource in ANNOTATIONS:
             if (given := rule.usage.get(resource)) is None:
@@ -41,38 +42,3 @@ def usage_of(rules: Rules, pod: core_v1.Pod, node: core_v1.Node, now: float, cha
                 logger.warning("%s of %s/%s: %s", resource, pod.metadata.namespace, pod.metadata.name, error)
                 amounts[resource] = rounded(Fraction(0), resource)
     return found
-
-
-def pod_tree(pod: core_v1.Pod) -> dict[str, Any]:
-    """A pod as expressions see it."""
-    tree = _with_maps(to_tree(pod))
-    for member in ("containers", "initContainers"):
-        for container in tree["spec"].get(member, ()):
-            container_tree(container)
-    return tree
-
-
-def node_tree(node: core_v1.Node) -> dict[str, Any]:
-    """A node as expressions see it."""
-    tree = _with_maps(to_tree(node))
-    _make_numbers(tree.setdefault("status", {}), "capacity", "allocatable")
-    return tree
-
-
-def container_tree(container: dict[str, Any]) -> dict[str, Any]:
-    """A container as expressions see it, made of its JSON."""
-    _make_numbers(container.setdefault("resources", {}), "requests", "limits")
-    return container
-
-
-def _with_maps(tree: dict[str, Any]) -> dict[str, Any]:
-    """An object whose labels and annotations are there, if only empty."""
-    for member in ("labels", "annotations"):
-        tree["metadata"].setdefault(member, {})
-    return tree
-
-
-def _make_numbers(holder: dict[str, Any], *members: str) -> None:
-    """Resources are numbers for expressions, as in kwok."""
-    for member in members:
-        holder[member] = {name: float(fraction_of(str(text))) for name, text in (holder.get(member) or {}).items()}

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from bayplan.api.quantity import parse
-from bayplan.kubelet.simulator.answers.expressions import program, value_of
 from bayplan.kubelet.simulator.errors import KwokFileError
+from bayplan.kubelet.simulator.expressions import Scope, at_moment, program, value_of
 
 
 class UsageValue(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ def usage_problem(given: UsageValue) -> str:
         elif not given.expression:
             return "value or expression is required"
         else:
-            program(given.expression)
+            program(given.expression, Scope.USAGE)
     except (ValueError, KwokFileError) as error:
         return str(error)
     return ""
@@ -43,7 +43,8 @@ def amount_of(given: UsageValue, objects: Mapping[str, Any], now: float, chance:
     """
     if given.value is not None:
         return max(fraction_of(str(given.value)), Fraction(0))
-    found = value_of(given.expression, objects, now, chance)
+    with at_moment(now, chance):
+        found = value_of(given.expression, objects, Scope.USAGE)
     try:
         return max(Fraction(found), Fraction(0))
     except (TypeError, ValueError, OverflowError):
