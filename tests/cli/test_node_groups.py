@@ -6,7 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from bayplan.cli.main import main
-from bayplan.cli.up import UpOptions, command, merged_options
+from bayplan.cli.up import command, merged_options
+from bayplan.cli.up_options import UpOptions
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,16 @@ def pod(name: str, cpu: str = "2", priority: int = 0) -> core_v1.Pod:
 
 
 class TestReplay:
+    def test_a_pod_of_another_scheduler_is_never_placed_and_says_why(self) -> None:
+        foreign, ours = pod("foreign"), pod("ours")
+        foreign.spec.scheduler_name = "mine"
+        result = replay(Workload((node("a"),), (Arrival(0.0, foreign, ends=9.0), Arrival(1.0, ours, lasts=5.0))))
+        assert result.placed == 1
+        problem = "no profile has schedulerName 'mine'; add one to the configuration"
+        assert result.never == [("default/foreign", problem)]
+        staying = replay(Workload((node("a"),), (Arrival(0.0, foreign), Arrival(1.0, ours, lasts=5.0))))
+        assert staying.never == [("default/foreign", problem)]
+
     @pytest.mark.parametrize("pods", [1, 200])
     def test_looks_are_as_many_however_long_pods_last_and_wait(self, pods: int) -> None:
         arrivals = tuple(Arrival(float(number % 7), pod(f"p-{number}", "4"), lasts=3600.0) for number in range(pods))

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bayplan.cli.data_directory import default_data_directory, make_directory
 from bayplan.cli.kubeconfig_file import check_kubeconfig
 from bayplan.cli.output import FILE, Failure, scheduler_config_option
 from bayplan.cli.running_cluster import run_until_stopped
+from bayplan.cli.up_options import UpOptions
 
 if TYPE_CHECKING:
-    from bayplan.cli.running_cluster import Contents
     from bayplan.cluster.companion import Companion
-    from bayplan.cluster.real_nodes.settings import RealNodeSettings
     from bayplan.cluster.settings import ClusterSettings
-    from bayplan.kubelet.simulator.groups import NodeGroupSettings
-
 
 _COMMAND_LINE_ONLY = ("config", "help", "h")
 """Options that make no sense in the file that `--config` names."""
@@ -210,156 +205,6 @@ def merged_options(ctx: click.Context) -> dict[str, Any]:
             except click.BadParameter as error:
                 raise click.UsageError(f"{path}: {name}: {error.message}") from error
     return options
-
-
-@dataclass(frozen=True, slots=True)
-class UpOptions:
-    """The options of `up`, by name."""
-
-    nodes: int | None
-    real_nodes: int
-    real_node_mode: str
-    real_node_outbound: bool
-    real_node_network: str
-    pod_infra_container_image: str | None
-    source: str | None
-    stages: tuple[Path, ...]
-    pod_events: str
-    node_group: tuple[str, ...]
-    store: str | None
-    data_dir: Path | None
-    bind: str
-    port: int
-    kubeconfig: Path | None
-    scheduler_config: Path | None
-    scheduler_flag: tuple[str, ...]
-    apply: tuple[Path, ...]
-    apiserver_flag: tuple[str, ...]
-    controller_manager_flag: tuple[str, ...]
-    cloud_provider: str
-    simulated_webhooks: str | None
-    forward: tuple[str, ...]
-    processes: int | None
-    v: int
-
-    def settings(self) -> ClusterSettings:
-        """The cluster that they describe. Raises UsageError, Failure."""
-        from bayplan.cli.controller_flags import parsed_settings
-        from bayplan.cli.kube_flags import api_server_settings
-        from bayplan.cli.node_simulator import kwok_objects
-        from bayplan.cluster.settings import CLUSTER_API, CLUSTER_CONTROLLERS, ClusterSettings
-        from bayplan.kubelet.simulator.settings import SimulatorSettings
-
-        directory = self.directory
-        if directory is not None:
-            make_directory(directory)
-        api, tokens, anonymous = api_server_settings(self._apiserver_flags, CLUSTER_API)
-        kwok = kwok_objects(self.stages)
-        return ClusterSettings(
-            store=self.store or (f"sqlite:{directory}/store.db" if directory else "memory:"),
-            directory=directory / "pki" if directory else None,
-            bind_address=self.bind,
-            port=self.port,
-            nodes=SimulatorSettings(
-                nodes=self._own_nodes,
-                groups=self._groups(),
-                stages=kwok.stages,
-                answers=kwok.answers,
-                events=self.pod_events,
-                adopts=self.source is not None,
-            ),
-            scheduler_config=self._scheduler_config(),
-            api=api,
-            tokens=tokens,
-            anonymous=anonymous,
-            controller=parsed_settings(self.controller_manager_flag, CLUSTER_CONTROLLERS),
-            cloud="" if self.cloud_provider == "none" else self.cloud_provider,
-        )
-
-    @property
-    def _apiserver_flags(self) -> tuple[str, ...]:
-        """The flags of the API server, those included that have options of their own. Raises UsageError."""
-        own = [f"--simulated-webhooks={self.simulated_webhooks}"] if self.simulated_webhooks else []
-        own += [f"--forward={','.join(self.forward)}"] if self.forward else []
-        given = {flag.partition("=")[0] for flag in self.apiserver_flag}
-        for flag in own:
-            name = flag.partition("=")[0]
-            if name in given:
-                raise click.UsageError(f"{name} and --apiserver-flag={name} name the same; give one of them")
-        return (*self.apiserver_flag, *own)
-
-    def _scheduler_config(self) -> Path | None:
-        """The scheduler's configuration, by whichever flag it is named. Raises UsageError."""
-        from bayplan.cli.kube_flags import parse_flags
-
-        given = parse_flags(self.scheduler_flag, {"--config": "KubeSchedulerConfiguration."}).get("--config")
-        if given is None:
-            return self.scheduler_config
-        if self.scheduler_config is not None:
-            raise click.UsageError("--scheduler-config and --scheduler-flag=--config name the same; give one of them")
-        if not Path(given).is_file():
-            raise click.UsageError(f"--scheduler-flag=--config: {given}: no such file")
-        return Path(given)
-
-    def _groups(self) -> tuple[NodeGroupSettings, ...]:
-        """The node groups. Raises UsageError."""
-        from bayplan.kubelet.simulator.groups import NodeGroupSettingError, parse_groups
-
-        try:
-            return parse_groups(self.node_group)
-        except NodeGroupSettingError as error:
-            raise click.UsageError(f"--node-group: {error}") from error
-
-    @property
-    def _own_nodes(self) -> int:
-        """How many nodes of its own the cluster has."""
-        if self.nodes is not None:
-            return self.nodes
-        return 3 if self.source is None and not self.real_nodes else 0
-
-    @property
-    def directory(self) -> Path | None:
-        """The data directory; None if a store is named, or if a copy is started that nobody wants kept."""
-        if self.store or (self.source is not None and self.data_dir is None):
-            return None
-        return self.data_dir or default_data_directory()
-
-    def real_node_settings(self, settings: ClusterSettings) -> RealNodeSettings | None:
-        """The real nodes of a cluster; None for none. Raises UsageError, Failure."""
-        if not self.real_nodes:
-            return None
-        from bayplan.cli.real_nodes import real_node_settings
-
-        return real_node_settings(
-            self.real_nodes,
-            self.directory,
-            settings,
-            mode=self.real_node_mode,
-            outbound=self.real_node_outbound,
-            data_plane=self.real_node_network,
-            sandbox_image=self.pod_infra_container_image,
-        )
-
-    def contents(self) -> Contents:
-        """What the cluster begins with. Raises Failure."""
-        if self.source is None:
-            return []
-        from bayplan.api.codec import DecodeError
-        from bayplan.cli.cluster_input import read_cluster
-        from bayplan.simulation.copies_revive import revived
-        from bayplan.support.clock import SystemClock
-
-        try:
-            return revived(read_cluster(self.source), SystemClock().now())
-        except DecodeError as error:
-            raise Failure(f"{self.source}: {error}") from error
-
-    @property
-    def kubeconfig_path(self) -> Path:
-        """Where the kubeconfig goes."""
-        if self.kubeconfig is not None:
-            return self.kubeconfig
-        return self.directory / "kubeconfig" if self.directory else Path("bayplan.kubeconfig")
 
 
 def run_cluster(options: UpOptions) -> None:

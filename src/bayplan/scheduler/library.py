@@ -136,12 +136,16 @@ class Planner:
         """A pending pod in the form that `decide` takes; pods of one shape share what was compiled for them."""
         return self.snapshot.pod_info(typed("Pod", pod), pending=True)
 
+    def why_not_ours(self, pod: Pod) -> str:
+        """Why no profile schedules a pod; "" if one does."""
+        name = pod.spec.scheduler_name or "default-scheduler"
+        return "" if name in self._cycles else f"no profile has schedulerName {name!r}; add one to the configuration"
+
     def cycle_for(self, pod: PodInfo) -> Cycle:
         """The cycle of the profile that schedules a pod. Raises SchedulerError if there is none."""
-        name = pod.pod.spec.scheduler_name or "default-scheduler"
-        cycle = self._cycles.get(name)
+        cycle = self._cycles.get(pod.pod.spec.scheduler_name or "default-scheduler")
         if cycle is None:
-            raise SchedulerError(f"pod {pod.key}: no profile has schedulerName {name!r}; add one to the configuration")
+            raise SchedulerError(f"pod {pod.key}: {self.why_not_ours(pod.pod)}")
         return cycle
 
     def decide(self, pod: Any, *, full: bool = True, explain: bool = False) -> Decision:

@@ -163,6 +163,8 @@ class _Waiting:
     waited: bool = False
     """Whether its wait has been counted: it was placed before."""
     message: str = ""
+    foreign: bool = False
+    """Whether no profile schedules it."""
 
 
 def replay(
@@ -175,7 +177,7 @@ def replay(
 ) -> Replay:
     """Play a workload. seed: decides between equally good nodes; None takes the first by name.
 
-    Raises SettingsError, SchedulerError for a pod that no profile schedules.
+    A pod that no profile schedules is never placed. Raises SettingsError.
     """
     return _Player(workload, config, seed, samples, told).play()
 
@@ -199,7 +201,7 @@ class _Player:
         self.order = 0
         self.shapes: dict[int, str] = {}
         """Shapes that find no room until some is made, and what the scheduler said."""
-        looks = looks_of(arrival.pod for arrival in workload.arrivals)
+        looks = looks_of(one.pod for one in workload.arrivals if not self.planner.why_not_ours(one.pod))
         self.usual = usual_pod(looks)
         self.wants = wants_of(self.planner, looks) if self.gpus is not None else []
         self.samples = samples
@@ -272,6 +274,8 @@ class _Player:
         pod = waiting.arrival.pod
         waiting.info = self.planner.pod(pod)
         waiting.shape = id(waiting.info.shape)
+        waiting.message = self.planner.why_not_ours(pod)
+        waiting.foreign = bool(waiting.message)
         position = (-(pod.spec.priority or 0), waiting.order)
         index = len(self.pending)
         while (
@@ -291,6 +295,9 @@ class _Player:
             left: list[_Waiting] = []
             pending, self.pending = self.pending, []
             for position, one in enumerate(pending):
+                if one.foreign:
+                    left.append(one)
+                    continue
                 if one.shape in self.shapes:
                     one.message = self.shapes[one.shape]
                     left.append(one)
