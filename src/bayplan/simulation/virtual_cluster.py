@@ -40,6 +40,7 @@ from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.explanations.summary import what_is_wrong
 from bayplan.simulation.faults import OBSERVER, Faults
 from bayplan.simulation.trace import Trace
+from bayplan.simulation.watch_orders import LaggingTransport
 from bayplan.simulation.webhooks import FunctionSender, WebhookFunction
 from bayplan.store.memory import MemoryStore
 from bayplan.store.settings import HistorySettings
@@ -108,6 +109,7 @@ class VirtualCluster:
         self._transport = transport
         self._contents = tuple(contents)
         self._validations: list[Validation] = []
+        self._orders: SeededRandomness | None = None
         self.webhooks: dict[str, WebhookFunction] = {}
         """By URL (a service's is `https://NAME.NAMESPACE.svc:PORT/PATH`): what answers admission webhooks instead of a server."""
         self.unserved = UnservedKinds()
@@ -158,14 +160,22 @@ class VirtualCluster:
     ) -> None:
         await self.stop()
 
+    def permute(self, seed: int) -> None:
+        """From now on, clients that `connect` gives see events in another order: each of their watches lags by itself, as the seed says."""
+        self._orders = SeededRandomness(f"orders {seed}")
+
     def connect(self, user: str, groups: tuple[str, ...] = (ADMIN_GROUP,)) -> Client:
         """A client of somebody else than the test, such as an operator under test. `faults` meet it, if they are told to."""
-        door = InProcessDoor(self.api, User(user, (*groups, "system:authenticated")))
-        return Client(InProcessTransport(door), self.api.context.kinds.built_in())
+        transport = self._sound_transport(user, groups)
+        if self._orders is not None:
+            transport = LaggingTransport(transport, self.clock, self._orders)
+        return Client(transport, self.api.context.kinds.built_in())
+
+    def _sound_transport(self, user: str, groups: tuple[str, ...] = (ADMIN_GROUP,)) -> Transport:
+        return InProcessTransport(InProcessDoor(self.api, User(user, (*groups, "system:authenticated"))))
 
     def _connect_component(self, user: str) -> Client:
-        sound = self.connect(user)
-        return Client(self._transport(sound.transport), sound.kinds)
+        return Client(self._transport(self._sound_transport(user)), self.api.context.kinds.built_in())
 
     async def _is_up(self) -> bool:
         """Whether the nodes are there and pods can be created in the namespace `default`."""

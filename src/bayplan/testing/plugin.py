@@ -9,7 +9,8 @@
         await bayplan_sim.advance(hours=24)
 
 `@pytest.mark.bayplan(nodes=10)` says how the cluster is to be: `nodes` (a number or SimulatorSettings), `settings`
-(ClusterSettings), `seed` (of virtual clusters; the option --bayplan-seed decides otherwise). This module is loaded by every
+(ClusterSettings), `seed` (of virtual clusters; the option --bayplan-seed decides otherwise), `orders` (runs the test so many
+times, each with another order of watch events; --bayplan-order N runs one of them alone). This module is loaded by every
 pytest run, so it imports nothing of Bayplan before a fixture is used.
 """
 
@@ -37,13 +38,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--bayplan-seed", type=int, default=0, help="seed of clusters in virtual time: other seeds, other timing (0)"
     )
+    group.addoption(
+        "--bayplan-order",
+        type=int,
+        default=None,
+        help="of tests that run under many orders of watch events: this one alone",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """See pytest."""
     config.addinivalue_line(
-        "markers", "bayplan(nodes, settings, seed): how the clusters of bayplan_cluster and bayplan_sim are to be"
+        "markers",
+        "bayplan(nodes, settings, seed, orders): how the clusters of bayplan_cluster and bayplan_sim are to be",
     )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """See pytest. Tests under many orders of events are as many tests, each of which is named after its order."""
+    marker = metafunc.definition.get_closest_marker("bayplan")
+    orders = marker.kwargs.get("orders") if marker is not None else None
+    if orders is None or "bayplan_sim" not in metafunc.fixturenames:
+        return
+    if not isinstance(orders, int) or orders < 1:
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: pytest.mark.bayplan takes a number of orders, from 1")
+    chosen = metafunc.config.getoption("--bayplan-order")
+    numbers = range(orders) if chosen is None else (chosen,)
+    metafunc.parametrize("bayplan_order", numbers, ids=[f"order-{number}" for number in numbers], indirect=True)
+
+
+@pytest.fixture
+def bayplan_order(request: pytest.FixtureRequest) -> int | None:
+    """The order of watch events in which this test runs; None if it does not say that it runs under many."""
+    number: int | None = getattr(request, "param", None)
+    return number
 
 
 def _wishes(request: pytest.FixtureRequest, allowed: tuple[str, ...]) -> dict[str, Any]:
@@ -92,17 +120,19 @@ def bayplan_cluster(
 
 
 @pytest.fixture
-def bayplan_sim(request: pytest.FixtureRequest) -> Iterator[VirtualCluster]:
+def bayplan_sim(request: pytest.FixtureRequest, bayplan_order: int | None) -> Iterator[VirtualCluster]:
     """A cluster in virtual time; the test is a coroutine on the same loop."""
     from bayplan.simulation.virtual_cluster import VirtualCluster
     from bayplan.support.virtual_time import VirtualTimeLoop
 
-    wishes = _wishes(request, ("nodes", "settings", "seed"))
+    wishes = _wishes(request, ("nodes", "settings", "seed", "orders"))
     seed = wishes.get("seed", request.config.getoption("--bayplan-seed"))
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         request.node.stash[_RUNNER] = runner
         cluster = VirtualCluster(seed=seed, nodes=wishes.get("nodes", _NODES), settings=wishes.get("settings"))
         runner.run(cluster.start())
+        if bayplan_order is not None:
+            cluster.permute(bayplan_order)
         try:
             yield cluster
         finally:
