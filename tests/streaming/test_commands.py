@@ -134,6 +134,24 @@ class TestSpdy:
             await client.close()
 
     @in_loop
+    async def test_sizes_without_an_end_are_not_kept(self) -> None:
+        sizes: list[TerminalSize | None] = []
+
+        async def watch(streams: CommandStreams) -> int:
+            assert streams.sizes is not None
+            sizes.append(await streams.sizes.next())
+            return 0
+
+        async with serving(watch, Wanted(stdout=True, tty=True)) as port:
+            client = await SpdyClient.connect(port, V4)
+            streams = {name: client.open(streamType=name) for name in ("error", "stdout", "resize")}
+            for _ in range(3):
+                client.send(streams["resize"], b"x" * 5000)
+            await client.read_until(lambda: streams["error"] in client.finished)
+            assert sizes == [None]
+            await client.close()
+
+    @in_loop
     async def test_a_command_ends_when_the_client_goes(self) -> None:
         async with serving_forever() as (port, started, ended):
             client = await SpdyClient.connect(port, V4)

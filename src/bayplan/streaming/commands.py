@@ -36,6 +36,8 @@ _SOCKET_PROTOCOLS: Final = (
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE = range(5)
 _OPEN_SECONDS: Final = 30.0
 """For a client to open its streams."""
+_LONGEST_SIZE: Final = 4096
+"""Characters in which a size must have come to its end; what follows is no terminal's."""
 
 
 class _Ending(Protocol):
@@ -183,6 +185,6 @@ class _Sizes:
                     return TerminalSize(size.get("Width", 0), size.get("Height", 0))
                 continue
             piece = await self._source.read()
-            if not piece:
+            if not piece or len(self._text) > _LONGEST_SIZE:
                 return None
             self._text += piece.decode(errors="replace")

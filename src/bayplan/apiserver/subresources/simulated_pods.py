@@ -82,7 +82,10 @@ def _log(call: Call, pod: core_v1.Pod, container: str) -> Relay:
 
 
 def _command(call: Call, pod: core_v1.Pod, container: str, options: PodStreamOptions) -> Stream:
-    """Raises ApiError (500, 503) if nothing runs there or nothing is to answer, StreamError."""
+    """Raises ApiError (400, 500, 503) for nothing to do, if nothing runs there, or nothing is to answer, StreamError."""
+    wanted = Wanted(options.stdin, options.stdout, options.stderr and not options.tty, options.tty)
+    if not (wanted.stdin or wanted.stdout or wanted.stderr):
+        raise bad_request("you must specify at least 1 of stdin, stdout, stderr")
     still_runs, answers = _still_runs(call, pod, container), call.context.pod_answers
     if not still_runs():
         raise internal_error(f'unable to upgrade connection: container not found ("{container}")')
@@ -90,12 +93,13 @@ def _command(call: Call, pod: core_v1.Pod, container: str, options: PodStreamOpt
     if subresource is not None and subresource.name == "attach":
         run = answers.attach(pod, container, still_runs) if answers is not None else None
         run = run or _tell(call, pod, container)
+    elif not options.command:
+        raise bad_request("you must specify a command")
     else:
         found = answers.command(pod, container, options.command, tty=options.tty) if answers is not None else None
         if found is None:
             raise _nothing(pod, "exec")
         run = found
-    wanted = Wanted(options.stdin, options.stdout, options.stderr and not options.tty, options.tty)
     clock = call.context.clock
 
     async def serve(http: web.BaseRequest) -> web.StreamResponse:
@@ -144,10 +148,11 @@ def _still_runs(call: Call, pod: core_v1.Pod, container: str) -> Callable[[], bo
 
 
 def _tell(call: Call, pod: core_v1.Pod, container: str) -> Run:
-    """Shows what happens to a container."""
+    """Shows what happens to a container. Raises ApiError (400)."""
+
+    run = run_of(pod, container, previous=False)
 
     async def show(streams: CommandStreams) -> int:
-        run = run_of(pod, container, previous=False)
         async for piece in log_of(pod, run, LogOptions(follow=True), call.context.clock, lambda: _now(call, pod)):
             if piece and streams.stdout is not None:
                 await streams.stdout.write(piece)
