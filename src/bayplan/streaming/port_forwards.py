@@ -110,7 +110,8 @@ async def _serve_pairs(connection: SpdyConnection, connect: Connect, subject: st
             headers = stream.headers
             kind, port = headers.get("streamtype", ""), headers.get("port", "")
             if kind not in ("data", "error") or not port.isdecimal() or not 0 < int(port) < _MOST_PORTS:
-                await stream.finish()
+                with contextlib.suppress(ConnectionError):  # if the client has gone
+                    await stream.finish()
                 continue
             request = headers.get("requestid") or str(stream.number - (0 if kind == "error" else 2))
             pair = halves.setdefault(request, {})
@@ -121,11 +122,13 @@ async def _serve_pairs(connection: SpdyConnection, connect: Connect, subject: st
 
 
 async def _over_channels(channels: Channels, ports: Sequence[int], connect: Connect, subject: str) -> None:
+    """Raises ConnectionError if the client goes at once."""
+    pairs = [(channels[2 * index], channels[2 * index + 1], port) for index, port in enumerate(ports)]
+    for data, error, port in pairs:
+        await data.write(port.to_bytes(2, "little"))
+        await error.write(port.to_bytes(2, "little"))
     async with asyncio.TaskGroup() as group:
-        for index, port in enumerate(ports):
-            data, error = channels[2 * index], channels[2 * index + 1]
-            for channel in (data, error):
-                await channel.write(port.to_bytes(2, "little"))
+        for data, error, port in pairs:
             group.create_task(_forward(data, error, port, connect, subject))
 
 

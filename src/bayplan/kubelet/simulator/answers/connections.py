@@ -50,13 +50,16 @@ class _Duplex:
         """See Duplex."""
         try:
             return await self._reader.read(_CHUNK)
-        except ConnectionError:
+        except OSError:  # it broke off
             return b""
 
     async def write(self, data: bytes) -> None:
         """See Duplex."""
         self._writer.write(data)
-        await self._writer.drain()
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise ConnectionResetError(str(error)) from error
 
     async def finish(self) -> None:
         """See Duplex."""
