@@ -91,11 +91,13 @@ def simulated_usage(call: Call, pod: core_v1.Pod, now: float) -> Usage:
     context = call.context
     chance = context.randomness.random
     usage = container_usage(pod, chance, now)
+    if context.pod_answers is None:
+        return usage
     node: core_v1.Node | None = context.find("Node", "", pod.spec.node_name)
-    if context.pod_answers is not None and node is not None:
-        for name, amounts in context.pod_answers.usage(pod, node, now, chance).items():
-            if name in usage:
-                usage[name] |= amounts
+    said = context.pod_answers.usage(pod, node, now, chance) if node is not None else {}
+    for name, amounts in said.items():
+        if name in usage:
+            usage[name] |= amounts
     return usage
 
 
