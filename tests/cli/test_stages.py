@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from bayplan.cli.main import main
-from bayplan.cli.node_simulator import kwok_objects
+from bayplan.cli.simulated_pods import kwok_objects
 
 _STAGE = """
 apiVersion: kwok.x-k8s.io/v1alpha1

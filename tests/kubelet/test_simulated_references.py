@@ -122,6 +122,56 @@ def test_what_is_optional_is_not_waited_for() -> None:
     play(case)
 
 
+@pytest.mark.parametrize("by", ["settings", "annotation"])
+def test_a_pod_starts_without_what_is_missing_where_that_is_wanted(by: str) -> None:
+    volume = core_v1.Volume(name="v", secret=core_v1.SecretVolumeSource(secret_name="keys"))
+    one = container(
+        env=(from_config_map("settings", "a"),),
+        env_from=(all_of_secret("keys"),),
+        volume_mounts=(core_v1.VolumeMount(name="v", mount_path="/v"),),
+    )
+    annotations = {"bayplan.dev/missing-config": "ignore"} if by == "annotation" else {}
+
+    async def main() -> None:
+        policy = "ignore" if by == "settings" else "wait"
+        async with VirtualCluster(nodes=SimulatorSettings(nodes=1, missing_config=policy)) as cluster:
+            made = pod("web", restart_policy="Always", node_name=NODE, containers=(one,), volumes=(volume,))
+            made.metadata.annotations = annotations
+            await cluster.client.create(made)
+            await cluster.advance(seconds=5)
+            assert await runs(cluster)
+            assert await events(cluster, "Failed") == await events(cluster, "FailedMount") == []
+
+    run(main())
+
+
+def test_an_annotation_makes_a_pod_wait_where_others_do_not() -> None:
+    async def main() -> None:
+        async with VirtualCluster(nodes=SimulatorSettings(nodes=1, missing_config="ignore")) as cluster:
+            made = pod("web", node_name=NODE, containers=(container(env_from=(all_of_secret("keys"),)),))
+            made.metadata.annotations = {"bayplan.dev/missing-config": "wait"}
+            await cluster.client.create(made)
+            await cluster.advance(seconds=5)
+            assert not await runs(cluster)
+            assert [one.message for one in await events(cluster, "Failed")] == ['Error: secret "keys" not found']
+
+    run(main())
+
+
+def test_a_claim_is_waited_for_in_any_case() -> None:
+    source = core_v1.PersistentVolumeClaimVolumeSource(claim_name="data")
+    one = container(volume_mounts=(core_v1.VolumeMount(name="v", mount_path="/v"),))
+
+    async def main() -> None:
+        async with VirtualCluster(nodes=SimulatorSettings(nodes=1, missing_config="ignore")) as cluster:
+            await create(cluster, one, core_v1.Volume(name="v", persistent_volume_claim=source))
+            await cluster.advance(seconds=5)
+            assert not await runs(cluster)
+            assert await events(cluster, "FailedMount")
+
+    run(main())
+
+
 VOLUMES = [
     pytest.param(
         core_v1.Volume(name="v", config_map=core_v1.ConfigMapVolumeSource(name="settings")),

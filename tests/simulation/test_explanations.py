@@ -119,6 +119,20 @@ class TestPods:
         found = why("Pod", "p", node("a"), mount, replace(running("p", "a"), status=waiting("ContainerCreating")))
         assert (found.answer, found.because) == ("is bound to a and has not started yet", [mount.message])
 
+    @pytest.mark.parametrize("simulated", [False, True])
+    @pytest.mark.parametrize("reason", ["CreateContainerConfigError", "FailedMount"])
+    def test_what_a_program_would_have_made_may_be_done_without_on_simulated_nodes(
+        self, reason: str, *, simulated: bool
+    ) -> None:
+        home = node("a")
+        if simulated:
+            home.metadata.annotations = {"bayplan.dev/simulated": "true"}
+        is_mount = reason == "FailedMount"
+        mount = [event("Pod", "p", reason, 'secret "x" not found')] if is_mount else []
+        status = waiting("ContainerCreating") if is_mount else waiting(reason, 'secret "x" not found')
+        advice = why("Pod", "p", home, *mount, replace(running("p", "a"), status=status)).advice
+        assert any("bayplan.dev/missing-config: ignore" in one for one in advice) == simulated
+
     def test_where_events_are_missing_they_are_missed(self) -> None:
         asked = replace(running("p", "a"), status=waiting("ContainerCreating"))
         assert why("Pod", "p", node("a"), asked).advice == [

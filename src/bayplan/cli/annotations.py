@@ -36,6 +36,9 @@ ANNOTATIONS: Final = (
     Annotation("bayplan.dev/ready-seconds[.NAME]", _POD, "5", "time after which it does"),
     Annotation("bayplan.dev/live[.NAME]", _POD, "false", "whether the liveness probe succeeds"),
     Annotation("bayplan.dev/probes[.NAME]", _POD, "follow", "initial delays of startup and readiness probes count"),
+    Annotation(
+        "bayplan.dev/missing-config", _POD, "ignore", "what if ConfigMaps or Secrets are missing: wait or ignore"
+    ),
     Annotation("bayplan.dev/cpu-usage[.NAME]", _POD, "50m@0s 400m@2m", "processor time that is used"),
     Annotation("bayplan.dev/memory-usage[.NAME]", _POD, "100Mi..300Mi", "memory that is used"),
     Annotation("bayplan.dev/silent", "simulated nodes", "true", "the node has lost contact: no lease, no status"),

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from bayplan.cli import component
-
-if TYPE_CHECKING:
-    from bayplan.kubelet.simulator.kwok_files import KwokObjects
-
-
-def kwok_objects(paths: tuple[Path, ...]) -> KwokObjects:
-    """What `--stages` says. Raises UsageError."""
-    from bayplan.kubelet.simulator.errors import KwokFileError
-    from bayplan.kubelet.simulator.kwok_files import read_files
-
-    try:
-        found = read_files(paths)
-    except KwokFileError as error:
-        raise click.UsageError(f"--stages: {error}") from error
-    if found.left_out:
-        click.echo(f"left out, for simulated pods have no use for it: {', '.join(found.left_out)}", err=True)
-    return found
+from bayplan.cli.simulated_pods import kwok_objects, missing_config_option, pod_events_option
 
 
 @click.command()
@@ -43,13 +27,8 @@ def kwok_objects(paths: tuple[Path, ...]) -> KwokObjects:
     metavar="FILE|DIR",
     help="Stages (kwok.x-k8s.io/v1alpha1) that say what happens to pods; may be repeated.",
 )
-@click.option(
-    "--pod-events",
-    type=click.Choice(("none", "warnings", "all")),
-    default="warnings",
-    show_default=True,
-    help="What is told about pods as events.",
-)
+@pod_events_option
+@missing_config_option
 @component.component_options(0)
 def command(
     nodes: int,
@@ -60,6 +39,7 @@ def command(
     pods: str,
     stages: tuple[Path, ...],
     pod_events: str,
+    missing_config: str,
     **options: Any,
 ) -> None:
     """Play simulated nodes in any cluster, Bayplan's or a real one."""
@@ -72,7 +52,13 @@ def command(
 
         capacity = {"cpu": cpu, "memory": memory, "ephemeral-storage": "100Gi", "pods": pods}
         settings = SimulatorSettings(
-            nodes=nodes, zones=zones, name_prefix=name_prefix, capacity=capacity, stages=read.stages, events=pod_events
+            nodes=nodes,
+            zones=zones,
+            name_prefix=name_prefix,
+            capacity=capacity,
+            stages=read.stages,
+            events=pod_events,
+            missing_config=missing_config,
         )
         return NodeSimulator(client, settings, clock=clock, randomness=randomness)
 

@@ -12,6 +12,7 @@ import click
 from bayplan.cli.kubeconfig_file import check_kubeconfig
 from bayplan.cli.output import FILE, Failure, scheduler_config_option
 from bayplan.cli.running_cluster import run_until_stopped
+from bayplan.cli.simulated_pods import missing_config_option, pod_events_option
 from bayplan.cli.up_options import UpOptions
 
 if TYPE_CHECKING:
@@ -76,13 +77,8 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     "what happens to pods on simulated nodes, what they answer and what they use. Exec and PortForward run commands and reach "
     "addresses of this machine for whoever may use such pods. May be repeated.",
 )
-@click.option(
-    "--pod-events",
-    type=click.Choice(("none", "warnings", "all")),
-    default="warnings",
-    show_default=True,
-    help="What simulated nodes tell about their pods as events.",
-)
+@pod_events_option
+@missing_config_option
 @click.option(
     "--node-group",
     multiple=True,

@@ -31,6 +31,7 @@ class UpOptions:
     source: str | None
     stages: tuple[Path, ...]
     pod_events: str
+    missing_config: str
     node_group: tuple[str, ...]
     store: str | None
     data_dir: Path | None
@@ -52,7 +53,7 @@ class UpOptions:
         """The cluster that they describe. Raises UsageError, Failure."""
         from bayplan.cli.controller_flags import parsed_settings
         from bayplan.cli.kube_flags import api_server_settings
-        from bayplan.cli.node_simulator import kwok_objects
+        from bayplan.cli.simulated_pods import kwok_objects
         from bayplan.cluster.settings import CLUSTER_API, CLUSTER_CONTROLLERS, ClusterSettings
         from bayplan.kubelet.simulator.settings import SimulatorSettings
 
@@ -72,6 +73,7 @@ class UpOptions:
                 stages=kwok.stages,
                 answers=kwok.answers,
                 events=self.pod_events,
+                missing_config=self.missing_config,
                 adopts=self.source is not None,
             ),
             scheduler_config=self._scheduler_config(),

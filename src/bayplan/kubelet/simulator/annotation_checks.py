@@ -12,8 +12,10 @@ from typing import Final
 from bayplan.api.simulated_usage import ANNOTATIONS, readable
 from bayplan.kubelet.simulator.containers import (
     EXIT_CODE,
+    IGNORE,
     INIT,
     LIVE,
+    MISSING_CONFIG,
     OOM,
     PREFIX,
     PROBES,
@@ -22,6 +24,7 @@ from bayplan.kubelet.simulator.containers import (
     READY_AFTER,
     RUN,
     START,
+    WAIT,
     parse_exit_code,
 )
 from bayplan.kubelet.simulator.durations import draw
@@ -55,12 +58,18 @@ def _probes(text: str) -> None:
         raise ValueError(f"{text!r} is not follow")
 
 
+def _missing_config(text: str) -> None:
+    if text not in (WAIT, IGNORE):
+        raise ValueError(f"{text!r} is neither {WAIT} nor {IGNORE}")
+
+
 _CHECKS: Final[Mapping[str, Callable[[str], None]]] = {
     **dict.fromkeys((START, PULL, INIT, RUN, OOM, READY_AFTER), _seconds),
     EXIT_CODE: _exit_code,
     READY: _truth,
     LIVE: _truth,
     PROBES: _probes,
+    MISSING_CONFIG: _missing_config,
     **dict.fromkeys(ANNOTATIONS.values(), _usage),
 }
 """Annotation -> what raises ValueError if a value cannot be read."""

@@ -8,11 +8,12 @@
     bayplan.dev/ready                `false` while the readiness probe is to fail; bayplan.dev/ready-seconds: after which it succeeds
     bayplan.dev/live                 `false` while the liveness probe is to fail: the container is killed as its probe says
     bayplan.dev/probes               `follow`: initial delays of startup and readiness probes count
+    bayplan.dev/missing-config       `ignore`: containers start without the ConfigMaps and Secrets that do not exist; `wait`: they do not
 
-Each may be followed by `.NAME` for one container. Durations are numbers or distributions (`durations`). A container whose memory-usage annotation is more than its
-limit is killed too. Without annotations a container that may end (restartPolicy Never or OnFailure) ends after a while with code 0, unless it sleeps: `sleep 30`
-runs for 30 seconds, `sleep infinity` and images that do nothing but wait (pause, and agnhost without a command) for ever; or its command says `false` or ends in
-`exit 3`, whatever happens. A command such as `nonexistent` cannot be started. What cannot be read counts as not there.
+Each but the last may be followed by `.NAME` for one container. Durations are numbers or distributions (`durations`). A container whose memory-usage annotation is
+more than its limit is killed too. Without annotations a container that may end (restartPolicy Never or OnFailure) ends after a while with code 0, unless it sleeps:
+`sleep 30` runs for 30 seconds, `sleep infinity` and images that do nothing but wait (pause, and agnhost without a command) for ever; or its command says `false` or
+ends in `exit 3`, whatever happens. A command such as `nonexistent` cannot be started. What cannot be read counts as not there.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ START, PULL, INIT = f"{PREFIX}start-seconds", f"{PREFIX}pull-seconds", f"{PREFIX
 RUN, EXIT_CODE, OOM = f"{PREFIX}run-seconds", f"{PREFIX}exit-code", f"{PREFIX}oom-seconds"
 READY, READY_AFTER = f"{PREFIX}ready", f"{PREFIX}ready-seconds"
 LIVE, PROBES = f"{PREFIX}live", f"{PREFIX}probes"
+MISSING_CONFIG = f"{PREFIX}missing-config"
+WAIT, IGNORE = "wait", "ignore"
 MOMENT = 0.001
 """The least that is waited for: what was started in a step never ends in it."""
 KILLED, INTERRUPTED = 137, 143
@@ -62,6 +65,12 @@ class Ending:
     code: int = 0
     reason: str = ""
     """"" for what follows from the code."""
+
+
+def needs_config(pod: core_v1.Pod, settings: SimulatorSettings) -> bool:
+    """Whether containers wait for ConfigMaps and Secrets that do not exist, as the pod or else the settings say."""
+    said = setting(pod, MISSING_CONFIG)
+    return (said if said in (WAIT, IGNORE) else settings.missing_config) == WAIT
 
 
 def setting(pod: core_v1.Pod, annotation: str, container: str = "") -> str | None:

@@ -31,8 +31,10 @@ class ObjectReader:
         self._known: OrderedDict[tuple[type, str, str], tuple[float, Any]] = OrderedDict()
         """(class, namespace, name) -> when an object was read (monotonic seconds), and the object; those read longest ago first."""
 
-    async def find(self, pod: core_v1.Pod) -> Found:
-        """What a pod refers to. Raises ApiError, TransportError."""
+    async def find(self, pod: core_v1.Pod, *, needs_config: bool = True) -> Found:
+        """What a pod refers to. needs_config: whether it waits for ConfigMaps and Secrets, which are not read otherwise. Raises ApiError, TransportError."""
+        if not needs_config:
+            return Found(mount_errors=await self._mount_errors(pod, needs_config=False), needs_config=False)
         namespace = pod.metadata.namespace
         config_maps: dict[str, core_v1.ConfigMap | None] = {}
         secrets: dict[str, core_v1.Secret | None] = {}
@@ -42,7 +44,7 @@ class ObjectReader:
                 config_maps[name] = await self._read(core_v1.ConfigMap, namespace, name)
             for name in wanted.secrets:
                 secrets[name] = await self._read(core_v1.Secret, namespace, name)
-        return Found(config_maps, secrets, await self._mount_errors(pod))
+        return Found(config_maps, secrets, await self._mount_errors(pod, needs_config=True))
 
     async def config_map(self, namespace: str, name: str) -> core_v1.ConfigMap:
         """See ConfigSource."""
@@ -64,7 +66,7 @@ class ObjectReader:
         found: core_v1.PersistentVolume = await self._needed(core_v1.PersistentVolume, "", name)
         return found
 
-    async def _mount_errors(self, pod: core_v1.Pod) -> tuple[str, ...]:
+    async def _mount_errors(self, pod: core_v1.Pod, *, needs_config: bool) -> tuple[str, ...]:
         """Why volumes that containers use cannot be mounted, in the words of events."""
         from bayplan.kubelet.volumes.claims import used_volumes, volume_spec
         from bayplan.kubelet.volumes.errors import SetUpError
@@ -81,7 +83,7 @@ class ObjectReader:
             except SetUpError as error:
                 unknown[name] = str(error)
                 continue
-            if text := await self._file_error(pod, volume):
+            if needs_config and (text := await self._file_error(pod, volume)):
                 found.append(f'MountVolume.SetUp failed for volume "{name}" : {text}')
         if unknown:
             names = f"[{' '.join(sorted(unknown))}]"

@@ -20,7 +20,7 @@ from bayplan.kubelet.core.preemption import DISRUPTION_MESSAGE
 from bayplan.kubelet.core.preemption import MESSAGE as PREEMPTED
 from bayplan.kubelet.core.preemption import REASON as PREEMPTING
 from bayplan.kubelet.simulator.admission import NodeAdmission
-from bayplan.kubelet.simulator.containers import is_plain, start_seconds
+from bayplan.kubelet.simulator.containers import is_plain, needs_config, start_seconds
 from bayplan.kubelet.simulator.events import ALL, WARNING, Told, about_deletion, chosen
 from bayplan.kubelet.simulator.fast_path import is_settled
 from bayplan.kubelet.simulator.object_reader import ObjectReader
@@ -133,7 +133,7 @@ class PodPlayer:
         """What decides about a pod besides itself; objects are read only for pods that refer to some and have to start. Raises ApiError, TransportError."""
         found = NOTHING_FOUND
         if _has_to_start(pod) and refers(pod.spec) and (pod.status.start_time or pod.metadata.uid in self._accepted):
-            found = await self._objects.find(pod)
+            found = await self._objects.find(pod, needs_config=needs_config(pod, self._settings))
         return Surroundings(found, self._node(pod.spec.node_name), lambda: self._others(pod))
 
     def _next(self, pod: core_v1.Pod, now: float, around: Surroundings) -> Step:

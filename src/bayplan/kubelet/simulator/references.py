@@ -26,6 +26,8 @@ class Found:
     secrets: Mapping[str, core_v1.Secret | None] = field(default_factory=dict)
     mount_errors: tuple[str, ...] = ()
     """Why volumes cannot be mounted, a text for each event."""
+    needs_config: bool = True
+    """Whether containers wait for ConfigMaps and Secrets that do not exist."""
 
 
 NOTHING_FOUND = Found()
@@ -74,7 +76,7 @@ def config_error(
 ) -> str:
     """Why the variables of a container cannot be put together; empty if they can. Files of volumes are not looked into."""
     wanted = needs(container)
-    if wanted.files or not (wanted.config_maps or wanted.secrets):
+    if not found.needs_config or wanted.files or not (wanted.config_maps or wanted.secrets):
         return ""
     try:
         variables(pod, container, Sources(found.config_maps, found.secrets, allocatable=allocatable))

@@ -40,6 +40,9 @@ class SimulatorSettings:
     """What pods answer to logs, exec, attach and port-forward, as users describe it; without any, what happened to them."""
     events: str = "warnings"
     """What is told about pods as events: `none`, `warnings` and what explains them, or `all` that a kubelet tells, ordinary starts and stops as well."""
+    missing_config: str = "wait"
+    """What becomes of containers whose ConfigMaps or Secrets, or keys of them, do not exist: they `wait` for them, as on a kubelet, or start (`ignore`), since
+    programs that would make them do not run. A pod's annotation wins."""
     start_seconds: float = 0.2
     """From the moment a pod is bound until its containers run (jittered by half of it)."""
     unseen_seconds: float = 0.5

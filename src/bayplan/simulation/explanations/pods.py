@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from bayplan.api.simulated_nodes import is_simulated
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import controller_of
 from bayplan.simulation.explanations.base import Explanation, Facts, condition, key_of, said
@@ -171,6 +172,17 @@ def _explain_config(facts: Facts, pod: core_v1.Pod, status: core_v1.ContainerSta
     message = waiting.message or facts.last_message("Pod", pod, ("Failed",))
     found.because.append(f"container {status.name} cannot be set up: {message or waiting.reason}")
     found.advice.append("create what is missing, or mark the reference optional")
+    _advise_about_simulation(facts, pod, found)
+
+
+def _advise_about_simulation(facts: Facts, pod: core_v1.Pod, found: Explanation) -> None:
+    """What a pod waits for may be what a program would make, had it run."""
+    node = facts.nodes.get(pod.spec.node_name)
+    if node is not None and is_simulated(node):
+        found.advice.append(
+            "or, if a program would make it, which on simulated nodes does not run: give the pod the annotation "
+            "bayplan.dev/missing-config: ignore, or start the cluster with --missing-config=ignore"
+        )
 
 
 _Explain = Callable[[Facts, core_v1.Pod, core_v1.ContainerStatus, Explanation], None]
@@ -212,6 +224,8 @@ def _explain_not_started(facts: Facts, pod: core_v1.Pod, found: Explanation) -> 
         if message:
             found.because.append(message)
             found.advice.append(advice)
+            if reasons is _VOLUMES:
+                _advise_about_simulation(facts, pod, found)
     running = [
         one.name for one in pod.status.init_container_statuses if one.state.running is not None and not one.ready
     ]
