@@ -22,8 +22,6 @@ from bayplan.api.quantity import Format, Quantity, parse
 from bayplan.api.types import core_v1
 from bayplan.support.timestamps import parse_rfc3339
 
-SIMULATED_NODE = "bayplan.dev/simulated"
-"""Annotation of nodes that somebody simulates: only their pods have usage that follows from annotations."""
 ANNOTATIONS = {"cpu": "bayplan.dev/cpu-usage", "memory": "bayplan.dev/memory-usage"}
 _MOMENT = 0.001
 """Seconds, less than what lies between two points of a usage."""

@@ -262,7 +262,6 @@ def test_the_servers_own_metrics_api_can_be_replaced() -> None:
         async with front() as found, remote_server(found.cluster.credentials.front_proxy.certificate) as remote:
             nodes = "/apis/metrics.k8s.io/v1beta1/nodes"
             assert (await found.ask(nodes))[1]["kind"] == "NodeMetricsList"
-            await found.client.delete(apiregistration_v1.APIService, "v1beta1.metrics.k8s.io")
             remote.documents["/apis/metrics.k8s.io/v1beta1"] = {
                 "groupVersion": "metrics.k8s.io/v1beta1",
                 "resources": [],
@@ -372,7 +371,6 @@ def test_a_simulated_metrics_server_does_not_take_the_servers_own_metrics_api_aw
         async with front() as found:
             name = "v1beta1.metrics.k8s.io"
             nodes = "/apis/metrics.k8s.io/v1beta1/nodes"
-            await found.client.delete(apiregistration_v1.APIService, name)
             await add_simulated(found, "metrics.k8s.io", "v1beta1")
             condition = await found.condition("True", name)
             assert condition.reason == "SimulatedPods"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -45,6 +46,34 @@ def test_own_group_versions_are_available() -> None:
         assert {one.status.conditions[0].reason for one in services} == {"Local"}
 
     run(case)
+
+
+def test_an_api_service_of_what_is_not_served_any_more_is_taken_away_unless_somebody_took_it_over(
+    tmp_path: Path,
+) -> None:
+    def service(version: str, **spec: Any) -> apiregistration_v1.APIService:
+        labels = {"kube-aggregator.kubernetes.io/automanaged": "onstart"}
+        metadata = meta_v1.ObjectMeta(name=f"{version}.metrics.k8s.io", labels=labels)
+        spec = {"group_priority_minimum": 100, "version_priority": 15, **spec}
+        return apiregistration_v1.APIService(
+            metadata=metadata,
+            spec=apiregistration_v1.APIServiceSpec(group="metrics.k8s.io", version=version, **spec),
+        )
+
+    async def names(client: Client) -> set[str]:
+        return {one.metadata.name for one in (await client.list(apiregistration_v1.APIService)).items}
+
+    async def case() -> None:
+        url = f"sqlite:{tmp_path / 'store'}"
+        elsewhere = apiregistration_v1.ServiceReference(namespace="monitoring", name="adapter", port=443)
+        async with opened(open_store(url, clock=SystemClock())) as api:
+            published = await names(client_of(api))
+            await client_of(api).create(service("v1alpha1"))
+            await client_of(api).create(service("v1beta1", service=elsewhere, insecure_skip_tls_verify=True))
+        async with opened(open_store(url, clock=SystemClock())) as api:
+            assert await names(client_of(api)) == {*published, "v1beta1.metrics.k8s.io"}
+
+    asyncio.run(case())
 
 
 def test_a_changed_schema_is_corrected_at_the_next_start_unless_it_is_claimed(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1, meta_v1, scheduling_v1
-from bayplan.apiserver.bootstrap.api_services import api_services
+from bayplan.api.types import core_v1, discovery_v1, meta_v1, scheduling_v1
+from bayplan.apiserver.bootstrap.api_services import AT_START, LABEL, api_services
 from bayplan.apiserver.bootstrap.flow_control import API_VERSION as FLOW_CONTROL
 from bayplan.apiserver.bootstrap.flow_control import publish_flow_control
 from bayplan.apiserver.bootstrap.legacy_tokens import publish_tracking
-from bayplan.apiserver.bootstrap.publishing import change, ensure, kind_of, own_call
+from bayplan.apiserver.bootstrap.publishing import change, ensure, kind_of, own_call, remove
 from bayplan.apiserver.bootstrap.roles import publish_roles
 from bayplan.apiserver.bootstrap.service_cidr import publish_service_cidr
 from bayplan.apiserver.context import Context
@@ -44,7 +44,7 @@ async def publish(context: Context) -> None:
     await asyncio.gather(*(_namespace(context, name) for name in NAMESPACES))
     await asyncio.gather(
         *(_priority_class(context, *row) for row in _PRIORITY_CLASSES),
-        *(_api_service(context, service) for service in api_services(context.kinds)),
+        _publish_api_services(context),
         publish_flow_control(context),
         publish_service_cidr(context),
         publish_roles(context, own_call),
@@ -80,8 +80,16 @@ async def _priority_class(context: Context, name: str, value: int, text: str) ->
     await ensure(context, found, "scheduling.k8s.io/v1")
 
 
-async def _api_service(context: Context, service: apiregistration_v1.APIService) -> None:
-    await ensure(context, service, _REGISTRATION)
+async def _publish_api_services(context: Context) -> None:
+    """Those of this server; what earlier starts published and this one does not serve is taken away, unless another server has taken it over."""
+    wanted = api_services(context.kinds)
+    await asyncio.gather(*(ensure(context, one, _REGISTRATION) for one in wanted))
+    kind, names = kind_of(context, _REGISTRATION, "APIService"), {one.metadata.name for one in wanted}
+    cache = context.objects.cache(kind)
+    for entry in list(cache.all()):
+        is_ours = entry.labels.get(LABEL) == AT_START and cache.shared(entry).spec.service is None
+        if is_ours and entry.name not in names:
+            await remove(context, kind, entry)
 
 
 async def publish_service(context: Context, ip: str, port: int) -> None:

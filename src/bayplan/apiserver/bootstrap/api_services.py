@@ -5,7 +5,7 @@ from __future__ import annotations
 from bayplan.api.kinds import KindTable
 from bayplan.api.types import apiregistration_v1, meta_v1
 
-LABEL = "kube-aggregator.kubernetes.io/automanaged"
+LABEL, AT_START = "kube-aggregator.kubernetes.io/automanaged", "onstart"
 _GROUP_PRIORITIES = {
     "": 18000,
     "apps": 17800,
@@ -27,9 +27,11 @@ _GROUP_PRIORITIES = {
     "discovery.k8s.io": 16200,
     "flowcontrol.apiserver.k8s.io": 16100,
     "resource.k8s.io": 15900,
-    "metrics.k8s.io": 100,
 }
-"""Which group clients prefer if several have a kind: the highest. Source: Kubernetes' `controlplane/apiserver/aggregator.go`."""
+"""Which group clients prefer if several have a kind: the highest. Source: Kubernetes' `controlplane/apiserver/aggregator.go`.
+
+Metrics are not among them, though this server may serve them: charts of metrics servers create that APIService, and must not find it made by another.
+"""
 _VERSION_PRIORITIES = {("", "v1"): 1, ("autoscaling", "v2"): 30, ("flowcontrol.apiserver.k8s.io", "v1"): 21}
 _VERSION_PRIORITY = 15
 _REGISTRATION = "apiregistration.k8s.io"
@@ -49,5 +51,5 @@ def _service(group: str, version: str) -> apiregistration_v1.APIService:
         group_priority_minimum=_GROUP_PRIORITIES[group],
         version_priority=_VERSION_PRIORITIES.get((group, version), _VERSION_PRIORITY),
     )
-    metadata = meta_v1.ObjectMeta(name=f"{version}.{group}", labels={LABEL: "onstart"})
+    metadata = meta_v1.ObjectMeta(name=f"{version}.{group}", labels={LABEL: AT_START})
     return apiregistration_v1.APIService(metadata=metadata, spec=spec)

@@ -7,10 +7,13 @@ from typing import Any
 
 from bayplan.api.errors import ApiError, internal_error
 from bayplan.api.kinds import Kind
+from bayplan.api.types import meta_v1
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.requests import Request, ResourcePath, User
 from bayplan.apiserver.verbs.create import create_object
+from bayplan.apiserver.verbs.delete import delete_entry
 from bayplan.apiserver.verbs.update import modify
+from bayplan.apiserver.watching import Entry
 
 LOOPBACK = User("system:apiserver", ("system:masters",))
 
@@ -42,6 +45,15 @@ async def ensure(context: Context, obj: Any, api_version: str, manager: str = "k
             raise
         return False
     return True
+
+
+async def remove(context: Context, kind: Kind, entry: Entry) -> None:
+    """Delete an object unless it is gone already. Raises ApiError."""
+    try:
+        await delete_entry(own_call(context, kind, "", entry.name), entry, meta_v1.DeleteOptions())
+    except ApiError as error:
+        if error.reason != "NotFound":
+            raise
 
 
 async def change(

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.types import apiregistration_v1, meta_v1
 from bayplan.apiserver.bootstrap.api_services import LABEL
-from bayplan.apiserver.bootstrap.publishing import ensure, kind_of, own_call
+from bayplan.apiserver.bootstrap.publishing import ensure, kind_of, remove
 from bayplan.apiserver.context import Context
 from bayplan.apiserver.custom_resources.definitions import ESTABLISHED, DefinitionRule, is_true
-from bayplan.apiserver.verbs.delete import delete_entry
 from bayplan.apiserver.watching import Entry, Selection
 
 _KEPT_IN_SYNC = "true"
@@ -46,12 +44,7 @@ class CustomResourceApiServices(DefinitionRule):
             await ensure(self.context, _service(name, group, version_name), _API_VERSION)
         for entry in list(self.context.objects.cache(self._services).all()):
             if _is_ours(entry) and entry.name not in wanted:
-                try:
-                    call = own_call(self.context, self._services, "", entry.name)
-                    await delete_entry(call, entry, meta_v1.DeleteOptions())
-                except ApiError as error:
-                    if error.reason != "NotFound":
-                        raise
+                await remove(self.context, self._services, entry)
 
 
 def _is_ours(entry: Entry) -> bool:

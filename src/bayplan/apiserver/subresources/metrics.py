@@ -13,7 +13,8 @@ from typing import Any
 from bayplan.api.codec import encode
 from bayplan.api.errors import not_found_error
 from bayplan.api.quantity import Quantity
-from bayplan.api.simulated_usage import SIMULATED_NODE, container_usage, total_usage
+from bayplan.api.simulated_nodes import SIMULATED
+from bayplan.api.simulated_usage import container_usage, total_usage
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
@@ -110,11 +111,11 @@ def _nodes(call: Call, names: Iterable[str]) -> list[core_v1.Node]:
 def _simulated_nodes(call: Call) -> dict[str, Entry]:
     """Nodes whose usage follows from annotations, by name."""
     cache = call.context.objects.cache(call.context.kinds.of_type(core_v1.Node))
-    mark = SIMULATED_NODE.encode()
+    mark = SIMULATED.encode()
     return {
         entry.name: entry
         for entry in cache.ordered()
-        if mark in entry.body and SIMULATED_NODE in cache.decode(entry).metadata.annotations
+        if mark in entry.body and SIMULATED in cache.decode(entry).metadata.annotations
     }
 
 
