@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bayplan.client.kubeconfig import is_own, load, render
+from bayplan.client.kubeconfig import load
+from bayplan.client.own_kubeconfig import is_own, render
 
 BAYPLAN = str(Path(sys.executable).with_name("bayplan"))
 UP = ("up", "--nodes", "0", "--port", "0")

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from bayplan.apiserver.forwards import parse_forward
 from bayplan.cli.kube_flags import api_server_settings
 from bayplan.cli.main import main
-from bayplan.client.kubeconfig import render
+from bayplan.client.own_kubeconfig import render
 from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
 from bayplan.testing.handle import ClusterHandle
 

@@ -15,7 +15,8 @@ from bayplan.apiserver.piped import PipedRequests
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.tls import tls_context
 from bayplan.client import Client
-from bayplan.client.http import Credentials, HttpTransport
+from bayplan.client.credentials import Credentials
+from bayplan.client.http import HttpTransport
 from bayplan.client.piped import PipedServer
 from bayplan.support.pipe import Pipe, open_pipe
 from tests.apiserver.serving import ADMIN, TOKENS, client_of, new_api

@@ -13,9 +13,10 @@ from aiohttp import web
 
 from bayplan.apiserver.certificates import make_authority, sign
 from bayplan.apiserver.tls import tls_context
-from bayplan.client import http
+from bayplan.client import credentials
+from bayplan.client.credentials import Credentials, FileToken
 from bayplan.client.errors import KubeconfigError, TransportError
-from bayplan.client.http import Credentials, HttpTransport
+from bayplan.client.http import HttpTransport
 from bayplan.client.in_cluster import is_in_pod, pod_credentials
 from bayplan.client.kubeconfig import load
 from bayplan.support.clock import SystemClock
@@ -62,7 +63,7 @@ def test_the_token_is_read_again_once_it_may_have_changed(tmp_path: Path, monkey
             environment = account(tmp_path, server)
             assert is_in_pod(environment, tmp_path)
             for seconds in (60.0, 0.0):
-                monkeypatch.setattr(http, "_TOKEN_SECONDS", seconds)
+                monkeypatch.setattr(credentials, "_FILE_SECONDS", seconds)
                 (tmp_path / "token").write_text("first\n")
                 transport = HttpTransport(pod_credentials(environment, tmp_path))
                 try:
@@ -81,7 +82,7 @@ def test_the_token_is_read_again_once_it_may_have_changed(tmp_path: Path, monkey
 
 def test_without_a_token_nothing_is_asked(tmp_path: Path) -> None:
     async def run() -> None:
-        transport = HttpTransport(Credentials("http://127.0.0.1:1", token_file=tmp_path / "token"))
+        transport = HttpTransport(Credentials("http://127.0.0.1:1", source=FileToken(tmp_path / "token")))
         with pytest.raises(TransportError, match="token: No such file"):
             await transport.request("GET", "/api", {})
         await transport.close()
@@ -115,4 +116,7 @@ def test_a_kubeconfig_may_name_the_file_of_a_token(tmp_path: Path) -> None:
         "contexts: [{name: c, context: {cluster: c, user: c}}]\n"
     )
     found = load(tmp_path / "config")
-    assert (found.token, found.token_file) == ("", tmp_path / "token")
+    (tmp_path / "token").write_text("mine\n")
+    assert found.token == ""
+    assert found.source is not None
+    assert asyncio.run(found.source.token()) == "mine"

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from bayplan.client.errors import KubeconfigError
-from bayplan.client.kubeconfig import load, render
+from bayplan.client.kubeconfig import load
+from bayplan.client.own_kubeconfig import render
 from bayplan.client.user_kubeconfig import put_context, remove_context, user_kubeconfig
 
 THEIRS = """\

@@ -13,7 +13,8 @@ import yaml
 import bayplan
 from bayplan.api.types import core_v1
 from bayplan.client import Client
-from bayplan.client.http import Credentials, HttpTransport
+from bayplan.client.credentials import Credentials
+from bayplan.client.http import HttpTransport
 from bayplan.client.kubeconfig import load
 from bayplan.testing.handle import ClusterHandle
 

@@ -29,12 +29,12 @@ def connection_options(function: F) -> F:
     )(function)
 
 
-def kubeconfig_path(given: Path | None) -> Path:
-    """The kubeconfig that is meant: the one named, `$KUBECONFIG`, or kubectl's own."""
+def kubeconfig_paths(given: Path | None) -> list[Path]:
+    """The kubeconfigs that are meant: the one named, those of `$KUBECONFIG`, or kubectl's own."""
     if given is not None:
-        return given
-    listed = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    return Path(listed) if listed else Path.home() / ".kube" / "config"
+        return [given]
+    listed = [Path(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
+    return listed or [Path.home() / ".kube" / "config"]
 
 
 def connect(
@@ -45,11 +45,9 @@ def connect(
     from bayplan.client.in_cluster import is_in_pod, pod_credentials
     from bayplan.client.kubeconfig import load
 
-    path = kubeconfig_path(kubeconfig)
-    if kubeconfig is None and not context and not path.exists() and is_in_pod(os.environ):
-        credentials = pod_credentials(os.environ)
-    else:
-        credentials = load(path, context)
+    paths = kubeconfig_paths(kubeconfig)
+    is_named = kubeconfig is not None or context or any(one.exists() for one in paths)
+    credentials = pod_credentials(os.environ) if not is_named and is_in_pod(os.environ) else load(paths, context)
     transport = HttpTransport(credentials, user_agent=user_agent)
     if metrics is None:
         return Client(transport)

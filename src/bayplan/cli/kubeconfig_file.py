@@ -14,7 +14,7 @@ def check_kubeconfig(path: Path, credentials: Path | None, *, follows_links: boo
     credentials: the directory that may have the cluster's authority, by which files of older versions are known.
     follows_links: whether the path may be a symbolic link; one inside the data directory may not. Raises Failure.
     """
-    from bayplan.client.kubeconfig import is_own
+    from bayplan.client.own_kubeconfig import is_own
 
     try:
         if path.is_symlink() and not follows_links:

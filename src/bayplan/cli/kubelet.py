@@ -211,7 +211,7 @@ def command(config: Path | None, config_dir: Path | None, kubeconfig: Path | Non
 
 
 async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, options: dict[str, Any]) -> None:
-    from bayplan.cli.connect import connect, kubeconfig_path
+    from bayplan.cli.connect import connect, kubeconfig_paths
     from bayplan.cli.stopping import stop_event
     from bayplan.client.kubeconfig import load
     from bayplan.cluster.node import Node
@@ -228,7 +228,7 @@ async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, opt
 
     stop = stop_event()
     clock, randomness = SystemClock(), SystemRandomness()
-    path = kubeconfig_path(kubeconfig)
+    path = kubeconfig_paths(kubeconfig)[0]
     node_options = _node_options(options, clock)
     name = node_options.name
     certificates: Path = options["cert_dir"] or node_options.root / "pki"

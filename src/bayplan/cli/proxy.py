@@ -218,14 +218,15 @@ def _client(kubeconfig: Path | None, master: str, registry: Registry) -> Client:
     """A client for the kubeconfig's cluster, or for that at `master` with its credentials, or without any. Raises KubeconfigError."""
     from dataclasses import replace
 
-    from bayplan.cli.connect import connect, kubeconfig_path
+    from bayplan.cli.connect import connect
     from bayplan.client import Client
-    from bayplan.client.http import Credentials, HttpTransport
+    from bayplan.client.credentials import Credentials
+    from bayplan.client.http import HttpTransport
     from bayplan.client.kubeconfig import load
 
     if not master:
         return connect(kubeconfig, "", user_agent="kube-proxy", metrics=registry)
-    found = load(kubeconfig_path(kubeconfig)) if kubeconfig is not None else Credentials(master)
+    found = load(kubeconfig) if kubeconfig is not None else Credentials(master)
     return Client(HttpTransport(replace(found, server=master), user_agent="kube-proxy"))
 
 

@@ -4,58 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import io
-import ssl
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import aiohttp
+from multidict import CIMultiDict
 from yarl import URL
 
 from bayplan import __version__
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
+from bayplan.client.credentials import Credentials
 from bayplan.client.errors import TransportError
 from bayplan.client.transport import Decode, RawWatch, Transport, decode_event, status_of
 
 _CHUNK = 1 << 20
-_TOKEN_SECONDS = 60.0
-"""After which a token is read again."""
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """How to reach one server as one user."""
-
-    server: str
-    """Base URL such as `https://127.0.0.1:6443`."""
-    tls: ssl.SSLContext | None = None
-    token: str = ""
-    token_file: Path | None = None
-    """Where the token is, in place of `token`, if it changes: those of service accounts do."""
-
-
-class _TokenFile:
-    """A token that is read again once it may have changed."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._token = ""
-        self._until = 0.0
-
-    def headers(self) -> dict[str, str]:
-        """What a request needs. While the file cannot be read, the last token is used. Raises TransportError if there was none."""
-        now = asyncio.get_running_loop().time()
-        if not self._token or now >= self._until:
-            try:
-                self._token = self._path.read_text().strip()
-                self._until = now + _TOKEN_SECONDS
-            except OSError as error:
-                if not self._token:
-                    raise TransportError(f"{self._path}: {error.strerror or error}") from error
-        return {"Authorization": f"Bearer {self._token}"}
 
 
 class HttpTransport(Transport):
@@ -65,12 +29,19 @@ class HttpTransport(Transport):
         self, credentials: Credentials, *, user_agent: str = f"bayplan/{__version__}", connections: int = 64
     ) -> None:
         self._base = credentials.server.rstrip("/")
-        headers = {"User-Agent": user_agent, "Accept": "application/json"}
+        headers = CIMultiDict({"User-Agent": user_agent, "Accept": "application/json"})
+        headers.extend(credentials.headers)
         if credentials.token:
             headers["Authorization"] = f"Bearer {credentials.token}"
         self._headers = headers
-        self._token_file = _TokenFile(credentials.token_file) if credentials.token_file is not None else None
+        self._source = credentials.source
         self._tls = credentials.tls
+        self._options: dict[str, Any] = {}
+        """What each request is sent with."""
+        if credentials.tls_server_name:
+            self._options["server_hostname"] = credentials.tls_server_name
+        if credentials.proxy:
+            self._options["proxy"] = credentials.proxy
         self._connections = connections
         self._opened: aiohttp.ClientSession | None = None
 
@@ -96,7 +67,7 @@ class HttpTransport(Transport):
         content_type: str = "application/json",
     ) -> bytes:
         """See Transport."""
-        headers = self._authorization()
+        headers = await self._authorization()
         if body:
             headers["Content-Type"] = content_type
         try:
@@ -105,29 +76,39 @@ class HttpTransport(Transport):
                 self._url(path, query),
                 data=io.BytesIO(body) if len(body) > _CHUNK else body or None,
                 headers=headers,
+                **self._options,
             ) as response:
                 data = await response.read()
                 code = response.status
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise TransportError(f"{method} {self._base}{path}: {error or type(error).__name__}") from error
         if code >= 300:
+            self._note_refusal(code, headers)
             raise ApiError(status_of(code, data))
         return data
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
         """See Transport."""
+        headers = await self._authorization()
         try:
-            response = await self._session.get(self._url(path, query), headers=self._authorization())
+            response = await self._session.get(self._url(path, query), headers=headers, **self._options)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise TransportError(f"watch {self._base}{path}: {error or type(error).__name__}") from error
         if response.status >= 300:
             data = await response.read()
+            self._note_refusal(response.status, headers)
             raise ApiError(status_of(response.status, data))
         return _HttpWatch(response, decode)
 
-    def _authorization(self) -> dict[str, str]:
+    async def _authorization(self) -> dict[str, str]:
         """The headers that may differ from request to request. Raises TransportError."""
-        return self._token_file.headers() if self._token_file is not None else {}
+        token = await self._source.token() if self._source is not None else ""
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def _note_refusal(self, code: int, headers: Mapping[str, str]) -> None:
+        """Have another token for the next request if the server did not take this one."""
+        if code == 401 and self._source is not None:
+            self._source.refuse(headers.get("Authorization", "").removeprefix("Bearer "))
 
     def _url(self, path: str, query: Mapping[str, str]) -> URL | str:
         return URL(self._base + path).with_query(query) if query else self._base + path

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from bayplan.client.credentials import Credentials, FileToken
 from bayplan.client.errors import KubeconfigError
-from bayplan.client.http import Credentials
 from bayplan.support.trust import trust
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -30,4 +30,6 @@ def pod_credentials(environment: Mapping[str, str], account: Path = ACCOUNT) -> 
         trust(tls, (account / "ca.crt").read_text())
     except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
         raise KubeconfigError(f"{account / 'ca.crt'}: {error}") from error
-    return Credentials(f"https://{f'[{host}]' if ':' in host else host}:{port}", tls, token_file=account / "token")
+    return Credentials(
+        f"https://{f'[{host}]' if ':' in host else host}:{port}", tls, source=FileToken(account / "token")
+    )

@@ -1,188 +1,184 @@
-"""Kubeconfig files: reading the credentials of a context, and writing a new file."""
+"""Reading kubeconfig files: who reaches which server in a context, and how.
+
+Several files count as one: of entries with the same name, and of current contexts, the first one wins. What an entry names by a relative path lies beside the
+file that has the entry. What cannot be obeyed is an error rather than left out, since requests would be made as somebody else.
+Source of the behaviour: Kubernetes' `client-go/tools/clientcmd`.
+"""
 
 from __future__ import annotations
 
 import base64
 import ssl
-import subprocess
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
 import yaml
 
+from bayplan.client.credentials import Credentials, FileToken, TokenSource
 from bayplan.client.errors import KubeconfigError
-from bayplan.client.http import Credentials
+from bayplan.client.exec_credentials import ExecPlugin, ServerInfo
 from bayplan.support.private_files import temporary_private_file
 from bayplan.support.trust import trust
 
 
-def load(path: Path, context: str = "") -> Credentials:
-    """The credentials of a context (the current one, if none is named). Raises KubeconfigError."""
-    try:
-        config = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise KubeconfigError(f"{path}: {error.strerror or error}") from error
-    except yaml.YAMLError as error:
-        raise KubeconfigError(f"{path}: not valid YAML: {error}") from error
-    if not isinstance(config, dict):
-        raise KubeconfigError(f"{path}: not a kubeconfig: expected a mapping")
-    name = context or config.get("current-context") or ""
+class _Entry(NamedTuple):
+    """A cluster, user or context."""
+
+    file: Path
+    """Which one it stands in."""
+    values: dict[str, Any]
+
+    def path(self, name: str) -> Path | None:
+        """The file that a value names; None if there is no such value."""
+        value = self.values.get(name)
+        return self.file.parent / str(value) if value else None
+
+    def content(self, name: str) -> bytes | None:
+        """The value of `NAME-data` (base64), or the content of the file that `NAME` names. Raises KubeconfigError."""
+        if self.values.get(f"{name}-data"):
+            try:
+                return base64.b64decode(self.values[f"{name}-data"], validate=True)
+            except ValueError as error:
+                raise KubeconfigError(f"{self.file}: {name}-data: not valid base64: {error}") from error
+        file = self.path(name)
+        if file is None:
+            return None
+        try:
+            return file.read_bytes()
+        except OSError as error:
+            raise KubeconfigError(f"{self.file}: {name}: {file}: {error.strerror or error}") from error
+
+
+def load(path: Path | Sequence[Path], context: str = "") -> Credentials:
+    """The credentials of a context (the current one, if none is named) of a file, or of several, of which those count that exist. Raises KubeconfigError."""
+    files = _read([path] if isinstance(path, Path) else [one for one in path if one.exists()] or list(path)[:1])
+    first = next(iter(files))
+    name = context or next((one["current-context"] for one in files.values() if one.get("current-context")), "")
     if not name:
-        raise KubeconfigError(f"{path}: no current-context; name one with --context")
-    chosen = _named(path, config, "contexts", name, "context")
-    cluster = _named(path, config, "clusters", chosen.get("cluster", ""), "cluster")
-    user = _named(path, config, "users", chosen["user"], "user") if chosen.get("user") else {}
-    server = cluster.get("server")
+        raise KubeconfigError(f"{first}: no current-context; name one with --context")
+    chosen = _named(files, "contexts", name, "context").values
+    cluster = _named(files, "clusters", chosen.get("cluster", ""), "cluster")
+    user = _named(files, "users", chosen["user"], "user") if chosen.get("user") else _Entry(first, {})
+    return _credentials(cluster, user, chosen.get("cluster", ""))
+
+
+def _read(paths: Sequence[Path]) -> dict[Path, dict[str, Any]]:
+    files = {}
+    for path in paths:
+        try:
+            config = yaml.safe_load(path.read_text())
+        except OSError as error:
+            raise KubeconfigError(f"{path}: {error.strerror or error}") from error
+        except yaml.YAMLError as error:
+            raise KubeconfigError(f"{path}: not valid YAML: {error}") from error
+        if not isinstance(config, dict):
+            raise KubeconfigError(f"{path}: not a kubeconfig: expected a mapping")
+        files[path] = config
+    return files
+
+
+def _named(files: dict[Path, dict[str, Any]], section: str, name: str, member: str) -> _Entry:
+    for path, config in files.items():
+        for row in config.get(section) or ():
+            if isinstance(row, dict) and row.get("name") == name and isinstance(row.get(member), dict):
+                return _Entry(path, row[member])
+    raise KubeconfigError(f"{', '.join(map(str, files))}: {section}: there is no entry named {name!r}")
+
+
+def _credentials(cluster: _Entry, user: _Entry, name: str) -> Credentials:
+    server = cluster.values.get("server")
     if not isinstance(server, str) or not server.startswith(("http://", "https://")):
         raise KubeconfigError(
-            f"{path}: clusters[{chosen.get('cluster')}].cluster.server: expected an http or https URL, found {server!r}"
+            f"{cluster.file}: clusters[{name}].cluster.server: expected an http or https URL, found {server!r}"
         )
-    tls = _tls(path, cluster, user) if server.startswith("https://") else None
-    token_file = path.parent / str(user["tokenFile"]) if user.get("tokenFile") else None
-    return Credentials(server, tls, "" if token_file is not None else _token(path, user), token_file)
+    if user.values.get("auth-provider"):
+        raise KubeconfigError(
+            f"{user.file}: auth-provider: kubectl has done without these since 1.26; use a credential plugin (exec)"
+        )
+    tls = _tls(cluster, user) if server.startswith("https://") else None
+    token, source = _token(cluster, user, server, tls)
+    return Credentials(
+        server,
+        tls,
+        token,
+        source,
+        headers=(*_password(user), *_impersonation(user)),
+        tls_server_name=str(cluster.values.get("tls-server-name") or ""),
+        proxy=str(cluster.values.get("proxy-url") or ""),
+    )
 
 
-def _named(path: Path, config: dict[str, Any], section: str, name: str, member: str) -> dict[str, Any]:
-    for row in config.get(section) or ():
-        if isinstance(row, dict) and row.get("name") == name and isinstance(row.get(member), dict):
-            found: dict[str, Any] = row[member]
-            return found
-    raise KubeconfigError(f"{path}: {section}: there is no entry named {name!r}")
-
-
-def _bytes(path: Path, row: dict[str, Any], name: str) -> bytes | None:
-    """The value of `NAME-data` (base64), or the content of the file that `NAME` names."""
-    if row.get(f"{name}-data"):
-        try:
-            return base64.b64decode(row[f"{name}-data"], validate=True)
-        except ValueError as error:
-            raise KubeconfigError(f"{path}: {name}-data: not valid base64: {error}") from error
-    if row.get(name):
-        file = path.parent / row[name]
-        try:
-            data: bytes = file.read_bytes()
-            return data
-        except OSError as error:
-            raise KubeconfigError(f"{path}: {name}: {file}: {error.strerror or error}") from error
-    return None
-
-
-def _tls(path: Path, cluster: dict[str, Any], user: dict[str, Any]) -> ssl.SSLContext:
-    authority = _bytes(path, cluster, "certificate-authority")
+def _tls(cluster: _Entry, user: _Entry) -> ssl.SSLContext:
+    authority = cluster.content("certificate-authority")
     try:
         if authority:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             trust(context, authority.decode())
         else:
             context = ssl.create_default_context()
-        if cluster.get("insecure-skip-tls-verify"):
+        if cluster.values.get("insecure-skip-tls-verify"):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        certificate, key = _bytes(path, user, "client-certificate"), _bytes(path, user, "client-key")
+        certificate, key = user.content("client-certificate"), user.content("client-key")
         if certificate and key:
             # The ssl module reads certificates from files only.
             with temporary_private_file(certificate + b"\n" + key) as file:
                 context.load_cert_chain(file)
     except (ssl.SSLError, UnicodeDecodeError) as error:
-        raise KubeconfigError(f"{path}: the certificates cannot be used: {error}") from error
+        raise KubeconfigError(f"{user.file}: the certificates cannot be used: {error}") from error
     return context
 
 
-def _token(path: Path, user: dict[str, Any]) -> str:
-    if user.get("token"):
-        return str(user["token"])
-    if isinstance(user.get("exec"), dict):
-        return _exec_token(path, user["exec"])
-    return ""
+def _token(cluster: _Entry, user: _Entry, server: str, tls: ssl.SSLContext | None) -> tuple[str, TokenSource | None]:
+    """A token, or who has it."""
+    file = user.path("tokenFile")
+    if file is not None:
+        return "", FileToken(file)
+    if user.values.get("token"):
+        return str(user.values["token"]), None
+    settings = user.values.get("exec")
+    if not isinstance(settings, dict):
+        return "", None
+    told = ServerInfo(
+        server=server,
+        tls_server_name=str(cluster.values.get("tls-server-name") or ""),
+        insecure_skip_tls_verify=bool(cluster.values.get("insecure-skip-tls-verify")),
+        certificate_authority_data=cluster.content("certificate-authority"),
+        proxy_url=str(cluster.values.get("proxy-url") or ""),
+        config=_exec_config(cluster),
+    )
+    return "", ExecPlugin.of(settings, user.file, told, tls)
 
 
-class _ExecStatus(msgspec.Struct):
-    token: str = ""
+def _exec_config(cluster: _Entry) -> Any:
+    """What a cluster has to say to credential plugins."""
+    for one in cluster.values.get("extensions") or ():
+        if isinstance(one, dict) and one.get("name") == "client.authentication.k8s.io/exec":
+            return one.get("extension")
+    return None
 
 
-class _ExecCredential(msgspec.Struct):
-    status: _ExecStatus
+def _password(user: _Entry) -> tuple[tuple[str, str], ...]:
+    name = user.values.get("username")
+    if not name:
+        return ()
+    pair = f"{name}:{user.values.get('password') or ''}"
+    return (("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"),)
 
 
-def _exec_token(path: Path, settings: dict[str, Any]) -> str:
-    """Run a credential plugin (ExecCredential) and take its token."""
-    command = [settings.get("command", ""), *(settings.get("args") or ())]
-    try:
-        done = subprocess.run(command, capture_output=True, check=True, timeout=60)
-        token: str = msgspec.json.decode(done.stdout, type=_ExecCredential).status.token
-        return token
-    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
-        raise KubeconfigError(f"{path}: exec: {command[0]} gave no credential: {error}") from error
-
-
-def render(server: str, authority: bytes, token: str, *, name: str = "bayplan") -> str:
-    """A kubeconfig with one context for a bearer token."""
-    cluster = {"server": server, "certificate-authority-data": base64.b64encode(authority).decode()}
-    context = {"cluster": name, "user": name, "namespace": "default"}
-    mark = {"extensions": [{"name": MARK, "extension": {"writtenBy": "bayplan"}}]}
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": name,
-        "clusters": [{"name": name, "cluster": {**cluster, **mark}}],
-        "users": [{"name": name, "user": {"token": token, **mark}}],
-        "contexts": [{"name": name, "context": {**context, **mark}}],
-    }
-    # Written out each time: an alias of YAML would puzzle who edits the file.
-    return str(yaml.dump(config, Dumper=_WithoutAliases, sort_keys=False))
-
-
-class _WithoutAliases(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def is_own(text: str, authority: bytes | None) -> bool:
-    """Whether everything in a kubeconfig was written by `render`, so that it may be overwritten. An empty file may be.
-
-    Every cluster, user and context must have the mark. Files of versions before the mark have exactly one of each, named
-    bayplan, and are known by the authority (PEM) of the cluster that they are for.
-    """
-    if not text.strip():
-        return True
-    try:
-        config = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return False
-    if not isinstance(config, dict) or config.get("kind") != "Config":
-        return False
-    return all(
-        _are_marked(config.get(section), member) for section, member in _SECTIONS.items()
-    ) or _is_of_older_version(config, authority)
-
-
-MARK = "bayplan.dev/kubeconfig"
-"""Name of the extension that marks what Bayplan wrote in a kubeconfig; kubectl keeps extensions."""
-_SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
-
-
-def _entry(row: Any, member: str) -> Any:
-    return row.get(member) if isinstance(row, dict) else None
-
-
-def _are_marked(rows: Any, member: str) -> bool:
-    return isinstance(rows, list) and bool(rows) and all(_is_marked(_entry(row, member)) for row in rows)
-
-
-def _is_marked(entry: Any) -> bool:
-    extensions = entry.get("extensions") if isinstance(entry, dict) else None
-    return isinstance(extensions, list) and any(isinstance(one, dict) and one.get("name") == MARK for one in extensions)
-
-
-def _is_of_older_version(config: dict[str, Any], authority: bytes | None) -> bool:
-    if authority is None:
-        return False
-    sections = [config.get(section) for section in _SECTIONS]
-    if not all(isinstance(rows, list) and len(rows) == 1 for rows in sections):
-        return False
-    if not all(isinstance(rows[0], dict) and rows[0].get("name") == "bayplan" for rows in sections if rows):
-        return False
-    cluster = _entry(config["clusters"][0], "cluster")
-    data = base64.b64encode(authority).decode()
-    return isinstance(cluster, dict) and cluster.get("certificate-authority-data") == data
+def _impersonation(user: _Entry) -> tuple[tuple[str, str], ...]:
+    """The headers by which requests are made as somebody else."""
+    values = user.values
+    name, uid, groups, extra = (values.get(one) for one in ("as", "as-uid", "as-groups", "as-user-extra"))
+    if not name:
+        if uid or groups or extra:
+            raise KubeconfigError(f"{user.file}: as-uid, as-groups and as-user-extra need as")
+        return ()
+    if not isinstance(groups or [], list) or not isinstance(extra or {}, dict):
+        raise KubeconfigError(f"{user.file}: expected a list in as-groups and a mapping in as-user-extra")
+    found = [("Impersonate-User", str(name))]
+    found += [("Impersonate-Uid", str(uid))] if uid else []
+    found += [("Impersonate-Group", str(one)) for one in groups or ()]
+    found += [(f"Impersonate-Extra-{key}", str(one)) for key, all_of in (extra or {}).items() for one in all_of]
+    return tuple(found)

@@ -26,7 +26,7 @@ from bayplan.apiserver.tls import client_tls, tls_context
 from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
-from bayplan.client.kubeconfig import render
+from bayplan.client.own_kubeconfig import render
 from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
 from bayplan.cluster.contents import take_in
 from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, FRONT_PROXY, KUBELET_CLIENT, obtain
