@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
@@ -14,6 +16,7 @@ from bayplan.cli.explain import Target, target_of
 from bayplan.cli.main import main
 from bayplan.simulation.copies import to_bytes
 from bayplan.testing.builders import node, pod, taint
+from bayplan.testing.handle import ClusterHandle
 from tests.simulation.objects import copy_of, owned, running, set_of
 
 
@@ -97,3 +100,41 @@ def test_patch_shows_the_command(cluster: str, tmp_path: Path) -> None:
     result = run("p", "--cluster", str(file), "--fix", "--patch")
     assert '{"containers":[{"name":"main","resources":{"requests":{"cpu":"2"}}}]}' in result.output
     assert "containers" not in run("p", "--cluster", str(file), "--fix").output
+
+
+def as_reader(cluster: ClusterHandle, directory: Path) -> str:
+    """A kubeconfig of somebody who may read all of namespace default and nothing else."""
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "reader"}
+    metadata = {"name": "reader", "namespace": "default"}
+    binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding"}
+    cluster.apply({**binding, "metadata": metadata, "roleRef": role, "subjects": [subject]})
+    config = yaml.safe_load(Path(cluster.kubeconfig).read_text())
+    config["users"][0]["user"]["as"] = "reader"
+    file = directory / "reader.kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    return str(file)
+
+
+def test_rights_in_one_namespace_are_enough(bayplan_cluster: ClusterHandle, tmp_path: Path) -> None:
+    config = as_reader(bayplan_cluster, tmp_path)
+    containers = [{"name": "main", "image": "nginx", "resources": {"requests": {"cpu": "99"}}}]
+    big = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "big"}, "spec": {"containers": containers}}
+    small = {**big, "metadata": {"name": "small"}, "spec": {"containers": [{"name": "main", "image": "nginx"}]}}
+    bayplan_cluster.apply(big, small)
+
+    def state(name: str) -> dict[str, Any]:
+        found: dict[str, Any] = (bayplan_cluster.get("pod", name) or {})["status"]
+        return found
+
+    bayplan_cluster.eventually(lambda: state("small")["phase"] == "Running" and state("big").get("conditions"))
+    pending = run("big", "--kubeconfig", config)
+    assert pending.exit_code == 1
+    assert "default/big is pending" in pending.output
+    assert "Insufficient cpu" in pending.output
+    assert "does not exist" not in pending.output
+    assert run("small", "--kubeconfig", config).exit_code == 0
+    for arguments in (("big", "--fix"), ("node/node-1",)):
+        refused = run(*arguments, "--kubeconfig", config)
+        assert refused.exit_code == 2
+        assert 'nodes is forbidden: User "reader" cannot list resource' in refused.output

@@ -34,20 +34,29 @@ def cluster_options(function: F) -> F:
 
 
 def cluster_asked(
-    cluster: str | None, kubeconfig: Path | None, context: str, *, whole: bool = False, include: tuple[str, ...] = ()
+    cluster: str | None,
+    kubeconfig: Path | None,
+    context: str,
+    *,
+    whole: bool = False,
+    include: tuple[str, ...] = (),
+    namespaces: tuple[str, ...] = (),
+    needs_nodes: bool = True,
 ) -> ClusterCopy:
-    """The cluster that is meant: a file, or the live one. whole, include: as in `read_live`. Raises CopyError, KubeconfigError,
-    TransportError, Unanswerable."""
+    """The cluster that is meant: a file, or the live one. whole, include, namespaces: as in `read_live`. needs_nodes: whether there is no answer for those who may
+    not read nodes. Raises CopyError, KubeconfigError, TransportError, Unanswerable."""
     if cluster is not None:
         if kubeconfig is not None or context:
             raise click.UsageError("--cluster is asked instead of a live cluster; leave out --kubeconfig and --context")
         return read_cluster(cluster)
-    copy = asyncio.run(_read_live(connect(kubeconfig, context), whole, include))
+    copy = asyncio.run(_read_live(connect(kubeconfig, context), whole, include, namespaces))
+    if needs_nodes and (why := copy.why_unread("Node")):
+        raise Unanswerable(f"the cluster cannot be read: {why}")
     warn_left_out(copy)
     return copy
 
 
-async def _read_live(client: Client, whole: bool, include: tuple[str, ...]) -> ClusterCopy:
+async def _read_live(client: Client, whole: bool, include: tuple[str, ...], namespaces: tuple[str, ...]) -> ClusterCopy:
     """All of a live cluster that bears on placement. Raises CopyError, TransportError, Unanswerable."""
     from bayplan.api.errors import ApiError
     from bayplan.simulation.readers_live import read_live
@@ -55,7 +64,14 @@ async def _read_live(client: Client, whole: bool, include: tuple[str, ...]) -> C
 
     try:
         with Progress("reading") as progress:
-            return await read_live(client, taken_at="", whole=whole, include=include, progress=progress.tell_part)
+            return await read_live(
+                client,
+                taken_at="",
+                whole=whole,
+                include=include,
+                namespaces=namespaces,
+                progress=progress.tell_part,
+            )
     except ApiError as error:
         raise Unanswerable(f"the cluster cannot be read: {error.message}") from error
     finally:

@@ -67,7 +67,8 @@ def command(
     deploy/web, job/x, sts/db, ds/x, cj/x, pvc/data, node/a.
 
     Of a pending pod every node is judged as the scheduler would judge it now: which plugin refuses it and why, or what each plugin scores. Of a pod that has
-    a node and does not run, the answer says what keeps it from it; of a workload, why it has no pods or why these do not run.
+    a node and does not run, the answer says what keeps it from it; of a workload, why it has no pods or why these do not run. Rights in the object's namespace
+    are enough; without those to read nodes, the answer about a pending pod is what the cluster's scheduler said of it.
     Exit code 0 if all is well, 1 if not (with --fix, if nothing that was tried helps), 2 if there is no such object or cluster.
     """
     found = target_of(target, namespace)
@@ -75,7 +76,15 @@ def command(
         raise click.UsageError("--html, --like-node, --shape and --patch go with --fix")
     if fix and found.kind != "Pod":
         raise click.UsageError(f"--fix says what would place a pod; {found.kind} {found.name} is none")
-    copy = cluster_asked(cluster, kubeconfig, context, whole=True, include=("Event",))
+    copy = cluster_asked(
+        cluster,
+        kubeconfig,
+        context,
+        whole=True,
+        include=("Event",),
+        namespaces=(found.namespace,),
+        needs_nodes=fix,
+    )
     if fix:
         _fix(
             copy,
@@ -120,11 +129,19 @@ def _explain_pod(copy: ClusterCopy, target: Target, config: Path | None, show_al
     """Say why a pod is where it is, why it does not run there, or why it is pending. Raises QuestionError."""
     from bayplan.scheduler.errors import SchedulerError
     from bayplan.simulation.copies_planner import pod_named
+    from bayplan.simulation.explanations.pods import told_by_scheduler
     from bayplan.simulation.explanations.question import explain
 
     key = f"{target.namespace}/{target.name}"
     pod = pod_named(copy, key)
     about = explain(copy, "Pod", pod.metadata.name, pod.metadata.namespace or "default")
+    if copy.why_unread("Node"):
+        if not pod.spec.node_name:
+            about.because.insert(0, told_by_scheduler(pod))
+        _give_undecided(copy, about, output, pod.spec.node_name)
+        if not about.good:
+            raise SystemExit(1)
+        return
     refusals: Refusals = {}
     try:
         decision, refusals = judge(copy, pod, config, show_all)
@@ -149,11 +166,12 @@ def _explain_pod(copy: ClusterCopy, target: Target, config: Path | None, show_al
         raise SystemExit(1)
 
 
-def _give_undecided(copy: ClusterCopy, about: Explanation, output: str) -> None:
-    """Say of a pod that no scheduler here decides about what is known of it."""
+def _give_undecided(copy: ClusterCopy, about: Explanation, output: str, node: str = "") -> None:
+    """Say of a pod about which nobody decides here what is known of it."""
     if output:
         print_data(
-            {"pod": about.name, "node": "", "explanation": about.to_dict(), "unserved": copy.unserved.to_list()}, output
+            {"pod": about.name, "node": node, "explanation": about.to_dict(), "unserved": copy.unserved.to_list()},
+            output,
         )
     else:
         _print_explanation(about)

@@ -111,6 +111,10 @@ class ClusterCopy:
         """The objects of a kind; none if the copy has none."""
         return self.objects.get(kind, [])
 
+    def why_unread(self, kind: str) -> str:
+        """Why nothing is known of a kind, if a live cluster did not let it be read; else empty."""
+        return next((one.why for one in self.left_out if one.what == kind), "")
+
     def counts(self) -> dict[str, int]:
         """Kind -> number of objects, kinds without objects left out."""
         return {kind: len(found) for kind, found in self.objects.items() if found}

@@ -64,8 +64,9 @@ async def read_live(
         shorten = thin if name in COPIED and not whole else without_managed_fields
         copy.objects[name] = [shorten(obj) for obj in found]
     copy.left_out = reader.left_out
-    unread = {one.what for one in reader.left_out}
-    if "Node" in unread and not copy.of("Pod"):
+    for one in reader.left_out:
+        copy.objects.pop(one.what, None)  # nothing is known of the kind, which is not the same as that there is nothing
+    if copy.why_unread("Node") and not copy.of("Pod"):
         raise CopyError("neither nodes nor pods may be read with these credentials; ask for get and list on both")
     return copy
 

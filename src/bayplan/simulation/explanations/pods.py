@@ -36,6 +36,12 @@ def explain_pod(facts: Facts, pod: core_v1.Pod) -> Explanation:
     return found
 
 
+def told_by_scheduler(pod: core_v1.Pod) -> str:
+    """What the condition of a pod without a node says of it."""
+    found = condition(pod, "PodScheduled")
+    return found.message or found.reason if found is not None else "no scheduler has looked at it yet"
+
+
 def _explain_deletion(facts: Facts, pod: core_v1.Pod, found: Explanation) -> None:
     found.answer, found.good = f"is being deleted since {pod.metadata.deletion_timestamp}", False
     node = facts.nodes.get(pod.spec.node_name)

@@ -15,7 +15,7 @@ from bayplan.simulation.copies_planner import QuestionError, planner_of
 from bayplan.simulation.explanations.base import Explanation, Facts, home_of, is_namespaced
 from bayplan.simulation.explanations.claims import explain_claim
 from bayplan.simulation.explanations.nodes import explain_node
-from bayplan.simulation.explanations.pods import explain_pod
+from bayplan.simulation.explanations.pods import explain_pod, told_by_scheduler
 from bayplan.simulation.explanations.workloads import explain_workload
 
 WORKLOADS: Final = ("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job", "CronJob")
@@ -71,7 +71,9 @@ class Explainer:
         return planner_of(self._facts.copy, self._config)
 
     def why_pending(self, pod: core_v1.Pod) -> str:
-        """What the scheduler says of a pod without a node."""
+        """What the scheduler says of a pod without a node; where nodes may not be read, what it said last."""
+        if self._facts.copy.why_unread("Node"):
+            return told_by_scheduler(pod)
         try:
             decision = self._planner.decide(pod)
         except SchedulerError as error:
