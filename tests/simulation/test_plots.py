@@ -74,4 +74,32 @@ def test_nothing_is_said_to_be_nothing(text: str) -> None:
 
 
 def test_hours_read_as_people_say_them() -> None:
-    assert [plots.hours(seconds) for seconds in (0, 30, 90, 5400, 7200)] == ["0m", "30s", "1m", "1h30m", "2h"]
+    assert [plots.hours(seconds) for seconds in (0, 30, 90, 5400, 7200, 172800, 187200)] == [
+        "0m",
+        "30s",
+        "1m",
+        "1h30m",
+        "2h",
+        "2d",
+        "2d4h",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("high", "marks"),
+    [
+        (480.0, ["2m", "4m", "6m", "8m"]),
+        (130000.0, ["12h", "24h", "36h"]),
+        (30 * 86400.0, ["5d", "10d", "15d", "20d", "25d", "30d"]),
+    ],
+)
+def test_an_axis_of_time_is_marked_where_people_count(high: float, marks: list[str]) -> None:
+    text = plots.step_lines([plots.Series("pods", ((360.0 if high > 1e5 else 0.0, 1.0), (high, 2.0)))])
+    labels = re.findall(r'<text x="[^"]*" y="230" [^>]*>([^<]*)</text>', text)
+    assert [label for label in labels if label != "0m"] == marks
+
+
+def test_a_second_run_does_not_hide_the_first() -> None:
+    points = ((0.0, 1.0), (60.0, 1.0))
+    text = plots.step_lines([plots.Series("A", points), plots.Series("B", points, dashed=True)])
+    assert text.count(" dashed") == 1

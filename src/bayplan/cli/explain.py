@@ -265,7 +265,11 @@ def _table(decision: Decision, refusals: Refusals, show_all: bool) -> Any:
     ordered = sorted(nodes.items(), key=lambda item: (-item[1].get("total", -1), item[0]))
     shown = ordered if show_all else ordered[:_ROWS]
     plugins = sorted({plugin for _, row in ordered for plugin, score in (row.get("scores") or {}).items() if score})
-    table = Table("Node", "Total", *plugins, "Refused by", "Because", header_style="bold", box=None)
+    refuses = any(not row["filter"].get("ok") for _, row in shown)
+    total = ("Total",) if any(row["filter"].get("ok") for _, row in shown) else ()
+    table = Table(
+        "Node", *total, *plugins, *(("Refused by", "Because") if refuses else ()), header_style="bold", box=None
+    )
     for name, row in shown:
         verdict = row["filter"]
         scores = row.get("scores") or {}
@@ -273,12 +277,13 @@ def _table(decision: Decision, refusals: Refusals, show_all: bool) -> Any:
         every = refusals.get(name, ())
         by = [one.plugin for one in every] or [verdict.get("plugin", "")]
         why = [", ".join(one.reasons) for one in every] or [", ".join(verdict.get("reasons", ()))]
+        points = [str(row.get("total", "")) if fits else ""] if total else []
+        refusal = ["", ""] if fits else ["\n".join(by), "\n".join(why)]
         table.add_row(
             name,
-            str(row.get("total", "")) if fits else "",
+            *points,
             *(str(scores.get(plugin, "")) for plugin in plugins),
-            "" if fits else "\n".join(by),
-            "" if fits else "\n".join(why),
+            *(refusal if refuses else ()),
             style=None if fits else "dim",
         )
     if len(ordered) > len(shown):

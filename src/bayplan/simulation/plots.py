@@ -26,6 +26,7 @@ STYLE: Final = """
 .plot text{fill:var(--ink-2)} .plot .ink{fill:var(--ink)}
 .plot .grid{stroke:var(--grid);stroke-width:1} .plot .axis{stroke:var(--axis);stroke-width:1}
 .plot .line{fill:none;stroke-width:2;stroke-linejoin:round}
+.plot .dashed{stroke-dasharray:7 5}
 .plot .s1{fill:var(--s1)} .plot .s2{fill:var(--s2)} .plot .s3{fill:var(--s3)}
 .plot .s4{fill:var(--s4)} .plot .s5{fill:var(--s5)} .plot .s6{fill:var(--s6)}
 .plot .l1{stroke:var(--s1)} .plot .l2{stroke:var(--s2)} .plot .l3{stroke:var(--s3)}
@@ -44,6 +45,8 @@ class Series:
 
     name: str
     points: Sequence[tuple[float, float]]
+    dashed: bool = False
+    """So that a line beneath it is seen where both are the same."""
 
 
 def whole(value: float) -> str:
@@ -57,8 +60,11 @@ def percent(value: float) -> str:
 
 
 def hours(seconds: float) -> str:
-    """Seconds since the start: 90 -> 1m, 5400 -> 1h30m."""
+    """Seconds since the start: 90 -> 1m, 5400 -> 1h30m, 180000 -> 2d2h."""
     minutes, rest = divmod(int(seconds), 60)
+    if minutes >= 2 * 24 * 60:
+        full = minutes // 60
+        return f"{full // 24}d" + (f"{full % 24}h" if full % 24 else "")
     if minutes < 60:
         return f"{minutes}m" if minutes or not rest else f"{rest}s"
     return f"{minutes // 60}h" + (f"{minutes % 60}m" if minutes % 60 else "")
@@ -85,7 +91,8 @@ def step_lines(
         path = _steps(one.points, to_x, to_y, x_high)
         last = one.points[-1][1] if one.points else 0.0
         title = escape(f"{one.name}: {y_format(last)} at the end")
-        parts.append(f'<path class="line l{number % _SERIES + 1}" d="{path}"><title>{title}</title></path>')
+        kind = f"line l{number % _SERIES + 1}" + (" dashed" if one.dashed else "")
+        parts.append(f'<path class="{kind}" d="{path}"><title>{title}</title></path>')
     return _svg(parts, height) + (legend([one.name for one in series]) if len(series) > 1 else "")
 
 
@@ -242,14 +249,36 @@ def _base(height: int) -> str:
     return f'<line class="axis" x1="{_LEFT}" y1="{height - _BOTTOM}" x2="{WIDTH - _RIGHT}" y2="{height - _BOTTOM}"/>'
 
 
+_TIME_STEPS: Final = (
+    *(1, 2, 5, 10, 15, 30),
+    *(60 * number for number in (1, 2, 5, 10, 15, 30)),
+    *(3600 * number for number in (1, 2, 3, 6, 12)),
+    *(86400 * number for number in (1, 2, 5, 7, 14, 30, 60, 90, 180, 365)),
+)
+"""Seconds between two marks of an axis of time."""
+_MARKS: Final = 6
+"""At most, on an axis of time."""
+
+
+def _time_ticks(low: float, high: float) -> list[float]:
+    """Moments that people count by, from the lowest to the highest."""
+    step = next((one for one in _TIME_STEPS if (high - low) / one <= _MARKS), _TIME_STEPS[-1])
+    return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)] or [low]
+
+
 def _x_axis(low: float, high: float, to_x: Callable[[float], float], x_format: Format, height: int) -> list[str]:
-    values = [low + (high - low) * part / 4 for part in range(5)] if high > low else [low]
-    anchors = ("start", "middle", "middle", "middle", "end")
+    is_time = x_format is hours
+    values = _time_ticks(low, high) if is_time else [low + (high - low) * part / 4 for part in range(5)]
     labels = [
-        f'<text x="{to_x(value):.1f}" y="{height - 10}" text-anchor="{anchor}">{escape(x_format(value))}</text>'
-        for value, anchor in zip(values, anchors, strict=False)
+        f'<text x="{to_x(value):.1f}" y="{height - 10}" text-anchor="{_anchor(to_x(value))}">{escape(x_format(value))}</text>'
+        for value in (values if high > low else [low])
     ]
     return [_base(height), *labels]
+
+
+def _anchor(x: float) -> str:
+    """Which part of a label is at its mark, so that it stays within the picture."""
+    return "start" if x < _LEFT + 20 else "end" if x > WIDTH - _RIGHT - 20 else "middle"
 
 
 def _steps(

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from bayplan.simulation import plots
 from bayplan.simulation.compare import Comparison
 from bayplan.simulation.replay import Replay
 from bayplan.simulation.replay_tables import days, shown
 from bayplan.simulation.report import figures, page, section, table
+
+_FIRST, _SECOND = "A ", "B "
+"""What names of curves begin with where two runs are shown."""
 
 
 def replay_page(name: str, result: Replay) -> str:
@@ -31,7 +35,11 @@ def replay_page(name: str, result: Replay) -> str:
         reasons = Counter(reason for _, reason in result.never)
         rows = [(count, reason) for reason, count in reasons.most_common()]
         parts.append(section("Why pods were never placed", table(("Pods", "Reason"), rows, frozenset({0}))))
-    return page(f"{name} replayed", f"{result.pods:,} pods on {result.nodes:,} nodes in {days(result.seconds)}", parts)
+    return page(
+        f"{PurePath(name).name} replayed",
+        f"{result.pods:,} pods on {result.nodes:,} nodes in {days(result.seconds)}",
+        parts,
+    )
 
 
 def comparison_page(names: tuple[str, str], result: Comparison) -> str:
@@ -40,26 +48,35 @@ def comparison_page(names: tuple[str, str], result: Comparison) -> str:
         (one.name, shown(one, one.first), shown(one, one.second), shown(one, one.difference), one.better or "-")
         for one in result.lines
     ]
-    about = f"{result.pods:,} pods on {result.nodes:,} nodes, {result.seeds} seeds. A: {names[0]}. B: {names[1]}."
+    first, second = (PurePath(name).name for name in names)
+    about = f"{result.pods:,} pods on {result.nodes:,} nodes, {result.seeds} seeds. A: {first}. B: {second}."
     measures = section("Measures", table(("Measure", "A", "B", "B - A", "Better"), rows, frozenset({1, 2, 3})))
-    curves = _over_time([("A ", result.first[0]), ("B ", result.second[0])])
+    curves = _over_time([(_FIRST, result.first[0]), (_SECOND, result.second[0])])
     return page("Two scheduler configurations", about, [measures, *curves])
 
 
 def _over_time(runs: Sequence[tuple[str, Replay]]) -> list[str]:
     pending = [
-        plots.Series(f"{name}pending", tuple((one.at, float(one.pending)) for one in run.moments)) for name, run in runs
+        plots.Series(f"{name}pending", tuple((one.at, float(one.pending)) for one in run.moments), name == _SECOND)
+        for name, run in runs
     ]
     running = [
-        plots.Series(f"{name}running", tuple((one.at, float(one.running)) for one in run.moments)) for name, run in runs
+        plots.Series(f"{name}running", tuple((one.at, float(one.running)) for one in run.moments), name == _SECOND)
+        for name, run in runs
     ]
     use = [
-        plots.Series(f"{name}{resource}", tuple((one.at, one.used.get(resource, 0.0)) for one in run.moments))
+        plots.Series(
+            f"{name}{resource}", tuple((one.at, one.used.get(resource, 0.0)) for one in run.moments), name == _SECOND
+        )
         for name, run in runs
         for resource in ("cpu", "memory")
     ]
-    broken = [plots.Series(f"{name}fragmentation", tuple(run.fragmentation)) for name, run in runs]
-    gpus = [plots.Series(f"{name}GPUs", tuple(run.gpu_fragmentation)) for name, run in runs if run.gpu_fragmentation]
+    broken = [plots.Series(f"{name}fragmentation", tuple(run.fragmentation), name == _SECOND) for name, run in runs]
+    gpus = [
+        plots.Series(f"{name}GPUs", tuple(run.gpu_fragmentation), name == _SECOND)
+        for name, run in runs
+        if run.gpu_fragmentation
+    ]
     further = []
     if gpus:
         title = "Share of the free GPUs that a pod that asks for some cannot use, in the mean"

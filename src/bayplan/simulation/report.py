@@ -88,7 +88,11 @@ def figures(rows: Iterable[tuple[str, str, str]]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]], numbers: frozenset[int] = frozenset()) -> str:
-    """A table; `numbers`: columns that are aligned to the right. Very long ones are cut and say so."""
+    """A table; `numbers`: columns that are aligned to the right. Very long ones are cut and say so; columns without content are left out."""
+    full = [number for number in range(len(head)) if not rows or any(str(row[number]) for row in rows)]
+    head = [head[number] for number in full]
+    numbers = frozenset(place for place, number in enumerate(full) if number in numbers)
+    rows = [[row[number] for number in full] for row in rows]
     classes = [' class="n"' if number in numbers else "" for number in range(len(head))]
     top = "".join(f"<th{look}>{escape(name)}</th>" for name, look in zip(head, classes, strict=True))
     body = "".join(
