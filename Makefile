@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 KILLS ?= 1000
 FUZZ ?= --seconds 600
 
-.PHONY: help install test faults fuzz kills node-kills day check package bench demo up clean
+.PHONY: help install test faults fuzz kills node-kills day check package docs bench demo up clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,11 @@ check: install ## Lint, types, import rules, dead code, generated files
 
 package: install ## Build sdist and wheel, and check them in an environment of their own
 	$(BIN)/python -m tools.check_package
+
+docs: install ## Build the documentation as a site, in build/docs; links that lead nowhere are errors
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/sphinx-build --fail-on-warning --quiet -b html docs build/docs
+	@echo "build/docs/index.html"
 
 bench: install ## Measure; writes benchmarks/out/*.json and prints tables
 	$(BIN)/python -m benchmarks
