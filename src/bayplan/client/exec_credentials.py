@@ -11,7 +11,6 @@ import base64
 import os
 import ssl
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from bayplan.client.errors import KubeconfigError, TransportError
+from bayplan.support.clock import SystemClock
 from bayplan.support.private_files import temporary_private_file
 from bayplan.support.timestamps import parse_rfc3339
 
@@ -84,6 +84,7 @@ class ExecPlugin:
         """environment: all of the program's. where: the file that names it, for messages. hint: how to install it."""
         self._command, self._environment = command, dict(environment)
         self._api_version, self._where, self._hint, self._tls = api_version, where, hint, tls
+        self._clock = SystemClock()
         self._found: _Status | None = None
         self._until = 0.0
         self._lock = asyncio.Lock()
@@ -121,7 +122,7 @@ class ExecPlugin:
     async def token(self) -> str:
         """See TokenSource."""
         async with self._lock:
-            if self._found is None or time.time() >= self._until:
+            if self._found is None or self._clock.now() >= self._until:
                 self._take(await self._run())
             assert self._found is not None
             return self._found.token
