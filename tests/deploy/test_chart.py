@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -74,3 +76,35 @@ def test_it_installs_and_its_account_may_do_what_a_scheduler_does(bayplan_cluste
             await client.close()
 
     bayplan_cluster.run(scheduling)
+
+
+@needs_helm
+def test_helm_installs_changes_and_takes_it_away(bayplan_cluster: ClusterHandle, tmp_path: Path) -> None:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KUBECONFIG": str(bayplan_cluster.kubeconfig)}
+
+    def helm(*arguments: str) -> str:
+        done = subprocess.run(
+            ["helm", *arguments, "--namespace", "placing"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def replicas() -> list[int]:
+        return [one["status"]["availableReplicas"] for one in bayplan_cluster.list("deployments", "placing")]
+
+    chart = str(CHART)
+    helm("install", "second", chart, "--create-namespace", "--wait", "--timeout", "30s")
+    assert replicas() == [1]
+    helm("upgrade", "second", chart, "--set", "replicas=2", "--wait", "--timeout", "30s")
+    assert replicas() == [2]
+    helm("rollback", "second", "1", "--wait", "--timeout", "30s")
+    bayplan_cluster.eventually(lambda: replicas() == [1])
+    (release,) = json.loads(helm("list", "--output", "json"))
+    assert (release["name"], release["revision"], release["status"]) == ("second", "3", "deployed")
+    helm("uninstall", "second", "--wait", "--timeout", "30s")
+    assert bayplan_cluster.list("deployments", "placing") == []

@@ -1,0 +1,1 @@
+"""The official JavaScript client against a cluster."""
