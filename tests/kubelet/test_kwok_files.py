@@ -18,10 +18,12 @@ def test_files_and_directories_are_read_and_other_objects_left_out(tmp_path: Pat
         return {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": name}, "spec": spec}
 
     (tmp_path / "deeper").mkdir()
-    both = yaml.safe_dump_all([document("pod", "Pod"), document("node", "Node"), {"kind": "ConfigMap"}, None])
+    both = yaml.safe_dump_all(
+        [document("pod", "Pod"), document("node", "Node"), document("job", "Job"), {"kind": "ConfigMap"}, None]
+    )
     (tmp_path / "deeper" / "stages.yaml").write_text(both)
     found = read_files([tmp_path])
-    assert ([one.name for one in found.stages], found.left_out) == (["pod"], ("Stage node",))
+    assert ([one.name for one in found.stages], found.left_out) == (["pod", "node"], ("Stage job",))
     (tmp_path / "broken.yaml").write_text("a: b: c")
     with pytest.raises(KwokFileError, match=r"broken\.yaml"):
         read_files([tmp_path / "broken.yaml"])

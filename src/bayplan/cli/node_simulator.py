@@ -25,7 +25,7 @@ from bayplan.cli.simulated_pods import kwok_objects, missing_config_option, pod_
     multiple=True,
     type=click.Path(path_type=Path, exists=True),
     metavar="FILE|DIR",
-    help="Stages (kwok.x-k8s.io/v1alpha1) that say what happens to pods; may be repeated.",
+    help="Stages (kwok.x-k8s.io/v1alpha1) that say what happens to pods and nodes; may be repeated.",
 )
 @pod_events_option
 @missing_config_option

@@ -74,7 +74,7 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     type=click.Path(path_type=Path, exists=True),
     metavar="FILE|DIR",
     help="Objects of kwok.x-k8s.io/v1alpha1 (Stage; Logs, Exec, Attach, PortForward, ResourceUsage and their Cluster forms; Metric) that say "
-    "what happens to pods on simulated nodes, what they answer and what they use. Exec and PortForward run commands and reach "
+    "what happens to simulated nodes and pods on them, what these answer and what they use. Exec and PortForward run commands and reach "
     "addresses of this machine for whoever may use such pods. May be repeated.",
 )
 @pod_events_option

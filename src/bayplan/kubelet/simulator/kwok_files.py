@@ -23,7 +23,7 @@ class KwokObjects:
     stages: tuple[Stage, ...] = ()
     answers: tuple[AnswerObject, ...] = ()
     left_out: tuple[str, ...] = ()
-    """Kind and name of objects that nothing here carries out: stages of other objects than pods, other kinds."""
+    """Kind and name of objects that nothing here carries out: stages of other objects than pods and nodes, other kinds."""
 
 
 def read_files(paths: Iterable[Path]) -> KwokObjects:

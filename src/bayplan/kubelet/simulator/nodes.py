@@ -103,7 +103,8 @@ def make_node(settings: SimulatorSettings, index: int, now: float, network: str 
 def node_status(
     settings: SimulatorSettings, name: str, index: int, now: float, capacity: Mapping[str, Any] | None = None
 ) -> core_v1.NodeStatus:
-    """The status of a healthy node; `capacity` of one that is of another shape than most."""
+    """The status of a healthy node; `capacity` of one that is of another shape than most. Where nodes have stages it has the phase by which kwok's know a node
+    that runs, which kubelets write no more."""
     offered = dict(capacity or settings.capacity)
     stamp = rfc3339(now)
     conditions = tuple(
@@ -121,6 +122,7 @@ def node_status(
         capacity=offered,
         allocatable=dict(offered),
         conditions=conditions,
+        phase="Running" if settings.has_node_stages else "",
         addresses=(
             core_v1.NodeAddress(type="InternalIP", address=node_address(index)),
             core_v1.NodeAddress(type="Hostname", address=name),

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from bayplan.api.errors import ApiError
-from bayplan.api.node_groups import GROUP_LABEL
 from bayplan.api.simulated_nodes import SIMULATED
-from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1
 from bayplan.api.types.scalars import Quantity
 from bayplan.client import Client
@@ -20,24 +18,21 @@ from bayplan.informers import InformerFactory
 from bayplan.informers.cache import key_of
 from bayplan.kubelet.simulator.addresses import Addresses
 from bayplan.kubelet.simulator.admission import NodeAdmission
-from bayplan.kubelet.simulator.groups import NodeGroupSettings, is_new, make_group_node, seconds_to_ready
+from bayplan.kubelet.simulator.groups import is_new, seconds_to_ready
 from bayplan.kubelet.simulator.node_reports import NodeReports
 from bayplan.kubelet.simulator.nodes import (
     LEASE_NAMESPACE,
-    free_network,
     hosts_of,
     is_erased,
     is_lost,
     is_silent,
-    make_lease,
-    make_node,
     node_name,
-    node_status,
     offer,
     pod_network,
 )
 from bayplan.kubelet.simulator.pod_player import PodPlayer
 from bayplan.kubelet.simulator.pressure import MemoryWatch
+from bayplan.kubelet.simulator.registration import AT_ONCE, Registration, batches
 from bayplan.kubelet.simulator.resizing import Resizing
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.clock import Clock
@@ -47,18 +42,20 @@ from bayplan.workqueue.queue import QueueShutDown, WorkQueue
 
 if TYPE_CHECKING:
     from bayplan.kubelet.simulator.stage_player import StagePlayer
+    from bayplan.kubelet.simulator.stages import Stage
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _WORKERS = 64
-_AT_ONCE = 128
 _MOST_SLICES = 40
 """Into how many parts a period is divided, at most, in which leases are renewed."""
 _NODE = "node "
 """What keys of nodes begin with; those of pods are `namespace/name`."""
 _LAST_SIGN = "last sign of "
 """What keys of nodes that fall silent begin with."""
+_STAGED = "stages of "
+"""What keys of nodes begin with whose stages are looked at."""
 _OFFER = "offer of "
 """What keys of nodes begin with that have got or lost resources."""
 
@@ -81,8 +78,6 @@ class NodeSimulator:
         self._own = frozenset(self._index)
         """Nodes of the shape that the settings give."""
         self._addresses: dict[str, Addresses] = {}
-        self._networks: set[str] = set()
-        """Networks that nodes have."""
         self._offers: dict[str, dict[str, Quantity | None]] = {}
         """Resources of nodes that are not allocatable yet, with their amounts; None for those that are gone."""
         self.recorder = EventRecorder(client, "kubelet", clock, randomness)
@@ -91,7 +86,20 @@ class NodeSimulator:
         self._reports = NodeReports(
             client, settings, nodes=self.nodes, leases=self.leases, clock=clock, recorder=self.recorder
         )
-        self._player: StagePlayer | PodPlayer = self._stage_player() if settings.stages else self._pod_player()
+        self._registration = Registration(
+            client,
+            settings,
+            nodes=self.nodes,
+            leases=self.leases,
+            clock=clock,
+            randomness=randomness,
+            reports=self._reports,
+        )
+        staged = {kind: tuple(one for one in settings.stages if one.kind == kind) for kind in ("Pod", "Node")}
+        self._player: StagePlayer | PodPlayer = (
+            self._stage_player(staged["Pod"]) if staged["Pod"] else self._pod_player()
+        )
+        self._node_player = self._stage_player(staged["Node"]) if staged["Node"] else None
         self._memory = self._memory_watch(self._player) if isinstance(self._player, PodPlayer) else None
 
     async def run(self) -> None:
@@ -100,7 +108,7 @@ class NodeSimulator:
             self.informers.start()
             try:
                 await self.informers.wait_for_sync()
-                await self._register()
+                await self._registration.register(self._index)
                 self.pods.on_change(add=self._touch, update=self._changed, delete=self._gone)
                 self.nodes.on_change(add=self._node_added, update=self._node_changed, delete=self._node_gone)
                 tasks.spawn("leases", self._keep_leases())
@@ -114,13 +122,13 @@ class NodeSimulator:
                 self.queue.shut_down()
                 await self.informers.stop()
 
-    def _stage_player(self) -> StagePlayer:
-        """Who leads pods through the stages of the settings."""
+    def _stage_player(self, stages: Sequence[Stage]) -> StagePlayer:
+        """Who leads objects through stages."""
         from bayplan.kubelet.simulator.stage_player import StagePlayer
 
         return StagePlayer(
             self.client,
-            self.settings.stages,
+            stages,
             clock=self.clock,
             randomness=self.randomness,
             recorder=self.recorder,
@@ -179,8 +187,25 @@ class NodeSimulator:
         """A node that somebody made for us to play reports itself, when its time has come."""
         if node.metadata.name not in self._own and SIMULATED in node.metadata.annotations:
             self.queue.add(_NODE + node.metadata.name)
+        self._stage(node)
+
+    def _stage(self, node: core_v1.Node) -> None:
+        """A node may have come to another stage."""
+        if self._node_player is not None and self.plays(node.metadata.name):
+            self.queue.add(_STAGED + node.metadata.name)
+
+    async def _advance_node(self, name: str) -> None:
+        """Carry out what the stages say of a node. Raises StageError, ApiError, TransportError."""
+        node = self.nodes.cache.get("", name)
+        if node is None or self._node_player is None or is_silent(node):
+            return
+        wait = await self._node_player.advance(node)
+        if wait is not None:
+            self.queue.add_after(_STAGED + name, wait)
 
     def _node_gone(self, node: core_v1.Node) -> None:
+        if self._node_player is not None:
+            self._node_player.forget(node)
         self._offers.pop(node.metadata.name, None)
         self._forget_node(node.metadata.name)
 
@@ -203,6 +228,7 @@ class NodeSimulator:
             self.queue.add(_LAST_SIGN + new.metadata.name)
         elif back or ((is_lost(new) or is_erased(new)) and not is_silent(new)):
             self.queue.add(_NODE + new.metadata.name)
+        self._stage(new)
 
     async def _make_allocatable(self, name: str) -> None:
         """Tell of resources that a node has got or lost. Raises ApiError, TransportError."""
@@ -224,30 +250,10 @@ class NodeSimulator:
             return
         await self._reports.renew(name, now)
         if is_lost(node) or is_new(node) or is_erased(node):
-            await self._revive(node, self._index[name], now)
+            await self._registration.revive(node, self._index[name], now)
         await self._make_allocatable(name)
         for pod in self.pods.cache.by_index("node", name):
             self._touch(pod)
-
-    async def _register(self) -> None:
-        """Create nodes that are missing, and bring those back that a stop left without a heartbeat."""
-        self._networks = {node.spec.pod_cidr for node in self.nodes.cache}
-        for batch in _batches(self._index.items(), _AT_ONCE):
-            await asyncio.gather(*(self._register_one(name, index) for name, index in batch))
-        for group in self.settings.groups:
-            await self._register_group(group)
-
-    async def _register_group(self, group: NodeGroupSettings) -> None:
-        """Create the nodes that a group has at least."""
-        have = sum(node.metadata.labels.get(GROUP_LABEL) == group.name for node in self.nodes.cache)
-        for number_ in range(have, group.minimum):
-            name, network = f"{group.name}-{self.randomness.suffix(5)}", self._free_network(len(self._networks))
-            await self.client.create(make_group_node(group, name, number_, network, self.clock.now()))
-
-    def _free_network(self, index: int) -> str:
-        network = free_network(self._networks, index)
-        self._networks.add(network)
-        return network
 
     def _addresses_on(self, name: str) -> Addresses:
         """The addresses of a node's network."""
@@ -256,49 +262,6 @@ class NodeSimulator:
             return Addresses(*hosts_of(node.spec.pod_cidr if node is not None else ""))
         except ValueError:  # no network, or one of the other family
             return Addresses(pod_network(self._index[name]))
-
-    async def _register_one(self, name: str, index: int) -> None:
-        now = self.clock.now()
-        known = self.nodes.cache.get("", name)
-        try:
-            if known is None:
-                node = await self.client.create(make_node(self.settings, index, now, self._free_network(index)))
-                if not node.status.conditions:
-                    status = clone(node)
-                    status.status = node_status(self.settings, name, index, now)
-                    node = await self.client.update_status(status)
-            else:
-                node = known
-                if not is_silent(node):
-                    await self._revive(node, index, now)
-            if self.leases.cache.get(LEASE_NAMESPACE, name) is None:
-                await self.client.create(make_lease(node, now, self.settings.promised_seconds))
-            elif not is_silent(node):
-                await self._reports.try_to_renew(name, now)
-        except ApiError as error:
-            if error.code not in (404, 409):
-                raise
-            logger.info("node %s: %s", name, error)
-
-    async def _revive(self, node: core_v1.Node, index: int, now: float) -> None:
-        """A healthy status for a node that was there before. Resources that somebody added to it stay."""
-        changed = clone(node)
-        name = node.metadata.name
-        capacity = None if name in self._own else node.status.capacity
-        fresh = node_status(self.settings, name, index, now, capacity)
-        known = {one.type: one for one in node.status.conditions}
-        for condition in fresh.conditions:
-            old = known.pop(condition.type, None)
-            if old is not None and old.status == condition.status:
-                condition.last_transition_time = old.last_transition_time
-        changed.status.conditions = (*fresh.conditions, *known.values())
-        changed.status.addresses = node.status.addresses or fresh.addresses
-        if not node.status.node_info.kubelet_version:
-            changed.status.node_info = fresh.node_info
-        changed.status.capacity = {**node.status.capacity, **fresh.capacity}
-        kept = {} if name in self._own else node.status.allocatable
-        changed.status.allocatable = {**node.status.allocatable, **fresh.allocatable, **kept}
-        await self.client.update_status(changed)
 
     async def _keep_leases(self) -> None:
         """Renew every lease once per period, in slices, so that the renewals of a slice share one commit."""
@@ -310,7 +273,7 @@ class NodeSimulator:
             names = [
                 name for name, index in tuple(self._index.items()) if index % slots == slot and not self.is_silent(name)
             ]
-            for batch in _batches(names, _AT_ONCE):
+            for batch in batches(names, AT_ONCE):
                 await asyncio.gather(*(self._reports.try_to_renew(name, now) for name in batch))
                 await asyncio.gather(*(self._reports.try_to_report_images(name) for name in batch))
 
@@ -368,6 +331,8 @@ class NodeSimulator:
                     await self._return(key.removeprefix(_NODE))
                 elif key.startswith(_OFFER):
                     await self._make_allocatable(key.removeprefix(_OFFER))
+                elif key.startswith(_STAGED):
+                    await self._advance_node(key.removeprefix(_STAGED))
                 elif key.startswith(_LAST_SIGN):
                     await self._reports.say_last(key.removeprefix(_LAST_SIGN))
                 else:
@@ -401,9 +366,3 @@ class NodeSimulator:
         node = self.nodes.cache.get("", name)
         addresses = node.status.addresses if node is not None else ()
         return next((one.address for one in addresses if one.type == "InternalIP"), "")
-
-
-def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while batch := list(itertools.islice(iterator, size)):
-        yield batch

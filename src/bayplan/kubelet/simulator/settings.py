@@ -35,7 +35,7 @@ class SimulatorSettings:
     adopts: bool = False
     """Whether nodes that others made for the simulator are played even if there are none of its own."""
     stages: tuple[Stage, ...] = ()
-    """What happens to pods, as users describe it; without any it is what `pods` says."""
+    """What happens to pods and nodes, as users describe it; without any of pods it is what `pods` says."""
     answers: tuple[AnswerObject, ...] = ()
     """What pods answer to logs, exec, attach and port-forward, as users describe it; without any, what happened to them."""
     events: str = "warnings"
@@ -68,6 +68,11 @@ class SimulatorSettings:
     def promised_seconds(self) -> int:
         """How long a lease says that its node is well."""
         return USUAL_LEASE if self.renewal_seconds <= USUAL_LEASE else int(self.renewal_seconds) + USUAL_LEASE
+
+    @property
+    def has_node_stages(self) -> bool:
+        """Whether users describe what happens to nodes."""
+        return any(one.kind == "Node" for one in self.stages)
 
     @property
     def plays_nodes(self) -> bool:

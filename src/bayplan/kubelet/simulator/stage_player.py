@@ -1,4 +1,4 @@
-"""Leads pods through stages: chooses, waits, writes."""
+"""Leads pods and nodes through stages: chooses, waits, writes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from bayplan.support.randomness import Randomness
 from bayplan.support.timestamps import rfc3339
 
 _NODE_PORT = 10250
+Played = core_v1.Pod | core_v1.Node
 
 
 class StagePlayer:
-    """Plays the stages of pods. `host_ip` gives the address of a node, `pod_ip` that of a pod."""
+    """Plays the stages of objects of one kind. `host_ip` gives the address of a node, `pod_ip` that of a pod."""
 
     def __init__(
         self,
@@ -47,20 +48,20 @@ class StagePlayer:
         self._host_ip = host_ip
         self._pod_ip = pod_ip
         self._started = rfc3339(clock.now())
-        self._chosen: dict[str, tuple[Stage, float]] = {}
-        """Uid of a pod -> stage that comes next, and unix time when."""
+        self._chosen: dict[str, tuple[Stage, float, tuple[Stage, ...]]] = {}
+        """Uid of an object -> stage that comes next, unix time when, and the stages of which it was chosen."""
 
-    def forget(self, pod: core_v1.Pod) -> None:
-        """A pod is gone."""
-        self._chosen.pop(pod.metadata.uid, None)
+    def forget(self, obj: Played) -> None:
+        """An object is gone."""
+        self._chosen.pop(obj.metadata.uid, None)
 
-    async def advance(self, pod: core_v1.Pod) -> float | None:
-        """Carry out what is due for a pod. Seconds until there is something to do; None if nothing is until the pod changes.
+    async def advance(self, obj: Played) -> float | None:
+        """Carry out what is due for an object. Seconds until there is something to do; None if nothing is until it changes.
 
         Raises StageError, ApiError, TransportError.
         """
-        now, uid = self._clock.now(), pod.metadata.uid
-        data = msgspec.json.decode(encode(pod))
+        now, uid = self._clock.now(), obj.metadata.uid
+        data = msgspec.json.decode(encode(obj))
         with at_moment(now, self._randomness.random) if self._has_expressions else contextlib.nullcontext():
             chosen = self._choose(uid, data, now)
         if chosen is None:
@@ -69,40 +70,39 @@ class StagePlayer:
         stage, due = chosen
         if due > now:
             return due - now
-        functions = self._functions(pod, now)
+        functions = self._functions(obj, now)
         for action in stage.actions:
-            await self._act(pod, action, data, functions)
+            await self._act(obj, action, data, functions)
         self._chosen.pop(uid, None)
         return None
 
     def _choose(self, uid: str, data: Any, now: float) -> tuple[Stage, float] | None:
-        """The stage that comes next and when; None for none. Raises StageError."""
-        chosen = self._chosen.get(uid)
-        if chosen is None or not chosen[0].fits(data):
-            stage = choose(self._stages, data, self._randomness.random())
+        """The stage that comes next and when; None for none. It is chosen anew when other stages fit than before. Raises StageError."""
+        known = self._chosen.get(uid)
+        fitting = tuple(stage for stage in self._stages if stage.fits(data))
+        if known is None or known[2] != fitting:
+            stage = choose(fitting, data, self._randomness.random())
             if stage is None:
                 return None
-            chosen = self._chosen[uid] = (stage, now + delay(stage, data, now, self._randomness.random()))
-        return chosen
+            known = self._chosen[uid] = (stage, now + delay(stage, data, now, self._randomness.random()), fitting)
+        return known[:2]
 
-    async def _act(self, pod: core_v1.Pod, action: Action, data: Any, functions: Mapping[str, Function]) -> None:
-        metadata = pod.metadata
+    async def _act(self, obj: Played, action: Action, data: Any, functions: Mapping[str, Function]) -> None:
+        metadata, cls = obj.metadata, type(obj)
         if isinstance(action, Event):
-            self._recorder.event(pod, action.type, action.reason, action.message)
+            self._recorder.event(obj, action.type, action.reason, action.message)
         elif isinstance(action, Delete):
-            await self._client.delete(
-                core_v1.Pod, metadata.name, metadata.namespace, grace_period_seconds=0, uid=metadata.uid
-            )
+            await self._client.delete(cls, metadata.name, metadata.namespace, grace_period_seconds=0, uid=metadata.uid)
         elif isinstance(action, Finalizers):
             after = action.apply(metadata.finalizers)
             if after != list(metadata.finalizers):
                 guard = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
                 patch = {"metadata": {**guard, "finalizers": after}}
-                await self._client.patch(core_v1.Pod, metadata.name, metadata.namespace, patch, patch_type=MERGE_PATCH)
+                await self._client.patch(cls, metadata.name, metadata.namespace, patch, patch_type=MERGE_PATCH)
         else:
             body = body_of(action, data, functions)
             await self._client.patch(
-                core_v1.Pod,
+                cls,
                 metadata.name,
                 metadata.namespace,
                 body,
@@ -110,10 +110,13 @@ class StagePlayer:
                 subresource=action.subresource,
             )
 
-    def _functions(self, pod: core_v1.Pod, now: float) -> dict[str, Function]:
-        """What templates may ask about the moment, the pod and its node."""
-        stamp, node = rfc3339(now), pod.spec.node_name
-        address = self._host_ip(node) if pod.spec.host_network else self._pod_ip(pod)
+    def _functions(self, obj: Played, now: float) -> dict[str, Function]:
+        """What templates may ask about the moment, the pod and its node. A node has its own address where a pod has one."""
+        stamp = rfc3339(now)
+        node = obj.spec.node_name if isinstance(obj, core_v1.Pod) else obj.metadata.name
+        address = (
+            self._pod_ip(obj) if isinstance(obj, core_v1.Pod) and not obj.spec.host_network else self._host_ip(node)
+        )
 
         def pod_ip(*_: Any) -> str:
             return address

@@ -1,8 +1,9 @@
-"""Stages of kwok (`kwok.x-k8s.io/v1alpha1`): what happens to pods on simulated nodes, as users describe it.
+"""Stages of kwok (`kwok.x-k8s.io/v1alpha1`): what happens to simulated nodes and the pods on them, as users describe it.
 
     stages whose selector matches ─▶ one of them, by weight ─▶ its delay ─▶ event, finalizers, patches of the status, or deletion
 
-With stages of kind Pod they alone decide about pods on simulated nodes, instead of `pods`. Stages of nodes are left out: nodes are played as ever. What cannot be
+With stages of kind Pod they alone decide about pods on simulated nodes, instead of `pods`. Stages of kind Node come on top of what nodes do by themselves: they
+register, are ready, and renew their leases. What cannot be
 carried out (server-side apply, impersonation, template functions that are not known) is refused when a stage is read, with its name and field.
 
 Source of the behaviour: kwok's lifecycle package and its default stages.
@@ -123,6 +124,8 @@ class Stage:
     delay: Amount
     jitter: Amount
     actions: tuple[Action, ...]
+    kind: str = "Pod"
+    """Pod or Node."""
 
     @property
     def has_expressions(self) -> bool:
@@ -136,13 +139,14 @@ class Stage:
 
 
 def read_stage(document: Mapping[str, Any]) -> Stage | None:
-    """A stage of pods; None for one of other objects. Raises StageError."""
+    """A stage of pods or nodes; None for one of other objects. Raises StageError."""
     name = str((document.get("metadata") or {}).get("name", ""))
     spec = document.get("spec") or {}
-    if (spec.get("resourceRef") or {}).get("kind") != "Pod":
+    kind = str((spec.get("resourceRef") or {}).get("kind", ""))
+    if kind not in ("Pod", "Node"):
         return None
     try:
-        return _Reader(name).read(spec)
+        return _Reader(name).read(spec, kind)
     except (PathError, TemplateError) as error:
         raise StageError(f"stage {name}: {error}") from error
 
@@ -156,7 +160,7 @@ class _Reader:
     def _refuse(self, field: str, why: str) -> StageError:
         return StageError(f"stage {self._name}: spec.{field}: {why}")
 
-    def read(self, spec: Mapping[str, Any]) -> Stage:
+    def read(self, spec: Mapping[str, Any], kind: str) -> Stage:
         delay = spec.get("delay") or {}
         actions = [*self._next(spec.get("next") or {}), *self._steps(spec.get("steps") or ())]
         return Stage(
@@ -166,6 +170,7 @@ class _Reader:
             self._amount(delay, "durationMilliseconds", "durationFrom", "delay.", 1000.0, 0.0),
             self._amount(delay, "jitterDurationMilliseconds", "jitterDurationFrom", "delay.", 1000.0, None),
             tuple(actions),
+            kind,
         )
 
     def _amount(
