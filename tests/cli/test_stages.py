@@ -34,6 +34,6 @@ def test_a_stage_that_cannot_be_read_is_a_usage_error(arguments: tuple[str, ...]
 def test_stages_of_other_objects_are_named_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "stages.yaml"
     stages = _STAGE.format(name="mine", kind="Pod", template="a: 1")
-    path.write_text(stages + _STAGE.format(name="beat", kind="Node", template="a: 1"))
+    path.write_text(stages + _STAGE.format(name="beat", kind="Lease", template="a: 1"))
     assert [one.name for one in kwok_objects((path,)).stages] == ["mine"]
     assert "Stage beat" in capsys.readouterr().err
