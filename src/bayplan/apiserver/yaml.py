@@ -13,9 +13,12 @@ import msgspec
 import yaml
 
 from bayplan.api.codec import encode
+from bayplan.api.nesting import EXCEEDED, MAX_DEPTH
 from bayplan.apiserver.yaml_reading import read_document
 from bayplan.apiserver.yaml_scalars import YamlProblem
 
+_TOO_DEEP = "exceeded maximum nesting depth"
+"""What newer libyaml says of what is nested thousands of times, which it reads ahead of who counts."""
 _AMBIGUOUS = re.compile(
     r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*(:[0-5]?[0-9])*|([0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)([eE][-+]?[0-9]+)?|\.inf|\.Inf|\.INF)"
     r"|\.nan|\.NaN|\.NAN|~|null|Null|NULL||<<"
@@ -57,7 +60,8 @@ def problem_text(error: yaml.YAMLError) -> str:
     mark = next((one for one in (error.context_mark, error.problem_mark) if one is not None and one.line), None)
     line = mark.line + isinstance(error, yaml.scanner.ScannerError) if mark is not None else 0
     where = f"line {line}: " if line else ""
-    return f"yaml: {where}{error.problem}"
+    problem = f"{EXCEEDED} of {MAX_DEPTH}" if error.problem == _TOO_DEEP else error.problem
+    return f"yaml: {where}{problem}"
 
 
 def repeated_keys(data: bytes) -> str:
