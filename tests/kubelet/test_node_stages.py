@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import yaml
-
 from bayplan.api.types import core_v1
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.kubelet.simulator.stages import Stage, read_stage
@@ -17,57 +15,52 @@ from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.virtual_time import run
 from bayplan.testing.builders import pod
 
-_OVERHEATS = """
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {name: overheats}
-spec:
-  resourceRef: {apiGroup: v1, kind: Node}
-  selector:
-    matchLabels: {hot: "true"}
-    matchExpressions:
-    - {key: '.status.conditions.[] | select( .type == "Ready" ) | .status', operator: In, values: ["True"]}
-  weight: 1000000
-  delay: {durationMilliseconds: 5000}
-  next:
-    event: {type: Warning, reason: Overheated, message: it became too hot}
-    statusTemplate: |
-      conditions:
-      - {type: Ready, status: "False", reason: Overheated, message: {{ printf "%s at %s" NodeName NodeIP | Quote }},
-         lastTransitionTime: {{ Now | Quote }}}
-"""
-_RESTS = """
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {name: rests}
-spec:
-  resourceRef: {apiGroup: v1, kind: Node}
-  selector: {matchExpressions: [{key: .metadata.name, operator: Exists}]}
-  delay: {durationMilliseconds: 3600000}
-  next: {event: {type: Normal, reason: Rested, message: nothing happened for an hour}}
-"""
-_GOES = """
-apiVersion: kwok.x-k8s.io/v1alpha1
-kind: Stage
-metadata: {name: goes}
-spec:
-  resourceRef: {apiGroup: v1, kind: Node}
-  selector: {matchAnnotations: {gone: "true"}}
-  weight: 1000000
-  delay: {durationMilliseconds: 60000}
-  next: {delete: true}
+HEAVY = 1_000_000
+IS_READY = '.status.conditions.[] | select( .type == "Ready" ) | .status'
+TOO_HOT = """
+conditions:
+- {type: Ready, status: "False", reason: Overheated, message: {{ printf "%s at %s" NodeName NodeIP | Quote }}, lastTransitionTime: {{ Now | Quote }}}
 """
 
 
-def stage(text: str) -> Stage:
-    found = read_stage(yaml.safe_load(text))
+def stage(name: str, seconds: float, selector: dict[str, Any], following: dict[str, Any], weight: int = HEAVY) -> Stage:
+    spec = {
+        "resourceRef": {"apiGroup": "v1", "kind": "Node"},
+        "selector": selector,
+        "delay": {"durationMilliseconds": seconds * 1000},
+        "weight": weight,
+        "next": following,
+    }
+    found = read_stage({"metadata": {"name": name}, "spec": spec})
     assert found is not None
     return found
 
 
+def told(reason: str) -> dict[str, str]:
+    return {"type": "Warning", "reason": reason, "message": "so it is"}
+
+
+STAGES = (
+    stage(
+        "overheats",
+        5,
+        {"matchLabels": {"hot": "true"}, "matchExpressions": [{"key": IS_READY, "operator": "In", "values": ["True"]}]},
+        {"event": told("Overheated"), "statusTemplate": TOO_HOT},
+    ),
+    stage("goes", 60, {"matchAnnotations": {"gone": "true"}}, {"delete": True}),
+    stage(
+        "rests",
+        3600,
+        {"matchExpressions": [{"key": ".metadata.name", "operator": "Exists"}]},
+        {"event": told("Rested")},
+        weight=1,
+    ),
+)
+
+
 def play(case: Callable[[VirtualCluster], Awaitable[None]]) -> None:
     async def main() -> None:
-        settings = SimulatorSettings(nodes=2, stages=(stage(_OVERHEATS), stage(_RESTS), stage(_GOES)))
+        settings = SimulatorSettings(nodes=2, stages=STAGES)
         async with VirtualCluster(nodes=settings) as cluster:
             await cluster.advance(seconds=5)
             await case(cluster)

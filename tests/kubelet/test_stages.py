@@ -95,7 +95,7 @@ class TestSelection:
         assert names.count("never") == 0
         both = {one.name for index in range(100) if (one := choose((never, stage("other")), PENDING, index / 100))}
         assert both == {"never", "other"}, "without any weight each has the same chance"
-        assert choose((stage(selector={"matchLabels": {"app": "other"}}),), PENDING, 0.5) is None
+        assert choose((), PENDING, 0.5) is None
 
 
 class TestDelay:

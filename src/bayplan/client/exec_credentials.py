@@ -21,6 +21,7 @@ import msgspec
 from bayplan.client.errors import KubeconfigError, TransportError
 from bayplan.support.clock import SystemClock
 from bayplan.support.private_files import temporary_private_file
+from bayplan.support.programs import output_of
 from bayplan.support.timestamps import parse_rfc3339
 
 _VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -78,12 +79,15 @@ class ExecPlugin:
         *,
         api_version: str,
         where: Path,
-        hint: str = "",
-        tls: ssl.SSLContext | None = None,
+        hint: str,
+        is_interactive: bool,
+        tls: ssl.SSLContext | None,
     ) -> None:
-        """environment: all of the program's. where: the file that names it, for messages. hint: how to install it."""
+        """environment: all of the program's. where: the file that names it, for messages. hint: how to install it. is_interactive: whether it may read from
+        standard input."""
         self._command, self._environment = command, dict(environment)
         self._api_version, self._where, self._hint, self._tls = api_version, where, hint, tls
+        self._is_interactive = is_interactive
         self._clock = SystemClock()
         self._found: _Status | None = None
         self._until = 0.0
@@ -107,15 +111,14 @@ class ExecPlugin:
         info = {"apiVersion": api_version, "kind": "ExecCredential", "spec": spec}
         given = {one["name"]: str(one.get("value", "")) for one in settings.get("env") or ()}
         environment = {**os.environ, **given, "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
-        program = (
-            str(where.parent / command) if "/" in command else command
-        )  # as client-go: a path is relative to the file
+        program = str(where.parent / command) if "/" in command else command  # a path is relative to the file
         return cls(
             [program, *map(str, settings.get("args") or ())],
             environment,
             api_version=api_version,
             where=where,
             hint=str(settings.get("installHint") or "").strip(),
+            is_interactive=is_interactive,
             tls=tls,
         )
 
@@ -137,19 +140,18 @@ class ExecPlugin:
         name = self._command[0]
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._command, env=self._environment, stdout=asyncio.subprocess.PIPE
+                *self._command,
+                env=self._environment,
+                stdin=None if self._is_interactive else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
             )
         except OSError as error:
             hint = f"\n{self._hint}" if self._hint else ""
             raise TransportError(f"{self._where}: exec: {name}: {error.strerror or error}{hint}") from error
         try:
-            output, _ = await asyncio.wait_for(process.communicate(), _SECONDS)
-        except BaseException as error:
-            process.kill()
-            await process.wait()
-            if isinstance(error, TimeoutError):
-                raise TransportError(f"{self._where}: exec: {name}: no answer after {_SECONDS:.0f} s") from error
-            raise
+            output, _ = await output_of(process, _SECONDS)
+        except TimeoutError as error:
+            raise TransportError(f"{self._where}: exec: {name}: no answer after {_SECONDS:.0f} s") from error
         if process.returncode:
             raise TransportError(f"{self._where}: exec: {name}: exit code {process.returncode}")
         return self._read(output)
@@ -158,8 +160,9 @@ class ExecPlugin:
         name = self._command[0]
         try:
             found = msgspec.json.decode(output, type=_Credential)
-        except msgspec.DecodeError as error:
-            raise TransportError(f"{self._where}: exec: {name}: its output is no ExecCredential: {error}") from error
+        except msgspec.DecodeError:
+            # Not chained: the text may hold credentials.
+            raise TransportError(f"{self._where}: exec: {name}: its output is no ExecCredential") from None
         if (found.kind, found.api_version) != ("ExecCredential", self._api_version):
             told = f"{found.kind or 'nothing'} of {found.api_version or 'no version'}"
             raise TransportError(

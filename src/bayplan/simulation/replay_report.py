@@ -12,9 +12,6 @@ from bayplan.simulation.replay import Replay
 from bayplan.simulation.replay_tables import days, shown
 from bayplan.simulation.report import figures, page, section, table
 
-_FIRST, _SECOND = "A ", "B "
-"""What names of curves begin with where two runs are shown."""
-
 
 def replay_page(name: str, result: Replay) -> str:
     """How a workload went."""
@@ -51,30 +48,34 @@ def comparison_page(names: tuple[str, str], result: Comparison) -> str:
     first, second = (PurePath(name).name for name in names)
     about = f"{result.pods:,} pods on {result.nodes:,} nodes, {result.seeds} seeds. A: {first}. B: {second}."
     measures = section("Measures", table(("Measure", "A", "B", "B - A", "Better"), rows, frozenset({1, 2, 3})))
-    curves = _over_time([(_FIRST, result.first[0]), (_SECOND, result.second[0])])
+    curves = _over_time([("A ", result.first[0]), ("B ", result.second[0])])
     return page("Two scheduler configurations", about, [measures, *curves])
 
 
 def _over_time(runs: Sequence[tuple[str, Replay]]) -> list[str]:
+    """Curves of runs, whose names begin with these texts; all but the first run's are dashed."""
     pending = [
-        plots.Series(f"{name}pending", tuple((one.at, float(one.pending)) for one in run.moments), name == _SECOND)
-        for name, run in runs
+        plots.Series(f"{name}pending", tuple((one.at, float(one.pending)) for one in run.moments), number > 0)
+        for number, (name, run) in enumerate(runs)
     ]
     running = [
-        plots.Series(f"{name}running", tuple((one.at, float(one.running)) for one in run.moments), name == _SECOND)
-        for name, run in runs
+        plots.Series(f"{name}running", tuple((one.at, float(one.running)) for one in run.moments), number > 0)
+        for number, (name, run) in enumerate(runs)
     ]
     use = [
         plots.Series(
-            f"{name}{resource}", tuple((one.at, one.used.get(resource, 0.0)) for one in run.moments), name == _SECOND
+            f"{name}{resource}", tuple((one.at, one.used.get(resource, 0.0)) for one in run.moments), number > 0
         )
-        for name, run in runs
+        for number, (name, run) in enumerate(runs)
         for resource in ("cpu", "memory")
     ]
-    broken = [plots.Series(f"{name}fragmentation", tuple(run.fragmentation), name == _SECOND) for name, run in runs]
+    broken = [
+        plots.Series(f"{name}fragmentation", tuple(run.fragmentation), number > 0)
+        for number, (name, run) in enumerate(runs)
+    ]
     gpus = [
-        plots.Series(f"{name}GPUs", tuple(run.gpu_fragmentation), name == _SECOND)
-        for name, run in runs
+        plots.Series(f"{name}GPUs", tuple(run.gpu_fragmentation), number > 0)
+        for number, (name, run) in enumerate(runs)
         if run.gpu_fragmentation
     ]
     further = []

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bayplan.support.blocking import Blocking
+from bayplan.support.programs import output_of
 
 MOUNT_INFO = Path("/proc/self/mountinfo")
 
@@ -212,14 +213,9 @@ class SystemMounter:
         except OSError as error:
             raise MountError(f"{program} failed: {error.strerror}\n{shown}") from error
         try:
-            async with asyncio.timeout(_PROGRAM_SECONDS):
-                output, _ = await process.communicate()
+            output, _ = await output_of(process, _PROGRAM_SECONDS)
         except TimeoutError:
             raise MountError(f"{program} timed out\n{shown}") from None
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
         if process.returncode:
             text = output.decode(errors="replace")
             raise MountError(f"{program} failed: exit status {process.returncode}\n{shown}\nOutput: {text}")

@@ -30,6 +30,17 @@ async def run(*command: str, stdin: bytes = b"") -> str:
     return output.decode(errors="replace")
 
 
+async def output_of(process: asyncio.subprocess.Process, seconds: float) -> tuple[bytes, bytes]:
+    """What a program prints on standard output and error until it ends. It is killed if it takes longer, or if nobody waits for it any more. Raises TimeoutError."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
 async def succeeds(*command: str) -> bool:
     """Whether a program ends with success; what it prints is not read."""
     try:

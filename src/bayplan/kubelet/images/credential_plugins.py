@@ -23,6 +23,7 @@ from bayplan.kubelet.images.keyring import AccountSource, Keyring, matches
 from bayplan.kubelet.runtime.types import Credentials
 from bayplan.support.clock import Clock
 from bayplan.support.durations import go_seconds
+from bayplan.support.programs import output_of
 
 logger = logging.getLogger(__name__)
 
@@ -278,13 +279,7 @@ class CredentialPlugins:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
-        try:
-            async with asyncio.timeout(_LIMIT):
-                output, errors = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        output, errors = await output_of(process, _LIMIT)
         if process.returncode:
             raise ValueError(f"exit status {process.returncode}: {errors.decode(errors='replace').strip()}")
         try:

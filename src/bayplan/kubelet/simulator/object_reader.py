@@ -31,7 +31,7 @@ class ObjectReader:
         self._known: OrderedDict[tuple[type, str, str], tuple[float, Any]] = OrderedDict()
         """(class, namespace, name) -> when an object was read (monotonic seconds), and the object; those read longest ago first."""
 
-    async def find(self, pod: core_v1.Pod, *, needs_config: bool = True) -> Found:
+    async def find(self, pod: core_v1.Pod, *, needs_config: bool) -> Found:
         """What a pod refers to. needs_config: whether it waits for ConfigMaps and Secrets, which are not read otherwise. Raises ApiError, TransportError."""
         if not needs_config:
             return Found(mount_errors=await self._mount_errors(pod, needs_config=False), needs_config=False)

@@ -267,9 +267,8 @@ class _Reader:
         return Patch(template, str(given.get("root", "")), str(given.get("subresource", "")), _PATCHES[kind])
 
 
-def choose(stages: Sequence[Stage], data: Any, chance: float) -> Stage | None:
-    """One of the stages that fit an object, by weight; evenly if none has any. `chance`: a number in [0, 1)."""
-    fitting = [one for one in stages if one.fits(data)]
+def choose(fitting: Sequence[Stage], data: Any, chance: float) -> Stage | None:
+    """One of the stages that fit an object (`Stage.fits`), by weight; evenly if none has any. `chance`: a number in [0, 1)."""
     if len(fitting) <= 1:
         return fitting[0] if fitting else None
     weights = [max(_number(one.weight, data), 0.0) for one in fitting]
