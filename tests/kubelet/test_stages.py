@@ -173,7 +173,14 @@ class TestActions:
         ({"delay": {"durationFrom": {"cel": {}}}}, "spec.delay.durationFrom.cel: expression is required"),
         ({"weightFrom": {"expressionFrom": "length"}}, "stage one: 'length': 'length' is not supported"),
         ({"next": {"statusTemplate": "{{ nope }}"}}, "stage one: line 1: function 'nope' is not supported"),
-        ({"steps": [{"apply": {}}]}, "stage one: spec.steps[0].apply: is not supported"),
+        (
+            {"steps": [{"apply": {"type": "json"}}]},
+            "spec.steps[0].apply.type: 'json' is not one of apply, merge, strategic",
+        ),
+        (
+            {"steps": [{"apply": {"template": "a: b", "impersonation": {"username": "x"}}}]},
+            "spec.steps[0].apply.impersonation: is not supported",
+        ),
         ({"next": {"patches": [{"type": "odd"}]}}, "spec.next.patches[0].type: 'odd' is not one of"),
         ({"next": {"patches": [{"impersonation": {"username": "x"}}]}}, "impersonation: is not supported"),
     ],

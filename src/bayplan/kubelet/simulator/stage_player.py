@@ -15,7 +15,19 @@ from bayplan.client.client import MERGE_PATCH
 from bayplan.client.events import EventRecorder
 from bayplan.kubelet.simulator.expressions import at_moment
 from bayplan.kubelet.simulator.nodes import HEALTHY
-from bayplan.kubelet.simulator.stages import Action, Delete, Event, Finalizers, Stage, body_of, choose, delay
+from bayplan.kubelet.simulator.stage_applies import apply
+from bayplan.kubelet.simulator.stages import (
+    Action,
+    Apply,
+    Delete,
+    Event,
+    Finalizers,
+    Stage,
+    body_of,
+    choose,
+    delay,
+    object_of,
+)
 from bayplan.kubelet.simulator.templates import Function
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
@@ -99,6 +111,10 @@ class StagePlayer:
                 guard = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
                 patch = {"metadata": {**guard, "finalizers": after}}
                 await self._client.patch(cls, metadata.name, metadata.namespace, patch, patch_type=MERGE_PATCH)
+        elif isinstance(action, Apply):
+            made = object_of(action, data, functions)
+            kind, subresource = action.content_type, action.subresource
+            await apply(self._client, made, metadata.namespace, content_type=kind, subresource=subresource)
         else:
             body = body_of(action, data, functions)
             await self._client.patch(

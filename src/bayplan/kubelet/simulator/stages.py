@@ -4,7 +4,7 @@
 
 With stages of kind Pod they alone decide about pods on simulated nodes, instead of `pods`. Stages of kind Node come on top of what nodes do by themselves: they
 register, are ready, and renew their leases. What cannot be
-carried out (server-side apply, impersonation, template functions that are not known) is refused when a stage is read, with its name and field.
+carried out (impersonation, template functions that are not known) is refused when a stage is read, with its name and field.
 
 Source of the behaviour: kwok's lifecycle package and its default stages.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from bayplan.client.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from bayplan.client.client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from bayplan.kubelet.simulator import stage_paths
 from bayplan.kubelet.simulator.durations import parse_seconds
 from bayplan.kubelet.simulator.errors import KwokFileError, StageError
@@ -27,7 +27,7 @@ from bayplan.kubelet.simulator.stage_paths import PathError, parse_path
 from bayplan.kubelet.simulator.template_parser import TemplateError
 from bayplan.kubelet.simulator.templates import Function, Template
 
-__all__ = ["Stage", "StageError", "body_of", "choose", "delay", "read_stage"]
+__all__ = ["Stage", "StageError", "body_of", "choose", "delay", "object_of", "read_stage"]
 
 CONTEXT = (
     "Now",
@@ -47,6 +47,7 @@ CONTEXT = (
 """Functions of templates that depend on the moment and the pod."""
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _PATCHES = {"json": JSON_PATCH, "merge": MERGE_PATCH, "strategic": STRATEGIC_PATCH}
+_APPLIES = {"apply": APPLY_PATCH, "merge": MERGE_PATCH, "strategic": STRATEGIC_PATCH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,16 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
+class Apply:
+    """Any object that a template makes: it is created, or patched if it is there."""
+
+    template: Template
+    subresource: str
+    """If set, the object must be there, and this of it is patched."""
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """Something to tell."""
 
@@ -111,7 +122,7 @@ class Delete:
     """The object goes."""
 
 
-Action = Patch | Event | Finalizers | Delete
+Action = Patch | Apply | Event | Finalizers | Delete
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +247,6 @@ class _Reader:
         actions: list[Action] = []
         for index, one in enumerate(given):
             where = f"steps[{index}]"
-            if "apply" in one:
-                raise self._refuse(f"{where}.apply", "is not supported; use patch")
             if one.get("event"):
                 actions.append(self._event(one["event"]))
             if one.get("finalizers"):
@@ -246,6 +255,8 @@ class _Reader:
                 actions.append(self._patch(one["patch"], f"{where}.patch"))
             if one.get("delete"):
                 actions.append(Delete())
+            if one.get("apply"):
+                actions.append(self._apply(one["apply"], f"{where}.apply"))
         return actions
 
     def _event(self, given: Mapping[str, Any]) -> Event:
@@ -258,13 +269,23 @@ class _Reader:
         return Finalizers(values("add"), values("remove"), bool(given.get("empty")))
 
     def _patch(self, given: Mapping[str, Any], where: str) -> Patch:
+        template, content_type = self._written(given, where, "strategic", _PATCHES)
+        return Patch(template, str(given.get("root", "")), str(given.get("subresource", "")), content_type)
+
+    def _apply(self, given: Mapping[str, Any], where: str) -> Apply:
+        template, content_type = self._written(given, where, "apply", _APPLIES)
+        return Apply(template, str(given.get("subresource", "")), content_type)
+
+    def _written(
+        self, given: Mapping[str, Any], where: str, default: str, types: Mapping[str, str]
+    ) -> tuple[Template, str]:
+        """The template of a write, and its content type."""
         if given.get("impersonation"):
             raise self._refuse(f"{where}.impersonation", "is not supported")
-        kind = str(given.get("type") or "strategic")
-        if kind not in _PATCHES:
-            raise self._refuse(f"{where}.type", f"{kind!r} is not one of {', '.join(_PATCHES)}")
-        template = Template(str(given.get("template", "")), CONTEXT)
-        return Patch(template, str(given.get("root", "")), str(given.get("subresource", "")), _PATCHES[kind])
+        kind = str(given.get("type") or default)
+        if kind not in types:
+            raise self._refuse(f"{where}.type", f"{kind!r} is not one of {', '.join(types)}")
+        return Template(str(given.get("template", "")), CONTEXT), types[kind]
 
 
 def choose(fitting: Sequence[Stage], data: Any, chance: float) -> Stage | None:
@@ -293,16 +314,30 @@ def delay(stage: Stage, data: Any, now: float, chance: float) -> float:
 
 def body_of(patch: Patch, data: Any, functions: Mapping[str, Function]) -> Any:
     """What a patch writes. Raises StageError."""
+    found = _made(patch.template, data, functions)
+    if patch.content_type == JSON_PATCH:
+        return found or []
+    return {patch.root: found or {}} if patch.root else found or {}
+
+
+def object_of(apply: Apply, data: Any, functions: Mapping[str, Function]) -> dict[str, Any]:
+    """What is applied, with apiVersion, kind and metadata. Raises StageError."""
+    found = _made(apply.template, data, functions)
+    if not (isinstance(found, dict) and found.get("apiVersion") and found.get("kind")):
+        raise StageError("the template makes no object with apiVersion and kind")
+    if not isinstance(found.setdefault("metadata", {}), dict):
+        raise StageError("the template makes an object whose metadata are none")
+    return found
+
+
+def _made(template: Template, data: Any, functions: Mapping[str, Function]) -> Any:
+    """What a template makes. Raises StageError."""
     try:
-        text = patch.template.render(data, functions)
-        found = yaml.load(text, Loader=_Loader)
+        return yaml.load(template.render(data, functions), Loader=_Loader)
     except TemplateError as error:
         raise StageError(str(error)) from error
     except yaml.YAMLError as error:
         raise StageError(f"the template makes no YAML: {error}") from error
-    if patch.content_type == JSON_PATCH:
-        return found or []
-    return {patch.root: found or {}} if patch.root else found or {}
 
 
 class _Loader(yaml.SafeLoader):
