@@ -77,9 +77,11 @@ class RealNode:
     def remove(self, name: str) -> None:
         """Delete a pod, and wait until nothing of it is left on the node."""
         uid = self.core.read_namespaced_pod(name, "default").metadata.uid
+        pods = self.place.directory / "kubelet" / "pods"
+        assert pods.is_dir()
         self.core.delete_namespaced_pod(name, "default")
         eventually(lambda: name not in [each.metadata.name for each in self.core.list_namespaced_pod("default").items])
-        eventually(lambda: not list(self.place.directory.rglob(f"pods/{uid}")))
+        eventually(lambda: not (pods / uid).exists())
         assert uid not in Path("/proc/self/mountinfo").read_text()
 
 
