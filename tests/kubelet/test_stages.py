@@ -143,6 +143,11 @@ class TestActions:
         assert body == {"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}}
         assert stage(next={"delete": True, "statusTemplate": "ignored"}).actions == (Delete(),)
 
+    def test_of_what_is_deleted_only_events_are_left(self) -> None:
+        patch = {"template": "metadata: {}"}
+        steps = [{"delete": True, "patch": patch}, {"event": {"reason": "Gone"}, "patch": patch, "apply": patch}]
+        assert stage(next=None, steps=steps).actions == (Delete(), Event("Normal", "Gone", ""))
+
     def test_steps_are_the_newer_form(self) -> None:
         patch = {"root": "metadata", "template": "labels: {seen: 'yes'}", "type": "merge"}
         steps = [{"event": {"reason": "Seen"}}, {"patch": patch}, {"delete": True}]

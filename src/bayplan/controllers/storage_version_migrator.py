@@ -20,6 +20,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.kinds import STORAGE_VERSION_MIGRATION, Kind, KindTable
 from bayplan.api.types import meta_v1, storagemigration_v1beta1
 from bayplan.client import Client
+from bayplan.client.client import APPLY_PATCH
 from bayplan.client.errors import ClientError
 from bayplan.controllers.base import Controller, condition_of, with_condition
 from bayplan.informers import Informer, InformerFactory
@@ -29,7 +30,6 @@ logger = logging.getLogger(__name__)
 Migration = storagemigration_v1beta1.StorageVersionMigration
 
 RUNNING, SUCCEEDED, FAILED = "MigrationRunning", "MigrationSucceeded", "MigrationFailed"
-_APPLY = "application/apply-patch+yaml"
 _PAGE = 500
 _PAUSE = 5.0
 """Seconds before a server that does not answer is asked again whether it has the kind."""
@@ -184,7 +184,7 @@ class StorageVersionMigratorController(Controller):
         }
         path = kind.path(metadata.namespace, metadata.name)
         try:
-            await self.client.raw("PATCH", path, {"fieldManager": self.name}, msgspec.json.encode(body), _APPLY)
+            await self.client.raw("PATCH", path, {"fieldManager": self.name}, msgspec.json.encode(body), APPLY_PATCH)
         except ApiError as error:
             if error.code not in (404, 409):
                 raise

@@ -12,9 +12,8 @@ from bayplan.api.custom_resources.kinds import kinds_of
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import DEFAULT_KINDS, KindTable
 from bayplan.api.types import admissionregistration_v1, apiextensions_v1
+from bayplan.client.client import APPLY_PATCH
 from bayplan.controllers.base import Controller
-
-_APPLY_PATCH = "application/apply-patch+yaml"
 
 
 class ValidatingAdmissionPolicyStatusController(Controller):
@@ -57,4 +56,4 @@ class ValidatingAdmissionPolicyStatusController(Controller):
         tree = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "status": status}
         query = {"fieldManager": self.name, "force": "true"}
         path = kind.path(name=name, subresource="status")
-        await self.client.raw("PATCH", path, query, msgspec.json.encode(tree), _APPLY_PATCH)
+        await self.client.raw("PATCH", path, query, msgspec.json.encode(tree), APPLY_PATCH)

@@ -244,17 +244,23 @@ class _Reader:
         return actions
 
     def _steps(self, given: Sequence[Mapping[str, Any]]) -> list[Action]:
+        """What happens step by step; of an object that is deleted nothing is left but to tell."""
         actions: list[Action] = []
+        is_deleted = False
         for index, one in enumerate(given):
             where = f"steps[{index}]"
             if one.get("event"):
                 actions.append(self._event(one["event"]))
+            if is_deleted:
+                continue
             if one.get("finalizers"):
                 actions.append(self._finalizers(one["finalizers"]))
-            if one.get("patch"):
-                actions.append(self._patch(one["patch"], f"{where}.patch"))
             if one.get("delete"):
                 actions.append(Delete())
+                is_deleted = True
+                continue
+            if one.get("patch"):
+                actions.append(self._patch(one["patch"], f"{where}.patch"))
             if one.get("apply"):
                 actions.append(self._apply(one["apply"], f"{where}.apply"))
         return actions
