@@ -10,12 +10,12 @@ import multiprocessing
 import resource
 import time
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1
 from bayplan.scheduler import Planner
-from benchmarks import workloads
+from benchmarks import mix, workloads
 from benchmarks.figures import Figure
 from benchmarks.workloads import WORKLOADS, Workload
 
@@ -33,6 +33,9 @@ def run(quick: bool) -> Iterator[Figure]:
             "pods/s",
             one.peer,
         )
+    for name, pods in (("mix of 1,000 applications", mix.mix), ("pods that all differ", mix.different)):
+        rate = interleaved(pods(22_000 // share), NODES // share)
+        yield Figure("library", f"{name}, {NODES // share:,} nodes", rate, "pods/s")
     yield Figure("library", f"PreemptionAsync, {NODES // share:,} nodes", preemption(NODES // share), "pods/s", "269")
     count = 20_000 // share
     yield Figure("library", f"Unschedulable, {count:,} pods", unschedulable(NODES // share, count), "pods/s")
@@ -54,6 +57,20 @@ def throughput(workload: Workload, nodes: int, share: int = 1) -> float:
     for one in pods[existing:]:
         _must_fit(planner, one)
     return measured / (time.perf_counter() - started)
+
+
+def interleaved(pods: list[dict[str, Any]], nodes: int) -> float:
+    """Pods decided and accounted per second, after the first tenth of them."""
+    planner = Planner(_nodes(nodes, mix.ZONES))
+    typed = [from_tree(core_v1.Pod, one) for one in pods]
+    existing = len(typed) // 10
+    for one in typed[:existing]:
+        _must_fit(planner, one)
+    gc.collect()
+    started = time.perf_counter()
+    for one in typed[existing:]:
+        _must_fit(planner, one)
+    return (len(typed) - existing) / (time.perf_counter() - started)
 
 
 def preemption(nodes: int) -> float:

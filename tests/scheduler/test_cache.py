@@ -115,7 +115,7 @@ class Side:
             "claims": snapshot.claim_users,
             "counters": [counter.per_row.tolist() for counter in self._counters],
             "domains": [counter.over(column).domains().tolist() for counter in self._counters],
-            "terms": [group.pods for group in snapshot.counts.terms("required-anti")],
+            "terms": [group.pods for group in snapshot.counts.terms("required-anti", {"app": "none"})],
             "infos": {
                 key: (info.node_name, info.live, info.requests, info.row, info.start_time, info.shape.key)
                 for key, info in sorted(snapshot.pods.items())

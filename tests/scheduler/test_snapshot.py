@@ -94,12 +94,12 @@ def test_a_node_that_changes_its_label_moves_its_pods_to_another_domain() -> Non
     snapshot = Snapshot()
     snapshot.put_node(made_node("a", labels={"zone": "one"}))
     snapshot.put_pod(made_pod("p", on="a", affinity=apart("zone", {"app": "x"})))
-    (group,) = snapshot.counts.terms("required-anti")
+    (group,) = snapshot.counts.terms("required-anti", {"app": "x"})
     assert group.domains().tolist() == [1, 0]
     snapshot.put_node(made_node("a", labels={"zone": "two"}))
     assert group.domains().tolist() == [0, 1, 0]
     snapshot.put_node(made_node("a"))
-    assert snapshot.counts.terms("required-anti") == []
+    assert snapshot.counts.terms("required-anti", {"app": "x"}) == []
 
 
 def test_counters_follow_pods_and_leave_terminating_ones_out() -> None:
@@ -128,7 +128,7 @@ def test_other_labels_of_a_pod_are_counted_and_told_to_who_may_care() -> None:
         before = snapshot.position
         cache.put_pod(made_pod("p", cpu="1", on="a", labels=labels, affinity=anti))
         assert snapshot.requested[0, 0] == 1000
-        assert [group.pods for group in snapshot.counts.terms("required-anti")] == [1]
+        assert [group.pods for group in snapshot.counts.terms("required-anti", {"app": "y"})] == [1]
         assert snapshot.pods["default/p"].shape.labels == labels
         return snapshot.position - before
 
@@ -156,14 +156,15 @@ def test_a_supposition_leaves_no_trace() -> None:
         made_pod("p", cpu="1", on="a", ports=(80,), affinity=apart("kubernetes.io/hostname", {"app": "x"}))
     )
     guest = snapshot.pod_info(made_pod("guest", cpu="2", ports=(80, 81)))
-    state = (snapshot.requested.copy(), snapshot.position, snapshot.counts.term_epoch, dict(snapshot.pods_on[0]))
+    meant = {"app": "x"}
+    state = (snapshot.requested.copy(), snapshot.position, snapshot.counts.epoch_of(meant), dict(snapshot.pods_on[0]))
     ports = {port: {row: dict(used) for row, used in rows.items()} for port, rows in snapshot.ports.items()}
     with snapshot.supposing([guest], [snapshot.pods["default/p"]], 0):
         assert snapshot.requested[0, 0] == 2000
         assert list(snapshot.pods_on[0]) == ["default/guest"]
-        assert snapshot.counts.terms("required-anti") == []
+        assert snapshot.counts.terms("required-anti", {"app": "x"}) == []
     assert np.array_equal(snapshot.requested, state[0])
-    assert (snapshot.position, snapshot.counts.term_epoch, snapshot.pods_on[0]) == state[1:]
+    assert (snapshot.position, snapshot.counts.epoch_of(meant), snapshot.pods_on[0]) == state[1:]
     assert {port: rows for port, rows in snapshot.ports.items() if rows} == ports
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from bayplan.scheduler import Planner
+from bayplan.scheduler import Planner, evaluation, totals, wide_scores
+from bayplan.scheduler.framework import kept_columns, spreading
+from bayplan.scheduler.plugins import inter_pod_affinity
 from tests.scheduler.objects import affinity_term, node, pod, spread, taint
 
 RUNS = int(os.environ.get("BAYPLAN_UPKEEP_RUNS", "24"))
@@ -82,6 +84,16 @@ def judged_afresh(cluster: list[Any], lasting: Planner, item: dict[str, Any], no
     for nominee, node_name in nominated:
         fresh.nominator.add(fresh.pod(nominee), node_name)
     return fresh.decide(item, explain=True).to_dict()
+
+
+@pytest.mark.parametrize("seed", range(RUNS))
+def test_answers_about_many_rows_at_once_equal_those_of_a_fresh_scheduler(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (evaluation, totals, wide_scores, spreading, inter_pod_affinity, kept_columns):
+        monkeypatch.setattr(module, "_FEW", 0)
+    monkeypatch.setattr(evaluation, "_MANY", 1)
+    test_kept_answers_equal_those_of_a_fresh_scheduler(1000 + seed)
 
 
 @pytest.mark.parametrize("seed", range(RUNS))

@@ -22,10 +22,10 @@ from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
 from bayplan.scheduler.nominator import Nominator, Promises
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder, Ranking
+from bayplan.scheduler.shared_answers import NO_NODE
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 from bayplan.scheduler.snapshot.snapshot import Snapshot
-from bayplan.scheduler.totals import NO_NODE
 
 if TYPE_CHECKING:
     from bayplan.api.types.resource_v1 import ResourceClaim
@@ -69,8 +69,11 @@ class Cycle:
 
     FEWEST: Final = 100
     """Feasible nodes that are always looked at, whatever the percentage."""
-    CACHED_SHAPES: Final = 512
-    """Evaluations kept; the least recently used goes first."""
+    CACHE_BYTES: Final = 256 << 20
+    """Memory for evaluations; the least recently used goes first."""
+    BYTES_PER_ROW: Final = 80
+    BYTES_PER_SHAPE: Final = 8 << 10
+    """What an evaluation takes about, per row of the snapshot and besides."""
 
     def __init__(self, profile: Profile, nominator: Nominator, choice: Choice) -> None:
         self.profile = profile
@@ -131,7 +134,8 @@ class Cycle:
         if evaluation is None:
             promises = Promises(self.nominator, self.snapshot, priority) if priority is not None else None
             evaluation = evaluations[key] = Evaluation(self.profile, shape, promises)
-            if len(evaluations) > self.CACHED_SHAPES:
+            room = self.CACHE_BYTES // (self.BYTES_PER_SHAPE + self.BYTES_PER_ROW * self.snapshot.size)
+            while len(evaluations) > max(room, 1):
                 evaluations.popitem(last=False)
         else:
             evaluations.move_to_end(key)

@@ -31,15 +31,32 @@ from bayplan.scheduler.nominator import Promises
 from bayplan.scheduler.preparation import outside_code, prepare, prepare_lone
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder
-from bayplan.scheduler.snapshot.labels import Ints
-from bayplan.scheduler.totals import NO_NODE, Scoring, Totals
+from bayplan.scheduler.shared_answers import NO_NODE, Parts, RowScore, SharedVerdicts
+from bayplan.scheduler.snapshot.labels import IntRows, Ints
+from bayplan.scheduler.totals import Totals
 from bayplan.support.metrics import Counter
 
+_FEW: Final = 8
+"""Up to so many rows it costs least to look at them one by one."""
+_MANY: Final = 200
+"""From so many rows on, repeats are found by marking rows in an array."""
 NOT_ASKED: Final = -2
 """In the answers of a sparse plugin: an earlier plugin refuses the row, so this one was not asked."""
 
+_NOT_YET: Final[Codes] = np.zeros(0, dtype=np.int32)
+
 Amounts = tuple[tuple[int, int], ...]
 """(code, number of nodes that it refuses), by code."""
+
+
+def distinct_rows(rows: list[int], size: int) -> list[int]:
+    """Each of some rows once."""
+    if len(rows) <= _MANY:
+        return list(dict.fromkeys(rows))
+    mask = np.zeros(size, dtype=np.bool_)
+    mask[rows] = True
+    found: list[int] = np.flatnonzero(mask).tolist()
+    return found
 
 
 def amounts_in(codes: Codes) -> Amounts:
@@ -94,6 +111,9 @@ class Evaluation:
         self._many_touched = False
         self._structure = -1
         self._term_epoch = -1
+        """The snapshot's, at the last look."""
+        self._own_epoch = -1
+        """That of the terms which may mean such pods."""
         self._position = 0
         self._promises = promises
         self._promised = 0
@@ -116,19 +136,27 @@ class Evaluation:
 
     def _refresh(self) -> None:
         snapshot = self.snapshot
-        if self._structure != snapshot.structure or self._term_epoch != snapshot.counts.term_epoch:
+        if self._structure != snapshot.structure or (
+            self._term_epoch != snapshot.counts.term_epoch and self._has_new_terms()
+        ):
             self._first_pass()
         elif self._position != snapshot.position or (
             self._promises is not None and self._promised != self._promises.position
         ):
             self._catch_up()
 
+    def _has_new_terms(self) -> bool:
+        """Whether an affinity term that may mean such pods has come up or gone."""
+        counts = self.snapshot.counts
+        self._term_epoch = counts.term_epoch
+        return counts.epoch_of(self.shape.labels) != self._own_epoch
+
     def _catch_up(self) -> None:
         snapshot = self.snapshot
         rows = snapshot.changed_since(self._position)
         if rows is not None and self._promises is not None:
             rows = self._with_promised(rows, self._promises)
-        if rows is None or snapshot.is_much(len(rows)):
+        if rows is None or len(rows) > 2 * snapshot.size:
             self._first_pass()
             return
         self._position = snapshot.position
@@ -138,12 +166,18 @@ class Evaluation:
             self._shared = False
             self.codes = self.codes.copy()
         if len(rows) > 1:
-            rows = list(dict.fromkeys(rows))
+            rows = distinct_rows(rows, snapshot.size)
         if self._wide_filters:
             self._second_pass(rows)
-        else:
+        elif (
+            len(rows) <= _FEW
+            or self._promises is not None
+            or any(item.plugin and item.plugin.sparse for item in self._telling)
+        ):
             for row in rows:
                 self._update_row(row)
+        else:
+            self._update_rows(np.array(rows, dtype=np.intp))
 
     def _with_promised(self, rows: list[int], promises: Promises) -> list[int] | None:
         """Some rows, and those on which promises changed; None if these may be any.
@@ -175,9 +209,10 @@ class Evaluation:
     # Filtering
 
     def _first_pass(self) -> None:
-        snapshot, shape = self.snapshot, self.shape
+        snapshot, shape, profile = self.snapshot, self.shape, self.profile
         self._structure = snapshot.structure
         self._term_epoch = snapshot.counts.term_epoch
+        self._own_epoch = snapshot.counts.epoch_of(shape.labels)
         self._position = snapshot.position
         self._promised = self._promises.position if self._promises is not None else 0
         self._shared = False
@@ -185,38 +220,65 @@ class Evaluation:
         self._touched.clear()
         self._behind.clear()
         self._many_touched = False
+        self._amounts = None
+        self._filterings, self._telling, self._wide_filters = [], [], []
+        self.feasible_count = 0
         state = self.state = CycleState(snapshot)
-        with timed_point(self.profile.meter, "PreFilter", self.profile.name) as timing:
-            prepared = prepare(self.profile, state, shape)
+        parts = profile.shared_answers.filter_parts(shape)
+        known = profile.shared_answers.verdicts(parts)
+        with timed_point(profile.meter, "PreFilter", profile.name) as timing:
+            prepared = prepare(profile, state, shape, known)
             self.rejection, self.narrowed = prepared.rejection, prepared.narrowed
             self.narrowed_by = prepared.narrowed_by
             if self.rejection is not None:
                 timing.status = self.rejection[1].status.value
-        self.codes = np.zeros(snapshot.size, dtype=np.int32)
-        self._amounts = None
-        self._filterings, self._telling, self._wide_filters = [], [], []
-        self.feasible_count = 0
         if self.rejection is not None:
+            self.codes = np.zeros(snapshot.size, dtype=np.int32)
             return
         self._narrowing = self._outside(self.narrowed) if self.narrowed is not None else None
         if self._narrowing is not None:
             self._filterings.append(self._narrowing)
-        for plugin in self.profile.filter:
-            if plugin.name in self.profile.lone_filters:
-                code = prepare_lone(self.profile, plugin, state, shape)
-                if code:
-                    self._filterings.append(Filtering(None, Scope.NODE, np.full(snapshot.size, code, dtype=np.int32)))
-                    state.skip_filter.add(plugin.name)
-            if plugin.name not in state.skip_filter:
-                scope = plugin.scope_of(state, shape)
-                asked = self.profile.evaluations[plugin.name, "Filter"]
-                self._filterings.append(Filtering(plugin, scope, self.codes, asked))
-                if scope is Scope.CLUSTER:
-                    self._wide_filters.append(plugin)
+        for plugin in profile.filter:
+            self._add_filtering(plugin, known)
         self.codes = self._combine(None)
         self._telling = [item for item in self._filterings if item.scope is not Scope.NODE or item.codes.any()]
+        if known is None:
+            self._share_verdicts(parts)
         self._keep_promises()
         self.feasible_count = int(np.count_nonzero(self.codes == 0))
+
+    def _add_filtering(self, plugin: FilterPlugin, known: SharedVerdicts | None) -> None:
+        """Let a plugin be asked, unless it skips the pod; or take over what it says of such pods."""
+        snapshot, state, shape, profile = self.snapshot, self.state, self.shape, self.profile
+        name = plugin.name
+        if name in profile.lone_filters:
+            code = prepare_lone(profile, plugin, state, shape)
+            if code:
+                self._filterings.append(Filtering(None, Scope.NODE, np.full(snapshot.size, code, dtype=np.int32)))
+                return
+        if name in state.skip_filter:
+            return
+        if known is not None and name in known.codes:
+            codes = known.codes[name]
+            if codes is not None:
+                self._filterings.append(Filtering(None, Scope.NODE, codes))
+            return
+        scope = plugin.scope_of(state, shape)
+        self._filterings.append(Filtering(plugin, scope, _NOT_YET, profile.evaluations[name, "Filter"]))
+        if scope is Scope.CLUSTER:
+            self._wide_filters.append(plugin)
+
+    def _share_verdicts(self, parts: Parts) -> None:
+        """Let other shapes of which the plugins read the same have what does not depend on pods on nodes."""
+        codes = {
+            item.plugin.name: item.codes
+            for item in self._filterings
+            if item.plugin is not None
+            and item.scope is Scope.NODE
+            and not item.plugin.sparse
+            and item.plugin.name not in self.narrowed_by
+        }
+        self.profile.shared_answers.keep_verdicts(parts, self.state.skip_filter, codes, self.state.data)
 
     def _outside(self, nodes: frozenset[str]) -> Filtering:
         """Refuses every node outside PreFilter's node set."""
@@ -229,8 +291,8 @@ class Evaluation:
 
     def _combine(self, changed: list[int] | None) -> Codes:
         """Ask the filter plugins (about changed rows only, where that is enough) and join their answers in order."""
-        snapshot, state, shape = self.snapshot, self.state, self.shape
-        combined = np.where(snapshot.alive[snapshot.all_rows], 0, NO_NODE).astype(np.int32)
+        state, shape = self.state, self.shape
+        nodes = combined = self.profile.shared_answers.nodes()
         rows = None if changed is None else np.array(changed, dtype=np.intp)
         for item in self._filterings if rows is None else self._telling:
             plugin = item.plugin
@@ -240,8 +302,9 @@ class Evaluation:
             elif plugin is not None and rows is not None and item.scope is Scope.ROW:
                 item.codes[rows] = plugin.filter(state, shape, rows)
                 item.asked.value += len(rows)
-            combined = np.where(combined == 0, item.codes, combined)
-        return combined
+            if item.codes.any():
+                combined = np.where(combined == 0, item.codes, combined)
+        return nodes.copy() if combined is nodes else combined
 
     def _keep_promises(self) -> None:
         """Judge the promised rows, after `codes` was made without a thought of them."""
@@ -313,6 +376,23 @@ class Evaluation:
                 self._amounts[before] = self._amounts.get(before, 0) - 1
                 self._amounts[code] = self._amounts.get(code, 0) + 1
         self._touched[row] = None
+
+    def _update_rows(self, rows: IntRows) -> None:
+        """`_update_row` for many rows, each of them once; no filter is sparse, and no node promised."""
+        before = self.codes[rows]
+        codes = np.where(before == NO_NODE, NO_NODE, 0).astype(np.int32)
+        for item in self._telling:
+            if item.plugin is None or item.scope is Scope.NODE:
+                answers = item.codes[rows]
+            else:
+                item.asked.value += len(rows)
+                answers = item.plugin.filter(self.state, self.shape, rows)
+            if answers.any():
+                codes = np.where(codes == 0, answers, codes)
+        self.codes[rows] = codes
+        self.feasible_count += int(np.count_nonzero(codes == 0)) - int(np.count_nonzero(before == 0))
+        self._amounts = None
+        self._touched.update(dict.fromkeys(rows.tolist()))
 
     def ask(self, row: int) -> int:
         """The verdict on a row, without a thought of promises."""
@@ -410,7 +490,7 @@ class Evaluation:
             self._touched.clear()
             self._many_touched = False
 
-    def score_feasible(self, codes: Codes, order: NameOrder) -> tuple[list[Scoring], Ints]:
+    def score_feasible(self, codes: Codes, order: NameOrder) -> tuple[list[RowScore], Ints]:
         """Scores and totals if exactly the rows with code 0 were feasible. Raises PluginError."""
         self.score(order)
         return self.totals.among(self.state, codes)

@@ -14,9 +14,9 @@ import numpy as np
 
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.library import Planner
+from bayplan.scheduler.shared_answers import NO_NODE
 from bayplan.scheduler.snapshot.labels import Bools, Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
-from bayplan.scheduler.totals import NO_NODE
 
 
 @dataclass(slots=True)

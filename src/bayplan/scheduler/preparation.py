@@ -10,6 +10,7 @@ from bayplan.scheduler.framework.meter import timed_plugin
 from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import Narrow, Reject, Skip, Status
 from bayplan.scheduler.profile import Profile
+from bayplan.scheduler.shared_answers import SharedVerdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,24 @@ class Prepared:
     narrowed_by: tuple[str, ...] = ()
 
 
-def prepare(profile: Profile, state: CycleState, shape: PodShape) -> Prepared:
-    """Ask the PreFilter plugins in order, until one rejects the pod for good. Raises PluginError."""
+def prepare(profile: Profile, state: CycleState, shape: PodShape, known: SharedVerdicts | None = None) -> Prepared:
+    """Ask the PreFilter plugins in order, until one rejects the pod for good. Raises PluginError.
+
+    known: what some of them say of such pods, as was found out before; these are not asked.
+    """
     rejection: tuple[str, Reject] | None = None
     narrowed: frozenset[str] | None = None
     by: list[str] = []
     for plugin in profile.pre_filter:
+        if known is not None:
+            name = plugin.name
+            if name in known.data:
+                state.data[name] = known.data[name]
+            if name in known.skipped:
+                state.skip_filter.add(name)
+                continue
+            if name in known.codes:
+                continue
         with timed_plugin(profile.meter, plugin.name, "PreFilter") as timing:
             answer = plugin.pre_filter(state, shape)
             if isinstance(answer, Skip):

@@ -17,6 +17,7 @@ from bayplan.scheduler.lone_points import lone_filters, lone_scores
 from bayplan.scheduler.older_names import OLDER_NAMES
 from bayplan.scheduler.row_scores import RowScores
 from bayplan.scheduler.settings import PluginChoice, PluginSet, ProfileSettings
+from bayplan.scheduler.shared_answers import SharedAnswers
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 from bayplan.scheduler.snapshot.snapshot import Snapshot
@@ -76,6 +77,8 @@ class Profile:
         self.lone_scores = lone_scores(self.score, {point: self._enabled(point) for point in ("preFilter", "preScore")})
         """Plugins whose preparation at PreFilter, or PreScore, is disabled -> how they fail for it; empty if they do not."""
         self.row_scores = RowScores(snapshot)
+        filters = dict.fromkeys((*self.pre_filter, *self.filter))
+        self.shared_answers = SharedAnswers(snapshot, filters, self.score, {*self.lone_filters, *self.lone_scores})
         self._binds_plainly = len(self.bind) == 1 and self.bind[0].name == DEFAULT_BINDER and not self.post_bind
         self._ways: dict[int, tuple[PodShape, Way]] = {}
 

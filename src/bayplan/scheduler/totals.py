@@ -7,7 +7,6 @@ over, as does an error of a plugin.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -18,26 +17,18 @@ from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import Codes
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder, Ranking
-from bayplan.scheduler.snapshot.labels import Ints
+from bayplan.scheduler.shared_answers import NO_NODE, RowScore
+from bayplan.scheduler.snapshot.labels import IntRows, Ints
 from bayplan.scheduler.wide_scores import WideScores, pre_score, wide_scores
 from bayplan.support.metrics import Counter
 
-NO_NODE: Final = -1
-"""The verdict of rows that are not nodes, and the total of rows that are not feasible."""
-
+_FEW: Final = 8
+"""Up to so many rows it costs least to look at them one by one."""
 _OUT: Final = -(1 << 52)
 """The total of rows that are not feasible while totals are added up: no score makes up for it."""
 
 
-@dataclass(slots=True)
-class Scoring:
-    """One active score plugin. `final` is normalised and weighted, valid on feasible rows."""
-
-    plugin: ScorePlugin
-    weight: int
-    final: Ints
-    fixed: bool
-    """Depends on nodes only: never asked again while the structure stays."""
+_NO_RANKING: Final = Ranking(np.zeros(0, dtype=np.int64), NameOrder(()))
 
 
 class Totals:
@@ -46,8 +37,8 @@ class Totals:
     def __init__(self, profile: Profile, shape: PodShape) -> None:
         self.profile = profile
         self.shape = shape
-        self.ranking = Ranking(np.zeros(0, dtype=np.int64), NameOrder(()))
-        self._settled: list[Scoring] = []
+        self.ranking: Ranking = _NO_RANKING
+        self._settled: list[RowScore] = []
         self._settled_total: Ints | None = None
         """Per row, the sum of the scores that depend on that row alone; None before the first time."""
         self._wide: list[WideScores] = []
@@ -75,9 +66,9 @@ class Totals:
         for wide in self._wide:
             wide.share()
 
-    def scorings(self) -> list[Scoring]:
-        """The scores per plugin."""
-        return [*self._settled, *_said(self._wide)]
+    def scorings(self) -> list[RowScore]:
+        """The scores per plugin, in the order of the profile."""
+        return self._in_order([*self._settled, *_said(self._wide)])
 
     def catch_up(self, state: CycleState, codes: Codes, rows: list[int], many: bool, order: NameOrder) -> None:
         """Bring everything up to date. On `rows` pods or verdicts changed; with `many`, verdicts did on others as well.
@@ -90,8 +81,11 @@ class Totals:
             self._add_up(codes, settled_total, order)
         else:
             self._own()
-            for row in rows:
-                self._score_row(state, row, settled_total)
+            if len(rows) <= _FEW:
+                for row in rows:
+                    self._score_row(state, row, settled_total)
+            else:
+                self._score_rows(state, np.array(rows, dtype=np.intp), settled_total)
             for counter in self._asked:
                 counter.value += len(rows)
             if many:
@@ -102,7 +96,7 @@ class Totals:
                 self._follow(state, codes, rows, settled_total, order)
         self._settled_total = settled_total
 
-    def among(self, state: CycleState, codes: Codes) -> tuple[list[Scoring], Ints]:
+    def among(self, state: CycleState, codes: Codes) -> tuple[list[RowScore], Ints]:
         """Scores and totals if exactly the rows with code 0 were feasible; -1 for the others. Raises PluginError."""
         if self._settled_total is None:
             raise LookupError("no scores are known; bring them up to date first")
@@ -113,48 +107,80 @@ class Totals:
             item.start(separate, self.shape, codes)
             totals += item.final
         totals[codes != 0] = NO_NODE
-        return [*self._settled, *_said(wide)], totals
+        return self._in_order([*self._settled, *_said(wide)]), totals
+
+    def _in_order(self, scores: list[RowScore]) -> list[RowScore]:
+        by_name = {item.plugin.name: item for item in scores}
+        return [by_name[plugin.name] for plugin in self.profile.score if plugin.name in by_name]
 
     def _settle(self, state: CycleState, codes: Codes) -> Ints:
         """Divide the score plugins into those with one answer per row and those that look at all feasible nodes."""
-        shape, snapshot, meter = self.shape, self.profile.snapshot, self.profile.meter
-        alive = snapshot.alive[: snapshot.size]
+        shape, snapshot, profile = self.shape, self.profile.snapshot, self.profile
         feasible = np.flatnonzero(codes == 0)
         self._settled, self._wide, self._asked = [], [], []
-        settled_total = np.zeros(snapshot.size, dtype=np.int64)
-        for preparing in self.profile.pre_score:
-            if self.profile.score and preparing.name not in self.profile.weights:
-                pre_score(preparing, state, shape, feasible, self.profile)
-        for plugin in self.profile.score:
-            weight = self.profile.weights[plugin.name]
+        parts = profile.shared_answers.score_parts(shape)
+        known = profile.shared_answers.scores(parts)
+        if known is not None:
+            self._settled += known.scores
+            settled_total = known.total.copy()
+            for plugin, raw in known.raw:
+                self._widen(state, codes, plugin, raw)
+        else:
+            settled_total = np.zeros(snapshot.size, dtype=np.int64)
+        for preparing in profile.pre_score:
+            if profile.score and preparing.name not in profile.weights:
+                pre_score(preparing, state, shape, feasible, profile)
+        silent: list[str] = []
+        raws: list[tuple[ScorePlugin, Ints]] = []
+        for plugin in profile.score:
+            if known is not None and plugin.name in known.known:
+                continue
             if plugin.score_scope is Scope.CLUSTER:
-                self._widen(state, codes, plugin, None)
-                continue
-            if pre_score(plugin, state, shape, feasible, self.profile) is not None:
-                continue
-            with timed_plugin(meter, plugin.name, "Score"):
-                scores, asked = self.profile.row_scores.of(plugin, state, shape)
-            counter = self.profile.evaluations[plugin.name, "Score"]
-            counter.value += asked
-            if plugin.normalizes:
-                level = scores[alive]
-                if not plugin.equal_stays_equal or (level != level[:1]).any():
-                    self._widen(state, codes, plugin, scores if plugin.score_scope is Scope.NODE else None)
+                if not self._widen(state, codes, plugin, None):
+                    silent.append(plugin.name)
+            elif pre_score(plugin, state, shape, feasible, profile) is not None:
+                silent.append(plugin.name)
+            else:
+                given = self._settle_one(state, plugin, settled_total)
+                if given is None:
                     continue
-                scores = plugin.normalize(state, shape, snapshot.all_rows, np.full_like(scores, level[0]))
-            final = scores * weight
-            settled_total += final
-            self._settled.append(Scoring(plugin, weight, final, plugin.score_scope is Scope.NODE))
-            if plugin.score_scope is not Scope.NODE:
-                self._asked.append(counter)
+                is_fixed = plugin.score_scope is Scope.NODE
+                self._widen(state, codes, plugin, given if is_fixed else None)
+                if is_fixed:
+                    raws.append((plugin, given))
+        if known is None:
+            fixed = [item for item in self._settled if item.fixed]
+            profile.shared_answers.keep_scores(parts, silent, fixed, raws)
         return settled_total
 
-    def _widen(self, state: CycleState, codes: Codes, plugin: ScorePlugin, raw: Ints | None) -> None:
-        """Keep a plugin's scores from now on, unless it has nothing to say for good."""
+    def _settle_one(self, state: CycleState, plugin: ScorePlugin, settled_total: Ints) -> Ints | None:
+        """Ask a plugin for all rows and add its scores up; or return them if they depend on those of other rows."""
+        profile = self.profile
+        with timed_plugin(profile.meter, plugin.name, "Score"):
+            scores, asked = profile.row_scores.of(plugin, state, self.shape)
+        counter = profile.evaluations[plugin.name, "Score"]
+        counter.value += asked
+        if plugin.normalizes:
+            level = scores[profile.snapshot.alive[: profile.snapshot.size]]
+            if not plugin.equal_stays_equal or (level != level[:1]).any():
+                return scores
+            scores = plugin.normalize(state, self.shape, profile.snapshot.all_rows, np.full_like(scores, level[0]))
+        weight = profile.weights[plugin.name]
+        final = scores * weight
+        settled_total += final
+        self._settled.append(RowScore(plugin, weight, final, plugin.score_scope is Scope.NODE))
+        if plugin.score_scope is not Scope.NODE:
+            self._asked.append(counter)
+        return None
+
+    def _widen(self, state: CycleState, codes: Codes, plugin: ScorePlugin, raw: Ints | None) -> bool:
+        """Keep a plugin's scores from now on, unless it has nothing to say for good; tells whether it has."""
         wide = wide_scores(plugin, self.profile.weights[plugin.name], raw, self.profile)
         wide.start(state, self.shape, codes)
-        if wide.skip is None or not wide.skip.lasting:
-            self._wide.append(wide)
+        if wide.skip is not None and wide.skip.lasting:
+            return False
+        self._wide.append(wide)
+        return True
 
     def _follow(self, state: CycleState, codes: Codes, rows: list[int], settled_total: Ints, order: NameOrder) -> None:
         """Totals and ranking after changes on a few rows; all of them anew if a plugin's scores moved everywhere."""
@@ -167,11 +193,21 @@ class Totals:
             elif moved is not None and more:
                 moved = moved + more
         if moved is None:
-            for row in rows:
-                base[row] = settled_total.item(row) if codes.item(row) == 0 else _OUT
+            index = np.array(rows, dtype=np.intp)
+            base[index] = np.where(codes[index] == 0, settled_total[index], _OUT)
             self._add_wide(order)
             return
         totals = self._totals
+        if len(moved) > _FEW:
+            index = np.array(moved, dtype=np.intp)
+            changed: Ints = np.where(codes[index] == 0, settled_total[index], _OUT)
+            base[index] = changed
+            if self._wide:
+                for wide in self._wide:
+                    changed += wide.final[index]
+                totals[index] = changed
+            self.ranking.start(totals, order)
+            return
         for row in moved:
             before = totals.item(row)
             total = settled_total.item(row) if codes.item(row) == 0 else _OUT
@@ -192,7 +228,10 @@ class Totals:
         for wide in self._wide:
             totals = totals + wide.final
         self._totals = totals
-        self.ranking.start(totals, order)
+        if self.ranking is _NO_RANKING:
+            self.ranking = Ranking(totals, order)
+        else:
+            self.ranking.start(totals, order)
 
     def _score_row(self, state: CycleState, row: int, settled_total: Ints) -> None:
         total = settled_total.item(row)
@@ -203,15 +242,25 @@ class Totals:
                 item.final[row] = score
         settled_total[row] = total
 
+    def _score_rows(self, state: CycleState, rows: IntRows, settled_total: Ints) -> None:
+        """`_score_row` for many rows, each of them once."""
+        total = settled_total[rows]
+        for item in self._settled:
+            if not item.fixed:
+                scores = item.plugin.score(state, self.shape, rows) * item.weight
+                total += scores - item.final[rows]
+                item.final[rows] = scores
+        settled_total[rows] = total
+
     def _own(self) -> None:
         if not self._shared:
             return
         self._shared = False
         self._settled = [
-            item if item.fixed else Scoring(item.plugin, item.weight, item.final.copy(), False)
+            item if item.fixed else RowScore(item.plugin, item.weight, item.final.copy(), False)
             for item in self._settled
         ]
 
 
-def _said(wide: list[WideScores]) -> list[Scoring]:
-    return [Scoring(item.plugin, item.weight, item.final, False) for item in wide if item.skip is None]
+def _said(wide: list[WideScores]) -> list[RowScore]:
+    return [RowScore(item.plugin, item.weight, item.final, False) for item in wide if item.skip is None]

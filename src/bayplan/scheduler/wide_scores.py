@@ -27,8 +27,10 @@ from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Skip
 from bayplan.scheduler.lone_points import score_failure
 from bayplan.scheduler.profile import Profile
-from bayplan.scheduler.snapshot.labels import Bools, Ints
+from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints
 
+_FEW: Final = 4
+"""Up to so many rows it costs least to look at them one by one."""
 _BEYOND: Final = np.iinfo(np.int64).max
 """Beyond every raw score: stands for the rows that take no part when the least of them is looked for."""
 
@@ -150,8 +152,12 @@ class KeptScores(WideScores):
             return EVERY_ROW
         if isinstance(moved, slice) or len(moved) > FEW_ROWS:
             return EVERY_ROW if self._take_all(state, shape, codes) else []
-        for row in moved:
-            self._raw[row] = self.plugin.score_row(state, shape, row)
+        if len(moved) <= _FEW:
+            for row in moved:
+                self._raw[row] = self.plugin.score_row(state, shape, row)
+        else:
+            index = np.array(moved, dtype=np.intp)
+            self._raw[index] = self.plugin.score(state, shape, index)
         self.asked.value += len(moved)
         self._put_in(codes, rows)
         self._put_in(codes, moved)
@@ -188,6 +194,9 @@ class KeptScores(WideScores):
     def _put_in(self, codes: Codes, rows: list[int]) -> None:
         """Let the extremes take in what is said of some rows now."""
         low, high = self._low, self._high
+        if len(rows) > _FEW:
+            self._put_in_many(codes, np.array(rows, dtype=np.intp))
+            return
         for row in rows:
             takes_part = codes.item(row) == 0 and (self._counted is None or self._counted.item(row))
             if low is None or high is None:
@@ -196,6 +205,17 @@ class KeptScores(WideScores):
                 self._low, self._high = low, high = self._raw.copy(), self._raw.copy()
             low[row] = self._raw[row] if takes_part else _BEYOND
             high[row] = self._raw[row] if takes_part else -_BEYOND
+
+    def _put_in_many(self, codes: Codes, rows: IntRows) -> None:
+        part = codes[rows] == 0
+        if self._counted is not None:
+            part &= self._counted[rows]
+        if self._low is None or self._high is None:
+            if part.all():
+                return
+            self._low, self._high = self._raw.copy(), self._raw.copy()
+        self._low[rows] = np.where(part, self._raw[rows], _BEYOND)
+        self._high[rows] = np.where(part, self._raw[rows], -_BEYOND)
 
     def _find_extremes(self) -> bool:
         """Find the least and the greatest raw score of those that take part; tells whether one is new."""

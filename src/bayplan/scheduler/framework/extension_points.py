@@ -73,6 +73,15 @@ class Plugin:
         """Which cluster events may help a pod that this plugin rejected. None given: any event may."""
         return ()
 
+    def reads(self, pod: PodShape) -> Hashable | None:
+        """All of a pod that PreFilter, and (with `Scope.NODE`) Filter, PreScore and Score, look at besides nodes and objects of the catalog.
+
+        Pods of which a plugin reads the same share its answers while nodes and objects stay as they are: a Skip, and
+        what is said of the nodes. PreScore must not look at which nodes are feasible then. None (the default): the pod
+        as a whole; every shape is asked about.
+        """
+        return None
+
 
 class PreEnqueuePlugin(Plugin, ABC):
     """Decides whether a pod may enter the active queue."""

@@ -23,6 +23,8 @@ from bayplan.scheduler.snapshot.snapshot import SupposedPods
 HOSTNAME: Final = "kubernetes.io/hostname"
 Fractions = NDArray[np.float64]
 
+_FEW: Final = 4
+"""Up to so many rows it costs least to look at them one by one."""
 NO_DOMAIN_COUNT: Final = 2**31 - 1
 """The least count of no domains at all: so large that nothing is skewed."""
 
@@ -76,6 +78,16 @@ class Domains:
         self.seen = self.counter.per_row[:size].copy()
         ids = np.where(self.ids < 0, length - 1, self.ids)[self.eligible]
         self.counts = np.bincount(ids, weights=self.seen[self.eligible], minlength=length).astype(np.int64)
+
+    def changed(self, rows: list[int]) -> list[int]:
+        """Those of some rows on which the number of pods changed since they were taken in."""
+        if self.counter is None:
+            return []
+        if len(rows) <= _FEW:
+            return rows
+        index = np.array(rows, dtype=np.intp)
+        found: list[int] = index[self.counter.per_row[index] != self.seen[index]].tolist()
+        return found
 
     def catch_up(self, row: int) -> int:
         """Take in the pods on a row; returns how many came."""
@@ -132,7 +144,7 @@ class Skews:
         """Take in the pods on some rows; returns the rows of the domains that are judged differently now."""
         domains = self.domains
         moved: list[IntRows] = []
-        for row in rows:
+        for row in domains.changed(rows):
             delta = domains.catch_up(row)
             if not delta or not domains.eligible.item(row):
                 continue

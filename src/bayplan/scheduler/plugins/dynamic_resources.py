@@ -48,7 +48,7 @@ from bayplan.scheduler.snapshot.pending_allocations import PendingAllocation, id
 from bayplan.scheduler.snapshot.shape import ClaimReference, claim_references
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from bayplan.api.types.core_v1 import Node
     from bayplan.api.types.resource_v1 import ResourceClaim
@@ -98,6 +98,9 @@ class DynamicResources(
         return Reject(Status.UNRESOLVABLE, (found,)) if isinstance(found, str) else None
 
     # PreFilter and Filter
+
+    def reads(self, pod: PodShape) -> Hashable | None:
+        return None if pod.claims or self.snapshot.catalog.device_classes else ()
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         state.data[self.name] = None

@@ -5,7 +5,7 @@ An image counts with its size, scaled down the fewer nodes have it, so that one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Final
 
 from bayplan.scheduler.framework.extension_points import MAX_NODE_SCORE, Scope, ScorePlugin
@@ -35,6 +35,12 @@ class ImageLocality(ScorePlugin):
 
     name = "ImageLocality"
     score_scope = Scope.NODE
+
+    def reads(self, pod: PodShape) -> Hashable | None:
+        if not self.snapshot.has_images:
+            return ()
+        found = tuple(name for name in _images(pod) if self.snapshot.image_spread(name))
+        return (found, len(pod.spec.init_containers) + len(pod.spec.containers)) if found else ()
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
         snapshot = self.snapshot

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Sk
 from bayplan.scheduler.snapshot.counters import DomainCounts, PodCounter, TermKey
 from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints, LabelColumn, Rows
 from bayplan.scheduler.snapshot.shape import PREFERRED_AFFINITY, PREFERRED_ANTI, REQUIRED_AFFINITY, REQUIRED_ANTI
+
+_FEW: Final = 4
+"""Up to so many rows it costs least to look at them one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,16 @@ class _Watch:
         self.counts = counts
         self.ids = counts.column.ids[:size]
         self.occupied: Bools = counts.domains() > 0
+
+    def changed(self, rows: list[int]) -> list[int]:
+        """Those of some rows whose domains were filled or emptied since the last look."""
+        if len(rows) <= _FEW:
+            return rows
+        index = np.array(rows, dtype=np.intp)
+        ids = self.ids[index]
+        differs = (ids >= 0) & ((self.counts.domains()[ids] > 0) != self.occupied[ids])
+        found: list[int] = index[differs].tolist()
+        return found
 
     def flip(self, row: int) -> IntRows | None:
         """Look at a row's domain again: the rows that it has if it was filled or emptied since, else None."""
@@ -109,6 +122,18 @@ class _Credits:
         for counts, weight in self.sources:
             self.credit += counts.domains() * weight
 
+    def changed(self, rows: list[int]) -> list[int]:
+        """Those of some rows whose domain's credit is not what it was at the last look."""
+        if len(rows) <= _FEW:
+            return rows
+        index = np.array(rows, dtype=np.intp)
+        ids = self.column.ids[index]
+        now = np.zeros(len(index), dtype=np.int64)
+        for counts, weight in self.sources:
+            now += counts.domains()[ids] * weight
+        found: list[int] = index[(ids >= 0) & (now != self.credit[ids])].tolist()
+        return found
+
     def look_again(self, domain: int) -> int:
         """Bring one domain's credit up to date; returns by how much it changed."""
         now = sum(counts.at(domain) * weight for counts, weight in self.sources)
@@ -153,19 +178,19 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
 
     def catch_up(self, state: CycleState, pod: PodShape, rows: list[int]) -> Moved:
         data: _Filter = state.data[self.name]
-        if data.epoch != self.snapshot.counts.term_epoch:
+        if data.epoch != self.snapshot.counts.epoch_of(pod.labels):
             self.refresh_filter(state, pod)
             return EVERY_ROW
         was_anywhere = data.anywhere
         moved: list[IntRows] = []
         for watch in data.together:
-            for row in rows:
+            for row in watch.changed(rows):
                 flipped = watch.flip(row)
                 if flipped is not None:
                     data.found += 1 if watch.occupied[watch.ids[row]] else -1
                     moved.append(flipped)
         for watch in (*data.apart, *data.existing):
-            for row in rows:
+            for row in watch.changed(rows):
                 flipped = watch.flip(row)
                 if flipped is not None:
                     moved.append(flipped)
@@ -210,12 +235,12 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
         namespace_labels = self.snapshot.catalog.namespace_labels(pod.namespace)
         existing = [
             _Watch(group, self.snapshot.size)
-            for group in counts.terms(REQUIRED_ANTI)
+            for group in counts.terms(REQUIRED_ANTI, pod.labels)
             if group.key.matches(pod.namespace, pod.labels, namespace_labels)
         ]
         itself = bool(affinity) and all(target.matches(pod.namespace, pod.labels) for target in affinity)
         found = sum(int(np.count_nonzero(watch.occupied)) for watch in together)
-        return _Filter(together, apart, existing, self._codes(), itself, counts.term_epoch, found)
+        return _Filter(together, apart, existing, self._codes(), itself, counts.epoch_of(pod.labels), found)
 
     def _codes(self) -> tuple[int, int, int]:
         code = self.reasons.code
@@ -273,7 +298,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
                 continue
             sources += [
                 (group, sign * (group.key.weight if fixed is None else fixed))
-                for group in snapshot.counts.terms(kind)
+                for group in snapshot.counts.terms(kind, pod.labels)
                 if group.key.matches(pod.namespace, pod.labels, labels)
             ]
         return sources
@@ -284,7 +309,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
         pods = 0
         for credits in data.credits:
             ids = credits.column.ids
-            for row in rows:
+            for row in credits.changed(rows):
                 domain = ids.item(row)
                 delta = credits.look_again(domain) if domain >= 0 else 0
                 if delta:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,9 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScorePlu
         self.added_preferred = preferred_terms((item.weight, item.preference) for item in preferred)
         self.prefers = bool(preferred)
         """Whether preferences are added to every pod's; they may be empty, and say nothing."""
+
+    def reads(self, pod: PodShape) -> Hashable | None:
+        return pod.node_rules
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         matcher = NodeAffinityMatcher.of_pod(pod.spec)

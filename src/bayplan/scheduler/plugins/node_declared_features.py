@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from bayplan.scheduler.framework.events import Action, EventHint
@@ -28,6 +30,9 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     name = "NodeDeclaredFeatures"
     filter_scope = Scope.NODE
     filter_alone = 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found'
+
+    def reads(self, pod: PodShape) -> Hashable | None:
+        return required_features(pod)
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         required = required_features(pod)

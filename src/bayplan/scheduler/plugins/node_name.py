@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from bayplan.scheduler.framework.events import Action, EventHint
@@ -16,6 +18,9 @@ class NodeName(FilterPlugin):
 
     name = "NodeName"
     filter_scope = Scope.NODE
+
+    def reads(self, pod: PodShape) -> Hashable | None:
+        return pod.spec.node_name
 
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
         wanted = pod.spec.node_name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,9 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
     name = "NodePorts"
     filter_scope = Scope.ROW
     filter_alone = 'reading "PreFilterNodePorts" from cycleState: not found'
+
+    def reads(self, pod: PodShape) -> Hashable | None:
+        return pod.host_ports
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         return None if pod.host_ports else SKIP

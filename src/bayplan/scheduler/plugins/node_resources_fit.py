@@ -6,8 +6,7 @@ Strategies: LeastAllocated (default) spreads, MostAllocated packs, RequestedToCa
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -21,29 +20,27 @@ from bayplan.scheduler.framework.extension_points import (
     Scope,
     ScorePlugin,
 )
+from bayplan.scheduler.framework.kept_columns import Capacities, Floats, KeptColumn
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.trial import Trial
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.snapshot.device_totals import DeviceTotals, device_totals
 from bayplan.scheduler.snapshot.extended_resources import class_behind
-from bayplan.scheduler.snapshot.labels import Ints, Rows
+from bayplan.scheduler.snapshot.labels import IntRows, Ints, Rows
 from bayplan.scheduler.snapshot.nodes import node_facts
 from bayplan.scheduler.snapshot.resources import (
     CPU,
-    DEFAULT_REQUESTS,
     MEMORY,
     Vector,
     is_extended_resource,
     is_scalar_resource,
-    pod_requests,
 )
 
 TOO_MANY_PODS: Final = 1
 """Lowest bit of a verdict's bit set; then two bits per requested resource: insufficient, and more than the node has."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Scored:
+class _Scored(NamedTuple):
     """A resource that counts for the score: `request` is what the pod adds to it."""
 
     column: int
@@ -110,6 +107,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self.args = args if isinstance(args, NodeResourcesFitArgs) else NodeResourcesFitArgs()
         self.curve = utilization_curve(self.args.shape) if self.args.shape else np.zeros(101, dtype=np.int64)
         self._codes: dict[tuple[Vector, int], int] = {}
+        self._capacities = Capacities(self.snapshot)
+        self._free: dict[int, KeptColumn] = {}
 
     # Filter
 
@@ -136,6 +135,19 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return found
 
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
+        snapshot = self.snapshot
+        vector: Vector = state.data[self.name]
+        refused = snapshot.pod_count[rows] >= snapshot.pod_limit[rows]
+        for column, amount in vector:
+            refused |= snapshot.allocatable[column, rows] - snapshot.requested[column, rows] < amount
+        codes = np.zeros(len(refused), dtype=np.int32)
+        if refused.any():
+            which = np.flatnonzero(refused)
+            codes[which] = self._refusals(state, which if isinstance(rows, slice) else rows[which])
+        return codes
+
+    def _refusals(self, state: CycleState, rows: IntRows) -> Codes:
+        """The verdicts on rows that lack something; 0 where only devices are lacking."""
         snapshot = self.snapshot
         vector: Vector = state.data[self.name]
         bits = (snapshot.pod_count[rows] >= snapshot.pod_limit[rows]).astype(np.int64)
@@ -185,13 +197,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
 
     def pre_score(self, state: CycleState, pod: PodShape, feasible: Rows) -> Skip | None:
         resources = self.snapshot.resources
-        requests = pod_requests(pod.spec, None, DEFAULT_REQUESTS, pod_level=False)
         scored = []
         for item in self.args.resources:
-            quantity = requests.get(item.name)
-            request = 0
-            if quantity is not None:
-                request = quantity.milli_value() if item.name == "cpu" else quantity.value()
+            request = pod.amounts.filled.get(item.name, 0)
             column = resources.find(item.name)
             if column is None or (request == 0 and is_scalar_resource(item.name)):
                 continue
@@ -201,6 +209,10 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         return None
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
+        if self.args.strategy == "LeastAllocated":
+            fast = self._least_allocated(state.score_data[self.name], rows)
+            if fast is not None:
+                return fast
         snapshot = self.snapshot
         strategy = self.args.strategy
         total = np.zeros(snapshot.select(rows), dtype=np.int64)
@@ -230,6 +242,51 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return rounded
         quotient: Ints = total // divisor
         return quotient
+
+    def _least_allocated(self, scored: tuple[_Scored, ...], rows: Rows) -> Ints | None:
+        """The scores in float64; None if that would not be exact, or nodes lack a resource."""
+        total: Floats | None = None
+        weights = 0
+        for item in scored:
+            capacity = self._capacities.of(item.column) if item.devices is None else None
+            if capacity is None:
+                return None
+            scores = self._free_column(item).values()[rows] - float(item.request * MAX_NODE_SCORE)
+            scores /= capacity[rows]
+            np.floor(scores, out=scores)
+            np.maximum(scores, 0.0, out=scores)
+            if item.weight != 1:
+                scores *= item.weight
+            weights += item.weight
+            if total is None:
+                total = scores
+            else:
+                total += scores
+        if total is None:
+            return None
+        total /= weights
+        return total.astype(np.int64)
+
+    def _free_column(self, item: _Scored) -> KeptColumn:
+        """Per row, 100 times what the pods there leave of a resource."""
+        column = item.column
+        kept = self._free.get(column)
+        if kept is None:
+            snapshot = self.snapshot
+
+            def of_rows(rows: Rows) -> Floats:
+                free: Ints = snapshot.allocatable[column, rows] - self._requested(item, rows)
+                return free.astype(np.float64) * MAX_NODE_SCORE
+
+            def of_row(row: int) -> float:
+                if column == CPU:
+                    used = snapshot.nonzero_cpu.item(row)
+                else:
+                    used = (snapshot.nonzero_memory if column == MEMORY else snapshot.requested[column]).item(row)
+                return float(snapshot.allocatable.item(column, row) - used) * MAX_NODE_SCORE
+
+            kept = self._free[column] = KeptColumn(snapshot, of_rows, of_row)
+        return kept
 
     def row_key(self, state: CycleState) -> Hashable | None:
         scored: tuple[_Scored, ...] = state.score_data[self.name]

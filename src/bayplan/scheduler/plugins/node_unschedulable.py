@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from bayplan.scheduler.framework.events import Action, EventHint
@@ -17,6 +19,9 @@ class NodeUnschedulable(FilterPlugin):
 
     name = "NodeUnschedulable"
     filter_scope = Scope.NODE
+
+    def reads(self, pod: PodShape) -> Hashable | None:
+        return pod.tolerations
 
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
         cordoned = self.snapshot.unschedulable[rows]

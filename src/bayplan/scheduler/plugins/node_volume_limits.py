@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +33,9 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
     name = "NodeVolumeLimits"
     filter_scope = Scope.ROW
     sparse = True
+
+    def reads(self, pod: PodShape) -> Hashable | None:
+        return None if pod.volumes else ()
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         if any(_may_attach(volume) for volume in pod.volumes):

@@ -7,7 +7,7 @@ A DoNotSchedule constraint refuses a node if one more pod in its domain would ex
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -110,6 +110,12 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
             return []
         return [Constraint(key, skew, domains, selector, True, False) for key, skew, domains in defaults]
 
+    def _has_default_constraints(self, pod: PodShape) -> bool:
+        """Whether the profile's constraints mean a pod that has none of its own."""
+        if self.args.defaulting_type != "System" and not self.args.default_constraints:
+            return False
+        return not self._default_selector(pod).is_everything()
+
     def _default_selector(self, pod: PodShape) -> LabelSelector:
         """Everything that the pod's services and its controller select together; everything if there are none."""
         catalog = self.snapshot.catalog
@@ -190,6 +196,9 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
 
     # Filter
 
+    def reads(self, pod: PodShape) -> Hashable | None:
+        return None if pod.spec.topology_spread_constraints or self._has_default_constraints(pod) else ()
+
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         if not constraints:
@@ -259,17 +268,16 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
     def rescore(self, state: CycleState, pod: PodShape, codes: Codes, rows: list[int]) -> Moved | None:
         data: _Score = state.score_data[self.name]
         is_void = False
-        for row in rows:
-            is_chosen = codes.item(row) == 0 and not data.ignored.item(row)
-            if is_chosen != data.chosen.item(row):
-                data.chosen[row] = is_chosen
-                for cost in data.costs:
-                    is_void |= cost.choose(row, is_chosen)
+        for row in _changed_choices(data, codes, rows):
+            is_chosen = not data.chosen.item(row)
+            data.chosen[row] = is_chosen
+            for cost in data.costs:
+                is_void |= cost.choose(row, is_chosen)
         if is_void:
             return None
         moved: list[IntRows] = []
         for cost in data.costs:
-            for row in rows:
+            for row in cost.domains.changed(rows):
                 there = cost.catch_up(row)
                 if there is not None:
                     moved.append(there)
@@ -335,6 +343,17 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
     def _node_matters(self, pod: PodInfo, old: Any, new: Any) -> bool:
         keys = {item.topology_key for item in self._constraints(pod.shape, DO_NOT_SCHEDULE)}
         return any(node is not None and keys <= node.metadata.labels.keys() for node in (old, new))
+
+
+def _changed_choices(data: _Score, codes: Codes, rows: list[int]) -> list[int]:
+    """Those of some rows that have become feasible, or are so no more, and take part."""
+    if len(rows) == 1:
+        (row,) = rows
+        return rows if (codes.item(row) == 0 and not data.ignored.item(row)) != data.chosen.item(row) else []
+    index = np.array(list(dict.fromkeys(rows)), dtype=np.intp)
+    is_chosen = (codes[index] == 0) & ~data.ignored[index]
+    found: list[int] = index[is_chosen != data.chosen[index]].tolist()
+    return found
 
 
 def _with_match_labels(selector: LabelSelector, keys: tuple[str, ...], labels: Mapping[str, str]) -> LabelSelector:

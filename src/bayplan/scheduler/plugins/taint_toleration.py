@@ -5,6 +5,7 @@ NoSchedule and NoExecute taints refuse; PreferNoSchedule taints cost score.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,9 @@ class TaintToleration(FilterPlugin, ScaledScorePlugin):
     score_scope = Scope.NODE
     equal_stays_equal = True
     score_alone = 'failed to read "PreScoreTaintToleration" from cycleState: not found'
+
+    def reads(self, pod: PodShape) -> Hashable | None:
+        return pod.tolerations
 
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
         code = self.reasons.code(Status.UNRESOLVABLE, self.name, "node(s) had untolerated taint(s)")

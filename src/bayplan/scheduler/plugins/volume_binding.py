@@ -7,6 +7,7 @@ PreBind writes them, as the volume's `claimRef` or as the claim's selected node,
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,6 +92,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, 
         super().__init__(args, handle)
         self.args = args if isinstance(args, VolumeBindingArgs) else VolumeBindingArgs()
         self._translations = Translations()
+
+    def reads(self, pod: PodShape) -> Hashable | None:
+        return None if pod.volumes else ()
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         claims = _Claims()

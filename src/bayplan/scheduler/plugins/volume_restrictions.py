@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
     name = "VolumeRestrictions"
     filter_scope = Scope.CLUSTER
     filter_alone = None
+
+    def reads(self, pod: PodShape) -> Hashable | None:
+        return None if pod.volumes else ()
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         claims: dict[str, None] = {}

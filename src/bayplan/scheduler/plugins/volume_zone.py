@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,6 +32,9 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
 
     name = "VolumeZone"
     filter_scope = Scope.NODE
+
+    def reads(self, pod: PodShape) -> Hashable | None:
+        return None if pod.volumes else ()
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
         topologies: list[_Topology] = []

@@ -81,6 +81,11 @@ class NodeColumns:
                     column.set(row, node.metadata.labels.get(key))
         return column
 
+    @property
+    def has_images(self) -> bool:
+        """Whether any node has told of an image."""
+        return bool(self._image_rows)
+
     def image_size(self, name: str) -> int:
         """The size of an image as the first node that listed it reported; 0 if no node has it."""
         return self._image_sizes.get(name, 0)

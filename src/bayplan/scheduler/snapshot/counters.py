@@ -15,6 +15,7 @@ last holder of their counter.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 from weakref import WeakValueDictionary, ref
@@ -27,7 +28,9 @@ from bayplan.scheduler.snapshot.labels import Ints, LabelColumn, grow
 Label = tuple[str, str]
 """Key and value."""
 _FEW_ENTRIES = 1024
-"""Entries in lists of groups before those of groups that are gone are looked for."""
+"""Entries in lists of groups (or of terms) before those of groups that are gone are looked for."""
+_MAX_EPOCHS = 1 << 16
+"""Anchors of which it is remembered when their terms came up or went away."""
 
 
 class LabelGroup:
@@ -182,19 +185,23 @@ class Held(NamedTuple):
 class PodCounts:
     """All label groups, counters and term groups of a snapshot.
 
-    `term_epoch` changes whenever a term comes up for the first time or goes away with its last pod.
+    `term_epoch` changes whenever a term comes up for the first time or goes away with its last pod; `epoch_of` says when
+    that last happened to a term that can mean pods with certain labels.
     """
 
     __slots__ = (
         "_anchored",
+        "_anchors_at_most",
         "_capacity",
         "_column",
         "_counters",
         "_dead",
+        "_epochs",
         "_groups",
         "_groups_of",
         "_listed",
         "_listed_at_most",
+        "_restored",
         "_tallies",
         "_terms",
         "term_epoch",
@@ -215,14 +222,20 @@ class PodCounts:
         self._counters: dict[Hashable, ref[PodCounter]] = {}
         self._dead: list[tuple[Hashable, ref[PodCounter]]] = []
         """Counters that nobody holds any more; their tallies are dropped when no counting is going on."""
-        self._terms: dict[str, WeakValueDictionary[TermKey, TermGroup]] = {}
+        self._terms: dict[tuple[str, Label | None], WeakValueDictionary[TermKey, TermGroup]] = {}
+        """By kind and by the anchor of the term's selector."""
+        self._anchors_at_most = _FEW_ENTRIES
         self.term_epoch = 0
+        self._epochs: dict[Label | None, int] = {}
+        """By anchor, the epoch in which a term with that anchor last came up or went away."""
+        self._restored: dict[Label | None, int] | None = None
+        """While pods are supposed to come or go: what `_epochs` is to say again afterwards (0: nothing)."""
 
     @property
     def held(self) -> Held:
         """How much is remembered."""
         self._sweep()
-        return Held(len(self._groups), len(self._tallies), sum(len(by_key) for by_key in self._terms.values()))
+        return Held(len(self._groups), len(self._tallies), sum(map(len, self._terms.values())))
 
     def grow(self, capacity: int) -> None:
         """Make room for more rows."""
@@ -321,18 +334,61 @@ class PodCounts:
 
     def term(self, key: TermKey) -> TermGroup:
         """The group of a term, made if it is new."""
-        by_key = self._terms.get(key.kind)
+        where = (key.kind, key.selector.anchor)
+        by_key = self._terms.get(where)
         if by_key is None:
-            by_key = self._terms[key.kind] = WeakValueDictionary()
+            if len(self._terms) >= self._anchors_at_most:
+                self._terms = {where: terms for where, terms in self._terms.items() if terms}
+                self._anchors_at_most = 2 * len(self._terms) + _FEW_ENTRIES
+            by_key = self._terms[where] = WeakValueDictionary()
         term = by_key.get(key)
         if term is None:
             term = by_key[key] = TermGroup(key, self._column(key.topology_key))
         return term
 
-    def terms(self, kind: str) -> list[TermGroup]:
-        """The term groups of a kind that at least one pod in some domain carries."""
-        by_key = self._terms.get(kind)
-        return [group for group in by_key.values() if group.pods] if by_key is not None else []
+    def terms(self, kind: str, labels: Mapping[str, str]) -> list[TermGroup]:
+        """The term groups of a kind that at least one pod in some domain carries and that may mean a pod with these labels.
+
+        Those whose selector asks for a label that the pod does not have are left out; the others are to be looked at.
+        """
+        found: list[TermGroup] = []
+        for anchor in (None, *labels.items()):
+            by_key = self._terms.get((kind, anchor))
+            if by_key:
+                found += [group for group in by_key.values() if group.pods]
+        return found
+
+    def epoch_of(self, labels: Mapping[str, str]) -> int:
+        """When a term that may mean a pod with these labels last came up or went away. It never goes back."""
+        epochs = self._epochs
+        if not epochs:
+            return 0
+        latest = epochs.get(None, 0)
+        for label in labels.items():
+            epoch = epochs.get(label, 0)
+            latest = max(latest, epoch)
+        return latest
+
+    @contextmanager
+    def supposing(self) -> Iterator[None]:
+        """While pods are counted in or out for a while: what comes up or goes away then is forgotten afterwards."""
+        before: dict[Label | None, int] = {}
+        outer, self._restored = self._restored, before
+        try:
+            yield
+        finally:
+            self._epochs.update(before)
+            self._restored = outer
+
+    def _new_epoch(self, anchor: Label | None) -> None:
+        self.term_epoch += 1
+        epochs = self._epochs
+        if self._restored is not None:
+            self._restored.setdefault(anchor, epochs.get(anchor, 0))
+        elif len(epochs) >= _MAX_EPOCHS:
+            epochs.clear()
+            anchor = None  # What is no longer known one by one counts as having happened to all of them just now.
+        epochs[anchor] = self.term_epoch
 
     def terminate(self, group: LabelGroup, row: int) -> None:
         """A pod that is counted, and was live, terminates now."""
@@ -353,4 +409,4 @@ class PodCounts:
             before = term.pods
             term.add(row, delta)
             if bool(before) is not bool(term.pods):
-                self.term_epoch += 1
+                self._new_epoch(term.key.selector.anchor)

@@ -7,7 +7,7 @@ restartable init containers (sidecars) count for both, pod-level requests replac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bayplan.api.quantity import Quantity, parse
 
@@ -153,6 +153,11 @@ def pod_requests(
     `status`: also count what kubelet allocated and applied. `defaults`: what a container counts for if it says nothing.
     `pod_level`: let requests on the pod itself replace the sum of its containers.
     """
+    if status is None and len(spec.containers) == 1 and not (spec.init_containers or spec.overhead or spec.resources):
+        amounts = _amounts(spec.containers[0].resources.requests)
+        for name, quantity in (defaults or {}).items():
+            amounts.setdefault(name, quantity)
+        return amounts
     statuses = _statuses(spec, status) if status is not None else {}
     infeasible = status is not None and bool(statuses) and _is_resize_infeasible(status)
 
@@ -209,13 +214,48 @@ def _pod_level_amounts(resources: ResourceRequirements, status: PodStatus | None
     return {name: amounts.get(name, ZERO) for name in wanted}
 
 
-def accounted(spec: PodSpec, status: PodStatus | None, table: ResourceTable) -> tuple[Vector, int, int]:
+class Accounted(NamedTuple):
+    """What a pod takes on a node. cpu in milli-units, all else in whole units."""
+
+    requests: Vector
+    nonzero_cpu: int
+    nonzero_memory: int
+    """With defaults for containers that say nothing."""
+
+
+class PodAmounts(NamedTuple):
+    """What a pod requests, by resource name; cpu in milli-units, all else in whole units."""
+
+    requested: dict[str, int]
+    filled: dict[str, int]
+    """What its containers request, with defaults of cpu and memory for those that say nothing; requests on the pod itself do not count."""
+
+
+def accounted(spec: PodSpec, status: PodStatus | None, table: ResourceTable) -> Accounted:
     """What a pod on a node takes: requests, and milli-cpu and memory with defaults for containers that say nothing."""
     requests = pod_requests(spec, status)
-    if has_pod_level_requests(spec):
-        missing = {name: quantity for name, quantity in DEFAULT_REQUESTS.items() if name not in requests}
-    else:
+    return _accounted(spec, status, requests, table, None)
+
+
+def amounts_of(spec: PodSpec, table: ResourceTable) -> tuple[PodAmounts, Accounted]:
+    """What a pod that is not resized requests, and what it takes on a node."""
+    requests = pod_requests(spec)
+    filled = pod_requests(spec, None, DEFAULT_REQUESTS, pod_level=False)
+    amounts = PodAmounts(_counted(requests), _counted(filled))
+    return amounts, _accounted(spec, None, requests, table, None if has_pod_level_requests(spec) else filled)
+
+
+def _accounted(
+    spec: PodSpec, status: PodStatus | None, requests: Amounts, table: ResourceTable, filled: Amounts | None
+) -> Accounted:
+    if filled is None:
         missing = dict(DEFAULT_REQUESTS)
-    filled = pod_requests(spec, status, missing) if missing else requests
+        if has_pod_level_requests(spec):
+            missing = {name: quantity for name, quantity in missing.items() if name not in requests}
+        filled = pod_requests(spec, status, missing) if missing else requests
     cpu, memory = filled.get("cpu"), filled.get("memory")
-    return table.vector(requests), cpu.milli_value() if cpu else 0, memory.value() if memory else 0
+    return Accounted(table.vector(requests), cpu.milli_value() if cpu else 0, memory.value() if memory else 0)
+
+
+def _counted(amounts: Amounts) -> dict[str, int]:
+    return {name: quantity.milli_value() if name == "cpu" else quantity.value() for name, quantity in amounts.items()}

@@ -15,7 +15,7 @@ import msgspec
 from bayplan.api import selectors
 from bayplan.api.selectors import NOTHING, LabelSelector, SelectorError
 from bayplan.scheduler.snapshot.counters import LabelGroup, PodCounts, TermGroup, TermKey
-from bayplan.scheduler.snapshot.resources import ResourceTable, Vector, accounted
+from bayplan.scheduler.snapshot.resources import PodAmounts, ResourceTable, Vector, amounts_of
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Container, Pod, PodAffinityTerm, PodSpec, Volume
@@ -78,6 +78,7 @@ class PodShape:
 
     __slots__ = (
         "__weakref__",
+        "amounts",
         "cache",
         "claims",
         "group",
@@ -86,6 +87,7 @@ class PodShape:
         "labels",
         "name",
         "namespace",
+        "node_rules",
         "nonzero_cpu",
         "nonzero_memory",
         "owner",
@@ -97,6 +99,7 @@ class PodShape:
         "required_anti",
         "spec",
         "terms",
+        "tolerations",
         "uid",
         "volumes",
     )
@@ -111,11 +114,17 @@ class PodShape:
         self.uid = pod.metadata.uid
         self.labels = pod.metadata.labels
         self.owner = controller_of(pod)
-        self.requests: Vector
-        self.requests, self.nonzero_cpu, self.nonzero_memory = accounted(spec, None, resources)
+        self.amounts: PodAmounts
+        self.amounts, taken = amounts_of(spec, resources)
+        self.requests: Vector = taken.requests
+        self.nonzero_cpu, self.nonzero_memory = taken.nonzero_cpu, taken.nonzero_memory
         self.host_ports = host_ports(spec)
         self.volumes = tuple(volume for volume in spec.volumes if is_relevant_volume(volume))
         self.claims: tuple[ClaimReference, ...] = claim_references(pod) if spec.resource_claims else ()
+        self.tolerations: bytes = _encode(spec.tolerations) if spec.tolerations else b""
+        """`spec.tolerations` in a form that can be compared and hashed."""
+        self.node_rules: bytes = _node_rules(spec)
+        """`spec.nodeSelector` and the node affinity in such a form; empty if there are none."""
         self.group: LabelGroup = counts.group(self.namespace, self.labels)
         self._compile_affinity(counts)
         self.cache: dict[Hashable, object] = {}
@@ -288,6 +297,11 @@ class ShapeTable:
                 shape.relabelled.clear()
             found = shape.relabelled[labels] = self.shape(pod)
         return found
+
+
+def _node_rules(spec: PodSpec) -> bytes:
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    return _encode((spec.node_selector, affinity)) if spec.node_selector or affinity is not None else b""
 
 
 def _place(pod: Pod, *, pending: bool) -> Hashable:

@@ -296,28 +296,28 @@ class Snapshot(NodeColumns):
         live counters, which never counted them; and a host port is free as soon as one of the pods that take it is
         gone.
         """
-        pods, epoch = self.pods_on[row], self.counts.term_epoch
+        pods = self.pods_on[row]
         ports = {(port.protocol, port.port) for info in (*added, *removed) for port in info.host_ports}
         addresses = {port: dict(self.ports.get(port, {}).get(row, {})) for port in ports}
         self.pods_on[row] = dict(pods)
-        for info in removed:
-            self.suppose(info, row, -1)
-        for info in added:
-            self.suppose(info, row, 1)
-        try:
-            yield
-        finally:
-            for info in added:
-                self.suppose(info, row, -1)
+        with self.counts.supposing():
             for info in removed:
+                self.suppose(info, row, -1)
+            for info in added:
                 self.suppose(info, row, 1)
-            self.pods_on[row] = pods
-            for port, before in addresses.items():
-                if before:
-                    self.ports[port][row] = before
-                else:
-                    self.ports[port].pop(row, None)
-            self.counts.term_epoch = epoch
+            try:
+                yield
+            finally:
+                for info in added:
+                    self.suppose(info, row, -1)
+                for info in removed:
+                    self.suppose(info, row, 1)
+                self.pods_on[row] = pods
+                for port, before in addresses.items():
+                    if before:
+                        self.ports[port][row] = before
+                    else:
+                        self.ports[port].pop(row, None)
 
     def suppose(self, info: PodInfo, row: int, delta: int) -> None:
         """Count a pod in or out for a while, within `supposing`; undone by the opposite `delta`."""
