@@ -47,23 +47,19 @@ def run(quick: bool) -> Iterator[Figure]:
 
 def throughput(workload: Workload, nodes: int, share: int = 1) -> float:
     """Pods of a workload decided and accounted per second; `share` divides the counts."""
-    planner = Planner(_nodes(nodes, workload.zones))
     existing, measured = workload.existing // share, workload.measured // share
-    pods = [from_tree(core_v1.Pod, workload.pod(index)) for index in range(existing + measured)]
-    for one in pods[:existing]:
-        _must_fit(planner, one)
-    gc.collect()
-    started = time.perf_counter()
-    for one in pods[existing:]:
-        _must_fit(planner, one)
-    return measured / (time.perf_counter() - started)
+    pods = [workload.pod(index) for index in range(existing + measured)]
+    return _rate(Planner(_nodes(nodes, workload.zones)), pods, existing)
 
 
 def interleaved(pods: list[dict[str, Any]], nodes: int) -> float:
     """Pods decided and accounted per second, after the first tenth of them."""
-    planner = Planner(_nodes(nodes, mix.ZONES))
+    return _rate(Planner(_nodes(nodes, mix.ZONES)), pods, len(pods) // 10)
+
+
+def _rate(planner: Planner, pods: list[dict[str, Any]], existing: int) -> float:
+    """Pods per second, without the first ones."""
     typed = [from_tree(core_v1.Pod, one) for one in pods]
-    existing = len(typed) // 10
     for one in typed[:existing]:
         _must_fit(planner, one)
     gc.collect()

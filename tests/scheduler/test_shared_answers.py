@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bayplan.scheduler import Planner
+from bayplan.scheduler.evaluation import Evaluation
 from bayplan.scheduler.framework.extension_points import ScorePlugin
 from bayplan.scheduler.framework.kept_columns import EXACT
 from bayplan.scheduler.framework.state import CycleState
@@ -137,3 +138,32 @@ def test_terms_without_a_label_that_must_be_there_mean_anybody() -> None:
     assert counts.epoch_of({"app": "y"}) > before
     assert [group.pods for group in counts.terms("required-anti", {"app": "y"})] == [1]
     assert not planner.decide(pod("q", labels={"app": "y"})).scheduled
+
+
+def test_many_changes_among_nominated_pods_cost_one_pass_and_no_look_at_each_node(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    planner = Planner([node(f"n{number:02d}", cpu="64", pods="200") for number in range(NODES)])
+    planner.nominator.add(planner.pod(pod("nominee", cpu="1", priority=9)), "n00")
+    waiting = planner.pod(pod("waiting", cpu="2"))
+    planner.decide(waiting)
+    looked_at: list[int] = []
+    monkeypatch.setattr(Evaluation, "_update_row", lambda self, row: looked_at.append(row))
+    planner.snapshot.place(planner.pod(pod("single", cpu="1m")), "n05")
+    planner.decide(waiting)
+    assert 5 in looked_at
+    looked_at.clear()
+    for number in range(2 * NODES - 4):
+        planner.snapshot.place(planner.pod(pod(f"p{number}", cpu="1m")), f"n{number % NODES:02d}")
+    assert planner.decide(waiting).scheduled
+    assert looked_at == []
+
+
+@pytest.mark.parametrize("number_of_nodes", [1, 1_000, 10_000_000])
+def test_fewer_answers_are_shared_in_large_clusters(number_of_nodes: int) -> None:
+    planner = Planner([node("a")])
+    answers = planner.cycle_for(planner.pod(pod("any"))).profile.shared_answers
+    planner.snapshot.size = number_of_nodes
+    kept = answers._room()
+    assert 1 <= kept <= answers.LIMIT
+    assert kept == 1 or kept * 24 * number_of_nodes <= answers.BYTES

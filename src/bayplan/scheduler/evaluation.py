@@ -159,6 +159,10 @@ class Evaluation:
         if rows is None or len(rows) > 2 * snapshot.size:
             self._first_pass()
             return
+        by_arrays = len(rows) > _FEW and not self._wide_filters and self._can_judge_many()
+        if not by_arrays and not self._wide_filters and snapshot.is_much(len(rows)):
+            self._first_pass()
+            return
         self._position = snapshot.position
         if self.rejection is not None:
             return
@@ -169,15 +173,15 @@ class Evaluation:
             rows = distinct_rows(rows, snapshot.size)
         if self._wide_filters:
             self._second_pass(rows)
-        elif (
-            len(rows) <= _FEW
-            or self._promises is not None
-            or any(item.plugin and item.plugin.sparse for item in self._telling)
-        ):
+        elif by_arrays:
+            self._update_rows(np.array(rows, dtype=np.intp))
+        else:
             for row in rows:
                 self._update_row(row)
-        else:
-            self._update_rows(np.array(rows, dtype=np.intp))
+
+    def _can_judge_many(self) -> bool:
+        """Whether no row has to be looked at for itself: none is promised, and no filter waits to be asked."""
+        return self._promises is None and not any(item.plugin and item.plugin.sparse for item in self._telling)
 
     def _with_promised(self, rows: list[int], promises: Promises) -> list[int] | None:
         """Some rows, and those on which promises changed; None if these may be any.

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 NO_NODE: Final = -1
 """The verdict of rows that are not nodes, and the total of rows that are not feasible."""
 
+_BYTES_PER_ROW: Final = 24
+"""Three scores, or six verdicts."""
+
 Parts = tuple[Hashable | None, ...]
 """What each plugin reads of a pod, in the plugins' order; None where it reads the pod as a whole."""
 
@@ -83,6 +86,8 @@ class SharedAnswers:
 
     LIMIT: Final = 256
     """Combinations of parts that are kept, for verdicts and for scores; the one not used for the longest goes first."""
+    BYTES: Final = 64 << 20
+    """Memory for each of the two, as which fewer are kept of large clusters; about `_BYTES_PER_ROW` go to a combination."""
 
     def __init__(
         self, snapshot: Snapshot, filters: Iterable[Plugin], scores: Iterable[Plugin], alone: Container[str]
@@ -129,7 +134,7 @@ class SharedAnswers:
         passed = frozenset(name for name in readers if name in skipped)
         judged = {name: found if found.any() else None for name, found in codes.items() if name in readers}
         kept = {name: data[name] for name in (*passed, *judged) if name in data}
-        _keep(self._verdicts, parts, SharedVerdicts(passed, judged, kept), self.LIMIT)
+        _keep(self._verdicts, parts, SharedVerdicts(passed, judged, kept), self._room())
 
     def keep_scores(
         self,
@@ -150,7 +155,10 @@ class SharedAnswers:
         total = np.zeros(self._snapshot.size, dtype=np.int64)
         for item in fixed:
             total += item.final
-        _keep(self._scores, parts, SharedScores(frozenset(known), fixed, total, open_ones), self.LIMIT)
+        _keep(self._scores, parts, SharedScores(frozenset(known), fixed, total, open_ones), self._room())
+
+    def _room(self) -> int:
+        return max(1, min(self.LIMIT, self.BYTES // (_BYTES_PER_ROW * max(self._snapshot.size, 1))))
 
     def _look_at_structure(self) -> None:
         snapshot = self._snapshot

@@ -262,7 +262,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 total = scores
             else:
                 total += scores
-        if total is None:
+        if total is None or not weights:
             return None
         total /= weights
         return total.astype(np.int64)

@@ -41,6 +41,8 @@ from bayplan.scheduler.snapshot.taints import TaintKey, has_untolerated
 ZONE: Final = "topology.kubernetes.io/zone"
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
+_SELECTOR: Final = "default-spread-selector"
+"""Where shapes keep what their services and controllers select."""
 
 
 @dataclass(slots=True)
@@ -117,7 +119,20 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         return not self._default_selector(pod).is_everything()
 
     def _default_selector(self, pod: PodShape) -> LabelSelector:
-        """Everything that the pod's services and its controller select together; everything if there are none."""
+        """Everything that the pod's services and its controller select together; everything if there are none.
+
+        Found once per shape and state of the catalog, since all services are looked at.
+        """
+        version = self.snapshot.catalog.version
+        known = pod.cache.get(_SELECTOR)
+        if isinstance(known, tuple) and known[0] == version:
+            selector: LabelSelector = known[1]
+            return selector
+        selector = self._find_default_selector(pod)
+        pod.cache[_SELECTOR] = (version, selector)
+        return selector
+
+    def _find_default_selector(self, pod: PodShape) -> LabelSelector:
         catalog = self.snapshot.catalog
         labels: dict[str, str] = {}
         for service in catalog.services.values():
