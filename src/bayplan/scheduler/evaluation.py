@@ -156,11 +156,7 @@ class Evaluation:
         rows = snapshot.changed_since(self._position)
         if rows is not None and self._promises is not None:
             rows = self._with_promised(rows, self._promises)
-        if rows is None or len(rows) > 2 * snapshot.size:
-            self._first_pass()
-            return
-        by_arrays = len(rows) > _FEW and not self._wide_filters and self._can_judge_many()
-        if not by_arrays and not self._wide_filters and snapshot.is_much(len(rows)):
+        if rows is None or (len(rows) > _FEW and self._is_too_much(len(rows))):
             self._first_pass()
             return
         self._position = snapshot.position
@@ -173,11 +169,18 @@ class Evaluation:
             rows = distinct_rows(rows, snapshot.size)
         if self._wide_filters:
             self._second_pass(rows)
-        elif by_arrays:
-            self._update_rows(np.array(rows, dtype=np.intp))
-        else:
+        elif len(rows) <= _FEW or not self._can_judge_many():
             for row in rows:
                 self._update_row(row)
+        else:
+            self._update_rows(np.array(rows, dtype=np.intp))
+
+    def _is_too_much(self, changes: int) -> bool:
+        """Whether all rows are sooner judged anew than those that changed, some of them perhaps several times."""
+        snapshot = self.snapshot
+        if self._wide_filters or self._can_judge_many():
+            return changes > 2 * snapshot.size
+        return snapshot.is_much(changes)
 
     def _can_judge_many(self) -> bool:
         """Whether no row has to be looked at for itself: none is promised, and no filter waits to be asked."""
