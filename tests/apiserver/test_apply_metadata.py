@@ -1,4 +1,4 @@
-"""Applied configurations whose metadata is no map are refused as Kubernetes refuses them, whether the object exists or not."""
+"""Applied configurations whose metadata is no map, or whose object cannot be typed, are refused as Kubernetes refuses them."""
 
 from __future__ import annotations
 
@@ -30,3 +30,31 @@ def test_metadata_that_is_no_map_is_refused(metadata: object, exists: bool) -> N
     assert code == 500
     assert b"failed to create typed patch object" in answer
     assert b".metadata: expected map" in answer
+
+
+def test_an_object_with_unnamed_list_items_takes_updates_but_no_configuration() -> None:
+    async def main() -> tuple[list[int], int, bytes]:
+        async with opened() as api:
+            door = InProcessDoor(api, ADMIN)
+
+            async def ask(method: str, path: str, body: object, content_type: str, **query: str) -> tuple[int, bytes]:
+                return await door.call(method, path, query, msgspec.json.encode(body), content_type)
+
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}}
+            unnamed = {**account, "secrets": [{"name": "x"}, {"namespace": "default"}, {"kind": "Secret"}]}
+            path = "/api/v1/namespaces/default/serviceaccounts"
+            codes = [
+                (await ask("POST", path, unnamed, "application/json"))[0],
+                (await ask("PUT", f"{path}/a", unnamed | {"secrets": unnamed["secrets"][1:]}, "application/json"))[0],
+            ]
+            apply = "application/apply-patch+yaml"
+            return codes, *(await ask("PATCH", f"{path}/a", account, apply, fieldManager="m"))
+
+    codes, code, answer = asyncio.run(main())
+    assert codes == [201, 200]
+    assert code == 500
+    assert msgspec.json.decode(answer)["message"] == (
+        "failed to create manager for existing fields: failed to convert new object (default/a; /v1, Kind=ServiceAccount) to smd typed: "
+        '.secrets: element 0: associative list with keys has an element that omits all key fields ["name"] '
+        "(and doesn't have default values for any key fields)"
+    )

@@ -20,13 +20,33 @@ _SECONDS = 30.0
 _ARGUMENTS: Final[tuple[Any, ...]] = (None, 1, -1, "x", b"y", [], ["a"], {}, {"a": "b"}, 1.5, True)
 
 
+_PIPE: Final = "bayplan.support.pipe"
+_LOGGERS: Final = ("bayplan", _PIPE)
+
+
+class _Tracebacks(logging.Handler):
+    """Keeps what is logged with a traceback."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging.Handler."""
+        if record.exc_info and record.exc_info[0] is not None:
+            self.found.append(f"{record.getMessage()}\n{logging.Formatter().formatException(record.exc_info)}")
+
+
 async def fuzz_pipe(seed: int, count: int, seconds: float) -> list[str]:
     """Send up to `count` messages through a pipe; what was wrong with the answers."""
     deadline = time.monotonic() + seconds
     nonsense = Nonsense(seed)
     chance = nonsense.chance
     faults: list[str] = []
-    logging.getLogger("bayplan.support.pipe").setLevel(logging.CRITICAL)  # which tells of each call of wrong shape
+    tracebacks = _Tracebacks()
+    for name in _LOGGERS:
+        logging.getLogger(name).addHandler(tracebacks)
+    logging.getLogger(_PIPE).propagate = False  # it tells of each call of wrong shape
     async with opened() as api:
         here, there = [await open_pipe(end) for end in socket.socketpair()]
         here.hearers |= {"lines": lambda *_: None, "ended": lambda _: None}  # of watches that the calls open
@@ -74,4 +94,7 @@ async def fuzz_pipe(seed: int, count: int, seconds: float) -> list[str]:
             server.close()
             here.close()
             there.close()
-    return faults
+            for name in _LOGGERS:
+                logging.getLogger(name).removeHandler(tracebacks)
+            logging.getLogger(_PIPE).propagate = True
+    return faults + tracebacks.found

@@ -39,6 +39,11 @@ EXPECTED = (
     ),
     _row(
         500,
+        b"failed to create manager for existing fields: failed to convert new object .* to smd typed",
+        "a configuration applied to an object with list items that have no key; the field manager's plain error",
+    ),
+    _row(
+        500,
         b"failed to convert new object .* to proper version",
         "an applied configuration with values that its Go type cannot hold; the field manager's plain error",
     ),

@@ -156,11 +156,16 @@ def test_what_an_answerer_raises_is_an_error_for_who_asked(caplog: pytest.LogCap
             theirs.answerers["broken"] = broken
             with pytest.raises(PipeError, match="ValueError: no"):
                 await ours.ask("broken")
-            with pytest.raises(PipeError, match="KeyError"):
+            with pytest.raises(PipeError, match="MalformedCall: there is no topic 'unknown'"):
                 await ours.ask("unknown")
 
-    with caplog.at_level(logging.CRITICAL):
+    with caplog.at_level(logging.ERROR):
         asyncio.run(run())
+    broken, unknown = caplog.records
+    assert broken.exc_info is not None
+    assert isinstance(broken.exc_info[1], ValueError)
+    assert unknown.exc_info is None
+    assert unknown.getMessage() == "refused unknown: there is no topic 'unknown'"
 
 
 def test_the_end_of_one_side_is_an_error_for_who_waits_and_ends_what_answers_there() -> None:

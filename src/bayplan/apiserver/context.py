@@ -214,6 +214,9 @@ class Call:
 
         refused: the error for what no object can hold, if it is not the usual one. Raises ApiError (400).
         """
+        most = _MOST_SIZES * self.context.objects.max_object_bytes
+        if strategy_for(self.kind).least_bytes(obj) > most:
+            raise too_large()
         try:
             if self.kind is not self.stored:
                 strategy_for(self.kind).default(obj)
@@ -224,7 +227,6 @@ class Call:
             raise (
                 refused(error) if refused else self._undecodable(self.kind.kind, self.kind.api_version, error)
             ) from None
-        most = _MOST_SIZES * self.context.objects.max_object_bytes
         if len(self.request.body) > _SMALL and takes_more_than(obj, most):
             raise too_large()
         return obj

@@ -327,8 +327,13 @@ class Applier:
         return {**tree, "kind": self.kind.kind, "apiVersion": self.kind.api_version}
 
     def _first(self, tree: dict[str, Any]) -> Managers:
-        """Who was not known before: all that is there belongs to one manager of that name."""
+        """Who was not known before: all that is there belongs to one manager of that name. Raises ApiError (500) as `_merged` does."""
         kind = self.kind
+        try:
+            validate(tree, type_of(kind.type), unique=False)
+        except TypedError as error:
+            text = f"failed to convert new object ({self._shown(tree)}) to smd typed: {error}"
+            raise failure(500, "", f"failed to create manager for existing fields: {text}", details=False) from None
         changes = compare(self._tree(kind.type()), tree, type_of(kind.type)).filtered(self._keep)
         who = identity(BEFORE_FIRST_APPLY, UPDATE, kind.api_version, self.subresource)
         return update({}, changes, who=who, api_version=kind.api_version, now=_now(self.call))
@@ -346,12 +351,15 @@ class Applier:
         except ConversionError as error:
             raise failure(500, "", str(error), details=False) from None
         except TypedError as error:
-            kind, metadata = self.kind, self._metadata()
-            name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-            shown = (
-                f"failed to create typed patch object ({name}; {kind.group}/{kind.version}, Kind={kind.kind}): {error}"
-            )
+            shown = f"failed to create typed patch object ({self._shown(self.applied)}): {error}"
             raise failure(500, "", shown, details=False) from None
+
+    def _shown(self, tree: dict[str, Any]) -> str:
+        """An object in an error of the field manager: namespace, name and kind."""
+        kind, metadata = self.kind, tree.get("metadata")
+        names: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
+        place = f"{names.get('namespace', '')}/{names.get('name', '')}"
+        return f"{place}; {kind.group}/{kind.version}, Kind={kind.kind}"
 
     def _metadata(self) -> dict[str, Any]:
         """The configuration's metadata, which may be no map."""

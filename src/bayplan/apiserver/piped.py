@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from bayplan.apiserver.in_process import Ask, InProcessDoor
 from bayplan.apiserver.watching import DELETED, MODIFIED, Item, Watcher
-from bayplan.support.pipe import Pipe
+from bayplan.support.pipe import MalformedCall, Pipe
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +25,18 @@ _AT_ONCE: Final = 50
 def _is_passing(one: Item, following: Item) -> bool:
     """Whether what an event says of an object holds only until the next event."""
     return one[0] == MODIFIED and following[0] in (MODIFIED, DELETED) and one[1].uid == following[1].uid != ""
+
+
+def _has_types(call: Sequence[Any], *types: type) -> bool:
+    return len(call) == len(types) and all(type(one) is wanted for one, wanted in zip(call, types, strict=True))
+
+
+def _is_query(value: dict[Any, Any]) -> bool:
+    return all(type(key) is str and type(item) is str for key, item in value.items())
+
+
+def _is_turn(value: Any) -> bool:
+    return type(value) is list and all(type(one) is list and _has_types(one, str, str, bytes, str) for one in value)
 
 
 class PipedRequests:
@@ -51,18 +63,28 @@ class PipedRequests:
             door = self._doors[user] = self._make_door(user)
         return door
 
-    def _request(
-        self, user: str, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str
-    ) -> Awaitable[tuple[int, bytes]]:
-        """HTTP status code and body of the answer."""
-        return asyncio.shield(self._door(user).call(method, path, query, body, content_type))
+    def _request(self, *call: Any) -> Awaitable[tuple[int, bytes]]:
+        """HTTP status code and body of the answer to (user, method, path, query, body, content type)."""
+        if not (_has_types(call, str, str, str, dict, bytes, str) and _is_query(call[3])):
+            raise MalformedCall("a request is user, method, path, query, body and content type")
+        return asyncio.shield(self._door(call[0]).call(*call[1:]))
 
-    def _send(self, user: str, turns: Sequence[Sequence[Ask]]) -> Awaitable[list[tuple[int, bytes]]]:
-        """For each turn HTTP status code and body of the first answer that is an error, or of the last."""
-        return asyncio.shield(self._door(user).send(turns))
+    def _send(self, *call: Any) -> Awaitable[list[tuple[int, bytes]]]:
+        """For each of (user, turns) HTTP status code and body of the first answer that is an error, or of the last."""
+        if not (_has_types(call, str, list) and all(_is_turn(turn) for turn in call[1])):
+            raise MalformedCall("what is sent are a user and turns of requests: method, path, body and content type")
+        turns: Sequence[Sequence[Ask]] = call[1]
+        return asyncio.shield(self._door(call[0]).send(turns))
 
-    async def _watch(self, number: int, user: str, path: str, query: Mapping[str, str]) -> tuple[int, bytes]:
-        """Open a watch: status code, and body of an error. Its events are told as `lines`, and at last `ended`."""
+    def _watch(self, *call: Any) -> Awaitable[tuple[int, bytes]]:
+        """Open a watch by (number, user, path, query): status code, and body of an error. Its events are told as `lines`, and at last `ended`."""
+        if not (_has_types(call, int, str, str, dict) and _is_query(call[3])):
+            raise MalformedCall("a watch is a number, user, path and query")
+        return self._opened(*call)
+
+    async def _opened(self, number: int, user: str, path: str, query: Mapping[str, str]) -> tuple[int, bytes]:
+        if number in self._watches:
+            raise MalformedCall(f"watch {number} is open")
         response = await self._door(user).open(path, query)
         if response.watcher is None:
             return response.code, response.whole_body()
@@ -139,8 +161,8 @@ class PipedRequests:
             told.append(at)
         return told
 
-    def _close(self, number: int) -> None:
-        stream = self._watches.get(number)
+    def _close(self, *call: Any) -> None:
+        stream = self._watches.get(call[0]) if _has_types(call, int) else None
         if stream is not None:
             stream.cancel()
 

@@ -45,6 +45,10 @@ class PipeError(Exception):
     """There is no answer: the other side has gone, or what answers there raised something."""
 
 
+class MalformedCall(Exception):
+    """What an answerer raises of arguments that no caller of this project sends: the caller's fault, so no traceback of it is logged here."""
+
+
 class Pipe(asyncio.Protocol):
     """One end. What is said must be made of what MessagePack knows: numbers, strings, bytes, sequences, mappings."""
 
@@ -194,7 +198,10 @@ class Pipe(asyncio.Protocol):
         for _ in range(min(_TAKEN_UP, len(questions))):
             _, number, topic, arguments = questions.popleft()
             try:
-                answer = self.answerers[topic](*arguments)
+                answerer = self.answerers.get(topic)
+                if answerer is None:
+                    raise MalformedCall(f"there is no topic {topic!r}")
+                answer = answerer(*arguments)
             except Exception as error:
                 self._fail(number, topic, error)
                 continue
@@ -215,7 +222,10 @@ class Pipe(asyncio.Protocol):
             self._send((_ANSWER, number, answer.result()))
 
     def _fail(self, number: int, topic: str, error: BaseException) -> None:
-        log.error("answering %s", topic, exc_info=error)
+        if isinstance(error, MalformedCall):
+            log.error("refused %s: %s", topic, error)
+        else:
+            log.error("answering %s", topic, exc_info=error)
         if not self.is_lost:
             self._send((_FAILURE, number, f"{type(error).__name__}: {error}"))
 

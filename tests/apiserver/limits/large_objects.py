@@ -1,4 +1,5 @@
-"""Large objects of every built-in kind, and the CPU time that requests with them cost: `python -m tests.apiserver.limits.large_objects [KIND...]`.
+"""Large objects of every built-in kind, and the CPU time that requests with them cost: `python -m tests.apiserver.limits.large_objects [KIND...]`,
+or `--sample SECONDS --seed N` for requests chosen at random among all.
 
 For every list and map that an object of a kind can hold there are objects in which that one is as long as a number of bytes allows: with distinct items,
 with equal ones and with wrong ones. Each is created, replaced, applied and patched in this process. What costs more than the limit is printed.
@@ -10,8 +11,9 @@ import argparse
 import asyncio
 import copy
 import json
+import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,8 @@ from bayplan.api.schema import Schema, definition_of, definitions
 from bayplan.apiserver.requests import Request
 from bayplan.apiserver.server import ApiServer
 from tests.apiserver.serving import ADMIN, opened
+from tests.fuzz.verdicts import is_fault
+from tests.fuzz.wire import Answer
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "api"
 NAMESPACE = "default"
@@ -35,7 +39,9 @@ TEMPLATED = frozenset(
 """Kinds whose pod templates are left out: those of Deployments are looked at, and the rules are the same."""
 LISTS, MAPS = "list", "map"
 VARIANTS = ("distinct", "equal", "wrong")
-VERBS = ("create", "update", "apply", "strategic", "merge", "json")
+VERBS = ("create", "update", "apply", "strategic", "merge", "json", "whole")
+"""json: a JSON patch that adds item by item; whole: one that replaces the list or map."""
+TOO_LARGE = b"etcdserver: request is too large"
 _ENCODER = msgspec.json.Encoder()
 _NAMES = ("name", "key", "type", "ip", "uid", "mountPath", "devicePath", "topologyKey", "containerPort", "port")
 """Fields that an item has even if they are not required."""
@@ -62,12 +68,15 @@ class Cost:
     items: int
     code: int
     seconds: float
-    answer: int
-    """Bytes."""
+    answer: bytes
+
+    def is_fault(self, limit: float) -> bool:
+        """Whether it cost more CPU seconds than the limit, or the server failed for another reason than the size of the object."""
+        return self.seconds > limit or (TOO_LARGE not in self.answer and is_fault(Answer(self.code, self.answer)))
 
     def __str__(self) -> str:
         place = ".".join(self.collection.path)
-        return f"{self.seconds:7.2f}s {self.code} {self.answer:>9,}B {self.verb:9} {self.variant:8} {self.items:>7,} {place}"
+        return f"{self.seconds:7.2f}s {self.code} {len(self.answer):>9,}B {self.verb:9} {self.variant:8} {self.items:>7,} {place}"
 
 
 def collections(definition: str, *, skip: frozenset[str] = frozenset()) -> Iterator[Collection]:
@@ -204,14 +213,18 @@ class Measured:
         self.kind = kind
         self._count = 0
 
+    async def prepare(self) -> None:
+        """Create what pods need."""
+        await self.ask("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", b'{"metadata":{"name":"default"}}')
+
     async def ask(
         self, method: str, path: str, body: bytes, content_type: str = "application/json", **query: str
-    ) -> tuple[int, float, int]:
-        """Status code, CPU seconds, length of the answer."""
+    ) -> tuple[int, float, bytes]:
+        """Status code, CPU seconds, answer."""
         request = Request(method, path, query, ADMIN, body, content_type)
         started = time.process_time()
         response = await self.api.handle(request)
-        return response.code, time.process_time() - started, len(response.whole_body())
+        return response.code, time.process_time() - started, response.whole_body()
 
     async def costs(
         self,
@@ -235,7 +248,7 @@ class Measured:
 
     async def _request(
         self, verb: str, base: dict[str, Any], wanted: dict[str, Any], collection: Collection, value: Any
-    ) -> tuple[int, float, int]:
+    ) -> tuple[int, float, bytes]:
         self._count += 1
         name = f"{base['metadata'].get('name') or 'generated'}-{self._count}"
         for one in (base, wanted):
@@ -255,6 +268,10 @@ class Measured:
             await self.ask("POST", collection_path, _compact(base))
             if verb == "update":
                 result = await self.ask("PUT", changed, data)
+            elif verb == "whole":
+                pointer = "/" + "/".join(collection.path[:1])
+                operations = [{"op": "add", "path": pointer, "value": wanted[collection.path[0]]}]
+                result = await self.ask("PATCH", changed, _compact(operations), "application/json-patch+json")
             elif verb == "json":
                 pointer = "/" + "/".join(collection.path)
                 operations = [{"op": "add", "path": pointer, "value": [] if collection.many == LISTS else {}}]
@@ -279,24 +296,58 @@ def kinds(wanted: frozenset[str] = frozenset()) -> list[Kind]:
     ]
 
 
+def collections_of(kind: Kind) -> list[Collection]:
+    """The lists and maps of a kind that no other kind stands for."""
+    skip = {"metadata"} if kind.kind != METADATA_OF else set()
+    skip |= {"spec.template.spec", "spec.jobTemplate", "template.spec"} if kind.kind in TEMPLATED else set()
+    return list(collections(definition_of(kind.type), skip=frozenset(skip)))
+
+
+async def sampled(
+    size: int, rng: random.Random, wanted: frozenset[str] = frozenset()
+) -> AsyncIterator[tuple[Kind, Cost]]:
+    """The costs of requests that are chosen at random, each to a server of its own; without end."""
+    bases = base_objects()
+    choices = [(kind, one) for kind in kinds(wanted) for one in collections_of(kind)]
+    while True:
+        kind, collection = rng.choice(choices)
+        base = copy.deepcopy(bases.get(f"{kind.api_version} {kind.kind}") or {"metadata": {"name": "n"}})
+        async with opened() as api:
+            measured = Measured(api, kind)
+            await measured.prepare()
+            costs = await measured.costs(
+                base, collection, size, variants=[rng.choice(VARIANTS)], verbs=[rng.choice(VERBS)]
+            )
+            for cost in costs:
+                yield kind, cost
+
+
+async def measure_sample(size: int, limit: float, wanted: frozenset[str], seconds: float, seed: int) -> None:
+    """Print what costs more than the limit among requests chosen at random for some seconds."""
+    deadline, count, worst = time.monotonic() + seconds, 0, 0.0
+    async for kind, cost in sampled(size, random.Random(seed), wanted):
+        count, worst = count + 1, max(worst, cost.seconds)
+        if cost.is_fault(limit):
+            print(f"{kind.kind:24} {cost}", flush=True)
+        if time.monotonic() > deadline:
+            break
+    print(f"{count} requests, worst {worst:.2f}s", flush=True)
+
+
 async def measure(size: int, limit: float, wanted: frozenset[str], verbs: Sequence[str]) -> None:
     """Print what costs more than the limit."""
     bases = base_objects()
     for kind in kinds(wanted):
         base = bases.get(f"{kind.api_version} {kind.kind}") or {"metadata": {"name": "n"}}
-        skip = {"metadata"} if kind.kind != METADATA_OF else set()
-        skip |= {"spec.template.spec", "spec.jobTemplate", "template.spec"} if kind.kind in TEMPLATED else set()
         started = time.process_time()
         async with opened() as api:
             measured = Measured(api, kind)
-            await measured.ask(
-                "POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", b'{"metadata":{"name":"default"}}'
-            )
+            await measured.prepare()
             worst = 0.0
-            for collection in collections(definition_of(kind.type), skip=frozenset(skip)):
+            for collection in collections_of(kind):
                 for cost in await measured.costs(base, collection, size, verbs=verbs):
                     worst = max(worst, cost.seconds)
-                    if cost.seconds > limit or (cost.code >= 500 and cost.verb != "apply"):
+                    if cost.is_fault(limit):
                         print(f"{kind.kind:24} {cost}", flush=True)
         known = "" if len(base) > 1 else " (no base)"
         print(f"{kind.kind}{known}: worst {worst:.2f}s, all {time.process_time() - started:.0f}s", flush=True)
@@ -309,8 +360,16 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=3_100_000, help="bytes of a list or map; a body holds 3 MiB")
     parser.add_argument("--limit", type=float, default=2.0, help="CPU seconds from which on a request is printed")
     parser.add_argument("--verbs", nargs="+", choices=VERBS, default=VERBS)
+    parser.add_argument(
+        "--sample", type=float, default=0.0, help="seconds of requests chosen at random, instead of all"
+    )
+    parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    asyncio.run(measure(given.size, given.limit, frozenset(given.kinds), given.verbs))
+    wanted = frozenset(given.kinds)
+    if given.sample:
+        asyncio.run(measure_sample(given.size, given.limit, wanted, given.sample, given.seed))
+    else:
+        asyncio.run(measure(given.size, given.limit, wanted, given.verbs))
 
 
 if __name__ == "__main__":

@@ -11,10 +11,13 @@ from bayplan.api.managedfields.fieldset import LEAF, FieldSet, has, path_text
 from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type, TypedError
 
 
-def validate(tree: Any, kind: Type) -> None:
-    """Check that a configuration fits the schema: known fields, right scalars, no key twice. Raises TypedError with every problem."""
+def validate(tree: Any, kind: Type, *, unique: bool = True) -> None:
+    """Check that a tree fits the schema: known fields, right scalars, and (`unique`, which old objects need not be) no key twice.
+
+    Raises TypedError with every problem.
+    """
     problems: list[str] = []
-    _validate(tree, kind, None, problems)
+    _validate(tree, kind, None, problems, unique)
     if len(problems) == 1:
         raise TypedError(problems[0])
     if problems:
@@ -54,7 +57,7 @@ def _text(path: _Path) -> str:
     return path_text(tuple(reversed(elements)))
 
 
-def _validate(value: Any, kind: Type, path: _Path, problems: list[str]) -> None:
+def _validate(value: Any, kind: Type, path: _Path, problems: list[str], unique: bool) -> None:
     if value is None:
         return
     if kind.kind == SCALAR:
@@ -63,9 +66,9 @@ def _validate(value: Any, kind: Type, path: _Path, problems: list[str]) -> None:
             wanted = {"numeric": "numeric (int or float)", "untyped": "any scalar"}.get(kind.scalar, kind.scalar)
             problems.append(f"{_text(path)}: expected {wanted}, got {_shown(value, kind)}")
     elif kind.kind == LIST:
-        _validate_list(value, kind, path, problems)
+        _validate_list(value, kind, path, problems, unique)
     elif kind.kind == MAP:
-        _validate_map(value, kind, path, problems)
+        _validate_map(value, kind, path, problems, unique)
 
 
 def _shown(value: Any, kind: Type) -> str:
@@ -76,7 +79,7 @@ def _shown(value: Any, kind: Type) -> str:
     )
 
 
-def _validate_list(value: Any, kind: Type, path: _Path, problems: list[str]) -> None:
+def _validate_list(value: Any, kind: Type, path: _Path, problems: list[str], unique: bool) -> None:
     if not isinstance(value, list):
         problems.append(f"{_text(path)}: expected list, got &{{{shown(value)}}}")
         return
@@ -86,7 +89,7 @@ def _validate_list(value: Any, kind: Type, path: _Path, problems: list[str]) -> 
         is_map = element.kind == MAP
         for index, item in enumerate(value):
             if not (is_map and item == {}):
-                _validate(item, element, (path, f"i:{index}"), problems)
+                _validate(item, element, (path, f"i:{index}"), problems, unique)
         return
     seen: set[str] = set()
     for index, item in enumerate(value):
@@ -95,13 +98,13 @@ def _validate_list(value: Any, kind: Type, path: _Path, problems: list[str]) -> 
         except TypedError as error:
             problems.append(f"{_text(path)}: element {index}: {error}")
             return
-        if key in seen:
+        if unique and key in seen:
             problems.append(f"{_text(path)}: duplicate entries for key {path_text((key,))}")
         seen.add(key)
-        _validate(item, element, (path, key), problems)
+        _validate(item, element, (path, key), problems, unique)
 
 
-def _validate_map(value: Any, kind: Type, path: _Path, problems: list[str]) -> None:
+def _validate_map(value: Any, kind: Type, path: _Path, problems: list[str], unique: bool) -> None:
     if not isinstance(value, dict):
         problems.append(f"{_text(path)}: expected map, got &{{{shown(value)}}}")
         return
@@ -110,7 +113,7 @@ def _validate_map(value: Any, kind: Type, path: _Path, problems: list[str]) -> N
         if inner is None:
             problems.append(f"{_text(path)}.{name}: field not declared in schema")
         elif inner.kind != SCALAR or type(item) is not str or inner.scalar not in ("string", "untyped"):
-            _validate(item, inner, (path, f"f:{name}"), problems)
+            _validate(item, inner, (path, f"f:{name}"), problems, unique)
 
 
 def merge(live: Any, applied: Any, kind: Type) -> Any:

@@ -55,6 +55,11 @@ class Strategy:
         Raises codec.DecodeError for what Kubernetes finds while it decodes, such as a malformed quantity.
         """
 
+    def least_bytes(self, obj: Any) -> int:
+        """What the JSON of an object is long at least once it is defaulted, as far as that is told by counting: objects whose defaults are too
+        large to be stored need not be made. 0 if nothing is known."""
+        return 0
+
     def default_times(self, obj: Any, now: float) -> None:
         """Fill in times that the user left out; part of `default` for those few kinds whose defaults depend on when that is (unix time)."""
 

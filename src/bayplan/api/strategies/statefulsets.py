@@ -47,12 +47,19 @@ _FORBIDDEN = (
 )
 
 
+_CLAIM_BYTES = len('{"kind":"PersistentVolumeClaim","apiVersion":"v1","spec":{"volumeMode":""},"status":{"phase":""}}')
+"""The shortest claim template with its defaults."""
+
+
 class StatefulSetStrategy(Strategy):
     """Rules of stateful sets."""
 
     counts_generation = True
     has_status = True
     name_is_checked_as = "dns-1123-label"
+
+    def least_bytes(self, obj: apps_v1.StatefulSet) -> int:
+        return _CLAIM_BYTES * len(obj.spec.volume_claim_templates)
 
     def default(self, obj: apps_v1.StatefulSet) -> None:
         spec = obj.spec

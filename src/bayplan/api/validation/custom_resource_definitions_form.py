@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bayplan.api.codec import to_tree
 from bayplan.api.schema import Schema
@@ -106,7 +106,31 @@ def within(schema: Schema) -> Iterator[Schema]:
         yield from within(one)
 
 
+_WITH_SCHEMAS: Final = frozenset(
+    (
+        "items",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
+        "properties",
+        "additionalProperties",
+        "patternProperties",
+        "additionalItems",
+        "definitions",
+        "dependencies",
+    )
+)
+
+
+def has_inner(schema: Schema) -> bool:
+    """Whether a schema has a field in which other schemas may stand."""
+    return not schema.keys().isdisjoint(_WITH_SCHEMAS)
+
+
 def _inner(schema: Schema) -> Iterator[Schema]:
+    if not has_inner(schema):
+        return
     items = schema.get("items")
     yield from items if isinstance(items, list) else _schemas(items)
     for name in ("allOf", "anyOf", "oneOf"):

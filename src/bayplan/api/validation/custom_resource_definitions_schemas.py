@@ -15,7 +15,7 @@ from bayplan.api.errors import FieldError, forbidden, invalid, unsupported
 from bayplan.api.schema import Schema
 from bayplan.api.validation.custom_resource_definitions_budget import Budget
 from bayplan.api.validation.custom_resource_definitions_defaults import default_errors
-from bayplan.api.validation.custom_resource_definitions_form import NOTHING
+from bayplan.api.validation.custom_resource_definitions_form import NOTHING, has_inner
 from bayplan.api.validation.custom_resource_definitions_lists import list_errors, map_type_errors
 from bayplan.api.validation.custom_resource_definitions_options import Options
 from bayplan.api.validation.custom_resource_definitions_rules import RulePlace, compiled_rule_errors, rule_errors
@@ -168,6 +168,8 @@ class _Walk:
             yield forbidden(f"{path}.{EMBEDDED}", "must not be used inside of resource meta")
 
     def _look_inside(self, schema: Schema, path: str, place: _Place, found: _Found) -> None:
+        if not has_inner(schema):
+            return
         place = place.repeated(schema)
         self._look_at_fields(schema, path, place, found)
         without_rules = place.inner(checks_rules=False)

@@ -45,6 +45,10 @@ _ONLY_STRUCTURE = {
 }
 """Fields that may not stand inside `allOf`, `anyOf`, `oneOf` and `not`."""
 _NAMES = frozenset(("name", "generateName"))
+_ALTERNATIVES = frozenset(("not", "allOf", "anyOf", "oneOf"))
+_OF_CONVERSION = _ALTERNATIVES | _UNSUPPORTED.keys() | {PRESERVE, "items", "properties", "additionalProperties"}
+_OF_NESTED = _ALTERNATIVES | _ONLY_STRUCTURE.keys() | {"items", "properties", "pattern"}
+"""Fields without which a schema needs no further look: most schemas of very large definitions are that small."""
 
 
 class _Level(enum.Enum):
@@ -61,6 +65,8 @@ def conversion_problem(schema: Schema) -> str:
 
 
 def _conversion_problems(schema: Schema) -> Iterator[str]:
+    if schema.keys().isdisjoint(_OF_CONVERSION):
+        return
     for name, shown in _UNSUPPORTED.items():
         if name in schema and (schema[name] or name == "additionalItems"):
             yield f"OpenAPIV3Schema '{shown}' is not supported"
@@ -81,6 +87,8 @@ def _conversion_problems(schema: Schema) -> Iterator[str]:
 
 def _alternatives(schema: Schema, names: Iterable[str]) -> Iterator[tuple[str, Schema]]:
     """Schemas that say more about the same value, each with its path."""
+    if schema.keys().isdisjoint(_ALTERNATIVES):
+        return
     for name in names:
         found = schema.get(name)
         if isinstance(found, dict):
@@ -180,6 +188,8 @@ def _value_errors(schema: Schema, path: str, *, may_be_number_or_text: bool) -> 
 
 def _nested_errors(schema: Schema, path: str) -> Iterator[FieldError]:
     """What is wrong with a schema inside `allOf`, `anyOf`, `oneOf` or `not`."""
+    if schema.keys().isdisjoint(_OF_NESTED):
+        return
     yield from _value_errors(schema, path, may_be_number_or_text=False)
     if "items" in schema:
         yield from _nested_errors(schema["items"], f"{path}.items")
