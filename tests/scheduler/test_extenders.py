@@ -143,6 +143,32 @@ def test_an_extender_that_fails_stops_the_attempt_unless_it_is_ignorable() -> No
     assert attempt(cluster(extender(**CACHED, ignorable=True)), Helper(filter=broken)).decision.scheduled
 
 
+def test_extenders_are_asked_about_as_many_nodes_as_are_to_be_scored() -> None:
+    setup = Setup({"extenders": [extender(**CACHED)], "percentageOfNodesToScore": 50})
+    for number in range(300):
+        setup.see("Node", node(f"n{number:03}"))
+    setup.see("Pod", pod("p", cpu="1"))
+    helper = Helper(filter=lambda question: {"NodeNames": question["NodeNames"][:1]})
+    assert attempt(setup, helper).decision.node
+    assert len(helper.asked[0][1]["NodeNames"]) == 150
+
+
+def test_a_nominated_node_of_which_an_extender_says_nothing_is_one_of_many() -> None:
+    nominated = pod("p", cpu="1")
+    nominated["status"] = {"nominatedNodeName": "b"}
+    kept = Helper(filter=only("b"))
+    outcome = attempt(cluster(extender(**CACHED), pending=nominated), kept)
+    assert (outcome.decision.node, outcome.decision.decided_by) == ("b", "nominatedNodeName")
+    assert kept.asked[0][1]["NodeNames"] == ["b"]
+
+    def first_fails(question: Tree) -> Answer:
+        return broken(question) if question["NodeNames"] == ["b"] else {"NodeNames": ["a", "c"]}
+
+    failing = Helper(filter=first_fails)
+    assert attempt(cluster(extender(**CACHED), pending=nominated), failing).decision.node in ("a", "c")
+    assert [sorted(question["NodeNames"]) for _, question in failing.asked] == [["b"], ["a", "b", "c"]]
+
+
 def test_scores_are_weighted_and_added() -> None:
     helper = Helper(prioritize=lambda question: [{"Host": "c", "Score": 10}, {"Host": "a", "Score": 3}])
     decision = attempt(cluster(extender(prioritizeVerb="prioritize", weight=2)), helper).decision

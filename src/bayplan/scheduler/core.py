@@ -18,7 +18,7 @@ from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.changes import node_changes, object_change, pod_changes
 from bayplan.scheduler.cycle import Cycle, RandomChoice, RandomSource
 from bayplan.scheduler.decision import Decision
-from bayplan.scheduler.extended_cycle import decision_of
+from bayplan.scheduler.extender_steps import decision_of
 from bayplan.scheduler.extenders import Extender, Questions, unasked
 from bayplan.scheduler.framework.events import Action, ClusterEvent, EventHint
 from bayplan.scheduler.framework.meter import Meter

@@ -2,6 +2,9 @@
 
 Reads the snapshot and changes nothing in it. Evaluations are cached per pod shape, so that the thousandth pod of a
 deployment costs the look at one row.
+
+There is one algorithm, `Cycle._attempt`. It is a generator since extenders may have a say: it yields the calls to them that
+can be made at the same time and is sent their answers, so that nothing here waits. Without extenders it yields nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import numpy as np
 
 from bayplan.scheduler.decision import NOMINATED_NODE, ONLY_FEASIBLE_NODE, Decision
 from bayplan.scheduler.evaluation import Evaluation
+from bayplan.scheduler.extenders import ExtenderError, Questions
 from bayplan.scheduler.failed_cycle import FailedCycle
 from bayplan.scheduler.framework.extension_points import PostFilterPlugin
 from bayplan.scheduler.framework.meter import SUCCESS
@@ -23,6 +27,7 @@ from bayplan.scheduler.nominator import Nominator, Promises
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder, Ranking
 from bayplan.scheduler.shared_answers import NO_NODE
+from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 from bayplan.scheduler.snapshot.snapshot import Snapshot
@@ -64,6 +69,22 @@ class FirstByName:
         return 0
 
 
+class Extension(Protocol):
+    """What extenders say in one attempt to schedule a pod; see `bayplan.scheduler.extender_steps`."""
+
+    def accepts(self, decision: Decision, row: int, size: int) -> Questions[bool]:
+        """Whether the pod may go to the node that it is nominated to; `size` is the number of rows."""
+
+    def filter(self, decision: Decision, codes: Codes) -> Questions[Codes]:
+        """The verdicts after theirs. `codes` stays as it is. Raises ExtenderError."""
+
+    def score(self, decision: Decision, total: Ints) -> Questions[None]:
+        """Add their scores to the total of the plugins."""
+
+    def preempt(self, context: FailedCycle, decision: Decision) -> Questions[None]:
+        """Leave among the candidates for preemption what they let pass."""
+
+
 class Cycle:
     """Schedules pods of one profile against a snapshot."""
 
@@ -90,20 +111,24 @@ class Cycle:
         """Where the look at the nodes begins, if only some are looked at."""
 
     def decide(self, pod: PodInfo, *, full: bool = True, explain: bool = False) -> Decision:
-        """Schedule a pod.
+        """Schedule a pod without extenders.
 
         `full`: keep the arrays that explain the decision; otherwise only the node is kept. `explain`:
         give scores even where the decision does not need them.
         """
         decision = self.opened(pod)
-        if decision.gate is not None or decision.skipped:
-            return decision
-        try:
-            self._attempt(pod, decision, full, explain)
-        except PluginError as error:
-            decision.row = -1
-            decision.error = str(error)
-            decision.error_plugin = error.plugin
+        if decision.gate is None and not decision.skipped:
+            for calls in self._decided(pod, decision, full, explain, None):
+                raise AssertionError(f"calls to no extender: {calls}")
+        return decision
+
+    def decide_with(
+        self, extension: Extension, pod: PodInfo, *, full: bool = True, explain: bool = False
+    ) -> Questions[Decision]:
+        """Schedule a pod that extenders have a say in; see `decide`. The snapshot must stay as it is until the generator is done."""
+        decision = self.opened(pod)
+        if decision.gate is None and not decision.skipped:
+            yield from self._decided(pod, decision, full, explain, extension)
         return decision
 
     def opened(self, pod: PodInfo) -> Decision:
@@ -161,7 +186,20 @@ class Cycle:
         self.names()
         return self._order
 
-    def _attempt(self, pod: PodInfo, decision: Decision, full: bool, explain: bool) -> None:
+    def _decided(
+        self, pod: PodInfo, decision: Decision, full: bool, explain: bool, extension: Extension | None
+    ) -> Questions[None]:
+        """An attempt; what went wrong goes into the decision."""
+        try:
+            yield from self._attempt(pod, decision, full, explain, extension)
+        except (PluginError, ExtenderError) as error:
+            decision.row = -1
+            decision.error = str(error)
+            decision.error_plugin = error.plugin if isinstance(error, PluginError) else ""
+
+    def _attempt(
+        self, pod: PodInfo, decision: Decision, full: bool, explain: bool, extension: Extension | None
+    ) -> Questions[None]:
         if self.snapshot.node_count == 0:
             return
         evaluation, codes = self.judged(pod)
@@ -169,10 +207,10 @@ class Cycle:
         decision.narrowed_by = evaluation.narrowed_by
         if evaluation.rejection is not None:
             decision.rejection = evaluation.rejection
-            self.post_filter(pod, evaluation, evaluation.codes, decision)
+            yield from self._fail(pod, evaluation, evaluation.codes, decision, extension)
             return
         row, codes = self.nominated_row(pod, evaluation, codes)
-        if row is not None:
+        if row is not None and (extension is None or (yield from extension.accepts(decision, row, len(codes)))):
             decision.row, decision.decided_by = row, NOMINATED_NODE
             if full:
                 evaluation.share()
@@ -180,10 +218,12 @@ class Cycle:
             return
         if 0 < self._percentage < 100 and not explain:
             codes = self.sample(codes)
+        failures = self.profile.reasons.failures_in(codes)
+        if extension is not None and not failures:
+            codes = yield from extension.filter(decision, codes)
         if full:
             evaluation.share()
             decision.codes = codes
-        failures = self.profile.reasons.failures_in(codes)
         if failures:
             decision.fail(failures)
             return
@@ -195,7 +235,7 @@ class Cycle:
             else:
                 decision.codes = codes
             evaluation.share()
-            self.post_filter(pod, evaluation, codes, decision)
+            yield from self._fail(pod, evaluation, codes, decision, extension)
             return
         if feasible == 1:
             decision.row = int(np.flatnonzero(codes == 0)[0])
@@ -205,7 +245,10 @@ class Cycle:
         meter = self.profile.meter
         started = meter.now() if meter is not None else 0.0
         try:
-            self._score(evaluation, codes, decision, full)
+            if extension is None or decision.row >= 0:
+                self._score(evaluation, codes, decision, full)
+            else:
+                yield from self._score_with(extension, evaluation, codes, decision)
         except PluginError:
             if decision.row < 0:
                 raise
@@ -227,6 +270,25 @@ class Cycle:
             decision.scores = {item.plugin.name: item.final for item in scorings}
             decision.weights = self.profile.weights
             evaluation.share()
+
+    def _score_with(
+        self, extension: Extension, evaluation: Evaluation, codes: Codes, decision: Decision
+    ) -> Questions[None]:
+        """Choose the best node by the scores of plugins and extenders."""
+        scorings, total = evaluation.score_feasible(codes, self._order)
+        decision.scores = {item.plugin.name: item.final for item in scorings}
+        decision.weights = self.profile.weights
+        evaluation.share()
+        yield from extension.score(decision, total)
+        decision.row = self.chosen(Ranking(total, self._order))
+
+    def _fail(
+        self, pod: PodInfo, evaluation: Evaluation, codes: Codes, decision: Decision, extension: Extension | None
+    ) -> Questions[None]:
+        """What can be done for a pod that fits nowhere."""
+        self.post_filter(pod, evaluation, codes, decision)
+        if extension is not None:
+            yield from extension.preempt(FailedCycle(self, pod, evaluation, codes), decision)
 
     def chosen(self, ranking: Ranking) -> int:
         """One of the best rows."""

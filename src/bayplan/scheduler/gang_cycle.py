@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import Decision
-from bayplan.scheduler.extended_cycle import decision_of
+from bayplan.scheduler.extender_steps import decision_of
 from bayplan.scheduler.extenders import Extender, Questions
 from bayplan.scheduler.framework.verdicts import Reject, Status
 from bayplan.scheduler.passage import Failure, Passage

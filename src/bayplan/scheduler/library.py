@@ -19,7 +19,7 @@ from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.cycle import Choice, Cycle, FirstByName
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.errors import SchedulerError
-from bayplan.scheduler.extended_cycle import decision_of
+from bayplan.scheduler.extender_steps import decision_of
 from bayplan.scheduler.extenders import Answer, Ask, Call, asked, unasked
 from bayplan.scheduler.framework.claims import forget_user
 from bayplan.scheduler.gang_cycle import GangCycle, Member, minimum_of_group
