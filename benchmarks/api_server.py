@@ -26,19 +26,20 @@ _PODS = "/api/v1/namespaces/default/pods"
 def run(quick: bool) -> Iterator[Figure]:
     """One server, growing from 0 to 25,000 pods; another one for pods that have little in common."""
     count, watchers = (2_500, 100) if quick else (25_000, 1_000)
-    with _server() as (process, target):
+    with api_server() as (process, target):
         yield Figure("API server", "resident memory, empty", resident_mib(process), "MiB", "275 + etcd 41")
         yield from uvloop.run(_measure(target, count, watchers))
         yield Figure(
             "API server", f"resident memory, {count} pods", resident_mib(process), "MiB", "1,066-1,100 + etcd 82-95"
         )
-    with _server() as (_, target):
+    with api_server() as (_, target):
         name = "durable creates of pods that all differ in labels and environment, 64 connections"
         yield Figure("API server", name, uvloop.run(_creates(target, [_different(i) for i in range(count // 2)])), "/s")
 
 
 @contextlib.contextmanager
-def _server() -> Iterator[tuple[subprocess.Popen[bytes], load.Target]]:
+def api_server() -> Iterator[tuple[subprocess.Popen[bytes], load.Target]]:
+    """A server over HTTPS with a durable store, alone."""
     with tempfile.TemporaryDirectory() as directory:
         kubeconfig = Path(directory, "kubeconfig")
         arguments = (
@@ -69,14 +70,14 @@ async def _creates(target: load.Target, pods: list[dict[str, Any]]) -> float:
     account = json.dumps({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}).encode()
     await load.run(target, iter([target.request("POST", "/api/v1/namespaces/default/serviceaccounts", account)]), 1)
     requests = [target.request("POST", _PODS, json.dumps(one).encode()) for one in pods]
-    return len(pods) / await _timed(target, iter(requests), 64)
+    return len(pods) / await timed(target, iter(requests), 64)
 
 
 async def _measure(target: load.Target, count: int, watchers: int) -> list[Figure]:
     rate = await _creates(target, [pod(index) for index in range(count)])
     figures = [Figure("API server", "durable pod creates, 64 connections", rate, "/s", "1,430-1,710")]
     gets = count * 2
-    seconds = await _timed(
+    seconds = await timed(
         target,
         itertools.islice(
             itertools.cycle([target.request("GET", f"{_PODS}/pod-{index}") for index in range(100)]), gets
@@ -84,7 +85,7 @@ async def _measure(target: load.Target, count: int, watchers: int) -> list[Figur
         32,
     )
     figures.append(Figure("API server", "gets of one pod, 32 connections", gets / seconds, "/s", "4,800-5,200"))
-    best = min([await _timed(target, iter([target.request("GET", _PODS)]), 1) for _ in range(5)])
+    best = min([await timed(target, iter([target.request("GET", _PODS)]), 1) for _ in range(5)])
     figures.append(Figure("API server", f"list of {count} pods", best, "s", "0.9-1.1"))
     figures.append(
         Figure(
@@ -97,7 +98,7 @@ async def _measure(target: load.Target, count: int, watchers: int) -> list[Figur
     return figures
 
 
-async def _timed(target: load.Target, requests: Iterator[bytes], connections: int) -> float:
+async def timed(target: load.Target, requests: Iterator[bytes], connections: int) -> float:
     """Seconds from the first request, over open connections, to the last answer."""
     opened = await load.connect(target, connections)
     started = time.perf_counter()

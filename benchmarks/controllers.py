@@ -26,7 +26,7 @@ def run(quick: bool) -> Iterator[Figure]:
         arguments = ("--data-dir", f"{directory}/data", "--port", "0", "--nodes", str(nodes))
         with running("up", *arguments, "--kubeconfig", str(kubeconfig)):
             target = load.Target(kubeconfig)
-            asyncio.run(_ready_nodes(target, nodes))
+            asyncio.run(ready_nodes(target, nodes))
             seconds = asyncio.run(_deployments(target, "large", 1, pods))
             yield Figure(
                 "controllers", f"one Deployment scaled from 0 to {pods} on {nodes} nodes, all ready", seconds, "s"
@@ -39,7 +39,8 @@ def run(quick: bool) -> Iterator[Figure]:
             )
 
 
-async def _watch_until(target: load.Target, path: str, is_done: Callable[[bytes], bool]) -> None:
+async def watch_until(target: load.Target, path: str, is_done: Callable[[bytes], bool]) -> None:
+    """Watch until a line says that it is done. Raises TimeoutError."""
     done = asyncio.Event()
 
     def on_line(line: bytes) -> None:
@@ -52,7 +53,8 @@ async def _watch_until(target: load.Target, path: str, is_done: Callable[[bytes]
         watch.transport.close()
 
 
-async def _ready_nodes(target: load.Target, count: int) -> None:
+async def ready_nodes(target: load.Target, count: int) -> None:
+    """Wait until so many nodes are ready. Raises TimeoutError."""
     ready: set[str] = set()
 
     def is_done(line: bytes) -> bool:
@@ -62,7 +64,7 @@ async def _ready_nodes(target: load.Target, count: int) -> None:
             ready.add(node["metadata"]["name"])
         return len(ready) == count
 
-    await _watch_until(target, "/api/v1/nodes?watch=true", is_done)
+    await watch_until(target, "/api/v1/nodes?watch=true", is_done)
 
 
 def _deployment(name: str, replicas: int) -> bytes:
@@ -89,7 +91,7 @@ async def _deployments(target: load.Target, namespace: str, count: int, replicas
             ready.add(one["metadata"]["name"])
         return len(ready) == count
 
-    watching = asyncio.create_task(_watch_until(target, f"{path}?watch=true", is_done))
+    watching = asyncio.create_task(watch_until(target, f"{path}?watch=true", is_done))
     await asyncio.sleep(0.2)
     requests = [target.request("POST", path, _deployment(f"d-{index}", replicas)) for index in range(count)]
     started = time.perf_counter()
@@ -101,7 +103,7 @@ async def _deployments(target: load.Target, namespace: str, count: int, replicas
 async def _namespace_gone(target: load.Target, namespace: str) -> float:
     """Seconds from the deletion until the namespace is gone."""
     gone = asyncio.create_task(
-        _watch_until(
+        watch_until(
             target,
             f"{_NAMESPACE}?watch=true&fieldSelector=metadata.name={namespace}",
             lambda line: b'"DELETED"' in line[:20],

@@ -22,7 +22,7 @@ from benchmarks.figures import Figure
 from benchmarks.processes import running
 from benchmarks.workloads import WORKLOADS, Workload, node, sized
 
-_PODS = "/api/v1/namespaces/default/pods"
+PODS = "/api/v1/namespaces/default/pods"
 _NODES = 5_000
 _IN_SPLIT = ("SchedulingBasic", "SchedulingNodeAffinity", "SchedulingPodAffinity")
 
@@ -31,10 +31,10 @@ def run_up(quick: bool) -> Iterator[Figure]:
     """`up` mode."""
     share = 10 if quick else 1
     for one in WORKLOADS:
-        with _up() as target:
+        with up_cluster() as target:
             yield _figure("up", one, share, asyncio.run(_rate(target, one, share)))
     nodes = _NODES // share
-    with _up() as target:
+    with up_cluster() as target:
         rate = asyncio.run(_preemption_rate(target, nodes))
     name = f"PreemptionAsync, {nodes} nodes, {nodes} pods, {4 * nodes} victims to choose from"
     yield Figure("up", name, rate, "pods/s", "269" if share == 1 else "")
@@ -56,7 +56,8 @@ def _figure(mode: str, workload: Workload, share: int, rate: float) -> Figure:
 
 
 @contextlib.contextmanager
-def _up() -> Iterator[load.Target]:
+def up_cluster() -> Iterator[load.Target]:
+    """`bayplan up` without nodes."""
     with tempfile.TemporaryDirectory() as directory:
         kubeconfig = Path(directory, "kubeconfig")
         with running("up", "--data-dir", directory, "--port", "0", "--nodes", "0", "--kubeconfig", str(kubeconfig)):
@@ -87,10 +88,10 @@ def _split() -> Iterator[load.Target]:
 
 async def _rate(target: load.Target, workload: Workload, share: int) -> float:
     """Pods of a workload bound per second, from the first create to the last binding."""
-    await _nodes(target, _NODES // share, workload.zones)
+    await create_nodes(target, _NODES // share, workload.zones)
     existing, measured = workload.existing // share, workload.end_to_end // share
-    await _bound_rate(target, [workload.pod(index) for index in range(existing)])
-    return await _bound_rate(target, [workload.pod(existing + index) for index in range(measured)])
+    await bound_rate(target, [workload.pod(index) for index in range(existing)])
+    return await bound_rate(target, [workload.pod(existing + index) for index in range(measured)])
 
 
 async def _preemption_rate(target: load.Target, nodes: int) -> float:
@@ -98,7 +99,7 @@ async def _preemption_rate(target: load.Target, nodes: int) -> float:
 
     Pods of the higher priority bound per second, from the first create to the last binding.
     """
-    await _nodes(target, nodes)
+    await create_nodes(target, nodes)
     above = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -111,7 +112,7 @@ async def _preemption_rate(target: load.Target, nodes: int) -> float:
     for index in range(4 * nodes):
         one = sized(index, "low", "900m", node_name=f"node-{index // 4:05d}")
         one["spec"]["terminationGracePeriodSeconds"] = 0
-        low.append(target.request("POST", _PODS, json.dumps(one).encode()))
+        low.append(target.request("POST", PODS, json.dumps(one).encode()))
     await load.run(target, iter(low), 32)
     await asyncio.sleep(1.0)
     for index in range(nodes):
@@ -120,10 +121,10 @@ async def _preemption_rate(target: load.Target, nodes: int) -> float:
         one["spec"]["priorityClassName"] = "above"
         one["metadata"]["labels"] = {"is": "above"}
         high.append(one)
-    return await _bound_rate(target, high, labels="is=above")
+    return await bound_rate(target, high, labels="is=above")
 
 
-async def _nodes(target: load.Target, count: int, zones: int = 1) -> None:
+async def create_nodes(target: load.Target, count: int, zones: int = 1) -> None:
     """Create nodes with their capacity, and wait until the controllers have done with them."""
     made = [node(index, zones=zones) for index in range(count)]
     await load.run(
@@ -142,7 +143,7 @@ async def _nodes(target: load.Target, count: int, zones: int = 1) -> None:
     await _quiet(target)
 
 
-async def _bound_rate(target: load.Target, pods: list[dict[str, Any]], labels: str = "") -> float:
+async def bound_rate(target: load.Target, pods: list[dict[str, Any]], labels: str = "") -> float:
     """Pods bound per second, from the first create, over open connections, to the last binding. labels: a selector that others do not match.
 
     Only what is bound is watched: who measures is not to be what is measured.
@@ -162,9 +163,9 @@ async def _bound_rate(target: load.Target, pods: list[dict[str, Any]], labels: s
                     finished.set()
 
     selectors = urlencode({"fieldSelector": "spec.nodeName!=", "labelSelector": labels})
-    watch = await load.watch(target, f"{_PODS}?watch=true&{selectors}", on_line)
+    watch = await load.watch(target, f"{PODS}?watch=true&{selectors}", on_line)
     await asyncio.sleep(0.5)
-    requests = [target.request("POST", _PODS, json.dumps(one).encode()) for one in pods]
+    requests = [target.request("POST", PODS, json.dumps(one).encode()) for one in pods]
     connections = await load.connect(target, 64)
     started = time.perf_counter()
     await connections.send(iter(requests))

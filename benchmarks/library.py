@@ -54,7 +54,7 @@ def throughput(workload: Workload, nodes: int, share: int = 1) -> float:
 
 def interleaved(pods: list[dict[str, Any]], nodes: int) -> float:
     """Pods decided and accounted per second, after the first tenth of them."""
-    return _rate(Planner(_nodes(nodes, mix.ZONES)), pods, len(pods) // 10)
+    return _rate(Planner(_nodes(nodes, len(mix.ZONES))), pods, len(pods) // 10)
 
 
 def _rate(planner: Planner, pods: list[dict[str, Any]], existing: int) -> float:

@@ -13,12 +13,14 @@ from benchmarks import (
     dns,
     end_to_end,
     library,
+    mix_end_to_end,
     network_policy,
     overload,
     proxy,
     real_nodes,
     simulation,
     startup,
+    updates,
 )
 from benchmarks.figures import Figure
 
@@ -26,11 +28,13 @@ BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
     "start-up": startup.run,
     "library": library.run,
     "api-server": api_server.run,
+    "updates": updates.run,
     "overload": overload.run,
     "controllers": controllers.run,
     "simulation": simulation.run,
     "up": end_to_end.run_up,
     "split": end_to_end.run_split,
+    "mix": mix_end_to_end.run,
     "dns": dns.run,
     "proxy": proxy.run,
     "network-policy": network_policy.run,

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Sequence
 from typing import Any, Final
 
 from benchmarks.workloads import HOSTNAME, ZONE
 
 APPLICATIONS: Final = 1_000
-ZONES: Final = 3
+ZONES: Final = ("zone1", "zone2", "zone3")
+"""Of the nodes of `benchmarks.workloads.node`."""
+LIVE_ZONES: Final = ("zone-a", "zone-b", "zone-c")
+"""Of the nodes of `bayplan up`."""
 
 _SOFT_SPREADING: Final = 0.25
 _SOFT_ANTI_AFFINITY: Final = 0.50
@@ -24,14 +28,32 @@ _HARD_RULES: Final = 0.65
 """Shares of the applications, added up."""
 
 
-def mix(count: int, *, applications: int = APPLICATIONS, seed: int = 1) -> list[dict[str, Any]]:
+def mix(
+    count: int, *, applications: int = APPLICATIONS, zones: Sequence[str] = ZONES, seed: int = 1
+) -> list[dict[str, Any]]:
     """So many pods of the applications, larger ones more often, randomly interleaved."""
     source = random.Random(seed)
-    templates = [_application(number, source) for number in range(applications)]
+    templates = [_application(number, zones, source) for number in range(applications)]
     weights = [1 / (rank + 1) for rank in range(applications)]
     source.shuffle(weights)
+    _make_exclusive_ones_small(templates, weights)
     chosen = source.choices(range(applications), weights, k=count)
     return [_pod(f"{_name(number)}-{index}", *templates[number]) for index, number in enumerate(chosen)]
+
+
+def _make_exclusive_ones_small(templates: list[tuple[dict[str, str], dict[str, Any]]], weights: list[float]) -> None:
+    """Swap weights until none of the largest tenth of the applications wants a node for each of its pods: there would be too few nodes."""
+    by_weight = sorted(range(len(weights)), key=weights.__getitem__, reverse=True)
+    large, small = by_weight[: len(weights) // 10], by_weight[len(weights) // 10 :]
+    others = (number for number in small if not _is_exclusive(templates[number][1]))
+    for number in large:
+        if _is_exclusive(templates[number][1]):
+            other = next(others)
+            weights[number], weights[other] = weights[other], weights[number]
+
+
+def _is_exclusive(spec: dict[str, Any]) -> bool:
+    return "requiredDuringSchedulingIgnoredDuringExecution" in spec.get("affinity", {}).get("podAntiAffinity", {})
 
 
 def different(count: int, *, seed: int = 2) -> list[dict[str, Any]]:
@@ -59,7 +81,7 @@ def _bare(name: str, number: int, source: random.Random) -> tuple[dict[str, str]
     return labels, {"containers": [container]}
 
 
-def _application(number: int, source: random.Random) -> tuple[dict[str, str], dict[str, Any]]:
+def _application(number: int, zones: Sequence[str], source: random.Random) -> tuple[dict[str, str], dict[str, Any]]:
     """Labels and spec of one application of the mix."""
     name = _name(number)
     labels, spec = _bare(name, number, source)
@@ -71,7 +93,7 @@ def _application(number: int, source: random.Random) -> tuple[dict[str, str], di
         term = {"weight": 100, "podAffinityTerm": {"labelSelector": selector, "topologyKey": HOSTNAME}}
         spec["affinity"] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
     elif kind < _NODE_RULES:
-        spec |= _node_rule(source)
+        spec |= _node_rule(zones, source)
     elif kind < _HARD_RULES:
         spec |= _hard_rule(source, selector)
     return labels, spec
@@ -81,11 +103,10 @@ def _constraint(topology_key: str, action: str, selector: dict[str, Any]) -> dic
     return {"maxSkew": 5, "topologyKey": topology_key, "whenUnsatisfiable": action, "labelSelector": selector}
 
 
-def _node_rule(source: random.Random) -> dict[str, Any]:
+def _node_rule(zones: Sequence[str], source: random.Random) -> dict[str, Any]:
     if source.random() < 0.5:
         return {"tolerations": [{"key": "dedicated", "operator": "Equal", "value": "batch", "effect": "NoSchedule"}]}
-    zones = source.sample([f"zone{zone + 1}" for zone in range(ZONES)], 2)
-    expression = {"key": ZONE, "operator": "In", "values": zones}
+    expression = {"key": ZONE, "operator": "In", "values": source.sample(zones, 2)}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
 
