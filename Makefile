@@ -45,6 +45,7 @@ check: install ## Lint, types, import rules, dead code, generated files
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.check_edges
+	$(BIN)/python -m tools.check_words
 	$(BIN)/vulture
 	$(BIN)/python -m tools.generate_api --check
 	$(BIN)/python -m tools.generate_reference --check

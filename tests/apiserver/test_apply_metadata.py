@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -41,7 +42,10 @@ def test_an_object_with_unnamed_list_items_takes_updates_but_no_configuration() 
                 return await door.call(method, path, query, msgspec.json.encode(body), content_type)
 
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "a"}}
-            unnamed = {**account, "secrets": [{"name": "x"}, {"namespace": "default"}, {"kind": "Secret"}]}
+            unnamed: dict[str, Any] = {
+                **account,
+                "secrets": [{"name": "x"}, {"namespace": "default"}, {"kind": "Secret"}],
+            }
             path = "/api/v1/namespaces/default/serviceaccounts"
             codes = [
                 (await ask("POST", path, unnamed, "application/json"))[0],

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from bayplan.api.types.core_v1 import Pod
+from bayplan.scheduler.binding_cycle import failed
 from bayplan.scheduler.core import SchedulerCore
 from bayplan.scheduler.library import typed
-from bayplan.scheduler.passage import failed
 from bayplan.scheduler.settings import load
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.test_queue import Clock
@@ -241,9 +241,9 @@ def test_a_deleted_pod_wakes_those_who_can_have_what_it_was_promised() -> None:
     setup = Setup()
     setup.see("Node", node("a", cpu="1"))
     setup.see("Pod", pod("low", cpu="800m", on="a"))
-    promised = pod("urgent", cpu="800m", priority=10)
-    promised["status"] = {"nominatedNodeName": "a"}
-    urgent = setup.see("Pod", promised)
+    reserved = pod("urgent", cpu="800m", priority=10)
+    reserved["status"] = {"nominatedNodeName": "a"}
+    urgent = setup.see("Pod", reserved)
     setup.see("Pod", pod("small", cpu="150m"))
     for _ in range(2):
         outcome = setup.core.schedule_one()

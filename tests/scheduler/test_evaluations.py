@@ -102,7 +102,7 @@ class Watched:
         "pre_filter": "PreFilter",
         "filter": "Filter",
         "filter_row": "Filter",
-        "row_trial": "Filter",
+        "row_what_if": "Filter",
         "catch_up": "",
         "pre_score": "PreScore",
         "score": "Score",
@@ -130,7 +130,7 @@ class Watched:
                 answer = original(*args)
             finally:
                 self._inside = False
-            counts = answer is not None if method == "row_trial" else not isinstance(answer, Skip)
+            counts = answer is not None if method == "row_what_if" else not isinstance(answer, Skip)
             if point and counts:
                 about_rows = method in ("filter", "score")
                 self.asked[plugin.name, point] += self._snapshot.select(args[2]) if about_rows else 1

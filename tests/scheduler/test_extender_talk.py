@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from bayplan.client import Client
+from bayplan.scheduler.binding_cycle import failed
 from bayplan.scheduler.core import Outcome
 from bayplan.scheduler.extender_talk import ExtenderTalk
 from bayplan.scheduler.extenders import Answer, Call
 from bayplan.scheduler.library import typed
-from bayplan.scheduler.passage import failed
 from bayplan.scheduler.service import SchedulerService
 from bayplan.support.clock import SystemClock
 from bayplan.support.metrics import Registry

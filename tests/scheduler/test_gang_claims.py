@@ -60,11 +60,11 @@ def test_a_gang_that_does_not_fit_where_its_devices_are_gives_all_back() -> None
 def test_members_that_fail_to_be_bound_give_up_the_devices_only_with_the_last_of_them() -> None:
     setup = gang_and(everywhere(device("gpu-0")))
     first, second = outcomes(setup)
-    assert first.passage is not None
-    assert second.passage is not None
-    first.passage.undo()
+    assert first.binding_cycle is not None
+    assert second.binding_cycle is not None
+    first.binding_cycle.undo()
     assert list(setup.core.snapshot.catalog.pending_allocations) == ["uid-c"]
-    second.passage.undo()
+    second.binding_cycle.undo()
     assert setup.core.snapshot.catalog.pending_allocations == {}
 
 
@@ -115,18 +115,18 @@ def test_in_a_planner_all_pods_of_a_gang_become_users_and_are_taken_back_one_by_
     for one in pods:
         planner.add("Pod", one)
     members = planner.decide_gang([QueuedPod(planner.pod(one), (), 0.0) for one in pods])
-    passages = [member.passage for member in members if member.passage is not None]
-    for passage in passages:
-        passage.conclude()
+    binding_cycles = [member.binding_cycle for member in members if member.binding_cycle is not None]
+    for binding_cycle in binding_cycles:
+        binding_cycle.conclude()
 
     def users() -> list[str]:
         return [user.name for user in planner.snapshot.catalog.resource_claims["default/c"].status.reserved_for]
 
     assert users() == ["g0", "g1"]
     assert planner.snapshot.catalog.pending_allocations == {}
-    passages[1].undo()
+    binding_cycles[1].undo()
     assert users() == ["g0"]
-    passages[0].undo()
+    binding_cycles[0].undo()
     assert planner.snapshot.catalog.resource_claims["default/c"].status.allocation is None
 
 

@@ -75,7 +75,7 @@ def test_a_gang_is_placed_as_a_whole() -> None:
     assert sorted(str(node_name) for node_name in places(found).values()) == ["a", "b"]
     assert found[0].group is not None
     assert (found[0].group.key, found[0].group.scheduled) == ("default/g", True)
-    assert all(item.passage is not None and not item.passage.has_work for item in found)
+    assert all(item.binding_cycle is not None and not item.binding_cycle.has_work for item in found)
 
 
 def test_a_gang_that_does_not_fit_holds_nothing() -> None:

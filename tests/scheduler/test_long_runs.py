@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from bayplan.api.types.core_v1 import Pod
+from bayplan.scheduler.binding_cycle import failed
 from bayplan.scheduler.core import Outcome
-from bayplan.scheduler.passage import failed
 from bayplan.scheduler.snapshot.pods import pod_key
 from tests.scheduler.devices import claim as device_claim
 from tests.scheduler.devices import device, device_class, slice_of
@@ -114,16 +114,16 @@ class Run:
             self.bind(outcome)
 
     def fail(self, outcome: Outcome) -> None:
-        if outcome.passage is not None:
-            outcome.passage.undo()
+        if outcome.binding_cycle is not None:
+            outcome.binding_cycle.undo()
         error = failed("Bind", "DefaultBinder", RuntimeError("no"))
         self.core.binding_failed(outcome.queued.pod, error)
 
     def bind(self, outcome: Outcome) -> None:
-        """The Binding is written; the passage's memory goes as far as tests may let it."""
-        key, passage = outcome.queued.pod.key, outcome.passage
-        if passage is not None:
-            passage.settle()
+        """The Binding is written; the binding cycle's memory goes as far as tests may let it."""
+        key, binding_cycle = outcome.queued.pod.key, outcome.binding_cycle
+        if binding_cycle is not None:
+            binding_cycle.settle()
         self.core.bound(outcome.queued.pod)
         self.pods[key] = self.setup.bound(self.pods[key], outcome.decision.node or "")
 

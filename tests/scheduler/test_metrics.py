@@ -220,8 +220,8 @@ def prepared(setup: Measured, actions: Actions) -> bool:
     """Take the next pod through PreBind; whether that succeeds."""
     outcome = setup.core.schedule_one()
     assert outcome is not None
-    assert outcome.passage is not None
-    return asyncio.run(outcome.passage.prepare(actions)) is None
+    assert outcome.binding_cycle is not None
+    return asyncio.run(outcome.binding_cycle.prepare(actions)) is None
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_victims_are_the_same_with_the_snapshot_changed_and_with_figures_aside(
     chance = random.Random(seed)
     cluster, queue = a_full_cluster(chance), a_queue(chance)
     aside = played(Planner(cluster), queue)
-    monkeypatch.setattr(Evaluation, "trial", lambda self, row: None)
+    monkeypatch.setattr(Evaluation, "what_if", lambda self, row: None)
     assert played(Planner(cluster), queue) == aside
     assert any(answer["postFilter"]["victims"] for answer in aside if "postFilter" in answer)
 

@@ -159,7 +159,7 @@ def test_a_supposition_leaves_no_trace() -> None:
     meant = {"app": "x"}
     state = (snapshot.requested.copy(), snapshot.position, snapshot.counts.epoch_of(meant), dict(snapshot.pods_on[0]))
     ports = {port: {row: dict(used) for row, used in rows.items()} for port, rows in snapshot.ports.items()}
-    with snapshot.supposing([guest], [snapshot.pods["default/p"]], 0):
+    with snapshot.what_if([guest], [snapshot.pods["default/p"]], 0):
         assert snapshot.requested[0, 0] == 2000
         assert list(snapshot.pods_on[0]) == ["default/guest"]
         assert snapshot.counts.terms("required-anti", {"app": "x"}) == []

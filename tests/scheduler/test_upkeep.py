@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bayplan.scheduler import Planner, evaluation, totals, wide_scores
+from bayplan.scheduler import Planner, cross_node_scores, evaluation, totals
 from bayplan.scheduler.framework import kept_columns, spreading
 from bayplan.scheduler.plugins import inter_pod_affinity
 from tests.scheduler.objects import affinity_term, node, pod, spread, taint
@@ -90,7 +90,7 @@ def judged_afresh(cluster: list[Any], lasting: Planner, item: dict[str, Any], no
 def test_answers_about_many_rows_at_once_equal_those_of_a_fresh_scheduler(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (evaluation, totals, wide_scores, spreading, inter_pod_affinity, kept_columns):
+    for module in (evaluation, totals, cross_node_scores, spreading, inter_pod_affinity, kept_columns):
         monkeypatch.setattr(module, "_FEW", 0)
     monkeypatch.setattr(evaluation, "_MANY", 1)
     expect_answers_of_a_fresh_scheduler(1000 + seed)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from bayplan.api.types import core_v1
 from bayplan.scheduler.library import Planner
-from bayplan.scheduler.planner_room import room_for
+from bayplan.scheduler.planner_capacity import capacity_for
 from bayplan.simulation.compare import compare
 from bayplan.simulation.gpu_fragmentation import gpu_fragmentation, room_with_gpus, wants_of
 from bayplan.simulation.gpu_shares import GpuShares, chosen, fits, share_gpus, shares_of
@@ -201,7 +201,7 @@ def test_room_is_that_of_pods_placed_one_by_one(seed: int) -> None:
     for number in range(chance.randint(0, 8)):
         planner.schedule(asking(f"p{number}", 1, chance.choice((200, 400, 500, 1000))))
     pod = asking("asked", *chance.choice(((1, 300), (1, 1000), (2, 1000), (2, 350), (3, 400))))
-    assert room_with_gpus(planner, gpus, pod) == room_for(planner, pod).total
+    assert room_with_gpus(planner, gpus, pod) == capacity_for(planner, pod).total
 
 
 def test_answers_tell_of_gpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,6 @@
-"""Carrying out decisions: a pod's passage to its node, with the API at its other end.
+"""Carrying out decisions: a pod's binding cycle to its node, with the API at its other end.
 
-Passages run beside one another, as many as there are. Only the writing of Bindings is bounded, by what the store can
+Binding cycles run beside one another, as many as there are. Only the writing of Bindings is bounded, by what the store can
 commit together, so that a pod which waits for volumes or for its gang holds up nobody.
 """
 
@@ -15,10 +15,10 @@ from typing import Any
 from bayplan.api.errors import ApiError
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
+from bayplan.scheduler.binding_cycle import BindingCycle, Failure, OtherBinder
 from bayplan.scheduler.framework.extension_points import Actions
 from bayplan.scheduler.framework.verdicts import ActionError, Reject, Status
 from bayplan.scheduler.framework.waiting import WaitingPod
-from bayplan.scheduler.passage import Failure, OtherBinder, Passage
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.support.clock import Clock
 
@@ -33,7 +33,7 @@ Called = Callable[[str, str, float], None]
 
 
 class Changes:
-    """Lets passages wait until what the scheduler knows has become different."""
+    """Lets binding cycles wait until what the scheduler knows has become different."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -173,7 +173,7 @@ async def wait_on_permit(waiting: WaitingPod, clock: Clock) -> Failure | None:
 
 
 async def carry_out(
-    passage: Passage,
+    binding_cycle: BindingCycle,
     actions: Actions,
     clock: Clock,
     *,
@@ -181,31 +181,31 @@ async def carry_out(
     waited: Callable[[str, float], None] | None = None,
     other: OtherBinder | None = None,
 ) -> Failure | None:
-    """The rest of a passage after its begin. After a failure everything is undone.
+    """The rest of a binding cycle after its begin. After a failure everything is undone.
 
     `committed` is called when nothing can find the pod unfit any more; `waited` is told the outcome of Permit and how
     many seconds the pod waited for it.
     """
     failure: Failure | None = None
     try:
-        if passage.waiting is not None:
+        if binding_cycle.waiting is not None:
             started = clock.monotonic()
-            failure = await wait_on_permit(passage.waiting, clock)
+            failure = await wait_on_permit(binding_cycle.waiting, clock)
             if waited is not None:
                 waited("Success" if failure is None else "Unschedulable", clock.monotonic() - started)
         if failure is None:
-            passage.settle()
+            binding_cycle.settle()
             committed()
-            failure = await passage.prepare(actions) or await passage.bind(actions, other)
+            failure = await binding_cycle.prepare(actions) or await binding_cycle.bind(actions, other)
     except asyncio.CancelledError:
-        passage.undo()
+        binding_cycle.undo()
         raise
     except Exception as error:
         # A plugin of a third party may raise anything; the pod must not stay assumed for ever because of it.
-        logger.exception("binding %s to %s", passage.pod.key, passage.node_name)
+        logger.exception("binding %s to %s", binding_cycle.pod.key, binding_cycle.node_name)
         failure = Failure("", Reject(Status.ERROR, (f"{type(error).__name__}: {error}",)), False)
     if failure is not None:
-        passage.undo()
-        for problem in await passage.release(actions):
-            logger.warning("giving up what was reserved for %s: %s", passage.pod.key, problem)
+        binding_cycle.undo()
+        for problem in await binding_cycle.release(actions):
+            logger.warning("giving up what was reserved for %s: %s", binding_cycle.pod.key, problem)
     return failure

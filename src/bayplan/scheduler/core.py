@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from bayplan.scheduler.binding_cycle import BindingCycle, Failure
 from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.changes import node_changes, object_change, pod_changes
 from bayplan.scheduler.cycle import Cycle, RandomChoice, RandomSource
@@ -26,7 +27,6 @@ from bayplan.scheduler.framework.verdicts import Reject, Status
 from bayplan.scheduler.framework.waiting import WaitingPods
 from bayplan.scheduler.gang_cycle import GANG, GangCycle, GroupResult, Member, minimum_of_group
 from bayplan.scheduler.nominator import Nominator
-from bayplan.scheduler.passage import Failure, Passage
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.queue import SchedulingQueue
 from bayplan.scheduler.queued_pod import Clock, QueuedPod
@@ -53,7 +53,7 @@ class Outcome:
 
     decision: Decision
     queued: QueuedPod
-    passage: Passage | None = None
+    binding_cycle: BindingCycle | None = None
     """The plugins' share in binding the pod; None if nothing but the Binding is to be done."""
     group: GroupResult | None = None
     """What became of the pod's gang; with the first of the gang's outcomes."""
@@ -251,9 +251,9 @@ class SchedulerCore:
         """One pod's outcome in its gang."""
         decision, queued = member.decision, member.queued
         self.decisions.append(decision)
-        if member.passage is not None:
+        if member.binding_cycle is not None:
             self.nominator.remove(queued.pod.key)
-            return Outcome(decision, queued, member.passage)
+            return Outcome(decision, queued, member.binding_cycle)
         if decision.skipped:
             self.queue.done(queued.pod.key)
             return Outcome(decision, queued)
@@ -295,25 +295,29 @@ class SchedulerCore:
         if decision.scheduled and decision.node is not None:
             self.nominator.remove(pod.key)
             self.cache.assume(pod, decision.node)
-            way = cycle.profile.way(pod.shape)
-            if way.plain and not (self.settings.extenders and any(item.bind_verb for item in self.extenders_of(pod))):
+            plugin_plan = cycle.profile.plugin_plan(pod.shape)
+            if plugin_plan.plain and not (
+                self.settings.extenders and any(item.bind_verb for item in self.extenders_of(pod))
+            ):
                 self.queue.placed(pod.key)
                 return Outcome(decision, queued)
             return self._begin(
-                Passage(way, cycle.state_of(pod.shape), pod, decision.node, cycle.profile), decision, queued
+                BindingCycle(plugin_plan, cycle.state_of(pod.shape), pod, decision.node, cycle.profile),
+                decision,
+                queued,
             )
         if decision.skipped:
             self.queue.done(pod.key)
             return Outcome(decision, queued)
         return Outcome(decision, queued, cleared=self._unplaced(pod, decision))
 
-    def _begin(self, passage: Passage, decision: Decision, queued: QueuedPod) -> Outcome:
+    def _begin(self, binding_cycle: BindingCycle, decision: Decision, queued: QueuedPod) -> Outcome:
         """Reserve and Permit: the last moment at which plugins can find that the pod does not fit."""
-        failure = passage.begin()
+        failure = binding_cycle.begin()
         if failure is None:
-            return Outcome(decision, queued, passage)
+            return Outcome(decision, queued, binding_cycle)
         decision.refuse(failure)
-        self._put_back(passage.pod, failure)
+        self._put_back(binding_cycle.pod, failure)
         return Outcome(decision, queued)
 
     def _unplaced(self, pod: PodInfo, decision: Decision) -> tuple[PodInfo, ...]:
@@ -343,7 +347,7 @@ class SchedulerCore:
     def binding_failed(self, pod: PodInfo, failure: Failure) -> None:
         """The pod was not bound: its place is free again, and it waits for what may help it, or for its back-off.
 
-        A passage that was begun has to be undone before.
+        A binding cycle that was begun has to be undone before.
         """
         self._put_back(pod, failure)
 

@@ -23,7 +23,7 @@ from bayplan.scheduler.framework.meter import SUCCESS
 from bayplan.scheduler.framework.post_filter import PostFilterOutcome
 from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
-from bayplan.scheduler.nominator import Nominator, Promises
+from bayplan.scheduler.nominator import NominatedReservations, Nominator
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder, Ranking
 from bayplan.scheduler.shared_answers import NO_NODE
@@ -157,8 +157,10 @@ class Cycle:
         evaluations, key = self._evaluations, (id(shape), priority)
         evaluation = evaluations.get(key)
         if evaluation is None:
-            promises = Promises(self.nominator, self.snapshot, priority) if priority is not None else None
-            evaluation = evaluations[key] = Evaluation(self.profile, shape, promises)
+            reservations = (
+                NominatedReservations(self.nominator, self.snapshot, priority) if priority is not None else None
+            )
+            evaluation = evaluations[key] = Evaluation(self.profile, shape, reservations)
             room = self.CACHE_BYTES // (self.BYTES_PER_SHAPE + self.BYTES_PER_ROW * self.snapshot.size)
             while len(evaluations) > max(room, 1):
                 evaluations.popitem(last=False)
@@ -347,7 +349,7 @@ class Cycle:
     def _verdict(self, pod: PodInfo, evaluation: Evaluation, row: int) -> int:
         rivals = self.rivals(pod, row)
         if rivals:
-            code = evaluation.suppose(row, rivals)
+            code = evaluation.verdict_with(row, rivals)
             if code:
                 return code
         return evaluation.ask(row)

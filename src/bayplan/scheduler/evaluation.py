@@ -5,7 +5,7 @@ The first pass fills arrays over all rows. Afterwards, for each row whose pods c
 - verdicts: the filters of `Scope.ROW` are asked about that row; those of `Scope.CLUSTER` say which other rows may be
   judged differently now (a domain that filled up, say), and these are asked about as well;
 - scores: those of the row alone are asked for that row; scores that are normalised, or count pods elsewhere, are kept
-  by `wide_scores`, which says which rows moved;
+  by `cross_node_scores`, which says which rows moved;
 - totals and the list of the best nodes follow the rows that moved.
 
 A new structure of the cluster (nodes, volumes, namespaces, ...), an affinity term that comes up for the first time or
@@ -25,10 +25,10 @@ import numpy as np
 from bayplan.scheduler.framework.extension_points import FEW_ROWS, FilterPlugin, Scope
 from bayplan.scheduler.framework.meter import SUCCESS, timed_plugin, timed_point
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
-from bayplan.scheduler.framework.trial import JointTrial, Trial
 from bayplan.scheduler.framework.verdicts import Codes, Reject
-from bayplan.scheduler.nominator import Promises
-from bayplan.scheduler.preparation import outside_code, prepare, prepare_lone
+from bayplan.scheduler.framework.what_if import JointWhatIf, WhatIf
+from bayplan.scheduler.nominator import NominatedReservations
+from bayplan.scheduler.preparation import outside_code, prepare, prepare_missing
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder
 from bayplan.scheduler.shared_answers import NO_NODE, Parts, RowScore, SharedVerdicts
@@ -86,7 +86,7 @@ class Evaluation:
     it is promised to as well; what they are changes verdicts as pods on the node do.
     """
 
-    def __init__(self, profile: Profile, shape: PodShape, promises: Promises | None = None) -> None:
+    def __init__(self, profile: Profile, shape: PodShape, reservations: NominatedReservations | None = None) -> None:
         self.profile = profile
         self.snapshot = profile.snapshot
         self.shape = shape
@@ -103,7 +103,7 @@ class Evaluation:
         self._telling: list[Filtering] = []
         self._narrowing: Filtering | None = None
         """Refuses what is outside PreFilter's node set."""
-        self._wide_filters: list[FilterPlugin] = []
+        self._cross_node_filters: list[FilterPlugin] = []
         self._behind: dict[int, None] = {}
         """Rows on which pods changed since the filters' own arrays were last brought up to date."""
         self._touched: dict[int, None] = {}
@@ -115,8 +115,8 @@ class Evaluation:
         self._own_epoch = -1
         """That of the terms which may mean such pods."""
         self._position = 0
-        self._promises = promises
-        self._promised = 0
+        self._reservations = reservations
+        self._reservations_seen = 0
         """How much of the promises' log has been taken in."""
         self._shared = False
 
@@ -141,7 +141,7 @@ class Evaluation:
         ):
             self._first_pass()
         elif self._position != snapshot.position or (
-            self._promises is not None and self._promised != self._promises.position
+            self._reservations is not None and self._reservations_seen != self._reservations.position
         ):
             self._catch_up()
 
@@ -154,8 +154,8 @@ class Evaluation:
     def _catch_up(self) -> None:
         snapshot = self.snapshot
         rows = snapshot.changed_since(self._position)
-        if rows is not None and self._promises is not None:
-            rows = self._with_promised(rows, self._promises)
+        if rows is not None and self._reservations is not None:
+            rows = self._with_reserved(rows, self._reservations)
         if rows is None or (len(rows) > _FEW and self._is_too_much(len(rows))):
             self._first_pass()
             return
@@ -167,7 +167,7 @@ class Evaluation:
             self.codes = self.codes.copy()
         if len(rows) > 1:
             rows = distinct_rows(rows, snapshot.size)
-        if self._wide_filters:
+        if self._cross_node_filters:
             self._second_pass(rows)
         elif len(rows) <= _FEW or not self._can_judge_many():
             for row in rows:
@@ -178,25 +178,25 @@ class Evaluation:
     def _is_too_much(self, changes: int) -> bool:
         """Whether all rows are sooner judged anew than those that changed, some of them perhaps several times."""
         snapshot = self.snapshot
-        if self._wide_filters or self._can_judge_many():
+        if self._cross_node_filters or self._can_judge_many():
             return changes > 2 * snapshot.size
         return snapshot.is_much(changes)
 
     def _can_judge_many(self) -> bool:
         """Whether no row has to be looked at for itself: none is promised, and no filter waits to be asked."""
-        return self._promises is None and not any(item.plugin and item.plugin.sparse for item in self._telling)
+        return self._reservations is None and not any(item.plugin and item.plugin.sparse for item in self._telling)
 
-    def _with_promised(self, rows: list[int], promises: Promises) -> list[int] | None:
+    def _with_reserved(self, rows: list[int], reservations: NominatedReservations) -> list[int] | None:
         """Some rows, and those on which promises changed; None if these may be any.
 
         A filter that looks beyond its row may judge a promised node differently without having said so, since it was
         asked about pods that are not there: such nodes are looked at again every time.
         """
-        more = promises.rows_since(self._promised)
-        self._promised = promises.position
+        more = reservations.rows_since(self._reservations_seen)
+        self._reservations_seen = reservations.position
         if more is None:
             return None
-        return [*rows, *more, *(promises.rows() if self._wide_filters else ())]
+        return [*rows, *more, *(reservations.rows() if self._cross_node_filters else ())]
 
     def share(self) -> None:
         """The arrays are referred to from outside: leave them as they are and change copies from now on."""
@@ -221,14 +221,14 @@ class Evaluation:
         self._term_epoch = snapshot.counts.term_epoch
         self._own_epoch = snapshot.counts.epoch_of(shape.labels)
         self._position = snapshot.position
-        self._promised = self._promises.position if self._promises is not None else 0
+        self._reservations_seen = self._reservations.position if self._reservations is not None else 0
         self._shared = False
         self.totals.forget()
         self._touched.clear()
         self._behind.clear()
         self._many_touched = False
         self._amounts = None
-        self._filterings, self._telling, self._wide_filters = [], [], []
+        self._filterings, self._telling, self._cross_node_filters = [], [], []
         self.feasible_count = 0
         state = self.state = CycleState(snapshot)
         parts = profile.shared_answers.filter_parts(shape)
@@ -251,15 +251,15 @@ class Evaluation:
         self._telling = [item for item in self._filterings if item.scope is not Scope.NODE or item.codes.any()]
         if known is None:
             self._share_verdicts(parts)
-        self._keep_promises()
+        self._judge_reserved()
         self.feasible_count = int(np.count_nonzero(self.codes == 0))
 
     def _add_filtering(self, plugin: FilterPlugin, known: SharedVerdicts | None) -> None:
         """Let a plugin be asked, unless it skips the pod; or take over what it says of such pods."""
         snapshot, state, shape, profile = self.snapshot, self.state, self.shape, self.profile
         name = plugin.name
-        if name in profile.lone_filters:
-            code = prepare_lone(profile, plugin, state, shape)
+        if name in profile.missing_for_filters:
+            code = prepare_missing(profile, plugin, state, shape)
             if code:
                 self._filterings.append(Filtering(None, Scope.NODE, np.full(snapshot.size, code, dtype=np.int32)))
                 return
@@ -273,7 +273,7 @@ class Evaluation:
         scope = plugin.scope_of(state, shape)
         self._filterings.append(Filtering(plugin, scope, _NOT_YET, profile.evaluations[name, "Filter"]))
         if scope is Scope.CLUSTER:
-            self._wide_filters.append(plugin)
+            self._cross_node_filters.append(plugin)
 
     def _share_verdicts(self, parts: Parts) -> None:
         """Let other shapes of which the plugins read the same have what does not depend on pods on nodes."""
@@ -313,17 +313,17 @@ class Evaluation:
                 combined = np.where(combined == 0, item.codes, combined)
         return nodes.copy() if combined is nodes else combined
 
-    def _keep_promises(self) -> None:
+    def _judge_reserved(self) -> None:
         """Judge the promised rows, after `codes` was made without a thought of them."""
-        for row in self._promises.rows() if self._promises is not None else ():
+        for row in self._reservations.rows() if self._reservations is not None else ():
             if self.codes.item(row) != NO_NODE:
                 self.codes[row] = self._judge(row)
 
     def _judge(self, row: int) -> int:
         """The verdict on a row: with the pods that it is promised to, then without."""
-        if self._promises is not None:
-            promised = self._promises.on(row)
-            code = self.suppose(row, promised) if promised else 0
+        if self._reservations is not None:
+            reserved = self._reservations.on(row)
+            code = self.verdict_with(row, reserved) if reserved else 0
             if code:
                 return code
         return self.ask(row)
@@ -345,7 +345,7 @@ class Evaluation:
         affected = dict.fromkeys(rows)
         self._behind.update(affected)
         everywhere = False
-        for plugin in self._wide_filters:
+        for plugin in self._cross_node_filters:
             more = plugin.catch_up(self.state, self.shape, rows)
             if isinstance(more, slice):
                 everywhere = True
@@ -360,7 +360,7 @@ class Evaluation:
         self.codes = self._combine(None if is_sparse else list(self._behind))
         self._amounts = None
         self._behind.clear()
-        self._keep_promises()
+        self._judge_reserved()
         now = self.codes == 0
         self.feasible_count = int(np.count_nonzero(now))
         flipped = np.flatnonzero(before != now)
@@ -375,7 +375,7 @@ class Evaluation:
         before = self.codes.item(row)
         if before == NO_NODE:
             return
-        code = self._judge(row) if self._promises is not None else self.ask(row)
+        code = self._judge(row) if self._reservations is not None else self.ask(row)
         if code != before:
             self.codes[row] = code
             self.feasible_count += (code == 0) - (before == 0)
@@ -437,15 +437,15 @@ class Evaluation:
         finally:
             self._telling = telling
 
-    def suppose(self, row: int, added: Sequence[PodInfo]) -> int:
+    def verdict_with(self, row: int, added: Sequence[PodInfo]) -> int:
         """The verdict on a row if some more pods were there."""
-        aside = self.trial(row)
+        aside = self.what_if(row)
         if aside is not None:
             for pod in added:
                 aside.put_back(pod)
             return aside.verdict()
         try:
-            with self.snapshot.supposing(added, (), row):
+            with self.snapshot.what_if(added, (), row):
                 return self.ask_now(row)
         finally:
             self.look_again(row)
@@ -460,30 +460,30 @@ class Evaluation:
 
         Whoever supposes pods to be elsewhere has to call it once more when all is as before.
         """
-        for plugin in self._wide_filters:
+        for plugin in self._cross_node_filters:
             plugin.catch_up(self.state, self.shape, [row])
 
-    def trial(self, row: int) -> Trial | None:
+    def what_if(self, row: int) -> WhatIf | None:
         """The verdict on a row while pods there come and go; None if a filter has to be asked through the snapshot."""
         state, shape = self.state, self.shape
-        parts: list[Trial | int] = []
+        parts: list[WhatIf | int] = []
         for item in self._telling:
             if item.plugin is None or item.scope is Scope.NODE:
                 parts.append(item.codes.item(row))
                 continue
-            part = item.plugin.row_trial(state, shape, row) if item.scope is Scope.ROW else None
+            part = item.plugin.row_what_if(state, shape, row) if item.scope is Scope.ROW else None
             if part is None:
                 return None
             item.asked.value += 1.0
             if len(self._telling) == 1:
                 return part
             parts.append(part)
-        return JointTrial(parts) if NOT_ASKED not in parts else None
+        return JointWhatIf(parts) if NOT_ASKED not in parts else None
 
     @property
-    def has_wide_filters(self) -> bool:
+    def has_cross_node_filters(self) -> bool:
         """Whether a verdict can depend on pods on other nodes."""
-        return bool(self._wide_filters)
+        return bool(self._cross_node_filters)
 
     # Scoring
 

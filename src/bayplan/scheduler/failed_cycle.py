@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from bayplan.scheduler.evaluation import Evaluation
 from bayplan.scheduler.framework.extension_points import EVERY_ROW, Moved
 from bayplan.scheduler.framework.post_filter import PostFilterContext
-from bayplan.scheduler.framework.trial import Trial
 from bayplan.scheduler.framework.verdicts import Codes
-from bayplan.scheduler.nominator import Promises
+from bayplan.scheduler.framework.what_if import WhatIf
+from bayplan.scheduler.nominator import NominatedReservations
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 
@@ -30,27 +30,27 @@ class FailedCycle(PostFilterContext):
         self.rejected_early = evaluation.rejection is not None
         self.state = evaluation.state
 
-    def trial(self, row: int, removed: Sequence[PodInfo]) -> AbstractContextManager[Trial]:
+    def what_if(self, row: int, removed: Sequence[PodInfo]) -> AbstractContextManager[WhatIf]:
         rivals = self.cycle.rivals(self.pod, row)
-        aside = self.evaluation.trial(row)
+        aside = self.evaluation.what_if(row)
         if aside is None:
-            return self._trial_within(row, removed, rivals)
+            return self._what_if_within(row, removed, rivals)
         for pod in removed:
             aside.take_away(pod)
-        return nullcontext(_TrialAside(aside, rivals) if rivals else aside)
+        return nullcontext(_WhatIfAside(aside, rivals) if rivals else aside)
 
     @contextmanager
-    def _trial_within(self, row: int, removed: Sequence[PodInfo], rivals: list[PodInfo]) -> Iterator[Trial]:
-        """A trial on the snapshot itself."""
+    def _what_if_within(self, row: int, removed: Sequence[PodInfo], rivals: list[PodInfo]) -> Iterator[WhatIf]:
+        """A what-if evaluation on the snapshot itself."""
         snapshot = self.cycle.snapshot
-        trial = _Trial(self.evaluation, row, rivals)
+        what_if = _WhatIfWithin(self.evaluation, row, rivals)
         try:
-            with snapshot.supposing((), removed, row):
+            with snapshot.what_if((), removed, row):
                 try:
-                    yield trial
+                    yield what_if
                 finally:
-                    for pod in trial.back:
-                        snapshot.suppose(pod, row, -1)
+                    for pod in what_if.back:
+                        snapshot.count_what_if(pod, row, -1)
         finally:
             self.evaluation.look_again(row)
 
@@ -61,14 +61,14 @@ class FailedCycle(PostFilterContext):
     def pick(self, count: int) -> int:
         return self.cycle.choice.index(count)
 
-    def is_wide(self) -> bool:
-        return self.evaluation.has_wide_filters
+    def is_cross_node(self) -> bool:
+        return self.evaluation.has_cross_node_filters
 
     def nominated_since(self, position: int) -> tuple[Moved, int]:
         nominator = self.cycle.nominator
         if position == nominator.position:
             return [], position
-        rows = Promises(nominator, self.cycle.snapshot, self.pod.priority).rows_since(position)
+        rows = NominatedReservations(nominator, self.cycle.snapshot, self.pod.priority).rows_since(position)
         return (EVERY_ROW if rows is None else rows), nominator.position
 
     def own_row(self) -> int | None:
@@ -78,30 +78,30 @@ class FailedCycle(PostFilterContext):
         return self.cycle.order().rank_of
 
 
-class _TrialAside(Trial):
-    """A trial aside of the snapshot, for a node that is promised to other pods."""
+class _WhatIfAside(WhatIf):
+    """A what-if evaluation aside of the snapshot, for a node that is promised to other pods."""
 
-    def __init__(self, trial: Trial, rivals: list[PodInfo]) -> None:
-        self.trial = trial
+    def __init__(self, what_if: WhatIf, rivals: list[PodInfo]) -> None:
+        self.what_if = what_if
         self.rivals = rivals
 
     def put_back(self, pod: PodInfo) -> None:
-        self.trial.put_back(pod)
+        self.what_if.put_back(pod)
 
     def take_away(self, pod: PodInfo) -> None:
-        self.trial.take_away(pod)
+        self.what_if.take_away(pod)
 
     def verdict(self) -> int:
         for pod in self.rivals:
-            self.trial.put_back(pod)
-        code = self.trial.verdict()
+            self.what_if.put_back(pod)
+        code = self.what_if.verdict()
         for pod in self.rivals:
-            self.trial.take_away(pod)
-        return code or self.trial.verdict()
+            self.what_if.take_away(pod)
+        return code or self.what_if.verdict()
 
 
-class _Trial(Trial):
-    """Works on the snapshot itself, within `supposing`."""
+class _WhatIfWithin(WhatIf):
+    """Works on the snapshot itself, within `what_if`."""
 
     def __init__(self, evaluation: Evaluation, row: int, rivals: list[PodInfo]) -> None:
         self.evaluation = evaluation
@@ -110,16 +110,16 @@ class _Trial(Trial):
         self.back: list[PodInfo] = []
 
     def put_back(self, pod: PodInfo) -> None:
-        self.evaluation.snapshot.suppose(pod, self.row, 1)
+        self.evaluation.snapshot.count_what_if(pod, self.row, 1)
         self.back.append(pod)
 
     def take_away(self, pod: PodInfo) -> None:
-        self.evaluation.snapshot.suppose(pod, self.row, -1)
+        self.evaluation.snapshot.count_what_if(pod, self.row, -1)
         self.back.remove(pod)
 
     def verdict(self) -> int:
         if self.rivals:
-            with self.evaluation.snapshot.supposing(self.rivals, (), self.row):
+            with self.evaluation.snapshot.what_if(self.rivals, (), self.row):
                 code = self.evaluation.ask_now(self.row)
             if code:
                 return code

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from bayplan.scheduler.binding_cycle import BindingCycle, Failure
 from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.extender_steps import decision_of
 from bayplan.scheduler.extenders import Extender, Questions
 from bayplan.scheduler.framework.verdicts import Reject, Status
-from bayplan.scheduler.passage import Failure, Passage
 from bayplan.scheduler.queued_pod import QueuedPod
 from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.scheduler.snapshot.pods import PodInfo
@@ -55,7 +55,7 @@ class Member:
 
     queued: QueuedPod
     decision: Decision
-    passage: Passage | None = None
+    binding_cycle: BindingCycle | None = None
     """Its way to its node, if it was placed."""
     removed: list[tuple[PodInfo, str]] = field(default_factory=list)
     """Its victims with their nodes, supposed to be gone."""
@@ -95,7 +95,7 @@ class GangCycle:
         self._extenders = extenders
 
     def run(self, gang: Sequence[QueuedPod], min_count: int) -> Questions[tuple[list[Member], GroupResult]]:
-        """Try all pods. Those with a passage afterwards are assumed on their nodes, the others are not.
+        """Try all pods. Those with a binding cycle afterwards are assumed on their nodes, the others are not.
 
         If the steps are given up halfway, all is taken back.
         """
@@ -124,7 +124,7 @@ class GangCycle:
         if members and members[-1].decision.error:
             return self._failed(members, gang)
         key = group_key(gang[0].pod.pod)
-        placed = any(member.passage is not None for member in members)
+        placed = any(member.binding_cycle is not None for member in members)
         if not placed or self.snapshot.gangs.count_in(key, self.snapshot.pods) < min_count:
             return self._take_back(members), GroupResult(key, False, "Unschedulable", UNSCHEDULABLE)
         if any(member.preempts for member in members):
@@ -144,11 +144,11 @@ class GangCycle:
                 member.removed.append((victim, victim.node_name))
                 self.snapshot.remove_pod(victim.key)
         self.cache.assume(pod, node_name)
-        way = self.cycle.profile.way(pod.shape)
-        passage = Passage(way, self.cycle.state_of(pod.shape), pod, node_name, self.cycle.profile)
-        failure = passage.begin()
+        plugin_plan = self.cycle.profile.plugin_plan(pod.shape)
+        binding_cycle = BindingCycle(plugin_plan, self.cycle.state_of(pod.shape), pod, node_name, self.cycle.profile)
+        failure = binding_cycle.begin()
         if failure is None:
-            member.passage = passage
+            member.binding_cycle = binding_cycle
         else:
             self._undo(member, pod)
             decision.refuse(failure)
@@ -156,9 +156,9 @@ class GangCycle:
 
     def _undo(self, member: Member, pod: PodInfo) -> None:
         """Take a pod from its node again, and put its victims back."""
-        if member.passage is not None:
-            member.passage.undo()
-            member.passage = None
+        if member.binding_cycle is not None:
+            member.binding_cycle.undo()
+            member.binding_cycle = None
         self.cache.forget(pod.key)
         for victim, node_name in member.removed:
             self.snapshot.place(victim, node_name)
@@ -166,17 +166,17 @@ class GangCycle:
 
     def _undo_all(self, members: list[Member]) -> None:
         for member in reversed(members):
-            if member.passage is not None:
+            if member.binding_cycle is not None:
                 self._undo(member, member.queued.pod)
 
     def _take_back(self, members: list[Member]) -> list[Member]:
         """Too few were placed: all that were go back, and wait for what those that were not wait for."""
         plugins = {GANG}
         for member in members:
-            if member.passage is None:
+            if member.binding_cycle is None:
                 plugins.update(member.decision.unschedulable_plugins)
         for member in reversed(members):
-            if member.passage is not None:
+            if member.binding_cycle is not None:
                 self._undo(member, member.queued.pod)
                 self._refuse(member.decision, INCOMPLETE, plugins)
         return members
@@ -184,9 +184,9 @@ class GangCycle:
     def _wait_for_victims(self, members: list[Member]) -> list[Member]:
         """The gang fits once some victims are gone: all its pods wait, nominated."""
         for member in reversed(members):
-            if member.passage is not None:
+            if member.binding_cycle is not None:
                 preempts = member.preempts
-                node_name = member.passage.node_name
+                node_name = member.binding_cycle.node_name
                 self._undo(member, member.queued.pod)
                 if not preempts:
                     self._refuse(member.decision, PREEMPTING, {GANG}, node_name)

@@ -15,6 +15,7 @@ import msgspec
 
 from bayplan.api import codec
 from bayplan.api.types.core_v1 import Node, Pod
+from bayplan.scheduler.binding_cycle import BindingCycle
 from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.cycle import Choice, Cycle, FirstByName
 from bayplan.scheduler.decision import Decision
@@ -24,7 +25,6 @@ from bayplan.scheduler.extenders import Answer, Ask, Call, asked, unasked
 from bayplan.scheduler.framework.claims import forget_user
 from bayplan.scheduler.gang_cycle import GangCycle, Member, minimum_of_group
 from bayplan.scheduler.nominator import Nominator
-from bayplan.scheduler.passage import Passage
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.queued_pod import QueuedPod
 from bayplan.scheduler.settings import SchedulerSettings, load
@@ -111,7 +111,7 @@ class Planner:
             for profile in self.settings.profiles
         }
         self._waiting: list[Pod] = []
-        self._passages: dict[str, Passage] = {}
+        self._binding_cycles: dict[str, BindingCycle] = {}
         """Those of settled pods for which plugins have reserved something."""
         for kind, obj in _by_kind(objects):
             self.add(kind, obj)
@@ -160,7 +160,7 @@ class Planner:
         return asked(decision_of(cycle, self.settings.extenders, info, full=full, explain=explain), self._ask)
 
     def decide_gang(self, gang: Sequence[QueuedPod]) -> list[Member]:
-        """Decide about the pods of a gang together. Those that are placed are counted on their nodes, with a passage begun."""
+        """Decide about the pods of a gang together. Those that are placed are counted on their nodes, with a binding cycle begun."""
         cycle = self.cycle_for(gang[0].pod)
         minimum = minimum_of_group(self.snapshot, gang[0].pod.pod) or 0
         extenders = self.settings.extenders if self._ask is not None else ()
@@ -185,28 +185,28 @@ class Planner:
         node_name = decision.names[decision.row]
         self.nominator.remove(info.key)
         self.snapshot.place(info, node_name)
-        way = cycle.profile.way(info.shape)
-        if way.reserve:
-            passage = Passage(way, cycle.state_of(info.shape), info, node_name, cycle.profile)
-            failure = passage.reserve()
-            self._passages[info.key] = passage
+        plugin_plan = cycle.profile.plugin_plan(info.shape)
+        if plugin_plan.reserve:
+            binding_cycle = BindingCycle(plugin_plan, cycle.state_of(info.shape), info, node_name, cycle.profile)
+            failure = binding_cycle.reserve()
+            self._binding_cycles[info.key] = binding_cycle
             if failure is not None:
                 self.take_back(info.key)
                 decision.refuse(failure)
             else:
-                passage.conclude()
+                binding_cycle.conclude()
 
     def take_back(self, key: str) -> None:
         """Undo `settle`: count a pod no more, and let plugins give back what they reserved for it. Last settled, first undone."""
         self.snapshot.remove_pod(key)
-        passage = self._passages.pop(key, None)
-        if passage is not None:
-            passage.undo()
+        binding_cycle = self._binding_cycles.pop(key, None)
+        if binding_cycle is not None:
+            binding_cycle.undo()
 
     def remove(self, key: str) -> None:
         """Take a pod away (`namespace/name`), wherever it is. What was bound for it, such as volumes, stays bound; devices are freed."""
         info = self.snapshot.remove_pod(key)
-        self._passages.pop(key, None)
+        self._binding_cycles.pop(key, None)
         if info is not None:
             forget_user(self.snapshot, info)
         if info is not None and info.pod.spec.scheduling_group is not None:
@@ -339,9 +339,9 @@ def _attempt_gang(planner: Planner, gang: list[tuple[Pod, int]], run: Run, start
     for member, (pod, number) in zip(members, gang, strict=True):
         info, decision = member.queued.pod, member.decision
         run.attempts.append(Attempt(info.key, number, decision))
-        if member.passage is not None:
-            member.passage.settle()
-            member.passage.conclude()
+        if member.binding_cycle is not None:
+            member.binding_cycle.settle()
+            member.binding_cycle.conclude()
             info.start_time = _moment(started, len(run.attempts))
             planner.nominator.remove(info.key)
             continue

@@ -71,7 +71,7 @@ class Nominator:
         return list(self._by_node)
 
 
-class Promises:
+class NominatedReservations:
     """The nominated pods that pods of some priority must not push aside: those of equal or higher priority."""
 
     __slots__ = ("_nominator", "_priority", "_snapshot")

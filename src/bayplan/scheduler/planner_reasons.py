@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.framework.verdicts import Narrow, Reason, Reject, Skip
 from bayplan.scheduler.library import Planner
-from bayplan.scheduler.planner_room import Limit
-from bayplan.scheduler.preparation import outside_code, prepare_lone
+from bayplan.scheduler.planner_capacity import Limit
+from bayplan.scheduler.preparation import outside_code, prepare_missing
 
 if TYPE_CHECKING:
     from bayplan.scheduler.snapshot.shape import PodShape
@@ -53,8 +53,8 @@ def every_refusal(planner: Planner, pod: Any) -> Refusals:
 
 def _ask_filters(profile: Any, state: CycleState, shape: PodShape, refuse: Any, every_row: frozenset[int]) -> None:
     for plugin in profile.filter:
-        if plugin.name in profile.lone_filters:
-            code = prepare_lone(profile, plugin, state, shape)
+        if plugin.name in profile.missing_for_filters:
+            code = prepare_missing(profile, plugin, state, shape)
             if code:
                 refuse(code, every_row)
                 continue

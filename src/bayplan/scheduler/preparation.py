@@ -66,12 +66,12 @@ def prepare(profile: Profile, state: CycleState, shape: PodShape, known: SharedV
     return Prepared(rejection, narrowed, tuple(by))
 
 
-def prepare_lone(profile: Profile, plugin: FilterPlugin, state: CycleState, shape: PodShape) -> int:
+def prepare_missing(profile: Profile, plugin: FilterPlugin, state: CycleState, shape: PodShape) -> int:
     """Filter is asked without PreFilter: the plugin fails, or prepares itself. Returns its verdict on all nodes, 0 if it has none.
 
     A plugin that would have rejected the pod then refuses every node.
     """
-    failure = profile.lone_filters[plugin.name]
+    failure = profile.missing_for_filters[plugin.name]
     if failure:
         return plugin.failed(failure)
     if isinstance(plugin, PreFilterPlugin):

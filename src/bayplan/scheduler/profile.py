@@ -13,7 +13,7 @@ from bayplan.scheduler.framework.extension_points import Plugin
 from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.verdicts import ReasonTable, Reject
 from bayplan.scheduler.framework.waiting import WaitingPods
-from bayplan.scheduler.lone_points import lone_filters, lone_scores
+from bayplan.scheduler.missing_points import missing_for_filters, missing_for_scores
 from bayplan.scheduler.older_names import OLDER_NAMES
 from bayplan.scheduler.row_scores import RowScores
 from bayplan.scheduler.settings import PluginChoice, PluginSet, ProfileSettings
@@ -26,11 +26,11 @@ from bayplan.support.metrics import Counter
 P = TypeVar("P", bound=Plugin)
 
 DEFAULT_BINDER: Final = "DefaultBinder"
-WAYS_KEPT: Final = 4096
+PLANS_KEPT: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PluginPlan:
     """The plugins before and after the decision that have something to do for a shape, in order."""
 
     pre_enqueue: tuple[points.PreEnqueuePlugin, ...]
@@ -73,14 +73,18 @@ class Profile:
         self.evaluations = {(plugin.name, point): Counter() for point, plugins in self._counted() for plugin in plugins}
         """(plugin, extension point) -> how often it was asked: in PreFilter and PreScore about a pod, in Filter and Score
         about a node. What is known of an equal pod is not asked again; a Skip does not count."""
-        self.lone_filters = lone_filters(self.filter, self._enabled("preFilter"))
-        self.lone_scores = lone_scores(self.score, {point: self._enabled(point) for point in ("preFilter", "preScore")})
+        self.missing_for_filters = missing_for_filters(self.filter, self._enabled("preFilter"))
+        self.missing_for_scores = missing_for_scores(
+            self.score, {point: self._enabled(point) for point in ("preFilter", "preScore")}
+        )
         """Plugins whose preparation at PreFilter, or PreScore, is disabled -> how they fail for it; empty if they do not."""
         self.row_scores = RowScores(snapshot)
         filters = dict.fromkeys((*self.pre_filter, *self.filter))
-        self.shared_answers = SharedAnswers(snapshot, filters, self.score, {*self.lone_filters, *self.lone_scores})
+        self.shared_answers = SharedAnswers(
+            snapshot, filters, self.score, {*self.missing_for_filters, *self.missing_for_scores}
+        )
         self._binds_plainly = len(self.bind) == 1 and self.bind[0].name == DEFAULT_BINDER and not self.post_bind
-        self._ways: dict[int, tuple[PodShape, Way]] = {}
+        self._plugin_plans: dict[int, tuple[PodShape, PluginPlan]] = {}
 
     def _check(self) -> None:
         if len(self.queue_sort) != 1:
@@ -109,9 +113,9 @@ class Profile:
         yield "PreScore", dict.fromkeys((*scoring, *self.pre_score))
         yield "Score", self.score
 
-    def way(self, shape: PodShape) -> Way:
+    def plugin_plan(self, shape: PodShape) -> PluginPlan:
         """The plugins that pods of a shape meet before and after the decision; worked out once per shape."""
-        known = self._ways.get(id(shape))
+        known = self._plugin_plans.get(id(shape))
         if known is not None:
             return known[1]
         pre_enqueue = tuple(plugin for plugin in self.pre_enqueue if plugin.concerns(shape))
@@ -119,15 +123,15 @@ class Profile:
         permit = tuple(plugin for plugin in self.permit if plugin.concerns(shape))
         pre_bind = tuple(plugin for plugin in self.pre_bind if plugin.concerns(shape))
         plain = self._binds_plainly and not (reserve or permit or pre_bind)
-        way = Way(pre_enqueue, reserve, permit, pre_bind, tuple(self.bind), tuple(self.post_bind), plain)
-        if len(self._ways) >= WAYS_KEPT:
-            self._ways.clear()
-        self._ways[id(shape)] = (shape, way)
-        return way
+        plugin_plan = PluginPlan(pre_enqueue, reserve, permit, pre_bind, tuple(self.bind), tuple(self.post_bind), plain)
+        if len(self._plugin_plans) >= PLANS_KEPT:
+            self._plugin_plans.clear()
+        self._plugin_plans[id(shape)] = (shape, plugin_plan)
+        return plugin_plan
 
     def gate(self, pod: PodInfo) -> tuple[str, Reject] | None:
         """The plugin that keeps a pod out of the queue, and why; None if none does."""
-        for plugin in self.way(pod.shape).pre_enqueue:
+        for plugin in self.plugin_plan(pod.shape).pre_enqueue:
             rejection = plugin.pre_enqueue(pod)
             if rejection is not None:
                 return plugin.name, rejection

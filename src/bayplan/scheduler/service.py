@@ -22,6 +22,7 @@ from bayplan.client.events import EventRecorder
 from bayplan.informers import InformerFactory
 from bayplan.scheduler import settings as scheduler_settings
 from bayplan.scheduler.binding import POD_BINDING, Changes, ClientActions, carry_out
+from bayplan.scheduler.binding_cycle import BindingCycle, Failure, failed
 from bayplan.scheduler.core import Outcome, SchedulerCore
 from bayplan.scheduler.evictions import Evicted, Evictions
 from bayplan.scheduler.extender_http import HttpDoor
@@ -31,7 +32,6 @@ from bayplan.scheduler.framework.meter import SUCCESS
 from bayplan.scheduler.framework.verdicts import ActionError, Status
 from bayplan.scheduler.gang_cycle import GroupResult
 from bayplan.scheduler.metrics import SchedulerMetrics
-from bayplan.scheduler.passage import Failure, Passage, failed
 from bayplan.scheduler.profile import DEFAULT_BINDER
 from bayplan.scheduler.reporting import Reporter
 from bayplan.scheduler.snapshot.catalog import KINDS
@@ -197,8 +197,8 @@ class SchedulerService:
                     outcome.group.outcome, outcome.decision.profile, self.clock.monotonic() - started
                 )
                 self._spawn(self._report_group(outcome.group))
-            if outcome.passage is not None:
-                self._spawn(self._pass(outcome, outcome.passage, started))
+            if outcome.binding_cycle is not None:
+                self._spawn(self._pass(outcome, outcome.binding_cycle, started))
             elif outcome.decision.scheduled:
                 await self.actions.take_slot()
                 self._spawn(self._bind(outcome, started))
@@ -214,7 +214,7 @@ class SchedulerService:
                 await asyncio.sleep(0)
 
     def _changed(self) -> None:
-        """The core knows something new: there may be pods to schedule, and passages may go on."""
+        """The core knows something new: there may be pods to schedule, and binding cycles may go on."""
         self._work.set()
         self.changes.tell()
 
@@ -258,14 +258,14 @@ class SchedulerService:
             self.metrics.point("Bind", status, outcome.decision.profile, self.clock.monotonic() - begun)
         self._bound(outcome, node, started)
 
-    async def _pass(self, outcome: Outcome, passage: Passage, started: float) -> None:
+    async def _pass(self, outcome: Outcome, binding_cycle: BindingCycle, started: float) -> None:
         """The way of pods that plugins have something to do with."""
-        info, nominates = passage.pod, passage.has_work
+        info, nominates = binding_cycle.pod, binding_cycle.has_work
         await self._reported(info.key)
         if nominates:
-            await self.reporter.nominate(info.pod, passage.node_name)
+            await self.reporter.nominate(info.pod, binding_cycle.node_name)
         failure = await carry_out(
-            passage,
+            binding_cycle,
             self.actions,
             self.clock,
             committed=lambda: self.core.queue.placed(info.key),
@@ -273,7 +273,7 @@ class SchedulerService:
             other=self._extenders.bind if self.core.settings.extenders else None,
         )
         if failure is None:
-            self._bound(outcome, passage.node_name, started)
+            self._bound(outcome, binding_cycle.node_name, started)
             return
         await self._binding_failed(outcome, failure, started)
         if nominates and not outcome.queued.pod.pod.status.nominated_node_name:

@@ -1,7 +1,7 @@
 """The scores of one pod shape, their sum per row, and the best rows.
 
 Scores that depend on the row alone are asked for again where pods changed; those that look at all feasible rows, or at
-pods elsewhere, are kept by `wide_scores`. Totals and the ranking follow the rows that moved. `forget` starts everything
+pods elsewhere, are kept by `cross_node_scores`. Totals and the ranking follow the rows that moved. `forget` starts everything
 over, as does an error of a plugin.
 """
 
@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from bayplan.scheduler.cross_node_scores import CrossNodeScores, cross_node_scores, pre_score
 from bayplan.scheduler.framework.extension_points import Scope, ScorePlugin
 from bayplan.scheduler.framework.meter import timed_plugin
 from bayplan.scheduler.framework.state import CycleState, PodShape
@@ -19,7 +20,6 @@ from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder, Ranking
 from bayplan.scheduler.shared_answers import NO_NODE, RowScore
 from bayplan.scheduler.snapshot.labels import IntRows, Ints
-from bayplan.scheduler.wide_scores import WideScores, pre_score, wide_scores
 from bayplan.support.metrics import Counter
 
 _FEW: Final = 8
@@ -41,11 +41,11 @@ class Totals:
         self._settled: list[RowScore] = []
         self._settled_total: Ints | None = None
         """Per row, the sum of the scores that depend on that row alone; None before the first time."""
-        self._wide: list[WideScores] = []
+        self._cross_node: list[CrossNodeScores] = []
         self._base: Ints = np.zeros(0, dtype=np.int64)
         """`_settled_total`, `_OUT` where not feasible."""
         self._totals: Ints = self._base
-        """`_base` and the wide scores; the very same array if there are none."""
+        """`_base` and the cross-node scores; the very same array if there are none."""
         self._shared = False
         self._asked: list[Counter] = []
         """How often the plugins were asked whose scores are asked for again row by row."""
@@ -63,12 +63,12 @@ class Totals:
     def share(self) -> None:
         """The scores are referred to from outside: leave them as they are and change copies from now on."""
         self._shared = True
-        for wide in self._wide:
-            wide.share()
+        for cross_node in self._cross_node:
+            cross_node.share()
 
     def scorings(self) -> list[RowScore]:
         """The scores per plugin, in the order of the profile."""
-        return self._in_order([*self._settled, *_said(self._wide)])
+        return self._in_order([*self._settled, *_said(self._cross_node)])
 
     def catch_up(self, state: CycleState, codes: Codes, rows: list[int], many: bool, order: NameOrder) -> None:
         """Bring everything up to date. On `rows` pods or verdicts changed; with `many`, verdicts did on others as well.
@@ -89,8 +89,8 @@ class Totals:
             for counter in self._asked:
                 counter.value += len(rows)
             if many:
-                for wide in self._wide:
-                    wide.start(state, self.shape, codes)
+                for cross_node in self._cross_node:
+                    cross_node.start(state, self.shape, codes)
                 self._add_up(codes, settled_total, order)
             else:
                 self._follow(state, codes, rows, settled_total, order)
@@ -100,14 +100,16 @@ class Totals:
         """Scores and totals if exactly the rows with code 0 were feasible; -1 for the others. Raises PluginError."""
         if self._settled_total is None:
             raise LookupError("no scores are known; bring them up to date first")
-        wide = [wide_scores(item.plugin, item.weight, item.given, self.profile) for item in self._wide]
+        cross_node = [
+            cross_node_scores(item.plugin, item.weight, item.given, self.profile) for item in self._cross_node
+        ]
         totals = self._settled_total.copy()
         separate = state.for_scores()
-        for item in wide:
+        for item in cross_node:
             item.start(separate, self.shape, codes)
             totals += item.final
         totals[codes != 0] = NO_NODE
-        return self._in_order([*self._settled, *_said(wide)]), totals
+        return self._in_order([*self._settled, *_said(cross_node)]), totals
 
     def _in_order(self, scores: list[RowScore]) -> list[RowScore]:
         by_name = {item.plugin.name: item for item in scores}
@@ -117,14 +119,14 @@ class Totals:
         """Divide the score plugins into those with one answer per row and those that look at all feasible nodes."""
         shape, snapshot, profile = self.shape, self.profile.snapshot, self.profile
         feasible = np.flatnonzero(codes == 0)
-        self._settled, self._wide, self._asked = [], [], []
+        self._settled, self._cross_node, self._asked = [], [], []
         parts = profile.shared_answers.score_parts(shape)
         known = profile.shared_answers.scores(parts)
         if known is not None:
             self._settled += known.scores
             settled_total = known.total.copy()
             for plugin, raw in known.raw:
-                self._widen(state, codes, plugin, raw)
+                self._keep_cross_node(state, codes, plugin, raw)
         else:
             settled_total = np.zeros(snapshot.size, dtype=np.int64)
         for preparing in profile.pre_score:
@@ -136,7 +138,7 @@ class Totals:
             if known is not None and plugin.name in known.known:
                 continue
             if plugin.score_scope is Scope.CLUSTER:
-                if not self._widen(state, codes, plugin, None):
+                if not self._keep_cross_node(state, codes, plugin, None):
                     silent.append(plugin.name)
             elif pre_score(plugin, state, shape, feasible, profile) is not None:
                 silent.append(plugin.name)
@@ -145,7 +147,7 @@ class Totals:
                 if given is None:
                     continue
                 is_fixed = plugin.score_scope is Scope.NODE
-                self._widen(state, codes, plugin, given if is_fixed else None)
+                self._keep_cross_node(state, codes, plugin, given if is_fixed else None)
                 if is_fixed:
                     raws.append((plugin, given))
         if known is None:
@@ -173,21 +175,21 @@ class Totals:
             self._asked.append(counter)
         return None
 
-    def _widen(self, state: CycleState, codes: Codes, plugin: ScorePlugin, raw: Ints | None) -> bool:
+    def _keep_cross_node(self, state: CycleState, codes: Codes, plugin: ScorePlugin, raw: Ints | None) -> bool:
         """Keep a plugin's scores from now on, unless it has nothing to say for good; tells whether it has."""
-        wide = wide_scores(plugin, self.profile.weights[plugin.name], raw, self.profile)
-        wide.start(state, self.shape, codes)
-        if wide.skip is not None and wide.skip.lasting:
+        cross_node = cross_node_scores(plugin, self.profile.weights[plugin.name], raw, self.profile)
+        cross_node.start(state, self.shape, codes)
+        if cross_node.skip is not None and cross_node.skip.lasting:
             return False
-        self._wide.append(wide)
+        self._cross_node.append(cross_node)
         return True
 
     def _follow(self, state: CycleState, codes: Codes, rows: list[int], settled_total: Ints, order: NameOrder) -> None:
         """Totals and ranking after changes on a few rows; all of them anew if a plugin's scores moved everywhere."""
         base = self._base
         moved: list[int] | None = rows
-        for wide in self._wide:
-            more = wide.catch_up(state, self.shape, codes, rows)
+        for cross_node in self._cross_node:
+            more = cross_node.catch_up(state, self.shape, codes, rows)
             if isinstance(more, slice):
                 moved = None
             elif moved is not None and more:
@@ -195,16 +197,16 @@ class Totals:
         if moved is None:
             index = np.array(rows, dtype=np.intp)
             base[index] = np.where(codes[index] == 0, settled_total[index], _OUT)
-            self._add_wide(order)
+            self._add_cross_node(order)
             return
         totals = self._totals
         if len(moved) > _FEW:
             index = np.array(moved, dtype=np.intp)
             changed: Ints = np.where(codes[index] == 0, settled_total[index], _OUT)
             base[index] = changed
-            if self._wide:
-                for wide in self._wide:
-                    changed += wide.final[index]
+            if self._cross_node:
+                for cross_node in self._cross_node:
+                    changed += cross_node.final[index]
                 totals[index] = changed
             self.ranking.start(totals, order)
             return
@@ -212,21 +214,21 @@ class Totals:
             before = totals.item(row)
             total = settled_total.item(row) if codes.item(row) == 0 else _OUT
             base[row] = total
-            if self._wide:
-                for wide in self._wide:
-                    total += wide.final.item(row)
+            if self._cross_node:
+                for cross_node in self._cross_node:
+                    total += cross_node.final.item(row)
                 totals[row] = total
             self.ranking.update(row, before, total)
 
     def _add_up(self, codes: Codes, settled_total: Ints, order: NameOrder) -> None:
         """All totals, and the ranking, from the scores."""
         self._base = np.where(codes == 0, settled_total, _OUT)
-        self._add_wide(order)
+        self._add_cross_node(order)
 
-    def _add_wide(self, order: NameOrder) -> None:
+    def _add_cross_node(self, order: NameOrder) -> None:
         totals = self._base
-        for wide in self._wide:
-            totals = totals + wide.final
+        for cross_node in self._cross_node:
+            totals = totals + cross_node.final
         self._totals = totals
         if self.ranking is _NO_RANKING:
             self.ranking = Ranking(totals, order)
@@ -262,5 +264,5 @@ class Totals:
         ]
 
 
-def _said(wide: list[WideScores]) -> list[RowScore]:
-    return [RowScore(item.plugin, item.weight, item.final, False) for item in wide if item.skip is None]
+def _said(cross_node: list[CrossNodeScores]) -> list[RowScore]:
+    return [RowScore(item.plugin, item.weight, item.final, False) for item in cross_node if item.skip is None]

@@ -1,6 +1,6 @@
 """How many more pods fit into a cluster, what limits them, and how many nodes are missing for more.
 
-The scheduler answers: see `bayplan.scheduler.planner_room`. Nodes that are not there yet get the pods of the daemon sets
+The scheduler answers: see `bayplan.scheduler.planner_capacity`. Nodes that are not there yet get the pods of the daemon sets
 first, as real ones would.
 """
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.api.pod_resources import pod_total
 from bayplan.scheduler.errors import SchedulerError
-from bayplan.scheduler.planner_moves import NodeUse, use_of_nodes
-from bayplan.scheduler.planner_room import Limit, MixRoom, Room, Told, room_for, room_for_mix
+from bayplan.scheduler.planner_capacity import Limit, MixPodCapacity, PodCapacity, Told, capacity_for, capacity_for_mix
+from bayplan.scheduler.planner_relocation import NodeUse, use_of_nodes
 from bayplan.scheduler.snapshot.pods import pod_key
 from bayplan.simulation.allowance import Allowance, allowance
 from bayplan.simulation.copies_planner import NodeShape, QuestionError, planner_of
@@ -57,7 +57,7 @@ class Capacity:
 
     pod: str
     requests: dict[str, str]
-    room: Room
+    room: PodCapacity
     wanted: int | None = None
     missing: Missing | None = None
     allowed: Allowance | None = None
@@ -104,7 +104,7 @@ class MixCapacity:
     """The answer about pods in given proportions."""
 
     shares: list[tuple[str, int]]
-    answer: MixRoom
+    answer: MixPodCapacity
     wanted: int | None = None
     uses: list[NodeUse] = field(default_factory=list)
     """How full the nodes are before."""
@@ -149,7 +149,7 @@ def capacity(
     """How many more of a pod fit; with `wanted`, also how many nodes of a shape are missing for that. Raises QuestionError."""
     planner = planner_of(copy, config)
     try:
-        room = room_for(planner, pod, enough=wanted, told=told)
+        room = capacity_for(planner, pod, enough=wanted, told=told)
         answer = Capacity(_name(pod), _requests(pod), room, wanted, uses=use_of_nodes(planner))
         answer.allowed = _tighter(allowance(copy, [(pod, 1)]), room.total, wanted)
         if wanted is not None and shape is not None and room.total < wanted:
@@ -171,7 +171,7 @@ def mix_capacity(
     try:
         planner = planner_of(copy, config)
         uses = use_of_nodes(planner)
-        found = room_for_mix(planner, pods, told=told)
+        found = capacity_for_mix(planner, pods, told=told)
     except SchedulerError as error:
         raise QuestionError(str(error)) from error
     shares = [(_name(pod), share) for pod, share in pods]
@@ -187,7 +187,7 @@ def _missing(planner: Planner, pod: core_v1.Pod, wanted: int, shape: NodeShape) 
     """The least number of added nodes with which all wanted pods fit. The planner is used up."""
     added = _Added(planner, shape)
     added.grow(1)
-    with_one = room_for(planner, pod, enough=wanted)
+    with_one = capacity_for(planner, pod, enough=wanted)
     name = shape.node(1).metadata.name
     each = with_one.per_node.get(name, 0)
     if not each and not with_one.one_by_one:
@@ -196,11 +196,11 @@ def _missing(planner: Planner, pod: core_v1.Pod, wanted: int, shape: NodeShape) 
         return Missing(shape, 1, each)
     enough, short = _bracket(planner, pod, wanted, added, each)
     if enough < 0:
-        return Missing(shape, -1, each, room_for(planner, pod, most=wanted).limits)
+        return Missing(shape, -1, each, capacity_for(planner, pod, most=wanted).limits)
     while enough - short > 1:
         middle = (enough + short) // 2
         added.set(middle)
-        if room_for(planner, pod, most=wanted).total >= wanted:
+        if capacity_for(planner, pod, most=wanted).total >= wanted:
             enough = middle
         else:
             short = middle
@@ -212,7 +212,7 @@ def _bracket(planner: Planner, pod: core_v1.Pod, wanted: int, added: _Added, eac
     short, guess, before = 1, 2, -1
     while guess <= MOST_NODES:
         added.set(guess)
-        total = room_for(planner, pod, most=wanted).total
+        total = capacity_for(planner, pod, most=wanted).total
         if total >= wanted:
             return guess, short
         if total == before and short > 2 * len(added.shape.zones):

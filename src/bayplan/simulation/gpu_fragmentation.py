@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from bayplan.api.types.core_v1 import Container, Pod
 from bayplan.scheduler.library import Planner
-from bayplan.scheduler.planner_room import room_for
+from bayplan.scheduler.planner_capacity import capacity_for
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.simulation.gpu_shares import GPU, GpuShares, Shares, shares_of
 
@@ -74,9 +74,9 @@ def room_with_gpus(planner: Planner, gpus: GpuShares, pod: Pod) -> int:
     """
     shares = shares_of(pod.spec)
     containers = tuple(_without_gpus(container) for container in pod.spec.containers)
-    room = room_for(planner, replace(pod, spec=replace(pod.spec, containers=containers)))
+    room = capacity_for(planner, replace(pod, spec=replace(pod.spec, containers=containers)))
     if room.one_by_one or len(set(shares)) > 1:
-        return room_for(planner, pod).total
+        return capacity_for(planner, pod).total
     row_of = planner.snapshot.row_of
     return sum(min(count, _pods_on(gpus.free(row_of[name]), shares)) for name, count in room.per_node.items())
 

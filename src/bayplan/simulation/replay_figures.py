@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from bayplan.api.types.core_v1 import Pod
 from bayplan.scheduler.library import Planner
-from bayplan.scheduler.planner_moves import NodeUse
-from bayplan.scheduler.planner_room import room_for
+from bayplan.scheduler.planner_capacity import capacity_for
+from bayplan.scheduler.planner_relocation import NodeUse
 from bayplan.scheduler.snapshot.resources import pod_requests
 from bayplan.simulation.gpu_fragmentation import room_with_gpus
 from bayplan.simulation.gpu_shares import GpuShares, shares_of
@@ -69,5 +69,5 @@ def fragmentation(planner: Planner, uses: Sequence[NodeUse], pod: Pod, gpus: Gpu
     if not most:
         return 0.0
     shared = gpus is not None and shares_of(pod.spec)
-    room = room_with_gpus(planner, gpus, pod) if gpus is not None and shared else room_for(planner, pod).total
+    room = room_with_gpus(planner, gpus, pod) if gpus is not None and shared else capacity_for(planner, pod).total
     return 1.0 - min(room, most) / most

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from bayplan import __version__
-from bayplan.scheduler.planner_moves import NodeUse, packing, use_of_nodes
+from bayplan.scheduler.planner_relocation import NodeUse, packing, use_of_nodes
 from bayplan.simulation import plots
 from bayplan.simulation.capacity import Capacity, MixCapacity
 from bayplan.simulation.consolidate import Consolidation
@@ -15,7 +15,7 @@ from bayplan.simulation.copies_planner import planner_of
 from bayplan.simulation.fixes import Fixes
 
 if TYPE_CHECKING:
-    from bayplan.scheduler.planner_room import Limit
+    from bayplan.scheduler.planner_capacity import Limit
     from bayplan.simulation.copies import ClusterCopy
 
 _MOST_ROWS: Final = 500

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bayplan.scheduler.planner_moves import packing
+from bayplan.scheduler.planner_relocation import packing
 from bayplan.simulation.capacity import Capacity, MixCapacity
 
 if TYPE_CHECKING:
-    from bayplan.scheduler.planner_room import Limit
+    from bayplan.scheduler.planner_capacity import Limit
     from bayplan.simulation.allowance import Allowance
     from bayplan.simulation.consolidate import Consolidation
     from bayplan.simulation.fixes import Fixes

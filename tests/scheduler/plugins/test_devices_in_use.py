@@ -48,11 +48,11 @@ def test_devices_elsewhere_are_given_up_only_if_they_are_what_a_node_was_refused
     with_claim = allocated("c", "a")
     crowded, elsewhere = node("a", pods="0"), node("b")
     assert post_filter(crowded, elsewhere, with_claim, new=user("p", "c")) == "deallocation of ResourceClaim completed"
-    promised = pod("rival", cpu="4", priority=100)
-    promised["status"]["nominatedNodeName"] = "b"
+    reserved = pod("rival", cpu="4", priority=100)
+    reserved["status"]["nominatedNodeName"] = "b"
     asks = user("p", "c")
     asks["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
-    assert post_filter(crowded, elsewhere, with_claim, promised, new=asks) == "still not schedulable"
+    assert post_filter(crowded, elsewhere, with_claim, reserved, new=asks) == "still not schedulable"
 
 
 @pytest.mark.parametrize(

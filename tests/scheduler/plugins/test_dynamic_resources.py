@@ -48,8 +48,8 @@ def test_a_device_is_given_only_once() -> None:
     first = attempt(setup)
     assert first.decision.node == "b"
     assert refusal(setup) == "0/2 nodes are available: 2 cannot allocate all claims."
-    assert first.passage is not None
-    first.passage.undo()
+    assert first.binding_cycle is not None
+    first.binding_cycle.undo()
     assert setup.core.snapshot.catalog.pending_allocations == {}
 
 

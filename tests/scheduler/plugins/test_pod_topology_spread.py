@@ -13,7 +13,7 @@ def spread_over_all(name: str) -> Tree:
     return pod(name, labels={"app": "web"}, topologySpreadConstraints=[constraint])
 
 
-def promised(name: str, namespace: str = "default") -> Tree:
+def reserved(name: str, namespace: str = "default") -> Tree:
     tree = pod(name, priority=100)
     tree["metadata"]["namespace"] = namespace
     tree["status"]["nominatedNodeName"] = "a"
@@ -27,5 +27,5 @@ def fits_on_a(*others: Tree) -> bool:
 
 def test_pods_that_run_do_not_count_but_those_that_are_promised_a_node_do() -> None:
     assert fits_on_a(pod("r", on="a"), pod("s", on="a"))
-    assert not fits_on_a(promised("r"))
-    assert fits_on_a(promised("r", namespace="other"))
+    assert not fits_on_a(reserved("r"))
+    assert fits_on_a(reserved("r", namespace="other"))

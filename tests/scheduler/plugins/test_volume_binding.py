@@ -112,7 +112,7 @@ def test_a_volume_is_free_again_when_its_pod_does_not_get_there() -> None:
     setup = two_nodes_one_volume()
     setup.see("Pod", user("p", "one"))
     (first,) = outcomes(setup, 1)
-    first.passage.undo()
+    first.binding_cycle.undo()
     assert setup.core.snapshot.catalog.volumes["disk"].spec.claim_ref is None
     setup.see("Pod", user("q", "two"))
     (second,) = outcomes(setup, 1)

@@ -50,7 +50,7 @@ def test_of_pods_that_are_alike_one_at_a_time_uses_an_exclusive_claim() -> None:
     assert planner.schedule(user("third")).node == "n0"
 
 
-def promised(tree: Tree, to: str) -> Tree:
+def reserved(tree: Tree, to: str) -> Tree:
     """A pending pod that a node has been promised to."""
     tree["status"]["nominatedNodeName"] = to
     tree["spec"]["priority"] = 100
@@ -64,8 +64,8 @@ def refused(*others: Tree, new: Tree) -> bool:
 def test_a_promised_pod_with_an_exclusive_claim_counts_only_if_something_else_is_to_be_watched() -> None:
     with_disk = user("new")
     with_disk["spec"]["volumes"].append({"name": "disk", "gcePersistentDisk": {"pdName": "d"}})
-    assert not refused(promised(user("rival"), "a"), new=user("new"))
-    assert refused(promised(user("rival"), "a"), new=with_disk)
+    assert not refused(reserved(user("rival"), "a"), new=user("new"))
+    assert refused(reserved(user("rival"), "a"), new=with_disk)
 
 
 def test_a_claim_that_a_pod_mounts_twice_is_one_claim() -> None:

@@ -20,8 +20,8 @@ import numpy as np
 
 from bayplan.scheduler.framework.events import EventHint
 from bayplan.scheduler.framework.state import CycleState, Handle
-from bayplan.scheduler.framework.trial import Trial
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
+from bayplan.scheduler.framework.what_if import WhatIf
 from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints, Rows
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
@@ -137,10 +137,10 @@ class FilterPlugin(Plugin, ABC):
         """The scope for this pod, where it is narrower than the class's."""
         return self.filter_scope
 
-    def row_trial(self, state: CycleState, pod: PodShape, row: int) -> Trial | None:
+    def row_what_if(self, state: CycleState, pod: PodShape, row: int) -> WhatIf | None:
         """For plugins of `Scope.ROW`: the verdict on a row while pods there come and go, worked out aside.
 
-        The trial starts with the pods as they are. None (the default) to be asked with the snapshot changed for a
+        The what-if evaluation starts with the pods as they are. None (the default) to be asked with the snapshot changed for a
         while, which costs more.
         """
         return None

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from bayplan.scheduler.framework.extension_points import Moved
 from bayplan.scheduler.framework.state import CycleState
-from bayplan.scheduler.framework.trial import Trial
 from bayplan.scheduler.framework.verdicts import Codes, Status
+from bayplan.scheduler.framework.what_if import WhatIf
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 
@@ -86,7 +86,7 @@ class PostFilterContext(ABC):
     """What the plugins worked out about the pod."""
 
     @abstractmethod
-    def trial(self, row: int, removed: Sequence[PodInfo]) -> AbstractContextManager[Trial]:
+    def what_if(self, row: int, removed: Sequence[PodInfo]) -> AbstractContextManager[WhatIf]:
         """Suppose that some pods were gone from a node, put some back, and ask; all is as before when it ends."""
 
     @abstractmethod
@@ -94,7 +94,7 @@ class PostFilterContext(ABC):
         """Pods that are nominated to a node, the pod itself left out."""
 
     @abstractmethod
-    def is_wide(self) -> bool:
+    def is_cross_node(self) -> bool:
         """Whether the verdict on a node can depend on pods on other nodes."""
 
     @abstractmethod

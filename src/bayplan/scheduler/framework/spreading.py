@@ -18,7 +18,7 @@ from bayplan.api.selectors import LabelSelector
 from bayplan.scheduler.framework.extension_points import FEW_ROWS
 from bayplan.scheduler.snapshot.counters import PodCounter
 from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints, LabelColumn
-from bayplan.scheduler.snapshot.snapshot import SupposedPods
+from bayplan.scheduler.snapshot.snapshot import WhatIfPods
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 Fractions = NDArray[np.float64]
@@ -56,7 +56,7 @@ class Domains:
         constraint: Constraint,
         column: LabelColumn,
         eligible: Bools,
-        counter: PodCounter | SupposedPods | None,
+        counter: PodCounter | WhatIfPods | None,
         self_match: int,
     ) -> None:
         self.constraint = constraint

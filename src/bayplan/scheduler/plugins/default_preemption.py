@@ -15,8 +15,8 @@ import numpy as np
 
 from bayplan.scheduler.framework.arguments import DefaultPreemptionArgs
 from bayplan.scheduler.framework.extension_points import EVERY_ROW, Moved, PostFilterPlugin
-from bayplan.scheduler.framework.findings import Findings, LowestPriority, findings_of
 from bayplan.scheduler.framework.post_filter import Candidate, PostFilterContext, PostFilterOutcome, start_of
+from bayplan.scheduler.framework.preemption_cache import LowestPriority, PreemptionCache, cache_of
 from bayplan.scheduler.framework.state import Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import Status
 from bayplan.scheduler.snapshot.labels import Bools, IntRows
@@ -24,7 +24,7 @@ from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
-_MEMORIES: Final = 16
+_MOST_CACHES: Final = 16
 """Kinds of pods for which what was found on each node is remembered."""
 
 
@@ -53,7 +53,7 @@ class DefaultPreemption(PostFilterPlugin):
     def __init__(self, args: object, handle: Handle) -> None:
         super().__init__(args, handle)
         self.args = args if isinstance(args, DefaultPreemptionArgs) else DefaultPreemptionArgs()
-        self._memories: dict[tuple[PodShape, int], Findings] = {}
+        self._caches: dict[tuple[PodShape, int], PreemptionCache] = {}
         self._lowest = LowestPriority(self.snapshot)
         self._curable_codes: Bools = np.zeros(1, dtype=np.bool_)
 
@@ -61,38 +61,38 @@ class DefaultPreemption(PostFilterPlugin):
         ineligible = self._ineligible(context)
         if ineligible:
             return PostFilterOutcome(Status.UNSCHEDULABLE, (f"preemption: {ineligible}",))
-        findings, own = self._findings(context), context.own_row()
-        unlike: Moved = EVERY_ROW if context.is_wide() else [own] if own is not None else []
-        findings.forget(unlike)
+        cache, own = self._cache(context), context.own_row()
+        unlike: Moved = EVERY_ROW if context.is_cross_node() else [own] if own is not None else []
+        cache.forget(unlike)
         try:
-            return self._outcome(context, findings)
+            return self._outcome(context, cache)
         finally:
-            findings.forget(unlike)
+            cache.forget(unlike)
 
-    def _outcome(self, context: PostFilterContext, findings: Findings) -> PostFilterOutcome:
-        found = self._candidates(context, findings)
-        failures = findings.failures() if not len(found) else []
+    def _outcome(self, context: PostFilterContext, cache: PreemptionCache) -> PostFilterOutcome:
+        found = self._candidates(context, cache)
+        failures = cache.failures() if not len(found) else []
         if failures:
             text = failures[0] if len(failures) == 1 else f"[{', '.join(failures)}]"
             return PostFilterOutcome(Status.ERROR, (f"preemption: {text}",))
         if not len(found):
-            reason = f"preemption: {self._message(findings.refusals(), len(findings.rows))}"
+            reason = f"preemption: {self._message(cache.refusals(), len(cache.rows))}"
             return PostFilterOutcome(Status.UNSCHEDULABLE, (reason,), withdraws=True)
-        return self._choose(context, findings, found)
+        return self._choose(context, cache, found)
 
     def choose(self, context: PostFilterContext, candidates: list[Candidate]) -> PostFilterOutcome:
         """The cheapest of the candidates that extenders leave."""
-        return self._choose(context, *findings_of(self.snapshot, candidates))
+        return self._choose(context, *cache_of(self.snapshot, candidates))
 
-    def _choose(self, context: PostFilterContext, findings: Findings, rows: IntRows) -> PostFilterOutcome:
-        tied = findings.cheapest(rows)
+    def _choose(self, context: PostFilterContext, cache: PreemptionCache, rows: IntRows) -> PostFilterOutcome:
+        tied = cache.cheapest(rows)
         chosen = 0
         if len(tied) > 1:
             place = context.pick(len(tied))
             chosen = int(np.argpartition(context.ranks()[tied], place)[place])
         row = int(tied[chosen])
-        candidates = findings.candidates(rows)
-        best = candidates if len(tied) == len(rows) else findings.candidates(tied)
+        candidates = cache.candidates(rows)
+        best = candidates if len(tied) == len(rows) else cache.candidates(tied)
         clears = tuple(pod for pod in context.nominated_to(row) if pod.priority < context.pod.priority)
         return PostFilterOutcome(None, (), best[chosen], best, candidates, clears, choose=self.choose)
 
@@ -112,24 +112,24 @@ class DefaultPreemption(PostFilterPlugin):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
-    def _candidates(self, context: PostFilterContext, findings: Findings) -> IntRows:
+    def _candidates(self, context: PostFilterContext, cache: PreemptionCache) -> IntRows:
         """The rows of the first candidates, from a random one of the rows in question on: as many as the settings want,
         with one that violates no budget among them if there is one."""
-        findings.ask_about(np.zeros_like(context.codes) if context.rejected_early else context.codes, self._curable())
-        rows = findings.rows
+        cache.ask_about(np.zeros_like(context.codes) if context.rejected_early else context.codes, self._curable())
+        rows = cache.rows
         wanted = max(
             len(rows) * self.args.min_candidate_nodes_percentage // 100, self.args.min_candidate_nodes_absolute
         )
         first = rows.item(context.pick(len(rows))) if len(rows) > wanted else 0
-        unknown = findings.unknown()
+        unknown = cache.unknown()
         if len(unknown):
             is_vain = self._lowest.now()[unknown] >= context.pod.priority
             if is_vain.any():
-                findings.refuse(unknown[is_vain], (NO_VICTIMS,))
+                cache.refuse(unknown[is_vain], (NO_VICTIMS,))
                 unknown = unknown[~is_vain]
-            for row in findings.to_look_at(unknown, first, wanted):
-                self._look_at(context, row, findings)
-        return findings.found(first, wanted)
+            for row in cache.to_look_at(unknown, first, wanted):
+                self._look_at(context, row, cache)
+        return cache.found(first, wanted)
 
     def _curable(self) -> Bools:
         """Which verdicts are refusals that evictions can cure."""
@@ -139,48 +139,48 @@ class DefaultPreemption(PostFilterPlugin):
             self._curable_codes = np.array([False, *curable[1:], False], dtype=np.bool_)
         return self._curable_codes
 
-    def _findings(self, context: PostFilterContext) -> Findings:
+    def _cache(self, context: PostFilterContext) -> PreemptionCache:
         """What was found for equal pods before, as long as nodes and budgets stay the same."""
         key = (context.pod.shape, context.pod.priority)
-        findings = self._memories.pop(key, None)
-        if findings is None or findings.structure != self.snapshot.structure:
-            findings = Findings(self.snapshot)
-        findings.catch_up()
-        moved, findings.nominations = context.nominated_since(findings.nominations)
-        findings.forget(moved)
-        while len(self._memories) >= _MEMORIES:
-            del self._memories[next(iter(self._memories))]
-        self._memories[key] = findings
-        return findings
+        cache = self._caches.pop(key, None)
+        if cache is None or cache.structure != self.snapshot.structure:
+            cache = PreemptionCache(self.snapshot)
+        cache.catch_up()
+        moved, cache.nominations = context.nominated_since(cache.nominations)
+        cache.forget(moved)
+        while len(self._caches) >= _MOST_CACHES:
+            del self._caches[next(iter(self._caches))]
+        self._caches[key] = cache
+        return cache
 
-    def _look_at(self, context: PostFilterContext, row: int, findings: Findings) -> None:
+    def _look_at(self, context: PostFilterContext, row: int, cache: PreemptionCache) -> None:
         """Find out what evictions on a node would achieve."""
         priority = context.pod.priority
         potential = [pod for pod in self.snapshot.pods_on[row].values() if pod.priority < priority]
         victims: list[PodInfo] = []
         violations = 0
-        with context.trial(row, potential) as trial:
-            code = trial.verdict()
+        with context.what_if(row, potential) as what_if:
+            code = what_if.verdict()
             if code:
                 reason = self.reasons[code]
                 if reason.status is Status.ERROR:
-                    findings.fail(row, reason.reasons[0])
+                    cache.fail(row, reason.reasons[0])
                 else:
-                    findings.refuse(row, reason.reasons)
+                    cache.refuse(row, reason.reasons)
                 return
             violating, others = self._by_budget(by_importance(potential))
             for pod in (*violating, *others):
-                trial.put_back(pod)
-                if trial.verdict():
-                    trial.take_away(pod)
+                what_if.put_back(pod)
+                if what_if.verdict():
+                    what_if.take_away(pod)
                     victims.append(pod)
                     violations += pod in violating
         if not victims:
-            findings.fail(row, f'expected at least one victim pod on node "{self.snapshot.name(row)}"')
+            cache.fail(row, f'expected at least one victim pod on node "{self.snapshot.name(row)}"')
             return
         if violating and others:
             victims = by_importance(victims)
-        findings.offer(Candidate(row, tuple(victims), violations))
+        cache.offer(Candidate(row, tuple(victims), violations))
 
     def _by_budget(self, pods: list[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
         """Pods whose eviction would violate a disruption budget, and the rest; budgets are used up in order."""

@@ -22,8 +22,8 @@ from bayplan.scheduler.framework.extension_points import (
 )
 from bayplan.scheduler.framework.kept_columns import Capacities, Floats, KeptColumn
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
-from bayplan.scheduler.framework.trial import Trial
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
+from bayplan.scheduler.framework.what_if import WhatIf
 from bayplan.scheduler.snapshot.device_totals import DeviceTotals, device_totals
 from bayplan.scheduler.snapshot.extended_resources import class_behind
 from bayplan.scheduler.snapshot.labels import IntRows, Ints, Rows
@@ -52,7 +52,7 @@ class _Scored(NamedTuple):
     """What nodes without the resource have of devices that stand for it."""
 
 
-class _RowTrial(Trial):
+class _RowWhatIf(WhatIf):
     """The room on one node while pods come and go. `free`: per requested resource, negative if over-committed."""
 
     __slots__ = ("capacity", "free", "places", "plugin", "state", "vector")
@@ -176,8 +176,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 bits |= (3 if amount > capacity else 1) << (2 * position + 1)
         return self.code(vector, bits) if bits else 0
 
-    def row_trial(self, state: CycleState, pod: PodShape, row: int) -> Trial | None:
-        return _RowTrial(self, state, row)
+    def row_what_if(self, state: CycleState, pod: PodShape, row: int) -> WhatIf | None:
+        return _RowWhatIf(self, state, row)
 
     def code(self, vector: Vector, bits: int) -> int:
         """The verdict that a bit set stands for."""

@@ -35,7 +35,7 @@ from bayplan.scheduler.snapshot.counters import PodCounter
 from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints, Rows
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
-from bayplan.scheduler.snapshot.snapshot import SupposedPods
+from bayplan.scheduler.snapshot.snapshot import WhatIfPods
 from bayplan.scheduler.snapshot.taints import TaintKey, has_untolerated
 
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -161,7 +161,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         return selector
 
     def _domains(
-        self, constraints: list[Constraint], pod: PodShape, *, need_all_labels: bool, with_supposed: bool = False
+        self, constraints: list[Constraint], pod: PodShape, *, need_all_labels: bool, with_what_if: bool = False
     ) -> list[Domains]:
         size = self.snapshot.size
         labelled = self.snapshot.alive[:size].copy()
@@ -177,9 +177,9 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
             if item.honor_taints:
                 eligible = eligible & self._tolerated(pod)
             column = self.snapshot.label_column(item.topology_key)
-            counter: PodCounter | SupposedPods | None = self._counter(item, pod.namespace)
-            if counter is None and with_supposed:
-                counter = self.snapshot.supposed_pods(pod.namespace)
+            counter: PodCounter | WhatIfPods | None = self._counter(item, pod.namespace)
+            if counter is None and with_what_if:
+                counter = self.snapshot.what_if_pods(pod.namespace)
             found.append(Domains(item, column, eligible, counter, int(item.selector.matches(pod.labels))))
         return found
 
@@ -218,7 +218,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         if not constraints:
             return SKIP
-        domains = self._domains(constraints, pod, need_all_labels=True, with_supposed=True)
+        domains = self._domains(constraints, pod, need_all_labels=True, with_what_if=True)
         state.data[self.name] = _Filter([Skews(item) for item in domains], *self._verdicts())
         return None
 

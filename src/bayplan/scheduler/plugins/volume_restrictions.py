@@ -84,7 +84,7 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         used = sum(key in users for key in claims)
         if not used and not any(is_restricted(volume) for volume in pod.volumes):
             return False
-        return used + sum(self.snapshot.supposed_claim_users.get(key, 0) for key in claims) > 0
+        return used + sum(self.snapshot.what_if_claim_users.get(key, 0) for key in claims) > 0
 
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
         return np.array([self.filter_row(state, pod, row) for row in self.snapshot.rows_of(rows)], dtype=np.int32)

@@ -370,7 +370,7 @@ class PodCounts:
         return latest
 
     @contextmanager
-    def supposing(self) -> Iterator[None]:
+    def what_if(self) -> Iterator[None]:
         """While pods are counted in or out for a while: what comes up or goes away then is forgotten afterwards."""
         before: dict[Label | None, int] = {}
         outer, self._restored = self._restored, before

@@ -35,7 +35,7 @@ _MAX_LOG: Final = 1 << 20
 _TOPOLOGY: Final = "topology.kubernetes.io/"
 
 
-class SupposedPods:
+class WhatIfPods:
     """Pods that are supposed to have come (counted 1) or gone (-1), per row."""
 
     __slots__ = ("__weakref__", "per_row")
@@ -70,9 +70,9 @@ class Snapshot(NodeColumns):
         self.pods: dict[str, PodInfo] = {}
         self.ports: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
         self.claim_users: dict[str, int] = {}
-        self.supposed_claim_users: dict[str, int] = {}
+        self.what_if_claim_users: dict[str, int] = {}
         """How many more (or, negative, fewer) users claims have while pods are supposed to come or go."""
-        self._supposed_pods: WeakValueDictionary[str, SupposedPods] = WeakValueDictionary()
+        self._what_if_pods: WeakValueDictionary[str, WhatIfPods] = WeakValueDictionary()
         self._orphans: dict[str, dict[str, PodInfo]] = {}
         self._log: list[int] = []
         self._log_start = 0
@@ -286,10 +286,10 @@ class Snapshot(NodeColumns):
             if self.catalog.pending_allocations.close_cycle():
                 self.structure += 1
 
-    # Supposing
+    # What-if evaluation
 
     @contextmanager
-    def supposing(self, added: Sequence[PodInfo], removed: Sequence[PodInfo], row: int) -> Iterator[None]:
+    def what_if(self, added: Sequence[PodInfo], removed: Sequence[PodInfo], row: int) -> Iterator[None]:
         """For a while, count some pods in and others out on one node, without a trace in the log.
 
         Two things follow kube-scheduler's preemption rather than common sense: pods that terminate are counted out of
@@ -300,18 +300,18 @@ class Snapshot(NodeColumns):
         ports = {(port.protocol, port.port) for info in (*added, *removed) for port in info.host_ports}
         addresses = {port: dict(self.ports.get(port, {}).get(row, {})) for port in ports}
         self.pods_on[row] = dict(pods)
-        with self.counts.supposing():
+        with self.counts.what_if():
             for info in removed:
-                self.suppose(info, row, -1)
+                self.count_what_if(info, row, -1)
             for info in added:
-                self.suppose(info, row, 1)
+                self.count_what_if(info, row, 1)
             try:
                 yield
             finally:
                 for info in added:
-                    self.suppose(info, row, -1)
+                    self.count_what_if(info, row, -1)
                 for info in removed:
-                    self.suppose(info, row, 1)
+                    self.count_what_if(info, row, 1)
                 self.pods_on[row] = pods
                 for port, before in addresses.items():
                     if before:
@@ -319,18 +319,18 @@ class Snapshot(NodeColumns):
                     else:
                         self.ports[port].pop(row, None)
 
-    def suppose(self, info: PodInfo, row: int, delta: int) -> None:
-        """Count a pod in or out for a while, within `supposing`; undone by the opposite `delta`."""
+    def count_what_if(self, info: PodInfo, row: int, delta: int) -> None:
+        """Count a pod in or out for a while, within `what_if`; undone by the opposite `delta`."""
         if delta > 0:
             self.pods_on[row][info.key] = info
         else:
             self.pods_on[row].pop(info.key, None)
         self._count(info, row, delta, live=True)
-        supposed = self._supposed_pods.get(info.shape.namespace)
-        if supposed is not None:
-            supposed.per_row[row] += delta
+        what_if = self._what_if_pods.get(info.shape.namespace)
+        if what_if is not None:
+            what_if.per_row[row] += delta
         if info.shape.volumes:
-            _count_claims(info, self.supposed_claim_users, delta)
+            _count_claims(info, self.what_if_claim_users, delta)
         for port in info.host_ports:
             addresses = self.ports.setdefault((port.protocol, port.port), {}).setdefault(row, {})
             if delta > 0:
@@ -338,11 +338,11 @@ class Snapshot(NodeColumns):
             else:
                 addresses.pop(port.ip, None)
 
-    def supposed_pods(self, namespace: str) -> SupposedPods:
+    def what_if_pods(self, namespace: str) -> WhatIfPods:
         """How many more (or, negative, fewer) pods of a namespace are supposed to be on each node; hold it to be kept informed."""
-        known = self._supposed_pods.get(namespace)
+        known = self._what_if_pods.get(namespace)
         if known is None or len(known.per_row) < self.capacity:
-            known = self._supposed_pods[namespace] = SupposedPods(self.capacity)
+            known = self._what_if_pods[namespace] = WhatIfPods(self.capacity)
         return known
 
     def _place(self, info: PodInfo, row: int) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from bayplan.api.types import core_v1
 from bayplan.scheduler import Planner
 from bayplan.scheduler.library import typed
-from bayplan.scheduler.planner_room import room_for, room_for_mix
+from bayplan.scheduler.planner_capacity import capacity_for, capacity_for_mix
 from bayplan.testing.builders import container, node, pod, selector, taint
 from tests.scheduler.devices import claim, device, device_class, slice_of, user
 
@@ -54,7 +54,7 @@ def test_filling_all_nodes_at_once_equals_placing_one_by_one(seed: int) -> None:
     chance = random.Random(seed)
     amounts = {"cpu": f"{chance.randint(0, 9) * 50}m", "memory": f"{chance.randint(0, 5) * 100}Mi"}
     asked = pod("asked", containers=(container(**{k: v for k, v in amounts.items() if v[0] != "0"}),))
-    room = room_for(Planner(cluster(seed)), asked)
+    room = capacity_for(Planner(cluster(seed)), asked)
     expected, message = placed_one_by_one(Planner(cluster(seed)), asked)
     assert room.per_node == expected
     assert not room.one_by_one
@@ -67,7 +67,7 @@ def test_pods_that_spread_are_placed_one_by_one(seed: int) -> None:
         max_skew=1, topology_key="zone", when_unsatisfiable="DoNotSchedule", label_selector=selector({"app": "x"})
     )
     asked = pod("asked", cpu="300m", meta={"labels": {"app": "x"}}, topology_spread_constraints=(constraint,))
-    room = room_for(Planner(cluster(seed)), asked)
+    room = capacity_for(Planner(cluster(seed)), asked)
     expected, _ = placed_one_by_one(Planner(cluster(seed)), asked)
     assert room.per_node == expected
     assert room.one_by_one
@@ -76,14 +76,14 @@ def test_pods_that_spread_are_placed_one_by_one(seed: int) -> None:
 def test_the_planner_is_as_before_afterwards() -> None:
     planner = Planner(cluster(1))
     before = planner.snapshot.requested.copy()
-    first = room_for(planner, pod("asked", cpu="100m"))
+    first = capacity_for(planner, pod("asked", cpu="100m"))
     assert (planner.snapshot.requested == before).all()
-    assert room_for(planner, pod("asked", cpu="100m")) == first
+    assert capacity_for(planner, pod("asked", cpu="100m")) == first
 
 
 def test_the_limits_name_the_nodes_and_why() -> None:
     nodes = [node("a", cpu="1"), node("b", cpu="1", taints=(taint("only", "NoSchedule"),))]
-    room = room_for(Planner(nodes), pod("asked", cpu="600m"))
+    room = capacity_for(Planner(nodes), pod("asked", cpu="600m"))
     assert room.total == 1
     assert [(one.reasons, one.nodes) for one in room.limits] == [
         (("Insufficient cpu",), ("a",)),
@@ -94,15 +94,15 @@ def test_the_limits_name_the_nodes_and_why() -> None:
 def test_a_host_port_is_taken_once_per_node() -> None:
     port = core_v1.ContainerPort(container_port=80, host_port=80)
     asked = pod("asked", containers=(container(ports=(port,)),))
-    assert room_for(Planner([node("a"), node("b")]), asked).per_node == {"a": 1, "b": 1}
+    assert capacity_for(Planner([node("a"), node("b")]), asked).per_node == {"a": 1, "b": 1}
 
 
 def test_no_more_than_wanted_are_placed() -> None:
-    assert room_for(Planner([node("a"), node("b")]), pod("asked", cpu="100m"), most=5).total == 5
+    assert capacity_for(Planner([node("a"), node("b")]), pod("asked", cpu="100m"), most=5).total == 5
 
 
 def test_a_mix_fits_in_whole_sets() -> None:
-    answer = room_for_mix(Planner([node("a", cpu="4")]), [(pod("big", cpu="1"), 1), (pod("small", cpu="250m"), 2)])
+    answer = capacity_for_mix(Planner([node("a", cpu="4")]), [(pod("big", cpu="1"), 1), (pod("small", cpu="250m"), 2)])
     assert (answer.sets, answer.per_node, answer.stopped_by) == (2, {"a": 6}, "default/small")
 
 
@@ -114,8 +114,8 @@ def test_a_pending_pod_like_a_running_one_may_go_elsewhere() -> None:
 def test_devices_that_were_only_tried_are_free_afterwards() -> None:
     planner = Planner([node("a"), device_class(), slice_of("a", device("gpu-0")), claim("c"), claim("d")])
     wanting = typed("Pod", user("p", "c"))
-    assert room_for(planner, wanting).per_node == {"a": 110}  # they share the claim
-    assert room_for_mix(planner, [(wanting, 1)]).sets == 110
+    assert capacity_for(planner, wanting).per_node == {"a": 110}  # they share the claim
+    assert capacity_for_mix(planner, [(wanting, 1)]).sets == 110
     assert planner.decide(user("q", "d")).node == "a"
 
 
@@ -132,7 +132,7 @@ def test_pods_share_a_claim_that_the_first_of_them_gets_allocated() -> None:
 
 def test_pods_that_share_a_claim_fill_its_node_and_leave_no_trace() -> None:
     planner = Planner([node("a", pods="3"), device_class(), slice_of("a", device("gpu-0")), claim("c"), claim("d")])
-    assert room_for(planner, typed("Pod", user("p", "c"))).per_node == {"a": 3}
+    assert capacity_for(planner, typed("Pod", user("p", "c"))).per_node == {"a": 3}
     claims = planner.snapshot.catalog.resource_claims.values()
     assert all(one.status.allocation is None and not one.status.reserved_for for one in claims)
     assert planner.decide(user("q", "d")).node == "a"

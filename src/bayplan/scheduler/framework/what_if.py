@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bayplan.scheduler.snapshot.pods import PodInfo
 
 
-class Trial(ABC):
+class WhatIf(ABC):
     """A node on which some pods are supposed to be gone; nobody else sees it."""
 
     @abstractmethod
@@ -24,24 +24,24 @@ class Trial(ABC):
         """The verdict on the node as it is supposed to be, nominated pods included."""
 
 
-class JointTrial(Trial):
+class JointWhatIf(WhatIf):
     """What several filters say, in order; a number is the verdict of one that no pod can change."""
 
-    def __init__(self, parts: Sequence[Trial | int]) -> None:
+    def __init__(self, parts: Sequence[WhatIf | int]) -> None:
         self._parts = parts
-        self._trials = [part for part in parts if isinstance(part, Trial)]
+        self._changing = [part for part in parts if isinstance(part, WhatIf)]
 
     def put_back(self, pod: PodInfo) -> None:
-        for part in self._trials:
+        for part in self._changing:
             part.put_back(pod)
 
     def take_away(self, pod: PodInfo) -> None:
-        for part in self._trials:
+        for part in self._changing:
             part.take_away(pod)
 
     def verdict(self) -> int:
         for part in self._parts:
-            code = part.verdict() if isinstance(part, Trial) else part
+            code = part.verdict() if isinstance(part, WhatIf) else part
             if code:
                 return code
         return 0

@@ -20,7 +20,7 @@ from bayplan.scheduler.snapshot.pods import PodInfo
 
 
 @dataclass(slots=True)
-class Moves:
+class Relocations:
     """Changes of pods, undone last first unless they are kept."""
 
     planner: Planner
@@ -77,13 +77,13 @@ class Moves:
 
 
 @contextmanager
-def moving(planner: Planner, closed: Collection[int] = ()) -> Iterator[Moves]:
+def moving(planner: Planner, closed: Collection[int] = ()) -> Iterator[Relocations]:
     """Changes that are undone at the end, unless `keep` is called. `closed`: rows that take no pod."""
-    moves = Moves(planner, np.fromiter(closed, dtype=np.int64, count=len(closed)))
+    relocations = Relocations(planner, np.fromiter(closed, dtype=np.int64, count=len(closed)))
     try:
-        yield moves
+        yield relocations
     finally:
-        moves.undo()
+        relocations.undo()
 
 
 def emptied_by_room(

@@ -1,8 +1,8 @@
-"""A pod's passage from the decision to its binding: Reserve, Permit, PreBind, Bind, PostBind, and Unreserve on failure.
+"""A pod's binding cycle from the decision to its binding: Reserve, Permit, PreBind, Bind, PostBind, and Unreserve on failure.
 
 Reserve and Permit run at once, as part of the scheduling cycle (`begin`). What follows may wait for the outside world
-and runs beside other pods' passages (`carry_out`). A failure anywhere is a `Failure`; whoever runs the passage then
-calls `undo` and puts the pod back into the queue. Pods whose plugins have nothing to do take no passage at all.
+and runs beside other pods' binding cycles (`carry_out`). A failure anywhere is a `Failure`; whoever runs the binding cycle then
+calls `undo` and puts the pod back into the queue. Pods whose plugins have nothing to do take no binding cycle at all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bayplan.scheduler.framework.meter import SUCCESS, Meter, timed_plugin, time
 from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.framework.verdicts import ActionError, PluginError, Reject, Status
 from bayplan.scheduler.framework.waiting import WaitingPod, WaitingPods
-from bayplan.scheduler.profile import Profile, Way
+from bayplan.scheduler.profile import PluginPlan, Profile
 from bayplan.scheduler.snapshot.pods import PodInfo
 
 OtherBinder = Callable[[PodInfo, str], Awaitable[bool]]
@@ -70,13 +70,15 @@ def _status(failure: Failure | None) -> str:
     return failure.reject.status.value if failure is not None else SUCCESS
 
 
-class Passage:
+class BindingCycle:
     """One pod on its way to `node_name`, where it is assumed."""
 
-    __slots__ = ("_waiting_pods", "meter", "node_name", "pod", "profile", "state", "waiting", "way")
+    __slots__ = ("_waiting_pods", "meter", "node_name", "plugin_plan", "pod", "profile", "state", "waiting")
 
-    def __init__(self, way: Way, state: CycleState, pod: PodInfo, node_name: str, profile: Profile) -> None:
-        self.way = way
+    def __init__(
+        self, plugin_plan: PluginPlan, state: CycleState, pod: PodInfo, node_name: str, profile: Profile
+    ) -> None:
+        self.plugin_plan = plugin_plan
         self.state = state.for_pod()
         self.pod = pod
         self.node_name = node_name
@@ -102,7 +104,7 @@ class Passage:
     def undo(self) -> None:
         """Unreserve in reverse order; the pod waits no more."""
         self.settle()
-        for plugin in reversed(self.way.reserve):
+        for plugin in reversed(self.plugin_plan.reserve):
             plugin.unreserve(self.state, self.pod, self.node_name)
 
     def settle(self) -> None:
@@ -111,7 +113,7 @@ class Passage:
 
     def conclude(self) -> None:
         """The pod is on its node, and nobody is going to write anything: what was reserved counts as written. `undo` still takes it back."""
-        for plugin in self.way.reserve:
+        for plugin in self.plugin_plan.reserve:
             plugin.conclude(self.state, self.pod, self.node_name)
 
     @property
@@ -119,11 +121,11 @@ class Passage:
         """Whether binding is going to take a while: a plugin holds the pod back or has to prepare something."""
         if self.waiting is not None and not self.waiting.settled:
             return True
-        return any(plugin.has_work(self.state, self.pod, self.node_name) for plugin in self.way.pre_bind)
+        return any(plugin.has_work(self.state, self.pod, self.node_name) for plugin in self.plugin_plan.pre_bind)
 
     def reserve(self) -> Failure | None:
         """Reserve alone; after a failure `undo` is due."""
-        for plugin in self.way.reserve:
+        for plugin in self.plugin_plan.reserve:
             try:
                 with timed_plugin(self.meter, plugin.name, "Reserve"):
                     answer = plugin.reserve(self.state, self.pod, self.node_name)
@@ -135,7 +137,7 @@ class Passage:
 
     def _permit(self) -> Failure | None:
         waits: dict[str, float] = {}
-        for plugin in self.way.permit:
+        for plugin in self.plugin_plan.permit:
             try:
                 with timed_plugin(self.meter, plugin.name, "Permit"):
                     answer = plugin.permit(self.state, self.pod, self.node_name)
@@ -157,7 +159,7 @@ class Passage:
         return failure
 
     async def _pre_bind(self, actions: Actions) -> Failure | None:
-        for plugin in self.way.pre_bind:
+        for plugin in self.plugin_plan.pre_bind:
             try:
                 with timed_plugin(self.meter, plugin.name, "PreBind"):
                     answer = await plugin.pre_bind(self.state, self.pod, self.node_name, actions)
@@ -170,7 +172,7 @@ class Passage:
     async def release(self, actions: Actions) -> list[ActionError]:
         """After `undo`: take back what was written. Returns what could not be."""
         errors: list[ActionError] = []
-        for plugin in reversed(self.way.reserve):
+        for plugin in reversed(self.plugin_plan.reserve):
             try:
                 await plugin.release(self.state, self.pod, actions)
             except ActionError as error:
@@ -183,7 +185,7 @@ class Passage:
             failure = await self._bind(actions, other)
             timing.status = _status(failure)
         if failure is None:
-            for plugin in self.way.post_bind:
+            for plugin in self.plugin_plan.post_bind:
                 plugin.post_bind(self.state, self.pod, self.node_name)
         return failure
 
@@ -193,7 +195,7 @@ class Passage:
                 return None
         except ActionError as error:
             return Failure("", Reject(Status.ERROR, (str(error),)), False)
-        for plugin in self.way.bind:
+        for plugin in self.plugin_plan.bind:
             try:
                 if await plugin.bind(self.state, self.pod, self.node_name, actions):
                     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bayplan.scheduler import Planner
-from bayplan.scheduler.planner_moves import moving, use_of_nodes
+from bayplan.scheduler.planner_relocation import moving, use_of_nodes
 from bayplan.testing.builders import node, pod
 from tests.scheduler.devices import claim, device, device_class, slice_of, user
 
@@ -18,27 +18,27 @@ def claims() -> Planner:
 
 def test_a_closed_node_takes_no_pod() -> None:
     planner = Planner([node("a"), node("b", cpu="1")])
-    with moving(planner, frozenset({planner.snapshot.row_of["a"]})) as moves:
-        assert moves.place(planner.pod(pod("p", cpu="500m"))).node == "b"
-        assert moves.place(planner.pod(pod("q", cpu="600m"))).node is None
+    with moving(planner, frozenset({planner.snapshot.row_of["a"]})) as relocations:
+        assert relocations.place(planner.pod(pod("p", cpu="500m"))).node == "b"
+        assert relocations.place(planner.pod(pod("q", cpu="600m"))).node is None
 
 
 def test_what_is_not_kept_is_undone() -> None:
     planner = Planner([node("a"), node("b"), pod("p", cpu="500m", node_name="a")])
     before = use_of_nodes(planner)
-    with moving(planner) as moves:
-        moves.take("default/p")
-        moves.place(planner.pod(pod("p", cpu="500m")))
-        moves.place(planner.pod(pod("q", cpu="700m")))
+    with moving(planner) as relocations:
+        relocations.take("default/p")
+        relocations.place(planner.pod(pod("p", cpu="500m")))
+        relocations.place(planner.pod(pod("q", cpu="700m")))
     assert use_of_nodes(planner) == before
 
 
 def test_what_is_kept_stays() -> None:
     planner = Planner([node("a"), node("b"), pod("p", cpu="500m", node_name="a")])
-    with moving(planner, frozenset({planner.snapshot.row_of["a"]})) as moves:
-        moves.take("default/p")
-        moves.place(planner.pod(pod("p", cpu="500m")))
-        moves.keep()
+    with moving(planner, frozenset({planner.snapshot.row_of["a"]})) as relocations:
+        relocations.take("default/p")
+        relocations.place(planner.pod(pod("p", cpu="500m")))
+        relocations.keep()
     assert {use.node: use.requested.get("cpu", 0) for use in use_of_nodes(planner)} == {"a": 0, "b": 500}
 
 
@@ -48,14 +48,14 @@ def test_use_tells_how_full_a_node_is() -> None:
 
 
 def test_what_plugins_reserved_is_given_back(claims: Planner) -> None:
-    with moving(claims) as moves:
-        assert moves.place(claims.pod(user("p", "c"))).node == "a"
-        assert moves.place(claims.pod(user("q", "d"))).node is None
+    with moving(claims) as relocations:
+        assert relocations.place(claims.pod(user("p", "c"))).node == "a"
+        assert relocations.place(claims.pod(user("q", "d"))).node is None
     assert claims.decide(user("q", "d")).node == "a"
 
 
 def test_what_is_kept_keeps_what_plugins_reserved(claims: Planner) -> None:
-    with moving(claims) as moves:
-        moves.place(claims.pod(user("p", "c")))
-        moves.keep()
+    with moving(claims) as relocations:
+        relocations.place(claims.pod(user("p", "c")))
+        relocations.keep()
     assert claims.decide(user("q", "d")).node is None

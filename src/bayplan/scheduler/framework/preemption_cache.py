@@ -93,7 +93,7 @@ class _Prices:
         return self._ranks
 
 
-class Findings:
+class PreemptionCache:
     """What evictions would achieve on each node, for pods of one shape and priority.
 
     A row is known until pods on it, or nominated to it, change. Known rows are candidates, each with a price, or refuse
@@ -296,10 +296,10 @@ def _latest_first(start: str) -> bytes:
     return start.encode().translate(_COMPLEMENTS) + b"\xff"
 
 
-def findings_of(snapshot: Snapshot, candidates: Iterable[Candidate]) -> tuple[Findings, IntRows]:
-    """Candidates as findings, and their rows."""
-    findings, rows = Findings(snapshot), []
+def cache_of(snapshot: Snapshot, candidates: Iterable[Candidate]) -> tuple[PreemptionCache, IntRows]:
+    """Candidates as a cache, and their rows."""
+    cache, rows = PreemptionCache(snapshot), []
     for candidate in candidates:
-        findings.offer(candidate)
+        cache.offer(candidate)
         rows.append(candidate.row)
-    return findings, np.array(rows, dtype=np.intp)
+    return cache, np.array(rows, dtype=np.intp)

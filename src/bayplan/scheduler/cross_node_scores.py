@@ -25,7 +25,7 @@ from bayplan.scheduler.framework.extension_points import (
 from bayplan.scheduler.framework.meter import timed_plugin
 from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Skip
-from bayplan.scheduler.lone_points import score_failure
+from bayplan.scheduler.missing_points import score_failure
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints
 
@@ -40,25 +40,25 @@ def pre_score(plugin: Plugin, state: CycleState, shape: PodShape, feasible: Ints
 
     A plugin whose PreScore the profile leaves out prepares itself if it can, and has something to say in any case.
     """
-    lone = profile.lone_scores.get(plugin.name)
-    if lone:
-        raise PluginError(plugin.name, lone)
+    missing = profile.missing_for_scores.get(plugin.name)
+    if missing:
+        raise PluginError(plugin.name, missing)
     if not isinstance(plugin, PreScorePlugin):
         return None
     with timed_plugin(profile.meter, plugin.name, "PreScore"):
         try:
             skip = plugin.pre_score(state, shape, feasible)
         except PluginError as error:
-            where = f'running PreScore plugin "{plugin.name}": ' if lone is None else score_failure(plugin.name)
+            where = f'running PreScore plugin "{plugin.name}": ' if missing is None else score_failure(plugin.name)
             raise PluginError(plugin.name, f"{where}{error}") from error
-    if lone is not None:
+    if missing is not None:
         return None
     if skip is None:
         profile.evaluations[plugin.name, "PreScore"].inc()
     return skip
 
 
-class WideScores:
+class CrossNodeScores:
     """The scores of one plugin that are asked for all feasible rows again whenever anything changed.
 
     `final`: normalised and weighted, per row; means nothing on rows that are not feasible. `skip`: PreScore's
@@ -110,7 +110,7 @@ class WideScores:
         return pre_score(self.plugin, state, shape, feasible, self.profile)
 
 
-class KeptScores(WideScores):
+class KeptScores(CrossNodeScores):
     """The scores of a plugin that scales by extremes, kept up to date row by row."""
 
     def __init__(self, plugin: ScaledScorePlugin, weight: int, raw: Ints | None, profile: Profile) -> None:
@@ -258,8 +258,8 @@ class KeptScores(WideScores):
                 self.final[row] = score * self.weight
 
 
-def wide_scores(plugin: ScorePlugin, weight: int, raw: Ints | None, profile: Profile) -> WideScores:
+def cross_node_scores(plugin: ScorePlugin, weight: int, raw: Ints | None, profile: Profile) -> CrossNodeScores:
     """The keeper of a plugin's scores. `raw`: those that depend on nodes only, if they are known."""
     if isinstance(plugin, ScaledScorePlugin):
         return KeptScores(plugin, weight, raw, profile)
-    return WideScores(plugin, weight, raw, profile)
+    return CrossNodeScores(plugin, weight, raw, profile)

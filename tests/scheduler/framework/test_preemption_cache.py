@@ -10,8 +10,8 @@ import pytest
 
 from bayplan.scheduler import Planner
 from bayplan.scheduler.framework.extension_points import EVERY_ROW
-from bayplan.scheduler.framework.findings import Findings
 from bayplan.scheduler.framework.post_filter import Candidate
+from bayplan.scheduler.framework.preemption_cache import PreemptionCache
 from bayplan.scheduler.snapshot.pods import PodInfo
 from tests.scheduler.objects import node, pod
 
@@ -26,7 +26,7 @@ class Plain:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.planner = Planner([node(f"n{row}") for row in range(ROWS)])
-        self.findings = Findings(self.planner.snapshot)
+        self.cache = PreemptionCache(self.planner.snapshot)
         self.codes = np.zeros(ROWS, dtype=np.int32)
         self.truth: list[Candidate | None] = [None] * ROWS
         self.known: set[int] = set()
@@ -47,7 +47,7 @@ class Plain:
                 victims = tuple(self.victim() for _ in range(self.chance.randint(1, 2)))
                 self.truth[row] = Candidate(row, victims, self.chance.choice((0, 1, 1)))
         self.known -= set(rows)
-        self.findings.forget(EVERY_ROW if len(rows) == ROWS else rows)
+        self.cache.forget(EVERY_ROW if len(rows) == ROWS else rows)
 
     def search(self, first: int, wanted: int) -> tuple[list[int], list[int]]:
         """The rows that are looked at, and the candidates that are found."""
@@ -70,17 +70,17 @@ class Plain:
         return looked_at, [item.row for item in found[:most]]
 
     def searched(self, first: int, wanted: int) -> tuple[list[int], list[int]]:
-        """As `search`, by the findings."""
-        findings, looked_at = self.findings, []
-        findings.ask_about(self.codes, CURABLE)
-        for row in findings.to_look_at(findings.unknown(), first, wanted):
+        """As `search`, by the cache."""
+        cache, looked_at = self.cache, []
+        cache.ask_about(self.codes, CURABLE)
+        for row in cache.to_look_at(cache.unknown(), first, wanted):
             looked_at.append(row)
             candidate = self.truth[row]
             if candidate is not None:
-                findings.offer(candidate)
+                cache.offer(candidate)
             else:
-                findings.refuse(row, ("no",))
-        return looked_at, findings.found(first, wanted).tolist()
+                cache.refuse(row, ("no",))
+        return looked_at, cache.found(first, wanted).tolist()
 
     def cheapest(self, rows: list[int]) -> list[int]:
         """Those of the candidates on rows that cost least."""
@@ -103,35 +103,35 @@ def test_a_search_looks_at_the_rows_and_finds_the_candidates_that_it_would_one_b
         first, wanted = chance.randrange(ROWS), chance.choice((1, 3, 10, 60))
         looked_at, found = plain.search(first, wanted)
         assert plain.searched(first, wanted) == (looked_at, found)
-        assert plain.findings.rows.tolist() == [row for row in range(ROWS) if plain.codes[row] in (1, 3)]
+        assert plain.cache.rows.tolist() == [row for row in range(ROWS) if plain.codes[row] in (1, 3)]
         if found:
-            assert plain.findings.cheapest(np.array(found)).tolist() == plain.cheapest(found)
+            assert plain.cache.cheapest(np.array(found)).tolist() == plain.cheapest(found)
         plain.change(chance.sample(range(ROWS), chance.choice((0, 1, 2, 10, 35, ROWS))))
 
 
 def test_refusals_are_counted_among_the_rows_in_question() -> None:
-    findings = Findings(Planner([node(f"n{row}") for row in range(5)]).snapshot)
-    findings.ask_about(np.array([1, 1, 0, 2, 1], dtype=np.int32), CURABLE)
-    findings.refuse(np.array([0, 2, 3]), ("a", "b"))
-    findings.fail(1, "who knows")
-    findings.refuse(4, ("b",))
-    assert findings.refusals() == {"a": 1, "b": 2, "who knows": 1}
-    assert findings.failures() == ["who knows"]
-    findings.forget([1])
-    findings.refuse(1, ("a",))
-    assert findings.failures() == []
+    cache = PreemptionCache(Planner([node(f"n{row}") for row in range(5)]).snapshot)
+    cache.ask_about(np.array([1, 1, 0, 2, 1], dtype=np.int32), CURABLE)
+    cache.refuse(np.array([0, 2, 3]), ("a", "b"))
+    cache.fail(1, "who knows")
+    cache.refuse(4, ("b",))
+    assert cache.refusals() == {"a": 1, "b": 2, "who knows": 1}
+    assert cache.failures() == ["who knows"]
+    cache.forget([1])
+    cache.refuse(1, ("a",))
+    assert cache.failures() == []
 
 
 def test_prices_of_long_ago_are_forgotten() -> None:
     planner = Planner([node("a")])
-    findings = Findings(planner.snapshot)
+    cache = PreemptionCache(planner.snapshot)
     for day in range(1, 31):
         tree = pod("low", on="a")
         tree["status"]["startTime"] = f"2026-01-{day:02}T00:00:00Z"
         planner.add("Pod", tree)
-        findings.catch_up()
-        findings.ask_about(np.array([1], dtype=np.int32), CURABLE)
-        assert findings.unknown().tolist() == [0]
-        findings.offer(Candidate(0, (planner.snapshot.pods["default/low"],), 0))
-        assert findings.cheapest(findings.found(0, 1)).tolist() == [0]
-    assert len(findings._prices) < 10
+        cache.catch_up()
+        cache.ask_about(np.array([1], dtype=np.int32), CURABLE)
+        assert cache.unknown().tolist() == [0]
+        cache.offer(Candidate(0, (planner.snapshot.pods["default/low"],), 0))
+        assert cache.cheapest(cache.found(0, 1)).tolist() == [0]
+    assert len(cache._prices) < 10

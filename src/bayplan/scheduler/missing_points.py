@@ -15,7 +15,7 @@ def score_failure(plugin: str) -> str:
     return f'running Score plugins: plugin "{plugin}" failed with: '
 
 
-def lone_filters(plugins: Iterable[FilterPlugin], prepared: Collection[str]) -> dict[str, str]:
+def missing_for_filters(plugins: Iterable[FilterPlugin], prepared: Collection[str]) -> dict[str, str]:
     """The filter plugins that are not asked at PreFilter although they could be, with how they fail; empty if they do not."""
     return {
         plugin.name: plugin.filter_alone
@@ -24,7 +24,7 @@ def lone_filters(plugins: Iterable[FilterPlugin], prepared: Collection[str]) -> 
     }
 
 
-def lone_scores(plugins: Iterable[ScorePlugin], prepared: dict[str, Collection[str]]) -> dict[str, str]:
+def missing_for_scores(plugins: Iterable[ScorePlugin], prepared: dict[str, Collection[str]]) -> dict[str, str]:
     """The same for score plugins; `prepared`: extension point -> the plugins that are enabled there."""
     found = {}
     for plugin in plugins:

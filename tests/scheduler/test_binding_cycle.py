@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from bayplan.scheduler.binding import Changes, carry_out
+from bayplan.scheduler.binding_cycle import Failure
 from bayplan.scheduler.core import Outcome
 from bayplan.scheduler.framework.extension_points import (
     Actions,
@@ -23,7 +24,6 @@ from bayplan.scheduler.framework.state import CycleState, PodInfo
 from bayplan.scheduler.framework.verdicts import ActionError, PluginError, Reject, Status
 from bayplan.scheduler.framework.waiting import go_duration
 from bayplan.scheduler.library import typed
-from bayplan.scheduler.passage import Failure
 from bayplan.support.clock import SystemClock
 from tests.scheduler.installing import install
 from tests.scheduler.objects import Tree, node, pod
@@ -123,12 +123,12 @@ def with_one_pod(config: Tree | None) -> Setup:
 
 
 def finish(outcome: Outcome, actions: Actions, then: Callable[[], None] | None = None) -> Failure | None:
-    """Run the rest of a passage; `then` happens while it waits."""
+    """Run the rest of a binding cycle; `then` happens while it waits."""
 
     async def main() -> Failure | None:
-        assert outcome.passage is not None
-        passage = outcome.passage
-        task = asyncio.create_task(carry_out(passage, actions, SystemClock(), committed=lambda: None))
+        assert outcome.binding_cycle is not None
+        binding_cycle = outcome.binding_cycle
+        task = asyncio.create_task(carry_out(binding_cycle, actions, SystemClock(), committed=lambda: None))
         await asyncio.sleep(0)
         if then is not None:
             then()
@@ -155,14 +155,14 @@ def test_plugins_run_in_order_and_keep_what_they_know_of_the_pod(config: Tree) -
 
 
 def test_a_pod_that_no_plugin_cares_about_takes_no_passage() -> None:
-    assert attempt(with_one_pod(None)).passage is None
+    assert attempt(with_one_pod(None)).binding_cycle is None
 
 
 def test_a_refusal_of_reserve_unreserves_all_in_reverse_order_and_frees_the_node(config: Tree) -> None:
     Recorder.answers["First reserve"] = Reject(Status.UNSCHEDULABLE, ("taken meanwhile",))
     setup = with_one_pod(config)
     outcome = attempt(setup)
-    assert (outcome.passage, outcome.decision.scheduled) == (None, False)
+    assert (outcome.binding_cycle, outcome.decision.scheduled) == (None, False)
     assert outcome.decision.message == "0/1 nodes are available: 1 taken meanwhile."
     assert outcome.decision.reason == "Unschedulable"
     assert Recorder.calls == ["First reserve", "Second unreserve", "First unreserve"]

@@ -55,7 +55,7 @@ class Limit:
 
 
 @dataclass(slots=True)
-class Room:
+class PodCapacity:
     """How many more pods fit."""
 
     per_node: dict[str, int] = field(default_factory=dict)
@@ -74,9 +74,9 @@ class Room:
         return sum(self.per_node.values())
 
 
-def room_for(
+def capacity_for(
     planner: Planner, pod: Pod, *, most: int | None = None, enough: int | None = None, told: Told | None = None
-) -> Room:
+) -> PodCapacity:
     """How many more pods like this one fit, at most `most`. The planner is as before afterwards.
 
     `enough`: where pods are placed one by one, so many are all that anybody wants to know of.
@@ -98,8 +98,8 @@ def room_for(
 def is_local(planner: Planner, cycle: Cycle, info: PodInfo, evaluation: Evaluation) -> bool:
     """Whether the columns alone say how many fit: nothing that pods of this shape take is shared or counted elsewhere."""
     shape = info.shape
-    plain = not (evaluation.has_wide_filters or shape.host_ports or shape.volumes or len(planner.nominator))
-    return plain and not cycle.profile.way(shape).reserve
+    plain = not (evaluation.has_cross_node_filters or shape.host_ports or shape.volumes or len(planner.nominator))
+    return plain and not cycle.profile.plugin_plan(shape).reserve
 
 
 def limits_of(decision: Decision) -> list[Limit]:
@@ -116,8 +116,8 @@ def limits_of(decision: Decision) -> list[Limit]:
     return sorted(limits, key=lambda one: (-len(one.nodes), one.plugin, one.reasons))
 
 
-def _full(planner: Planner, per_node: dict[str, int], decision: Decision) -> Room:
-    room = Room(dict(sorted(per_node.items())), planner.snapshot.node_count)
+def _full(planner: Planner, per_node: dict[str, int], decision: Decision) -> PodCapacity:
+    room = PodCapacity(dict(sorted(per_node.items())), planner.snapshot.node_count)
     room.limits = limits_of(decision)
     room.message = decision.message or (", ".join(decision.gate[1].reasons) if decision.gate is not None else "")
     return room
@@ -126,7 +126,7 @@ def _full(planner: Planner, per_node: dict[str, int], decision: Decision) -> Roo
 # All nodes at once
 
 
-def _fill(planner: Planner, cycle: Cycle, info: PodInfo, most: int | None) -> Room:
+def _fill(planner: Planner, cycle: Cycle, info: PodInfo, most: int | None) -> PodCapacity:
     snapshot = planner.snapshot
     codes = cycle.evaluation(info.shape).codes
     rows: Ints = np.flatnonzero(codes == 0)
@@ -145,8 +145,8 @@ def _fill(planner: Planner, cycle: Cycle, info: PodInfo, most: int | None) -> Ro
     names = cycle.names()
     per_node = {names[row]: count for row, count in sorted(zip(rows.tolist(), fits.tolist(), strict=True))}
     if most is not None and sum(per_node.values()) >= most:
-        return Room(_first(dict(sorted(per_node.items())), most), snapshot.node_count)
-    with _supposed(snapshot, info, rows, fits):
+        return PodCapacity(_first(dict(sorted(per_node.items())), most), snapshot.node_count)
+    with _what_if(snapshot, info, rows, fits):
         decision = cycle.opened(info)
         decision.codes = _codes(cycle, info)
         return _full(planner, per_node, decision)
@@ -166,7 +166,7 @@ def _first(per_node: dict[str, int], most: int) -> dict[str, int]:
 
 def _codes_with(cycle: Cycle, info: PodInfo, rows: Ints, counts: Ints) -> Codes:
     """The verdicts if so many more pods were on the rows."""
-    with _supposed(cycle.snapshot, info, rows, counts):
+    with _what_if(cycle.snapshot, info, rows, counts):
         return _codes(cycle, info)
 
 
@@ -177,7 +177,7 @@ def _codes(cycle: Cycle, info: PodInfo) -> Codes:
 
 
 @contextmanager
-def _supposed(snapshot: Snapshot, info: PodInfo, rows: Ints, counts: Ints) -> Iterator[None]:
+def _what_if(snapshot: Snapshot, info: PodInfo, rows: Ints, counts: Ints) -> Iterator[None]:
     """Count pods in on many rows, for a while, in the columns of what they take only."""
 
     def add(sign: int) -> None:
@@ -203,7 +203,7 @@ def copy_of(planner: Planner, pod: Pod, number: int) -> PodInfo:
     return planner.pod(replace(pod, metadata=metadata))
 
 
-def _place_all(planner: Planner, cycle: Cycle, pod: Pod, most: int | None, told: Told | None) -> Room:
+def _place_all(planner: Planner, cycle: Cycle, pod: Pod, most: int | None, told: Told | None) -> PodCapacity:
     placed: dict[str, int] = {}
     keys: list[str] = []
     decision: Decision | None = None
@@ -222,7 +222,7 @@ def _place_all(planner: Planner, cycle: Cycle, pod: Pod, most: int | None, told:
     if decision is not None and not decision.scheduled:
         room = _full(planner, placed, decision)
     else:
-        room = Room(dict(sorted(placed.items())), planner.snapshot.node_count)
+        room = PodCapacity(dict(sorted(placed.items())), planner.snapshot.node_count)
     for key in reversed(keys):
         planner.take_back(key)
     room.one_by_one = True
@@ -233,7 +233,7 @@ def _place_all(planner: Planner, cycle: Cycle, pod: Pod, most: int | None, told:
 
 
 @dataclass(slots=True)
-class MixRoom:
+class MixPodCapacity:
     """How often a set of pods fits."""
 
     sets: int
@@ -242,13 +242,13 @@ class MixRoom:
     """Node -> pods of all complete sets."""
     stopped_by: str
     """Name of the pod that found no node first; empty if the search was told to stop before."""
-    room: Room
+    room: PodCapacity
     """What stopped it."""
 
 
-def room_for_mix(
+def capacity_for_mix(
     planner: Planner, pods: Sequence[tuple[Pod, int]], *, most: int | None = None, told: Told | None = None
-) -> MixRoom:
+) -> MixPodCapacity:
     """How many sets of pods fit, each set with so many of each pod, placed set by set as the scheduler would.
 
     Raises SchedulerError if no profile schedules one of them, DecodeError.
@@ -260,7 +260,7 @@ def room_for_mix(
     ]
     placed: list[tuple[str, str]] = []
     current: list[tuple[str, str]] = []
-    sets, stopped, failed = 0, "", Room(node_count=planner.snapshot.node_count)
+    sets, stopped, failed = 0, "", PodCapacity(node_count=planner.snapshot.node_count)
     while most is None or sets < most:
         current = []
         for pod in each:
@@ -282,4 +282,4 @@ def room_for_mix(
         per_node[node] = per_node.get(node, 0) + 1
     for key, _ in reversed((*placed, *current)):
         planner.take_back(key)
-    return MixRoom(sets, dict(sorted(per_node.items())), stopped, failed)
+    return MixPodCapacity(sets, dict(sorted(per_node.items())), stopped, failed)
