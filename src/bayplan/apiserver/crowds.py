@@ -10,6 +10,7 @@ Only what is certain is done this way. A body is learnt when the second one like
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,18 +27,21 @@ from bayplan.apiserver.admission.service_account import TOKEN_VOLUME
 from bayplan.apiserver.authorization.node import NODES
 from bayplan.apiserver.cache import ResourceCache, stored_value
 from bayplan.apiserver.generated_names import generated_name
+from bayplan.support.hit_rate import HitRate
 from bayplan.support.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from bayplan.apiserver.context import Call, Context
 
 _replace = msgspec.structs.replace
-_NAME: Final = re.compile(rb"[a-z0-9][a-z0-9.-]*")
 _QUERY: Final = frozenset(("fieldManager", "fieldValidation"))
 _LONGEST_BODY: Final = 8192
 _MOST_SEEN: Final = 1024
-_MOST_NAMED: Final = 8
-"""Templates of one client whose pods have names already: each has to be tried."""
+_LEAST_HITS: Final = 0.2
+"""Pods of known templates among all, from which on templates pay."""
+_GIVEN_NAME: Final = re.compile(rb'"name": ?"([a-z0-9][a-z0-9.-]*)"')
+_MOST_NAMES: Final = 4
+"""So many of the names in a body may be that of the pod: labels and owners can come before it."""
 _MARKS: Final = tuple(f"~~bayplan-{slot}~~" for slot in ("name", "uid", "time", "volume"))
 """What stands in a template for what differs."""
 _MARK: Final = re.compile("|".join(_MARKS).encode())
@@ -106,9 +110,11 @@ class Crowds:
     def __init__(self) -> None:
         self._generated: dict[tuple[Place, bytes], Template] = {}
         """Those whose pods get their names: by body."""
-        self._named: dict[Place, list[Template]] = {}
+        self._named: dict[tuple[Place, bytes, bytes], Template] = {}
+        """Those whose pods bring their names: by what stands before and after the name, so that thousands cost no more than one."""
         self._seen: set[int] = set()
         """Bodies that came once: hashes of place, prefix and suffix."""
+        self._hit_rate = HitRate(_LEAST_HITS)
         self._caches: tuple[Caches, Caches] | None = None
         """Those of the kinds whose objects decide what admission does (none if more decides), and of those of which there must be no object for that."""
 
@@ -120,6 +126,7 @@ class Crowds:
             or request.content_type.partition(";")[0] != "application/json"
             or not _QUERY.issuperset(request.query)
             or NODES in request.user.groups
+            or not self._hit_rate.is_worth_asking()
         ):
             return None
         return Place(
@@ -140,14 +147,22 @@ class Crowds:
 
     def find(self, place: Place, body: bytes, basis: int) -> tuple[Template, str] | None:
         """The template of a body, and the name that the pod brings ("" if it gets one); None if there is none, or what it says does not hold any more."""
+        found = self._found(place, body, basis)
+        self._hit_rate.record(hit=found is not None)
+        return found
+
+    def _found(self, place: Place, body: bytes, basis: int) -> tuple[Template, str] | None:
         template = self._generated.get((place, body))
         if template is not None:
             return (template, "") if template.basis == basis else None
-        for template in self._named.get(place, ()):
-            if template.basis == basis and body.startswith(template.prefix) and body.endswith(template.suffix):
-                name = body[len(template.prefix) : len(body) - len(template.suffix)]
-                if _NAME.fullmatch(name) and is_usual_name(name.decode()):
-                    return template, name.decode()
+        if not self._named:
+            return None
+        for match in itertools.islice(_GIVEN_NAME.finditer(body), _MOST_NAMES):
+            start, end = match.span(1)
+            template = self._named.get((place, body[:start], body[end:]))
+            if template is not None:
+                name = match[1].decode()
+                return (template, name) if template.basis == basis and is_usual_name(name) else None
         return None
 
     def note(self, kind: Kind, place: Place, body: bytes, basis: int, pod: core_v1.Pod, *, named: bool) -> None:
@@ -176,12 +191,7 @@ class Crowds:
             return
         if len(self._named) >= _MOST_SEEN:
             self._named.clear()
-        others = [
-            one
-            for one in self._named.get(place, ())
-            if one.basis == template.basis and (one.prefix, one.suffix) != (template.prefix, template.suffix)
-        ]
-        self._named[place] = [template, *others[: _MOST_NAMED - 1]]
+        self._named[place, template.prefix, template.suffix] = template
 
 
 def _caches(call: Call) -> tuple[Caches, Caches]:

@@ -23,6 +23,7 @@ from bayplan.apiserver.cache import Prepared, ResourceCache
 from bayplan.apiserver.crowds import is_usual_name
 from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict
+from bayplan.support.hit_rate import HitRate
 from bayplan.support.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -34,9 +35,11 @@ BINDING: Final = f"{CREATE}/binding"
 _QUERY: Final = frozenset(("fieldManager", "fieldValidation"))
 _LONGEST: Final = 8192
 """Bytes of a request, and of a pod."""
-_MOST: Final = 1024
+_MOST: Final = 4096
 _MOST_TRIED: Final = 8
-"""Forms of the pods of one request: each is compared with the pod."""
+"""Forms of the pods with the same labels, of one request: each is compared with the pod."""
+_LEAST_HITS: Final = 0.25
+"""Changes that are known among all, from which on it pays to know them."""
 _NAME, _UID, _REVISION, _GIVEN, _NODE, _NOMINATION, _VOLUME, _FIRST_TIME = range(8)
 """The slots of a form: texts that are a pod's own. The last ones are for times, in their order."""
 _OWN: Final = ((_NAME, b"name"), (_UID, b"uid"), (_NODE, b"nodeName"), (_NOMINATION, b"nominatedNodeName"))
@@ -92,6 +95,11 @@ class _Subject(NamedTuple):
     def keeps_node(self) -> bool:
         """Whether the pod is given what it has."""
         return self.given == self.entry.fields[self.field]
+
+    @property
+    def group(self) -> _Key:
+        """What pods must have in common for the same to come out, as far as it is told at a glance."""
+        return (self.asked, *self.entry.labels.items())
 
     @property
     def given_fields(self) -> dict[str, str]:
@@ -184,6 +192,11 @@ class Change:
         """The pod's from now on."""
         self._known = memory.find(subject)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known what the change comes to."""
+        return self._known is not None
+
     async def write(self, *, removes: bool = False) -> Entry | None:
         """Make the change, and remove the pod with it if that belongs to it. None if it is not known what it comes to, or somebody else was faster.
 
@@ -232,13 +245,15 @@ class RepeatedChanges:
 
     def __init__(self) -> None:
         self._known: dict[_Key, list[_Case]] = {}
-        """By request."""
+        """By request and the pod's labels: those of an application have the same ones."""
         self._once: dict[_Key, _Key] = {}
         """What came out once: outcome by case."""
         self._asked: set[_Key] = set()
         """Requests that were seen, whatever they were about."""
         self._wordings: dict[bytes, _Wording] = {}
         """By request without a pod's uid; none of those that give it a node."""
+        self._hit_rates: dict[str, HitRate] = {}
+        """By operation."""
         self._askers: dict[str, tuple[ResourceCache, ...] | None] = {}
         """By operation: objects on which it depends whether anybody is asked; None if somebody is anyway."""
 
@@ -268,10 +283,17 @@ class RepeatedChanges:
             given and not is_usual_name(given)
         ):
             return None
+        hit_rate = self._hit_rates.get(operation)
+        if hit_rate is None:
+            hit_rate = self._hit_rates[operation] = HitRate(_LEAST_HITS)
+        if not hit_rate.is_worth_asking():
+            return None
         now = rfc3339(call.context.clock.now()).encode()
         field = NODE_FIELD if operation == BINDING else NOMINATION_FIELD
         entry = call.context.objects.newest(call.stored, entry)
-        return Change(self, call, _Subject(entry, asked, now, times, given, field), labels)
+        change = Change(self, call, _Subject(entry, asked, now, times, given, field), labels)
+        hit_rate.record(hit=change.is_known)
+        return change
 
     def _wording(self, body: bytes, entry: Entry, operation: str) -> _Wording:
         """A request about a pod. Most of those that give no node are the same but for the pod's uid."""
@@ -288,7 +310,7 @@ class RepeatedChanges:
 
     def find(self, subject: _Subject) -> tuple[_Case, _Texts] | None:
         """The case of a pod, and its texts; None if it is not known."""
-        cases = self._known.get(subject.asked)
+        cases = self._known.get(subject.group)
         if not cases:
             return None
         keeps_node, known = subject.keeps_node, subject.texts()
@@ -316,9 +338,9 @@ class RepeatedChanges:
             return
         after_form = _Form(later.replace(_ANY_REVISION, b"", 1))
         case = _Case(key, _Form(before), slots[0], slots[1:], subject.keeps_node, after_form, fields)
-        others = [one for one in self._known.get(subject.asked, ()) if one.key != key]  # found by several at a time
+        others = [one for one in self._known.get(subject.group, ()) if one.key != key]  # found by several at a time
         _make_room(self._known)
-        self._known[subject.asked] = [case, *others[: _MOST_TRIED - 1]]
+        self._known[subject.group] = [case, *others[: _MOST_TRIED - 1]]
 
     def _is_nobody_asked(self, call: Call, operation: str, *, admitted: bool) -> bool:
         """Whether users have nobody asked about such a change, nor has any other plugin something to say (or it has said it)."""
