@@ -1,7 +1,6 @@
 """Which fields of typed objects a write sets or changes, as sets of paths.
 
-Structs are compared first, which is cheap, and only the innermost parts that differ are taken to JSON trees. The fields of a new part (a pod's spec, say) depend on
-nothing but its bytes, so they are kept for the next object like it.
+Structs are compared first, which is cheap, and only the innermost parts that differ are taken to JSON trees. The fields of a new object are read off its structs.
 """
 
 from __future__ import annotations
@@ -16,12 +15,10 @@ from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.ownership import ownership_type
 from bayplan.api.managedfields.compare import Comparison, compare, whole
 from bayplan.api.managedfields.fieldset import LEAF, FieldSet, union
-from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type, key_of, type_of_definition
+from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type, TypedError, key_of, type_of_definition
 from bayplan.api.schema import definition_of
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.object_parts import METADATA, Part, parts_of
-
-_KEPT_PARTS, _KEPT_BYTES = 2048, 4096
 
 
 def type_of(cls: Any) -> Type:
@@ -177,29 +174,104 @@ class NewFields(NamedTuple):
         return cls(node, b'"%b":%b' % (key.encode(), encode(node)))
 
 
-@functools.lru_cache(maxsize=4096)
-def _listed(key: str, keys: tuple[str, ...]) -> NewFields:
-    """The fields of a part with so many scalars in it; of a scalar if there are none."""
-    return NewFields.of(key, dict.fromkeys(keys, LEAF) if keys else LEAF)
+class _Member(NamedTuple):
+    """A part of a struct, with its ownership type."""
+
+    attribute: str
+    wire: str
+    key: str
+    empty: Any
+    is_written_empty: bool
+    kind: Type
+    is_leaf: bool
+    """Whether it is owned as a whole."""
 
 
 @functools.cache
-def _scalars_of(cls: type[Any], kind: Type) -> tuple[Part, ...]:
-    """The parts of a class whose parts are all owned as a whole each; () for any other class."""
-    if kind.atomic or not kind.is_struct or not issubclass(cls, msgspec.Struct):
-        return ()
-    parts = parts_of(cls, every=True)
-    for part in parts:
+def _members_of(cls: Any, kind: Type) -> tuple[_Member, ...]:
+    found = []
+    for part in parts_of(cls, every=True):
         inner = kind.field(part.wire)
-        if inner is None or not (inner.kind == SCALAR or inner.atomic):
-            return ()
-    return parts
+        if inner is None:
+            raise TypedError(f".{part.wire}: field not declared in schema")
+        found.append(_Member(*part, inner, inner.kind == SCALAR or inner.atomic))
+    return tuple(sorted(found, key=lambda one: one.wire))
 
 
-_kept: dict[tuple[Any, str, bytes], NewFields | None] = {}
+def _added(value: Any, kind: Type) -> FieldSet:
+    """`whole` of what JSON shows of a value that is not empty, without going through JSON. Raises TypedError if a list item lacks its keys."""
+    if kind.kind == SCALAR or kind.atomic:
+        return LEAF
+    found: FieldSet = {".": LEAF}
+    if isinstance(value, msgspec.Struct) and kind.is_struct:
+        for one in _members_of(value.__class__, kind):
+            inner = getattr(value, one.attribute)
+            if one.is_written_empty or inner != one.empty:
+                found[one.key] = LEAF if one.is_leaf else _added(inner, one.kind)
+    elif isinstance(value, tuple) and kind.kind == LIST:
+        found |= _added_items(value, kind)
+    elif isinstance(value, dict) and not kind.is_struct and kind.element is not None:
+        element = kind.element
+        found |= {f"f:{name}": _added(value[name], element) for name in sorted(value)}
+    else:
+        return whole(msgspec.json.decode(encode(value)), kind)
+    return found if len(found) > 1 else LEAF
 
 
-def _fields_of_new(cls: Any, part: Part, value: Any, kind: Type) -> NewFields | None:
+def _added_items(items: tuple[Any, ...], kind: Type) -> FieldSet:
+    element = kind.element
+    assert element is not None
+    found: FieldSet = {}
+    for item in items:
+        key = _item_key(item, kind)
+        found[key] = LEAF if key in found else _added(item, element)
+    return dict(sorted(found.items()))
+
+
+def _item_key(item: Any, kind: Type) -> str:
+    """`Type.item_key` of what JSON shows of an item."""
+    if not isinstance(item, msgspec.Struct):
+        return kind.item_key(item)
+    attributes = _key_attributes(item.__class__, kind.keys)
+    if len(attributes) == 1 and type(text := getattr(item, attributes[0].attribute)) is str and text:
+        return key_of(kind.keys[0], text)
+    keys = {}
+    for part in attributes:
+        value = getattr(item, part.attribute)
+        if part.is_written_empty or value != part.empty:
+            keys[part.wire] = msgspec.json.decode(encode(value))
+    return kind.item_key(keys)
+
+
+@functools.cache
+def _key_attributes(cls: Any, keys: tuple[str, ...]) -> tuple[Part, ...]:
+    """The parts of a struct class that are keys of list items, in the order of the keys."""
+    parts = {part.wire: part for part in parts_of(cls, every=True)}
+    return tuple(parts[key] for key in keys if key in parts)
+
+
+def _filled(value: Any, kind: Type) -> FieldSet | None:
+    """The same for a value of which JSON shows something even if it is empty: it was there before, so only what is in it counts. None if that is nothing."""
+    found: FieldSet = {}
+    if isinstance(value, msgspec.Struct) and kind.is_struct:
+        for one in _members_of(value.__class__, kind):
+            inner = getattr(value, one.attribute)
+            if inner == one.empty:
+                continue
+            if one.is_leaf:
+                found[one.key] = LEAF
+            elif not one.is_written_empty:
+                found[one.key] = _added(inner, one.kind)
+            elif (node := _filled(inner, one.kind)) is not None:
+                found[one.key] = node
+    elif isinstance(value, tuple) and kind.kind == LIST:
+        found = _added_items(value, kind)
+    else:
+        raise TypeError(f"{value.__class__.__name__}: neither a struct nor a list, yet always written")
+    return found or None
+
+
+def _fields_of_new(part: Part, value: Any, kind: Type) -> NewFields | None:
     """The fields that a part of a new object sets; None if JSON shows no difference to an empty one.
 
     Raises TypedError if a list item lacks its keys.
@@ -207,28 +279,9 @@ def _fields_of_new(cls: Any, part: Part, value: Any, kind: Type) -> NewFields | 
     inner = kind.field(part.wire)
     assert inner is not None
     if inner.kind == SCALAR or inner.atomic:
-        return _listed(part.key, ())
-    scalars = _scalars_of(value.__class__, inner)
-    if scalars:
-        was_there = part.is_written_empty
-        keys = [
-            one.key
-            for one in scalars
-            if getattr(value, one.attribute) != one.empty or (one.is_written_empty and not was_there)
-        ]
-        return _listed(part.key, (".", *keys) if keys and not was_there else tuple(keys))
-    data = encode(value)
-    key = (cls, part.wire, data)
-    known = _kept.get(key)
-    if known is None and key not in _kept:
-        found = compare(_tree_of(part, part.empty), _tree_of(part, value), _wrapper(part.wire, inner))
-        node = union(found.modified, found.added).get(part.key)
-        known = None if node is None else NewFields.of(part.key, node)
-        if len(data) <= _KEPT_BYTES:
-            if len(_kept) >= _KEPT_PARTS:
-                _kept.clear()
-            _kept[key] = known
-    return known
+        return NewFields.of(part.key, LEAF)
+    node = _filled(value, inner) if part.is_written_empty else _added(value, inner)
+    return None if node is None else NewFields.of(part.key, node)
 
 
 def fields_of(new: Any) -> tuple[dict[str, NewFields], dict[str, NewFields]]:
@@ -241,14 +294,14 @@ def fields_of(new: Any) -> tuple[dict[str, NewFields], dict[str, NewFields]]:
     for part in parts_of(meta_v1.ObjectMeta, METADATA):
         value = getattr(metadata, part.attribute)
         if value:
-            known = _fields_of_new(meta_v1.ObjectMeta, part, value, type_of(meta_v1.ObjectMeta))
+            known = _fields_of_new(part, value, type_of(meta_v1.ObjectMeta))
             if known is not None:
                 below[part.key] = known
     fields = {}
     for part in parts_of(cls):
         value = getattr(new, part.attribute)
         if value != part.empty:
-            known = _fields_of_new(cls, part, value, type_of(cls))
+            known = _fields_of_new(part, value, type_of(cls))
             if known is not None:
                 fields[part.key] = known
     return below, fields
