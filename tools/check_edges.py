@@ -94,6 +94,7 @@ EDGES = {
     "cluster/executed_fork_server.py": {"sockets"},
     "cluster/fork_server.py": {"sockets", "time"},
     "cluster/credentials.py": {"chance"},
+    "cluster/encryption.py": {"chance"},
     "cluster/standalone.py": {"sockets"},
     "cli/": {"time", "threads", "sockets"},
     "testing/": {"time", "chance", "threads", "sockets"},

@@ -30,6 +30,12 @@ class Subresource:
     """Kind of the object it takes and returns."""
 
 
+def resource_of_key(key: str) -> tuple[str, str]:
+    """Group and plural of the objects under a key of the store. Events are those of the core, whichever group serves them."""
+    _, _, group, resource, *_ = key.split("/", 4)
+    return "" if group == "core" else group, resource
+
+
 @dataclass(frozen=True, eq=False)
 class Kind:
     """One kind in one group version. Compared by identity: a table holds each row once."""
@@ -92,7 +98,7 @@ class Kind:
         return f"/registry/{group or 'core'}/{self.plural}/"
 
     def storage_key(self, namespace: str, name: str) -> str:
-        """The store's key of one object."""
+        """The store's key of one object; see `resource_of_key`."""
         return f"{self.storage_prefix}{namespace}/{name}" if self.namespaced else f"{self.storage_prefix}{name}"
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:

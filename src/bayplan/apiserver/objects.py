@@ -13,10 +13,11 @@ from bayplan.api.errors import ApiError, failure, internal_error, service_unavai
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.protobuf import message_of
 from bayplan.apiserver.cache import Prepared, ResourceCache, stored_value
-from bayplan.apiserver.custom_resources.mixed_cache import mixed
+from bayplan.apiserver.custom_resources.mixed_cache import is_outdated, mixed
 from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict, StoreClosed, StoreCorrupt, StoreError, StoreUnavailable
 from bayplan.store.interface import Event, Store, Watch
+from bayplan.store.transforming import TransformingStore
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +69,15 @@ class ObjectStore:
                 self._caches[kind.storage_prefix] = ResourceCache(kind)
 
     async def open(self) -> None:
-        """Read everything, then follow the store. Raises what `Store.open` raises."""
+        """Read everything, then follow the store. Raises what `Store.open` raises, and Untransformable; the store is closed then."""
         await self.store.open()
+        try:
+            await self._load()
+        except BaseException:
+            await self.store.close()
+            raise
+
+    async def _load(self) -> None:
         start, end = PREFIX, PREFIX[:-1] + chr(ord("/") + 1)
         revision = self.store.revision
         while revision:
@@ -193,6 +201,14 @@ class ObjectStore:
         namespace, name = _names(kind, obj)
         key = kind.storage_key(namespace, name)
         return await self._put(kind, key, namespace, name, obj, value or stored_value(kind, obj), 0, ttl)
+
+    def is_outdated(self, kind: Kind, entry: Entry) -> bool:
+        """Whether the store has an object in another version or encrypted otherwise than it would be written today: whoever writes it puts that right."""
+        if isinstance(self.store, TransformingStore) and self.store.is_outdated(
+            kind.storage_key(entry.namespace, entry.name)
+        ):
+            return True
+        return is_outdated(entry, self.cache(kind))
 
     async def replace(self, kind: Kind, obj: Any, guard: int, *, ttl: float | None = None) -> Entry:
         """Write an object over the one of revision `guard`. Raises store.Conflict."""

@@ -46,6 +46,10 @@ class ApiServerSettings:
     """Default admission plugins not to run."""
     admission_configuration: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What the admission configuration file says, by name of the plugin."""
+    encryption_provider_config: str = ""
+    """File that says which objects are encrypted in the store, with which keys; "" for none."""
+    encryption_reload: bool = False
+    """Whether to read that file again when it changes."""
     runtime_config: tuple[str, ...] = ()
     """Optional APIs to serve: `GROUP/VERSION=true`, `api/alpha=true`."""
     bookmark_interval: float = 60.0

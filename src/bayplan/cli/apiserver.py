@@ -92,6 +92,17 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--enable-admission-plugins", default="", help="Admission plugins to run besides the default ones.")
 @click.option("--disable-admission-plugins", default="", help="Default admission plugins not to run.")
 @click.option("--admission-control-config-file", default="", help="File with the configuration of admission plugins.")
+@click.option(
+    "--encryption-provider-config",
+    default="",
+    help="File that says which objects are encrypted in the store, with which keys.",
+)
+@click.option(
+    "--encryption-provider-config-automatic-reload",
+    default="",
+    metavar="BOOL",
+    help="Whether to read that file again when it changes.",
+)
 @click.option("--service-cluster-ip-range", default="10.96.0.0/16", show_default=True, help="Range of cluster IPs.")
 @click.option("--service-node-port-range", default="30000-32767", show_default=True, help="Range of node ports.")
 @click.option(

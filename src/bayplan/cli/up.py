@@ -92,6 +92,11 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     type=click.Path(path_type=Path),
     help="Directory for all that is kept.  [default: ~/.local/share/bayplan]",
 )
+@click.option(
+    "--encrypt-secrets",
+    is_flag=True,
+    help="Encrypt secrets in the store, with a key that is made in the data directory (encryption.yaml).",
+)
 @click.option("--bind", default="127.0.0.1", show_default=True, metavar="ADDR", help="Address to listen on.")
 @click.option(
     "--port",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ class UpOptions:
     node_group: tuple[str, ...]
     store: str | None
     data_dir: Path | None
+    encrypt_secrets: bool
     bind: str
     port: int
     kubeconfig: Path | None
@@ -61,6 +62,8 @@ class UpOptions:
         if directory is not None:
             make_directory(directory)
         api, tokens, anonymous = api_server_settings(self._apiserver_flags, CLUSTER_API)
+        if self.encrypt_secrets:
+            api = replace(api, encryption_provider_config=str(self._own_encryption(api.encryption_provider_config)))
         kwok = kwok_objects(self.stages)
         return ClusterSettings(
             store=self.store or (f"sqlite:{directory}/store.db" if directory else "memory:"),
@@ -83,6 +86,19 @@ class UpOptions:
             controller=parsed_settings(self.controller_manager_flag, CLUSTER_CONTROLLERS),
             cloud="" if self.cloud_provider == "none" else self.cloud_provider,
         )
+
+    def _own_encryption(self, given: str) -> Path:
+        """The file with the cluster's own key. Raises UsageError, Failure."""
+        from bayplan.cluster.encryption import own_configuration
+
+        if given:
+            raise click.UsageError("--encrypt-secrets and --encryption-provider-config exclude each other")
+        if self.directory is None:
+            raise click.UsageError("--encrypt-secrets needs --data-dir: the key is kept there, and must not be lost")
+        try:
+            return own_configuration(self.directory)
+        except OSError as error:
+            raise Failure(f"{self.directory}: no key for secrets can be made: {error.strerror or error}") from error
 
     @property
     def _apiserver_flags(self) -> tuple[str, ...]:

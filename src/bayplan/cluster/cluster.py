@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayplan.api.kinds import Kind
@@ -22,6 +23,7 @@ from bayplan.apiserver.in_process import InProcessDoor
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.service_account_tokens.keys import KeyFileError, TokenKeys
+from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.tls import client_tls, tls_context
 from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.client import Client
@@ -33,6 +35,7 @@ from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, FRONT_PROXY, KU
 from bayplan.cluster.errors import AddressInUse, ClusterError
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.storage import publish_storage_class
+from bayplan.store.transforming import TransformingStore
 from bayplan.store.url import open_store
 from bayplan.support.clock import Clock, SystemClock
 from bayplan.support.metrics import Registry
@@ -40,6 +43,7 @@ from bayplan.support.randomness import Randomness, SystemRandomness
 
 if TYPE_CHECKING:
     from bayplan.cluster.companion import Companion
+    from bayplan.cluster.encryption import Encryption
 
 logger = logging.getLogger(__name__)
 
@@ -68,8 +72,12 @@ class Cluster:
         kubernetes_service = AddressRange(settings.api.service_cluster_ip_range.partition(",")[0]).first
         addresses = (settings.bind_address, *settings.further_addresses, kubernetes_service)
         self.credentials = obtain(settings.directory, addresses, self.clock.now())
+        self.encryption = self._encryption_of(settings.api)
+        store = open_store(settings.store, clock=self.clock, tells_previous=False)
+        if self.encryption is not None:
+            store = TransformingStore(store, self.encryption.of_key)
         self.api = ApiServer(
-            open_store(settings.store, clock=self.clock, tells_previous=False),
+            store,
             clock=self.clock,
             randomness=self.randomness,
             settings=settings.api,
@@ -86,6 +94,14 @@ class Cluster:
         self._is_up = False
         """Whether `start` has returned."""
         self._crashed: asyncio.Future[None] | None = None
+
+    def _encryption_of(self, settings: ApiServerSettings) -> Encryption | None:
+        """What is encrypted in the store; None if nothing is. Raises ClusterError."""
+        if not settings.encryption_provider_config:
+            return None
+        from bayplan.cluster.encryption import Encryption  # few clusters have it
+
+        return Encryption(Path(settings.encryption_provider_config), self.clock, self.metrics)
 
     def _token_keys(self) -> TokenKeys:
         """The keys of service account tokens; files are read now, the cluster's own key when it is first needed. Raises ClusterError."""
@@ -196,6 +212,8 @@ class Cluster:
         )
         await publish_authentication(self.api.context, self._client_authority().decode(), self._front_proxy())
         self.api.unfinished.discard(AUTHENTICATION)
+        if self.encryption is not None and settings.api.encryption_reload:
+            self.api.keep_running("encryption configuration", self.encryption.follow)
         self.api.keep_running("identity", lambda: keep_identity(self.api.context, socket.gethostname()))
 
     def _client_authority(self) -> bytes:

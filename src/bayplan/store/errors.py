@@ -55,3 +55,11 @@ class StoreCorrupt(StoreUnavailable):
         super().__init__(message)
         self.lost = lost
         """Keys and revisions of the damaged records, as far as they are known."""
+
+
+class Untransformable(StoreUnavailable):
+    """A stored value cannot be turned into what it stands for: none of the keys that are known decrypts it."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"unable to transform key {key!r}: {reason}")
+        self.key = key

@@ -20,7 +20,6 @@ from bayplan.api.errors import (
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.custom_resources.conversion import rehearsed, resolved
-from bayplan.apiserver.custom_resources.mixed_cache import is_outdated
 from bayplan.apiserver.field_managers import track_update
 from bayplan.apiserver.owners import deduplicate_owners
 from bayplan.apiserver.renewals import keep_times
@@ -178,7 +177,7 @@ async def _commit(call: Call, obj: Any, old: Any, entry: Entry) -> Entry:
         metadata.resource_version = str(revision)
         return unsaved(call, obj)
     keep_times(obj, old)
-    if obj == old and not is_outdated(entry, objects.cache(call.stored)):
+    if obj == old and not objects.is_outdated(call.stored, entry):
         return entry
     return await objects.replace(call.stored, obj, entry.revision, ttl=call.ttl)
 

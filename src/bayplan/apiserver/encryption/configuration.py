@@ -1,0 +1,208 @@
+"""`EncryptionConfiguration` files: `apiserver.config.k8s.io/v1`, checked with kube-apiserver's words.
+
+Source: `k8s.io/apiserver/pkg/apis/apiserver/validation/validation_encryption.go`, `.../server/options/encryptionconfig/config.go`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from bayplan.api.errors import FieldError, invalid, required
+from bayplan.apiserver.encryption.providers import (
+    IDENTITY,
+    AesCbc,
+    AesGcm,
+    Provider,
+    RandomBytes,
+    Secret,
+    SecretBox,
+)
+from bayplan.apiserver.encryption.resources import Resource, Resources, parse_resource
+
+API_VERSIONS: Final = ("apiserver.config.k8s.io/v1", "v1")
+_AES_BYTES: Final = (16, 24, 32)
+_SECRETBOX_BYTES: Final = (32,)
+_NOT_OBJECTS: Final = ("apiserveripinfo", "serviceipallocations", "servicenodeportallocations")
+_KINDS: Final[dict[str, tuple[Callable[[bytes, RandomBytes], Secret], tuple[int, ...]]]] = {
+    "aesgcm": (AesGcm, _AES_BYTES),
+    "aescbc": (AesCbc, _AES_BYTES),
+    "secretbox": (SecretBox, _SECRETBOX_BYTES),
+}
+"""Provider -> what makes a secret of a key, and how many bytes a key may have."""
+
+
+class ConfigurationError(ValueError):
+    """The file cannot be used; the message names the field."""
+
+
+class _Struct(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """A part of the file: unknown fields are errors."""
+
+
+class _Key(_Struct):
+    name: str = ""
+    secret: str = ""
+
+
+class _Keys(_Struct):
+    keys: tuple[_Key, ...] = ()
+
+
+class _Provider(_Struct):
+    aesgcm: _Keys | None = None
+    aescbc: _Keys | None = None
+    secretbox: _Keys | None = None
+    identity: dict[str, Any] | None = None
+    kms: dict[str, Any] | None = None
+
+
+class _Resources(_Struct):
+    resources: tuple[str, ...] = ()
+    providers: tuple[_Provider, ...] = ()
+
+
+class _File(_Struct):
+    api_version: str
+    kind: str
+    resources: tuple[_Resources, ...] = ()
+
+
+def read_configuration(text: str, random_bytes: RandomBytes) -> Resources:
+    """The encrypted resources of a file's text (YAML or JSON). Raises ConfigurationError."""
+    try:
+        tree = yaml.safe_load(text)
+        file = msgspec.convert(tree, _File)
+    except (yaml.YAMLError, msgspec.ValidationError, RecursionError) as error:
+        raise ConfigurationError(f"error while parsing file: {error}") from error
+    if file.kind != "EncryptionConfiguration" or file.api_version not in API_VERSIONS:
+        raise ConfigurationError(
+            f"error while parsing file: got unexpected config type: {file.api_version}, Kind={file.kind}; "
+            f"expected {API_VERSIONS[0]}, Kind=EncryptionConfiguration"
+        )
+    errors = list(_errors(file))
+    if errors:
+        raise ConfigurationError("error while parsing file: " + "; ".join(map(str, errors)))
+    return Resources(_chosen(file, random_bytes))
+
+
+def _errors(file: _File) -> Iterator[FieldError]:
+    if not file.resources:
+        yield required("resources", "at least one resources is required")
+    for index, one in enumerate(file.resources):
+        resources, providers = f"resources[{index}].resources", f"resources[{index}].providers"
+        if not one.resources:
+            yield required(resources, f"at least one {resources} is required")
+        yield from _overlaps(one.resources, resources)
+        yield from _name_errors(one.resources, resources)
+        if not one.providers:
+            yield required(providers, f"at least one {providers} is required")
+        for number, provider in enumerate(one.providers):
+            yield from _provider_errors(provider, f"{providers}[{number}]")
+
+
+def _overlaps(names: Sequence[str], path: str) -> Iterator[FieldError]:
+    found = [parse_resource(name) for name in names]
+    if len(set(found)) < len(found):
+        yield invalid(path, list(names), "the same resource cannot be specified multiple times")
+    for at, one in enumerate(found):
+        others = [other for index, other in enumerate(found) if index != at and other != one]
+        if any(one == Resource("*", "*") or (one.group == other.group and one.resource == "*") for other in others):
+            text = "using overlapping resources such as 'secrets' and '*.' in the same resource list is not allowed as they will be masked"
+            yield invalid(path, list(names), text)
+            return
+
+
+def _name_errors(names: Sequence[str], path: str) -> Iterator[FieldError]:
+    for index, name in enumerate(names):
+        group, resource = parse_resource(name)
+        text = ""
+        if name != name.lower():
+            text = "resource name should not contain capital letters"
+        elif name == "*":
+            text = "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources"
+        elif name in _NOT_OBJECTS:
+            text = "resources which do not have REST API/s cannot be encrypted"
+        elif group == "events.k8s.io":
+            text = "'*.events.k8s.io' objects are stored using the 'events' API group in etcd. Use 'events' instead in the config file"
+        elif group == "extensions":
+            text = "'extensions' group has been removed and cannot be used for encryption"
+        elif group == "*" and resource != "*":
+            text = "encrypting the same resource across groups is not supported"
+        if text:
+            yield invalid(f"{path}[{index}]", name, text)
+
+
+def _provider_errors(provider: _Provider, path: str) -> Iterator[FieldError]:
+    given = [name for name in provider.__struct_fields__ if getattr(provider, name) is not None]
+    if len(given) != 1:
+        text = (
+            "more than one provider specified in a single element, should split into different list elements"
+            if given
+            else "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity"
+        )
+        yield invalid(path, {name: {} for name in given}, text)
+    elif provider.kms is not None:
+        yield invalid(
+            f"{path}.kms",
+            "kms",
+            "key management services are not served by this build; use secretbox, aesgcm or aescbc",
+        )
+    elif provider.identity is None:
+        name = given[0]
+        yield from _key_errors(getattr(provider, name).keys, f"{path}.{name}.keys", _KINDS[name][1])
+
+
+def _key_errors(keys: Sequence[_Key], path: str, sizes: tuple[int, ...]) -> Iterator[FieldError]:
+    if not keys:
+        yield required(path, "at least one keys is required")
+    for index, key in enumerate(keys):
+        where = f"{path}[{index}]"
+        if not key.name:
+            yield required(f"{where}.name", "name is a mandatory field for a key")
+        if not key.secret:
+            yield required(f"{where}.secret", "secret is a mandatory field for a key")
+            continue
+        try:
+            size = len(base64.b64decode(key.secret, validate=True))
+        except binascii.Error:
+            yield invalid(f"{where}.secret", "REDACTED", "secrets must be base64 encoded")
+            continue
+        if size not in sizes:
+            shown = " ".join(map(str, sizes))
+            text = f"secret is not of the expected length, got {size}, expected one of [{shown}]"
+            yield invalid(f"{where}.secret", "REDACTED", text)
+
+
+def _chosen(file: _File, random_bytes: RandomBytes) -> dict[Resource, list[Provider]]:
+    """The providers by resource. Raises ConfigurationError for what an earlier rule masks."""
+    found: dict[Resource, list[Provider]] = {}
+    for one in file.resources:
+        providers = [made for provider in one.providers for made in _providers(provider, random_bytes)]
+        for name in one.resources:
+            resource = parse_resource(name)
+            for mask in (Resource(resource.group, "*"), Resource("*", "*")):
+                if mask in found:
+                    shown = f"*.{mask.group}"
+                    text = f'resource "{name}" is masked by earlier rule "{shown}"'
+                    raise ConfigurationError(f"error while building transformers: {text}")
+            found.setdefault(resource, []).extend(providers)
+    return found
+
+
+def _providers(provider: _Provider, random_bytes: RandomBytes) -> Iterator[Provider]:
+    if provider.identity is not None:
+        yield IDENTITY
+    for name, (make, _) in _KINDS.items():
+        keys: _Keys | None = getattr(provider, name)
+        for key in keys.keys if keys is not None else ():
+            prefix = f"k8s:enc:{name}:v1:{key.name}:".encode()
+            try:
+                yield Provider(prefix, make(base64.b64decode(key.secret), random_bytes))
+            except ImportError:
+                raise ConfigurationError(f"{name} needs PyNaCl: pip install 'bayplan[encryption]'") from None

@@ -1,0 +1,160 @@
+"""Providers of encryption: what each makes of a value, under the prefix by which it is known again.
+
+    k8s:enc:aescbc:v1:KEY:     16 bytes of vector, then AES-CBC of the value with PKCS #7 padding
+    k8s:enc:aesgcm:v1:KEY:     12 bytes of nonce, then AES-GCM of the value, bound to its key in the store
+    k8s:enc:secretbox:v1:KEY:  24 bytes of nonce, then XSalsa20 and Poly1305 of the value
+    (none)                     identity: the value itself
+
+Source: `k8s.io/apiserver/pkg/storage/value`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CBC
+from cryptography.hazmat.primitives.padding import PKCS7
+
+from bayplan.store.errors import Untransformable
+
+RandomBytes = Callable[[int], bytes]
+"""So many bytes that nobody can guess."""
+ENCRYPTED: Final = b"k8s:enc:"
+"""What all encrypted values begin with, whichever the provider."""
+_VECTOR_BYTES: Final = 16
+_NONCE_BYTES: Final = 12
+_BLOCK_BITS: Final = 128
+
+
+class Unreadable(Exception):
+    """A value is not what the key has encrypted."""
+
+
+class Secret(Protocol):
+    """One key of one provider."""
+
+    def encrypt(self, key: str, value: bytes) -> bytes:
+        """The value encrypted; `key`: where it is kept."""
+
+    def decrypt(self, key: str, data: bytes) -> bytes:
+        """What was encrypted. Raises Unreadable."""
+
+
+class AesCbc:
+    """`aescbc`: keeps values secret, but does not notice that they were changed."""
+
+    def __init__(self, secret: bytes, random_bytes: RandomBytes) -> None:
+        self._algorithm = AES(secret)
+        self._random_bytes = random_bytes
+
+    def encrypt(self, key: str, value: bytes) -> bytes:
+        vector = self._random_bytes(_VECTOR_BYTES)
+        padder = PKCS7(_BLOCK_BITS).padder()
+        encryptor = Cipher(self._algorithm, CBC(vector)).encryptor()
+        return vector + encryptor.update(padder.update(value) + padder.finalize()) + encryptor.finalize()
+
+    def decrypt(self, key: str, data: bytes) -> bytes:
+        if len(data) < _VECTOR_BYTES:
+            raise Unreadable("the stored data was shorter than the required size")
+        if len(data) % _VECTOR_BYTES:
+            raise Unreadable("the stored data is not a multiple of the block size")
+        decryptor = Cipher(self._algorithm, CBC(data[:_VECTOR_BYTES])).decryptor()
+        padded = decryptor.update(data[_VECTOR_BYTES:]) + decryptor.finalize()
+        unpadder = PKCS7(_BLOCK_BITS).unpadder()
+        try:
+            return unpadder.update(padded) + unpadder.finalize()
+        except ValueError:
+            raise Unreadable("invalid padding on input") from None
+
+
+class AesGcm:
+    """`aesgcm`: also notices changes, and values that were put under another key of the store."""
+
+    def __init__(self, secret: bytes, random_bytes: RandomBytes) -> None:
+        self._cipher = AESGCM(secret)
+        self._random_bytes = random_bytes
+
+    def encrypt(self, key: str, value: bytes) -> bytes:
+        nonce = self._random_bytes(_NONCE_BYTES)
+        return nonce + self._cipher.encrypt(nonce, value, key.encode())
+
+    def decrypt(self, key: str, data: bytes) -> bytes:
+        if len(data) < _NONCE_BYTES:
+            raise Unreadable("the stored data was shorter than the required size")
+        try:
+            return self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], key.encode())
+        except InvalidTag:
+            raise Unreadable("cipher: message authentication failed") from None
+
+
+class SecretBox:
+    """`secretbox`: XSalsa20 and Poly1305, by libsodium. Raises ImportError without PyNaCl."""
+
+    def __init__(self, secret: bytes, random_bytes: RandomBytes) -> None:
+        from nacl.secret import SecretBox as Box
+
+        self._box: Any = Box(secret)
+        self._random_bytes = random_bytes
+
+    def encrypt(self, key: str, value: bytes) -> bytes:
+        return bytes(self._box.encrypt(value, self._random_bytes(self._box.NONCE_SIZE)))
+
+    def decrypt(self, key: str, data: bytes) -> bytes:
+        from nacl.exceptions import CryptoError
+
+        if len(data) < self._box.NONCE_SIZE:
+            raise Unreadable("the stored data was shorter than the required size")
+        try:
+            return bytes(self._box.decrypt(data))
+        except CryptoError:
+            raise Unreadable("output array was not large enough for encryption") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One secret under the prefix of its values; the identity has neither."""
+
+    prefix: bytes
+    secret: Secret | None
+
+
+IDENTITY: Final = Provider(b"", None)
+
+
+class Providers:
+    """The providers of a resource: the first one writes, all of them read."""
+
+    def __init__(self, providers: Sequence[Provider]) -> None:
+        self._writer = providers[0]
+        self._readers = tuple(providers)
+
+    def to_storage(self, key: str, value: bytes) -> bytes:
+        """See `bayplan.store.transforming.Transformer`."""
+        secret = self._writer.secret
+        return value if secret is None else self._writer.prefix + secret.encrypt(key, value)
+
+    def is_current(self, value: bytes) -> bool:
+        """See `bayplan.store.transforming.Transformer`."""
+        prefix = self._writer.prefix
+        return value.startswith(prefix) if prefix else not value.startswith(ENCRYPTED)
+
+    def from_storage(self, key: str, value: bytes) -> bytes:
+        """See `bayplan.store.transforming.Transformer`."""
+        failure = "no matching prefix found"
+        for provider in self._readers:
+            if provider.secret is None:
+                if not value.startswith(ENCRYPTED):
+                    return value
+                failure = "identity transformer tried to read encrypted data"
+            elif value.startswith(provider.prefix):
+                try:
+                    return provider.secret.decrypt(key, value[len(provider.prefix) :])
+                except Unreadable as error:
+                    failure = str(error)
+        raise Untransformable(key, failure)

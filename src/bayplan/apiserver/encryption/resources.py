@@ -1,0 +1,41 @@
+"""Which resources are encrypted: by their own name, by group (`*.apps`, `*.` for the core) or all (`*.*`); the narrowest rule counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from bayplan.api.kinds import resource_of_key
+from bayplan.apiserver.encryption.providers import Provider, Providers
+
+
+class Resource(NamedTuple):
+    """A resource of a group, each perhaps `*`."""
+
+    group: str
+    resource: str
+
+
+def parse_resource(name: str) -> Resource:
+    """`secrets`, `deployments.apps`, `*.apps`, `*.`, `*.*`."""
+    resource, _, group = name.partition(".")
+    return Resource(group, resource)
+
+
+class Resources:
+    """The providers of each resource; what no rule names is kept as it is."""
+
+    def __init__(self, rules: Mapping[Resource, Sequence[Provider]]) -> None:
+        self._rules = {resource: Providers(providers) for resource, providers in rules.items()}
+        self._known: dict[Resource, Providers | None] = {}
+
+    def of_key(self, key: str) -> Providers | None:
+        """The providers of an object by its key in the store; None if it is not to be encrypted."""
+        resource = Resource(*resource_of_key(key))
+        try:
+            return self._known[resource]
+        except KeyError:
+            rules = self._rules
+            found = rules.get(resource) or rules.get(Resource(resource.group, "*")) or rules.get(Resource("*", "*"))
+            self._known[resource] = found
+            return found

@@ -1,0 +1,144 @@
+"""A store whose values are kept in another form than they are read and written in, such as encrypted.
+
+put(key, value)  -> transformer of the key -> to_storage   -> the store below
+get, range, watch <- transformer of the key <- from_storage <- the store below
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from bayplan.store.errors import Untransformable
+from bayplan.store.interface import Begun, Deliver, Event, KeyValue, RangeResult, Store, Watch
+
+
+class Transformer(Protocol):
+    """Turns values into their stored form and back."""
+
+    def to_storage(self, key: str, value: bytes) -> bytes:
+        """The stored form. Raises Untransformable."""
+
+    def from_storage(self, key: str, value: bytes) -> bytes:
+        """What a stored form stands for. Raises Untransformable."""
+
+    def is_current(self, value: bytes) -> bool:
+        """Whether a stored form is the one that would be written today."""
+
+
+_FORM_BYTES: Final = 128
+Choose = Callable[[str], Transformer | None]
+"""The transformer of a key; None if its values are kept as they are."""
+
+
+class TransformingStore:
+    """`Store` over another one. Guards, revisions and histories are those of the store below."""
+
+    def __init__(self, below: Store, choose: Choose) -> None:
+        self._below = below
+        self._choose = choose
+        self._forms: dict[str, bytes] = {}
+        """Begin of the stored form of values that were transformed, by key: long enough to know the form again."""
+
+    @property
+    def revision(self) -> int:
+        return self._below.revision
+
+    @property
+    def compacted_revision(self) -> int:
+        return self._below.compacted_revision
+
+    @property
+    def write_error(self) -> str:
+        return self._below.write_error
+
+    async def open(self) -> None:
+        await self._below.open()
+
+    async def close(self) -> None:
+        await self._below.close()
+
+    def is_outdated(self, key: str) -> bool:
+        """Whether the value of a key is stored in another form than it would be written in today, so that the same value is worth writing again."""
+        transformer, form = self._choose(key), self._forms.get(key)
+        return transformer is not None and form is not None and not transformer.is_current(form)
+
+    def _stored(self, key: str, value: bytes) -> bytes:
+        transformer = self._choose(key)
+        return value if transformer is None else transformer.to_storage(key, value)
+
+    def _read(self, key: str, value: bytes) -> bytes:
+        transformer = self._choose(key)
+        return value if transformer is None else transformer.from_storage(key, value)
+
+    def _note(self, key: str, value: bytes | None) -> None:
+        """Remember in which form a key is stored."""
+        if value is None:
+            self._forms.pop(key, None)
+        else:
+            self._forms[key] = value[:_FORM_BYTES]
+
+    def _item(self, item: KeyValue) -> KeyValue:
+        value = self._read(item.key, item.value)
+        return item if value is item.value else replace(item, value=value)
+
+    def _event(self, event: Event) -> Event:
+        if self._choose(event.key) is None:
+            return event
+        value, previous = event.value, event.previous
+        self._note(event.key, value)
+        return replace(
+            event,
+            value=None if value is None else self._read(event.key, value),
+            previous=None if previous is None else self._read(event.key, previous),
+        )
+
+    async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
+        """See Store. Raises Untransformable, too."""
+        item = await self._below.get(key, revision=revision)
+        return None if item is None else self._item(item)
+
+    async def range(self, start: str, end: str, *, limit: int = 0, revision: int = 0) -> RangeResult:
+        """See Store. Raises Untransformable, too."""
+        page = await self._below.range(start, end, limit=limit, revision=revision)
+        if page.revision == self._below.revision:
+            for item in page.items:
+                if self._choose(item.key) is not None:
+                    self._note(item.key, item.value)
+        return RangeResult([self._item(item) for item in page.items], page.revision, page.count)
+
+    async def put(
+        self, key: str, value: bytes, *, guard: int | None = None, ttl: float | None = None, attachment: object = None
+    ) -> int:
+        """See Store. Raises Untransformable, too."""
+        return await self._below.put(key, self._stored(key, value), guard=guard, ttl=ttl, attachment=attachment)
+
+    async def delete(self, key: str, *, guard: int | None = None, attachment: object = None) -> int:
+        return await self._below.delete(key, guard=guard, attachment=attachment)
+
+    def begin(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> Begun:
+        """See Store. Raises Untransformable, too."""
+        stored = None if value is None else self._stored(key, value)
+        return self._below.begin(key, stored, guard=guard, attachment=attachment)
+
+    def under_way(self, key: str) -> Begun | None:
+        return self._below.under_way(key)
+
+    async def watch(self, prefix: str, start_revision: int, deliver: Deliver) -> Watch:
+        """See Store. An event whose value cannot be read ends the watch: what raised goes to the handler of the loop, as with any watcher that fails."""
+
+        def delivered(events: Sequence[Event]) -> None:
+            try:
+                deliver([self._event(event) for event in events])
+            except Untransformable as error:
+                loop = asyncio.get_running_loop()
+                loop.call_exception_handler({"message": f"watch of {prefix!r}", "exception": error})
+                raise
+
+        return await self._below.watch(prefix, start_revision, delivered)
+
+    async def compact(self, revision: int) -> None:
+        await self._below.compact(revision)

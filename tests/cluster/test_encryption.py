@@ -1,0 +1,151 @@
+"""A cluster that encrypts secrets in its store: on the disk there is no plain one, keys are rotated without a restart, and without the key nothing starts."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bayplan.api.types import core_v1, meta_v1
+from bayplan.cluster.cluster import Cluster
+from bayplan.cluster.encryption import own_configuration
+from bayplan.cluster.errors import ClusterError
+from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
+from bayplan.kubelet.simulator import SimulatorSettings
+from bayplan.store.errors import Untransformable
+
+SHOWN = base64.b64encode(b"correct horse battery staple").decode()
+"""As secrets show it in JSON, and as it would stand in the store."""
+
+
+def settings(directory: Path, configuration: Path | None) -> ClusterSettings:
+    api = replace(CLUSTER_API, encryption_provider_config=str(configuration or ""))
+    return ClusterSettings(
+        store=f"sqlite:{directory}/store.db",
+        directory=directory / "pki",
+        api=api,
+        nodes=SimulatorSettings(nodes=0),
+        run_scheduler=False,
+        run_controllers=False,
+    )
+
+
+@contextlib.asynccontextmanager
+async def running(directory: Path, configuration: Path | None) -> AsyncIterator[Cluster]:
+    cluster = Cluster(settings(directory, configuration))
+    await cluster.start()
+    try:
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+def write(path: Path, *providers: dict[str, object]) -> Path:
+    rule = {"resources": ["secrets"], "providers": list(providers)}
+    tree = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": [rule]}
+    path.write_text(json.dumps(tree))
+    return path
+
+
+def keyed(provider: str, name: str) -> dict[str, object]:
+    secret = base64.b64encode((name * 32)[:32].encode()).decode()
+    return {provider: {"keys": [{"name": name, "secret": secret}]}}
+
+
+def secret(name: str) -> core_v1.Secret:
+    return core_v1.Secret(metadata=meta_v1.ObjectMeta(name=name, namespace="default"), data={"a": SHOWN})
+
+
+async def value_of(cluster: Cluster, name: str) -> str:
+    return (await cluster.client().get(core_v1.Secret, name, "default")).data["a"]
+
+
+def on_disk(directory: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(directory.glob("store.db*")))
+
+
+def test_secrets_are_not_readable_on_the_disk_and_come_back_after_a_restart(tmp_path: Path) -> None:
+    async def run() -> None:
+        configuration = own_configuration(tmp_path)
+        assert configuration.stat().st_mode & 0o777 == 0o600
+        async with running(tmp_path, configuration) as cluster:
+            await cluster.client().create(secret("a"))
+            labels = {"text": "a-config-map-is-plain"}
+            metadata = meta_v1.ObjectMeta(name="m", namespace="default", labels=labels)
+            await cluster.client().create(core_v1.ConfigMap(metadata=metadata))
+            assert await value_of(cluster, "a") == SHOWN
+        stored = on_disk(tmp_path)
+        assert b"k8s:enc:aesgcm:v1:key1:" in stored
+        assert b"a-config-map-is-plain" in stored
+        assert SHOWN.encode() not in stored
+        assert own_configuration(tmp_path).read_text() == configuration.read_text()
+        async with running(tmp_path, configuration) as cluster:
+            assert await value_of(cluster, "a") == SHOWN
+            await cluster.client().patch(core_v1.Secret, "a", "default", {"metadata": {"labels": {"b": "c"}}})
+            assert await value_of(cluster, "a") == SHOWN
+        assert SHOWN.encode() not in on_disk(tmp_path)
+
+    asyncio.run(run())
+
+
+def test_without_the_key_nothing_is_served(tmp_path: Path) -> None:
+    async def run() -> None:
+        configuration = write(tmp_path / "one.json", keyed("aesgcm", "one"))
+        async with running(tmp_path, configuration) as cluster:
+            await cluster.client().create(secret("a"))
+        other = write(tmp_path / "other.json", keyed("aesgcm", "two"))
+        with pytest.raises(Untransformable, match=r"secrets/default/a'?: no matching prefix found"):
+            async with running(tmp_path, other):
+                pass
+        async with running(tmp_path, configuration) as cluster:
+            assert await value_of(cluster, "a") == SHOWN
+
+    asyncio.run(run())
+
+
+def test_keys_are_rotated_while_the_cluster_runs(tmp_path: Path) -> None:
+    async def run() -> None:
+        configuration = write(tmp_path / "c.json", {"identity": {}})
+        async with running(tmp_path, configuration) as cluster:
+            encryption = cluster.encryption
+            assert encryption is not None
+            await cluster.client().create(secret("a"))
+            old = await cluster.client().get(core_v1.Secret, "a", "default")
+            assert not encryption.reload()
+            write(configuration, keyed("aesgcm", "one"), {"identity": {}})
+            assert encryption.reload()
+            unchanged = await cluster.client().update(await cluster.client().get(core_v1.Secret, "a", "default"))
+            assert unchanged.metadata.resource_version != old.metadata.resource_version
+            again = await cluster.client().update(await cluster.client().get(core_v1.Secret, "a", "default"))
+            assert again.metadata.resource_version == unchanged.metadata.resource_version
+            configuration.write_text("resources: nonsense")
+            assert not encryption.reload()
+            await cluster.client().create(secret("b"))
+            write(configuration, keyed("secretbox", "two"), keyed("aesgcm", "one"))
+            assert encryption.reload()
+            assert [await value_of(cluster, name) for name in "ab"] == [SHOWN, SHOWN]
+            for name in "ab":
+                await cluster.client().update(await cluster.client().get(core_v1.Secret, name, "default"))
+            reloads = cluster.metrics.render().decode()
+            assert 'automatic_reloads_total{status="success"} 2' in reloads
+            assert 'automatic_reloads_total{status="failure"} 1' in reloads
+        async with running(tmp_path, write(tmp_path / "last.json", keyed("secretbox", "two"))) as cluster:
+            assert [await value_of(cluster, name) for name in "ab"] == [SHOWN, SHOWN]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("text", ["", "kind: [", "kind: Config\napiVersion: v1\n"])
+def test_a_cluster_does_not_start_with_a_wrong_configuration(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(ClusterError, match=r"c\.yaml cannot be used: error while parsing file"):
+        Cluster(settings(tmp_path, path))
+    with pytest.raises(ClusterError, match=r"none\.yaml cannot be used: \[Errno 2\]"):
+        Cluster(settings(tmp_path, tmp_path / "none.yaml"))
