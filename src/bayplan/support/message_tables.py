@@ -1,6 +1,6 @@
 """Messages of gRPC services made at run time from a table of their fields, so that no generated code is needed.
 
-A field is written as `name: type`, in the order of their numbers from 1: `string`, `bool`, `int32`, `int64`, `uint64`, the name of a message, `[type]` for
+A field is written as `name: type`, in the order of their numbers from 1: `string`, `bytes`, `bool`, `int32`, `int64`, `uint64`, the name of a message, `[type]` for
 repeated ones, `{string}` for a map of strings. Numbers that a message leaves out are `-`. `type of NAME` puts a field into the oneof NAME. Types with dots are
 those of protobuf itself, such as `google.protobuf.BoolValue`.
 """
@@ -20,6 +20,7 @@ except ImportError as error:
 _FIELD: Any = descriptor_pb2.FieldDescriptorProto
 _SCALARS = {
     "string": _FIELD.TYPE_STRING,
+    "bytes": _FIELD.TYPE_BYTES,
     "bool": _FIELD.TYPE_BOOL,
     "int32": _FIELD.TYPE_INT32,
     "int64": _FIELD.TYPE_INT64,

@@ -1,0 +1,94 @@
+"""A real etcd for tests: one member on loopback, in a directory of its own, ended by its process id."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+PROGRAM = shutil.which("etcd")
+needs_etcd = pytest.mark.skipif(PROGRAM is None, reason="there is no etcd on PATH (Debian: etcd-server)")
+_PATIENCE = 30.0
+
+
+def free_ports(count: int) -> list[int]:
+    """TCP ports of loopback that nobody uses at the moment."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+class EtcdServer:
+    """A member that runs, unless it was stopped."""
+
+    def __init__(self, folder: Path, flags: Sequence[str] = (), ports: Sequence[int] = ()) -> None:
+        self._folder, self._flags = folder, flags
+        self.port, self.peer_port = ports or free_ports(2)
+        self.endpoint = f"127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and return when it is healthy."""
+        assert PROGRAM is not None
+        url, peer = f"http://{self.endpoint}", f"http://127.0.0.1:{self.peer_port}"
+        command = [
+            PROGRAM, "--name=one", f"--data-dir={self._folder}", f"--listen-client-urls={url}", f"--advertise-client-urls={url}",
+            f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=one={peer}",
+            "--max-request-bytes=4000000", "--log-level=error", *self._flags,
+        ]  # fmt: skip
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.wait_until_healthy()
+
+    def wait_until_healthy(self) -> None:
+        """Return when it answers."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://{self.endpoint}/health", timeout=5) as answer:
+                    if b'"true"' in answer.read():
+                        return
+            except (urllib.error.URLError, OSError):
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Kill it, as a power failure would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+class _Shared:
+    server: EtcdServer | None = None
+
+
+def shared_server() -> EtcdServer:
+    """The etcd that tests of this process share; each of them uses a prefix of its own."""
+    if _Shared.server is None:
+        folder = Path(tempfile.mkdtemp(prefix="bayplan-etcd-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+        _Shared.server = EtcdServer(folder)
+        _Shared.server.start()
+
+        def end() -> None:
+            assert _Shared.server is not None
+            _Shared.server.stop()
+            shutil.rmtree(folder, ignore_errors=True)
+
+        atexit.register(end)
+    return _Shared.server
