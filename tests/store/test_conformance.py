@@ -11,6 +11,8 @@ from bayplan.store.sqlite import SqliteStore
 from bayplan.support.clock import Clock
 from bayplan.testing.store_conformance import StoreConformance
 from bayplan.testing.store_properties import StoreProperties
+from tests.store.etcd.rebased import RebasedEtcdStore
+from tests.store.etcd.server import needs_etcd, shared_server
 
 
 class TestMemoryStore(StoreConformance, StoreProperties):
@@ -33,3 +35,13 @@ class TestSqliteStoreWithoutCache(StoreConformance, StoreProperties):
     def make_store(self, folder: Path, clock: Clock) -> Store:
         settings = SqliteSettings(value_cache_bytes=0, compaction_step=1, history=HistorySettings(automatic=False))
         return SqliteStore(folder / "store.db", clock=clock, settings=settings)
+
+
+@needs_etcd
+class TestEtcdStore(StoreConformance, StoreProperties):
+    """With a real etcd. Revisions are counted from the one at which the store was opened."""
+
+    examples = 20
+
+    def make_store(self, folder: Path, clock: Clock) -> Store:
+        return RebasedEtcdStore(shared_server().endpoint, clock)

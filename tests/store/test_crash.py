@@ -26,7 +26,7 @@ WRITERS = 16
 
 
 def start_writer(path: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, str(WRITER), str(path), str(WRITERS)], stdout=subprocess.PIPE)
+    return subprocess.Popen([sys.executable, str(WRITER), str(path), str(WRITERS)], stdout=subprocess.PIPE, bufsize=0)
 
 
 def read_until(process: subprocess.Popen[bytes], deadline: float, wanted: int) -> bytes:

@@ -63,3 +63,11 @@ class Untransformable(StoreUnavailable):
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"unable to transform key {key!r}: {reason}")
         self.key = key
+
+
+class ValueTooLarge(StoreError):
+    """The store does not take a value of that size; nothing was changed."""
+
+
+class SharedStore(StoreError):
+    """The store has other writers: it cannot tell the revision of a write before it is committed."""

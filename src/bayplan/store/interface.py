@@ -1,6 +1,9 @@
 """The contract of every store, in etcd's terms: one revision counter, keys with create and mod revisions, guarded
 writes, ranges at a revision, watches from a revision, compaction, time to live.
 
+There are two sorts. A *sole writer* keeps other processes away: it knows the revision of a write before that is committed, and whoever reads what it has
+delivered reads the present. A *shared* store has writers elsewhere: what it has delivered may be behind, until `catch_up` returns.
+
 A store knows nothing of Kubernetes: keys are strings, values are bytes, and both mean nothing to it. The conformance
 suite in `bayplan.testing.store_conformance` states this contract as tests and runs against every implementation.
 """
@@ -27,7 +30,8 @@ class KeyValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One committed change. Exactly one event exists per revision, and revisions have no gaps.
+    """One committed change. Of a sole writer, exactly one event exists per revision, and revisions have no gaps. Of a shared store, a watch may see gaps
+    (writes of others under other keys) and several events of one revision, about different keys; those are delivered together.
 
     A struct and not a dataclass like `RangeResult`, as `KeyValue`: one of each is made per write, ten times as fast.
     """
@@ -41,7 +45,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     previous: bytes | None
     """The value before this change; None if the key did not exist, or the store was told not to tell."""
     previous_revision: int
-    """Mod revision before this change; 0 if the key did not exist."""
+    """Mod revision before this change; 0 if the key did not exist. A shared store that was told not to tell the value may not know this either (0), nor the
+    create revision of a deleted key."""
     attachment: object = None
     """What the writer handed to `put`/`delete` along with the bytes (such as the decoded object), if this store runs in
     the writer's process and the event is live; None otherwise, and always None in events of the past. Never stored."""
@@ -65,6 +70,11 @@ class RangeResult:
 
 Deliver = Callable[[Sequence[Event]], None]
 """Called on the event loop with consecutive events, in order of revision. It must not block and must not raise."""
+
+
+Lost = Callable[[int], None]
+"""Called on the event loop when a watch of a shared store cannot deliver what comes next, because that was compacted while the store could not be reached: with
+the oldest revision that is kept. The watch has ended."""
 
 
 class Watch(Protocol):
@@ -99,14 +109,18 @@ class Store(Protocol):
     Guarantees:
       * an awaited write that returned is durable to the degree the store promises (`memory:` none, `sqlite:` power
         loss);
-      * revisions are assigned in the order in which writes become visible, without gaps, starting at 1;
+      * revisions are assigned in the order in which writes become visible; by a sole writer without gaps, starting at 1;
       * watches that run in the writer's process have received the event of a write before that write's `await` returns;
       * a write whose guard fails changes nothing and raises `Conflict`.
     """
 
     @property
+    def sole_writer(self) -> bool:
+        """Whether no other process can write to what is stored while it is open."""
+
+    @property
     def revision(self) -> int:
-        """The last committed revision; 0 for an empty store that never saw a write."""
+        """The last committed revision that the watches have; 0 for an empty store of a sole writer that never saw a write."""
 
     @property
     def compacted_revision(self) -> int:
@@ -138,8 +152,10 @@ class Store(Protocol):
         """Write the key and return the new revision.
 
         guard: the mod revision that the key must have, 0 for "must not exist", None for unconditional.
-        ttl: seconds after which the store deletes the key by itself, unless it was written again.
-        Raises `Conflict`, which carries the mod revision that stood in the way (possibly of a write not yet committed).
+        ttl: seconds after which the store deletes the key by itself, unless it was written again; a shared store may take a little longer.
+        attachment: for the event. It belongs to the store from now on, whatever comes of the write.
+        Raises `Conflict`, which carries the mod revision that stood in the way (possibly of a write not yet committed; of a shared store, the watches have it),
+        `ValueTooLarge`, and `StoreUnavailable`, which of a shared store can mean that the answer was lost.
         """
 
     async def delete(self, key: str, *, guard: int | None = None, attachment: object = None) -> int:
@@ -147,15 +163,19 @@ class Store(Protocol):
         exist)."""
 
     def begin(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> Begun:
-        """`put`, or (if the value is None) `delete`, for who goes on before it is done. Raises `Conflict` at once."""
+        """`put`, or (if the value is None) `delete`, for who goes on before it is done. Raises `Conflict` at once, and `SharedStore` if this is no sole
+        writer."""
 
     def under_way(self, key: str) -> Begun | None:
         """The newest write of the key that is not committed yet; None if there is none. `begin` can build on it."""
 
-    async def watch(self, prefix: str, start_revision: int, deliver: Deliver) -> Watch:
+    async def catch_up(self) -> None:
+        """Return when the watches have everything that was committed before the call, by whomever; at once for a sole writer. Raises `StoreUnavailable`."""
+
+    async def watch(self, prefix: str, start_revision: int, deliver: Deliver, lost: Lost | None = None) -> Watch:
         """Deliver every event with revision >= start_revision whose key starts with `prefix`, past ones first, then
         those to come, none twice, none left out. The past has been delivered when this returns; a start_revision in the
-        future waits for it. Raises `Compacted` if events from start_revision on are no longer all kept."""
+        future waits for it. Raises `Compacted` if events from start_revision on are no longer all kept. lost: see there; a sole writer never calls it."""
 
     async def compact(self, revision: int) -> None:
         """Forget what is needed only for reads before `revision`. The newest value of a key is always kept, so are

@@ -14,7 +14,7 @@ import msgspec
 from bayplan.store.errors import Compacted, Conflict, FutureRevision, StoreClosed
 from bayplan.store.expiry import Expiries
 from bayplan.store.forgetting import HistoryBound
-from bayplan.store.interface import Deliver, Event, KeyValue, RangeResult, Watch
+from bayplan.store.interface import Deliver, Event, KeyValue, Lost, RangeResult, Watch
 from bayplan.store.settings import MEMORY_HISTORY, HistorySettings
 from bayplan.store.sorted_keys import SortedKeys
 from bayplan.store.watching import Subscription, WatchHub
@@ -27,6 +27,8 @@ _TRIM_SECONDS = 30.0
 
 class MemoryStore:
     """`Store` that forgets everything on `close`. Every write commits at once, within the call."""
+
+    sole_writer = True
 
     def __init__(self, *, clock: Clock, history: HistorySettings = MEMORY_HISTORY) -> None:
         self._clock = clock
@@ -190,7 +192,10 @@ class MemoryStore:
             event = msgspec.structs.replace(event, attachment=attachment)
         self._hub.publish_one(event)
 
-    async def watch(self, prefix: str, start_revision: int, deliver: Deliver) -> Watch:
+    async def catch_up(self) -> None:
+        self._check_open()
+
+    async def watch(self, prefix: str, start_revision: int, deliver: Deliver, lost: Lost | None = None) -> Watch:
         self._check_open()
         if start_revision < self._compacted:
             raise Compacted(start_revision, self._compacted)

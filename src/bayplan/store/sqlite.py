@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bayplan.store.errors import Compacted, FutureRevision, StoreClosed, StoreUnavailable
 from bayplan.store.file_lock import FileLock
-from bayplan.store.interface import Deliver, KeyValue, RangeResult, Watch
+from bayplan.store.interface import Deliver, KeyValue, Lost, RangeResult, Watch
 from bayplan.store.settings import SqliteSettings
 from bayplan.store.sqlite_batches import BatchWriter
 from bayplan.store.sqlite_file import SqliteFile
@@ -32,6 +32,8 @@ from bayplan.support.worker import WorkerThread
 
 class SqliteStore:
     """`Store` in the file `path`. Only one process at a time may have it open."""
+
+    sole_writer = True
 
     def __init__(self, path: str | Path, *, clock: Clock, settings: SqliteSettings | None = None) -> None:
         self._path = Path(path)
@@ -156,7 +158,10 @@ class SqliteStore:
         self._check_open()
         return await self._reads.range(start, end, limit, revision)
 
-    async def watch(self, prefix: str, start_revision: int, deliver: Deliver) -> Watch:
+    async def catch_up(self) -> None:
+        self._check_open()
+
+    async def watch(self, prefix: str, start_revision: int, deliver: Deliver, lost: Lost | None = None) -> Watch:
         self._check_open()
         if start_revision < self._upkeep.compacted:
             raise Compacted(start_revision, self._upkeep.compacted)

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from bayplan.store.errors import Untransformable
-from bayplan.store.interface import Begun, Deliver, Event, KeyValue, RangeResult, Store, Watch
+from bayplan.store.interface import Begun, Deliver, Event, KeyValue, Lost, RangeResult, Store, Watch
 
 
 class Transformer(Protocol):
@@ -42,6 +42,10 @@ class TransformingStore:
         self._choose = choose
         self._forms: dict[str, bytes] = {}
         """Begin of the stored form of values that were transformed, by key: long enough to know the form again."""
+
+    @property
+    def sole_writer(self) -> bool:
+        return self._below.sole_writer
 
     @property
     def revision(self) -> int:
@@ -127,7 +131,10 @@ class TransformingStore:
     def under_way(self, key: str) -> Begun | None:
         return self._below.under_way(key)
 
-    async def watch(self, prefix: str, start_revision: int, deliver: Deliver) -> Watch:
+    async def catch_up(self) -> None:
+        await self._below.catch_up()
+
+    async def watch(self, prefix: str, start_revision: int, deliver: Deliver, lost: Lost | None = None) -> Watch:
         """See Store. An event whose value cannot be read ends the watch: what raised goes to the handler of the loop, as with any watcher that fails."""
 
         def delivered(events: Sequence[Event]) -> None:
@@ -138,7 +145,7 @@ class TransformingStore:
                 loop.call_exception_handler({"message": f"watch of {prefix!r}", "exception": error})
                 raise
 
-        return await self._below.watch(prefix, start_revision, delivered)
+        return await self._below.watch(prefix, start_revision, delivered, lost)
 
     async def compact(self, revision: int) -> None:
         await self._below.compact(revision)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from bayplan.store.interface import Deliver, Event
+from bayplan.store.interface import Deliver, Event, Lost
 
 _REMEMBERED_FOLDERS = 50_000
 
@@ -13,13 +13,16 @@ _REMEMBERED_FOLDERS = 50_000
 class Subscription:
     """One watch of a `WatchHub`."""
 
-    __slots__ = ("_hub", "active", "backlog", "deliver", "prefix", "start_revision")
+    __slots__ = ("_hub", "_lost", "active", "backlog", "deliver", "prefix", "start_revision")
 
-    def __init__(self, hub: WatchHub, prefix: str, start_revision: int, deliver: Deliver) -> None:
+    def __init__(
+        self, hub: WatchHub, prefix: str, start_revision: int, deliver: Deliver, lost: Lost | None = None
+    ) -> None:
         self._hub = hub
         self.prefix = prefix
         self.start_revision = start_revision
         self.deliver = deliver
+        self._lost = lost
         self.active = True
         self.backlog: list[Event] | None = None
         """Events that wait until the past has been delivered; None once it has."""
@@ -29,6 +32,13 @@ class Subscription:
         if self.active:
             self.active = False
             self._hub.remove(self)
+
+    def lose(self, compacted_revision: int) -> None:
+        """End it, since what comes next was compacted, and tell its owner."""
+        if self.active:
+            self.cancel()
+            if self._lost is not None:
+                self._lost(compacted_revision)
 
     def offer(self, events: Sequence[Event]) -> None:
         """Deliver new events that match the prefix, or keep them while the past is still being read."""
@@ -77,6 +87,9 @@ class WatchHub:
 
     def __len__(self) -> int:
         return len(self._subscriptions)
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(self._subscriptions)
 
     def add(self, subscription: Subscription) -> None:
         """From now on offer events to it."""
