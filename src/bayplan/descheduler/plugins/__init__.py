@@ -1,0 +1,1 @@
+"""One strategy or evictor per file, each with its arguments; `bayplan.descheduler.registry` lists them. Plugins do not import plugins."""

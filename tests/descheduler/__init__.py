@@ -1,0 +1,1 @@
+"""The descheduler's decisions, without a cluster."""
