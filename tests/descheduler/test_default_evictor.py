@@ -9,8 +9,8 @@ import pytest
 from bayplan.api.types import core_v1, meta_v1, policy_v1, scheduling_v1
 from bayplan.descheduler.errors import PolicyError
 from bayplan.descheduler.planner import decisions
-from bayplan.descheduler.policy import DeschedulerPolicy
 from bayplan.descheduler.pods import EVICT, PREFER_NO_EVICTION
+from bayplan.descheduler.policy import DeschedulerPolicy
 from bayplan.testing.builders import metadata, node, selector, taint
 from tests.descheduler.scenario import evicted, nodes, pod, policy, refused, snapshot
 
@@ -226,7 +226,7 @@ def test_enough_replicas_let_pods_go_until_too_few_are_left() -> None:
 
 
 def test_a_priority_class_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(PolicyError, match='priorityclasses.scheduling.k8s.io "none" not found'):
+    with pytest.raises(PolicyError, match='"none" not found'):
         decisions(old(priorityThreshold={"name": "none"}), snapshot(PAIR, []))
 
 
