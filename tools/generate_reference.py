@@ -27,6 +27,7 @@ SETTINGS = (
     "controllers/settings.py",
     "csi_controller/settings.py",
     "csi_local/settings.py",
+    "descheduler/settings.py",
     "dns/settings.py",
     "kubelet/simulator/settings.py",
     "network/settings.py",

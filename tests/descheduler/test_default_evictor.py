@@ -30,9 +30,9 @@ def claim(name: str = "data") -> core_v1.Volume:
     return volume(persistent_volume_claim=core_v1.PersistentVolumeClaimVolumeSource(claim_name=name))
 
 
-LOCAL = {"volumes": (volume(empty_dir=core_v1.EmptyDirVolumeSource()),)}
-HOST = {"volumes": (volume(host_path=core_v1.HostPathVolumeSource(path="/x")),)}
-DEVICES = {"resource_claims": (core_v1.PodResourceClaim(name="gpu"),)}
+LOCAL: dict[str, Any] = {"volumes": (volume(empty_dir=core_v1.EmptyDirVolumeSource()),)}
+HOST: dict[str, Any] = {"volumes": (volume(host_path=core_v1.HostPathVolumeSource(path="/x")),)}
+DEVICES: dict[str, Any] = {"resource_claims": (core_v1.PodResourceClaim(name="gpu"),)}
 FAILED = core_v1.PodStatus(phase="Failed")
 
 
@@ -203,7 +203,12 @@ def test_protection(case: str, one: core_v1.Pod, arguments: dict[str, Any], goes
         core_v1.Namespace(metadata=meta_v1.ObjectMeta(name="open", labels={"may": "go"})),
     ]
     classes = [scheduling_v1.PriorityClass(metadata=metadata("mid"), value=50)]
-    more = {"budgets": [budget], "claims": claims, "namespaces": namespaces, "priority_classes": classes}
+    more: dict[str, Any] = {
+        "budgets": [budget],
+        "claims": claims,
+        "namespaces": namespaces,
+        "priority_classes": classes,
+    }
     assert evicted(old(**arguments), PAIR, [one], **more) == (["p"] if goes else [])
     objections = refused(old(**arguments), PAIR, [one], **more)
     assert bool(objections) is not goes, case

@@ -46,7 +46,7 @@ PODS = [
         ({"maxNoOfPodsToEvictPerNode": 1, "maxNoOfPodsToEvictPerNamespace": 1}, ["a0", "b4"]),
     ],
 )
-def test_limits_hold_for_a_policy_that_would_evict_everything(limits: dict[str, int], expected: list[str]) -> None:
+def test_limits_hold_for_a_policy_that_would_evict_everything(limits: dict[str, Any], expected: list[str]) -> None:
     assert evicted(policy("PodLifeTime", EVERYTHING, **limits), TRIO, PODS) == expected
 
 
@@ -59,7 +59,7 @@ def test_limits_count_only_evictions_that_succeed() -> None:
     assert evicted(wanted, TRIO, PODS, evict) == ["a2", "b3"]
 
 
-def limit_refusals(**limits: int) -> list[tuple[str, str]]:
+def limit_refusals(**limits: Any) -> list[tuple[str, str]]:
     made = decisions(policy("PodLifeTime", EVERYTHING, **limits), snapshot(TRIO, PODS))
     return [(one.pod.metadata.name, one.objections[0]) for one in made if isinstance(one, Refusal) and one.by_limit]
 

@@ -31,7 +31,8 @@ def status(
     elif ended is not None:
         state = core_v1.ContainerState(terminated=core_v1.ContainerStateTerminated(reason=ended[0], exit_code=ended[1]))
     one = core_v1.ContainerStatus(name="main", state=state, restart_count=restarts)
-    return core_v1.PodStatus(phase=phase, reason=reason, conditions=conditions, start_time=ago(60), **{where: (one,)})
+    more: dict[str, Any] = {where: (one,)}
+    return core_v1.PodStatus(phase=phase, reason=reason, conditions=conditions, start_time=ago(60), **more)
 
 
 def done(seconds: float, reason: str = "PodCompleted", value: str = "True") -> core_v1.PodCondition:

@@ -17,8 +17,11 @@ from bayplan.support.loop import run_loop
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def component_options(port: int) -> Callable[[F], F]:
-    """The options that all components take: kubeconfig, leader election, address for health and metrics."""
+def component_options(port: int, election: Mapping[str, Any] | None = None) -> Callable[[F], F]:
+    """The options that all components take: kubeconfig, leader election, address for health and metrics.
+
+    election: defaults of leader election that are not the usual ones, as in `leaderElection` of a configuration.
+    """
 
     def decorate(function: F) -> F:
         for option in (
@@ -33,7 +36,7 @@ def component_options(port: int) -> Callable[[F], F]:
                 show_default=True,
                 help="Port for health and metrics (HTTP); 0: none.",
             ),
-            election_options,
+            election_options(election or {}),
             click.option(
                 "--kubeconfig",
                 type=click.Path(path_type=Path),
@@ -55,6 +58,7 @@ def run(
     bind_address: str,
     v: int,
     configured: Mapping[str, Any] | None = None,
+    serves_metrics: bool = True,
     **election_flags: Any,
 ) -> None:
     """Run a component until SIGINT or SIGTERM. `make` gets client, clock, randomness and metrics and returns something with `run()`.
@@ -83,7 +87,7 @@ def run(
         stop = stop_event()
         clock, randomness, metrics = SystemClock(), SystemRandomness(), Registry()
         client = connect(kubeconfig, "", user_agent=name, metrics=metrics)
-        health = HealthServer(metrics)
+        health = HealthServer(metrics, serves_metrics=serves_metrics)
         await health.start(bind_address, secure_port)
         component = make(client, clock, randomness, metrics)
         click.echo(f"started: {name}")

@@ -23,25 +23,29 @@ _TIMES = {
 """Field of `leaderElection` in a configuration -> flag, default, help."""
 
 
-def election_options(function: F) -> F:
-    """The flags of leader election; those that are not given are None."""
-    for flag, default, text in reversed(_TIMES.values()):
-        function = click.option(f"--leader-elect-{flag}", metavar="TIME", help=f"{text}  [default: {default}]")(
+def election_options(defaults: Mapping[str, Any]) -> Callable[[F], F]:
+    """The flags of leader election; those that are not given are None. defaults: as in `leaderElection` of a configuration."""
+
+    def decorate(function: F) -> F:
+        for field, (flag, usual, text) in reversed(_TIMES.items()):
+            default = defaults.get(field, usual)
+            option = click.option(f"--leader-elect-{flag}", metavar="TIME", help=f"{text}  [default: {default}]")
+            function = option(function)
+        function = click.option("--leader-elect-resource-namespace", help="Its namespace.  [default: kube-system]")(
             function
         )
-    function = click.option("--leader-elect-resource-namespace", help="Its namespace.  [default: kube-system]")(
-        function
-    )
-    function = click.option(
-        "--leader-elect-resource-name", help="Name of the lease.  [default: the name of the component]"
-    )(function)
-    return click.option(
-        "--leader-elect",
-        type=bool,
-        is_flag=False,
-        flag_value=True,
-        help="Work only while holding the lease.  [default: True]",
-    )(function)
+        function = click.option(
+            "--leader-elect-resource-name", help="Name of the lease.  [default: the name of the component]"
+        )(function)
+        return click.option(
+            "--leader-elect",
+            type=bool,
+            is_flag=False,
+            flag_value=True,
+            help=f"Work only while holding the lease.  [default: {defaults.get('leaderElect', True)}]",
+        )(function)
+
+    return decorate
 
 
 def election_times(lease_duration: float, renew_deadline: float, retry_period: float) -> ElectionSettings:

@@ -17,6 +17,7 @@ MEANINGS: Final[dict[str, tuple[type[Failure], str]]] = {
     "bayplan.client.errors.KubeconfigError": (Unanswerable, "; name a kubeconfig with --kubeconfig"),
     "bayplan.client.errors.TransportError": (Unanswerable, "; is the cluster running?"),
     "bayplan.cluster.manifests.ManifestError": (Unanswerable, ""),
+    "bayplan.descheduler.errors.DeschedulerError": (Unanswerable, ""),
     "bayplan.scheduler.errors.SchedulerError": (Unanswerable, ""),
     "bayplan.simulation.actions.ActionError": (Unanswerable, ""),
     "bayplan.simulation.compare.PriceError": (Unanswerable, ""),

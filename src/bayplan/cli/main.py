@@ -42,6 +42,7 @@ VERBS = {
     "apiserver": "Run the API server alone",
     "scheduler": "Run the scheduler against any cluster",
     "controller-manager": "Run the controllers against any cluster",
+    "descheduler": "Evict pods that should not stay where they are",
     "kubelet": "Run a node of any cluster on this machine",
     "network": "Connect the pods of this machine's node with all others",
     "proxy": "Bring traffic of services to their endpoints",

@@ -210,10 +210,17 @@ class Client:
         body = b'{"kind":"Binding","apiVersion":"v1",' + encode(binding)[1:]
         await self.transport.send((Ask("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", body),))
 
-    async def evict(self, namespace: str, name: str, *, grace_period_seconds: int | None = None) -> None:
-        """Ask for a pod's eviction; ApiError 429 if a disruption budget forbids it now."""
+    async def evict(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        grace_period_seconds: int | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """Ask for a pod's eviction; ApiError 429 if a disruption budget forbids it now. annotations: of the Eviction."""
         eviction = policy_v1.Eviction(
-            metadata=meta_v1.ObjectMeta(name=name, namespace=namespace),
+            metadata=meta_v1.ObjectMeta(name=name, namespace=namespace, annotations=dict(annotations or {})),
             delete_options=meta_v1.DeleteOptions(grace_period_seconds=grace_period_seconds)
             if grace_period_seconds is not None
             else None,

@@ -28,15 +28,21 @@ class Election:
 class HealthServer:
     """Serves `/healthz`, `/livez`, `/readyz` and `/metrics` of a component.
 
-    not_ready: why `/readyz` is to fail; "" if it is not. option: the one that names the port, for errors.
+    not_ready: why `/readyz` is to fail; "" if it is not. option: the one that names the port, for errors. serves_metrics: whether there is a page of metrics.
     """
 
     def __init__(
-        self, metrics: Registry, not_ready: Callable[[], str] = lambda: "", *, option: str = "--secure-port"
+        self,
+        metrics: Registry,
+        not_ready: Callable[[], str] = lambda: "",
+        *,
+        option: str = "--secure-port",
+        serves_metrics: bool = True,
     ) -> None:
         self._option = option
         pages = dict.fromkeys(("/healthz", "/livez"), ready_page(lambda: ""))
-        self._server = PageServer({**pages, "/readyz": ready_page(not_ready), "/metrics": metrics_page(metrics)})
+        pages["/readyz"] = ready_page(not_ready)
+        self._server = PageServer({**pages, "/metrics": metrics_page(metrics)} if serves_metrics else pages)
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 means not to. Raises ClusterError."""

@@ -1,0 +1,1 @@
+"""The descheduler in a whole cluster."""
