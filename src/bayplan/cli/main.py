@@ -27,6 +27,7 @@ VERBS = {
     "kubeconfig": "Print the kubeconfig of a cluster in the background",
     "logs": "Print what a cluster in the background has said",
     "demo": "Show scheduling live on a throw-away cluster",
+    "ui": "Show a cluster on a web page",
     "explain": "Say why a pod, workload, claim or node is as it is",
     "snapshot": "Copy a cluster into one file",
     "simulate": "Say what happens to a cluster if something is done to it",

@@ -12,6 +12,7 @@ import click
 from bayplan.cli.kubeconfig_file import write_kubeconfig
 from bayplan.cli.output import Failure
 from bayplan.cli.stopping import stop_event
+from bayplan.cli.ui import page_server
 from bayplan.support.loop import run_loop
 from bayplan.support.running import wait_for_stop
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from bayplan.cluster.node_readiness import NodeReadiness
     from bayplan.cluster.real_nodes.settings import RealNodeSettings
     from bayplan.cluster.settings import ClusterSettings
+    from bayplan.ui.server import UiServer
+    from bayplan.ui.settings import UiSettings
 
     Contents = Sequence[tuple[Kind, Any]]
 
@@ -40,20 +43,24 @@ def run_until_stopped(
     companion: Companion | None = None,
     follows_links: bool = True,
     real_nodes: RealNodeSettings | None = None,
+    page: UiSettings | None = None,
 ) -> None:
     """Run a cluster, which begins with `contents`, until SIGINT or SIGTERM. `elsewhere`: the options that name another place for
     the store. `companion`: the process in which the components run, if that is another one. `follows_links`: whether the
-    kubeconfig's path may be a symbolic link. `real_nodes`: those on this machine. Raises Failure."""
+    kubeconfig's path may be a symbolic link. `real_nodes`: those on this machine. `page`: the web page, if it is wanted. Raises Failure."""
     from bayplan.cluster.errors import ClusterError
     from bayplan.store.errors import StoreError, StoreLocked
+    from bayplan.ui.errors import UiError
 
     try:
         run_loop(
-            _serve(settings, kubeconfig.absolute(), manifests, what, contents, companion, follows_links, real_nodes)
+            _serve(
+                settings, kubeconfig.absolute(), manifests, what, contents, companion, follows_links, real_nodes, page
+            )
         )
     except StoreLocked as error:
         raise Failure(f"{error} with {elsewhere}") from error
-    except (ClusterError, StoreError, ValueError) as error:
+    except (ClusterError, StoreError, UiError, ValueError) as error:
         raise Failure(str(error)) from error
 
 
@@ -66,6 +73,7 @@ async def _serve(
     companion: Companion | None,
     follows_links: bool,
     real_nodes: RealNodeSettings | None,
+    page: UiSettings | None,
 ) -> None:
     from bayplan.cluster.apply import apply_manifests
     from bayplan.cluster.cluster import Cluster
@@ -85,6 +93,7 @@ async def _serve(
         if nodes is not None:
             await nodes.stop()
         raise
+    pages: UiServer | None = None
     try:
         write_kubeconfig(kubeconfig, cluster.kubeconfig(), settings.directory, follows_links=follows_links)
         if manifests:
@@ -103,9 +112,14 @@ async def _serve(
             f"ready: {cluster.server_url} {what}{_waiting(readiness)}\n\n"
             f"  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n"
         )
+        if page is not None:
+            pages = page_server(cluster.client(), None, page)
+            click.echo(f"page: {await pages.start()}")
         await wait_for_stop(stop, _first(*(wait() for wait in waits)))
     finally:
         try:
+            if pages is not None:
+                await pages.stop()
             if nodes is not None:
                 await nodes.stop()
         finally:

@@ -163,6 +163,14 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     metavar="SERVICE=TARGET",
     help="Send calls (of webhooks, to aggregated servers, of proxies) for a service to a program, such as service/NAMESPACE/NAME=localhost:9443; may be repeated.",
 )
+@click.option("--ui", "ui", is_flag=True, help="Serve a web page that shows the cluster, at 127.0.0.1.")
+@click.option(
+    "--ui-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="With --ui: port of the page.  [default: a free one]",
+)
+@click.option("--allow-changes", is_flag=True, help="With --ui: let the page change the cluster.")
 @click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes.")
 @click.pass_context
 def command(ctx: click.Context, /, **_: object) -> None:
@@ -238,6 +246,7 @@ def run_cluster(options: UpOptions) -> None:
             companion=companion,
             follows_links=follows_links,
             real_nodes=real_nodes,
+            page=options.page,
         )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bayplan.cluster.real_nodes.settings import RealNodeSettings
     from bayplan.cluster.settings import ClusterSettings
     from bayplan.kubelet.simulator.groups import NodeGroupSettings
+    from bayplan.ui.settings import UiSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,9 @@ class UpOptions:
     simulated_webhooks: str | None
     forward: tuple[str, ...]
     processes: int | None
+    ui: bool
+    ui_port: int
+    allow_changes: bool
     v: int
 
     def settings(self) -> ClusterSettings:
@@ -177,6 +181,19 @@ class UpOptions:
             return revived(read_cluster(self.source), SystemClock().now())
         except DecodeError as error:
             raise Failure(f"{self.source}: {error}") from error
+
+    @property
+    def page(self) -> UiSettings | None:
+        """How the web page is served; None for none. Raises UsageError."""
+        if not self.ui:
+            if self.ui_port or self.allow_changes:
+                raise click.UsageError("--ui-port and --allow-changes go with --ui")
+            return None
+        from bayplan.ui.settings import UiSettings
+
+        return UiSettings(
+            port=self.ui_port, allow_changes=self.allow_changes, scheduler_config=self._scheduler_config()
+        )
 
     @property
     def kubeconfig_path(self) -> Path:

@@ -1,0 +1,56 @@
+// The three libraries in one place, and hooks that follow the store.
+import { h, render, Fragment } from "./vendor/preact.js";
+import { useState, useEffect, useRef, useMemo, useCallback, useLayoutEffect } from "./vendor/hooks.js";
+import htm from "./vendor/htm.js";
+
+export const html = htm.bind(h);
+export { h, render, Fragment, useState, useEffect, useRef, useMemo, useCallback, useLayoutEffect };
+
+/** Render again when one of the tables has changed; at most once per animation frame. Returns a number that grows. */
+export function useTables(store, ...names) {
+  const [version, setVersion] = useState(0);
+  useEffect(() => {
+    let frame = 0;
+    const stop = store.follow(names, () => {
+      frame ||= requestAnimationFrame(() => { frame = 0; setVersion((one) => one + 1); });
+    });
+    return () => { cancelAnimationFrame(frame); stop(); };
+  }, [store, names.join()]);
+  return version;
+}
+
+/** What a path answers: {data, error, loading}. Asked again when `parts` change. */
+export function useAnswer(path, parts = [path], read = (response) => response.json()) {
+  const [state, setState] = useState({ loading: true });
+  useEffect(() => {
+    if (!path) { setState({}); return undefined; }
+    const abort = new AbortController();
+    setState((before) => ({ ...before, loading: true }));
+    ask(path, { signal: abort.signal }, read)
+      .then((data) => setState({ data }), (error) => { if (error.name !== "AbortError") setState({ error: error.message }); });
+    return () => abort.abort();
+  }, parts);
+  return state;
+}
+
+/** A request to the page's own server. Throws an Error with the server's words. */
+export async function ask(path, options = {}, read = (response) => response.json()) {
+  let response;
+  try {
+    response = await fetch(path, { credentials: "same-origin", ...options });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("bayplan does not answer; it may have been stopped");
+  }
+  if (response.ok) return read(response);
+  let words = `status ${response.status}`;
+  try { words = (await response.json()).error || words; } catch { /* no JSON: the status has to do */ }
+  throw new Error(words);
+}
+
+export const asText = (response) => response.text();
+
+/** A request with a body, which must be answered with JSON. */
+export function send(path, body, options = {}) {
+  return ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), ...options });
+}
