@@ -27,6 +27,9 @@ _IN_WHEEL: Final = (
     "bayplan/api/types/texts.json.gz",
     "bayplan/api/printing/columns.json",
     "bayplan/examples/shop.yaml",
+    "bayplan/ui/static/index.html",
+    "bayplan/ui/static/vendor/preact.js",
+    "bayplan/ui/static/vendor/LICENSE.preact.txt",
 )
 _NOT_IN_WHEEL: Final = re.compile(r"(^|/)(tests|benchmarks|tools|golden|__pycache__)/|\.pyc$")
 _PROGRAMS: Final = ("bayplan", "kubectl-bayplan", "kubectl_complete-bayplan")
@@ -36,6 +39,7 @@ _COMMANDS: Final = (
     ("explain", "--help"),
     ("annotations",),
     ("demo", "--help"),
+    ("ui", "--help"),
 )
 
 

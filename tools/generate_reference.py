@@ -32,6 +32,7 @@ SETTINGS = (
     "kubelet/simulator/settings.py",
     "network/settings.py",
     "store/settings.py",
+    "ui/settings.py",
 )
 
 

@@ -24,7 +24,7 @@ export function palette(element) {
 }
 
 /** The ink that is read on a step of the ramp. */
-const inkOn = (colours, share) => (colours.dark ? (share > 0.7 ? "#0c141d" : "#e8edf3") : share > 0.45 ? "#fff" : "#1b2530");
+const inkOn = (colours, share) => (colours.dark ? (share > 0.7 ? "#0c141d" : "#e8edf3") : share > 0.66 ? "#fff" : "#1b2530");
 
 /** view: {x, y, zoom}; options: {store, plan, resource, focus, hover, found (Set or null), colours, verdicts}. */
 export function draw(context, width, height, view, options) {
@@ -91,7 +91,11 @@ function drawCell(context, name, x, y, size, options) {
   context.fillStyle = verdicts ? verdict?.colour || colours.line : all ? colours.ramp[Math.round(share * STEPS)] : colours.line;
   context.fillRect(x, y, inner, inner);
   if (!node[NODE.ready]) hatch(context, x, y, inner, colours.bad, colours.page);
-  else if (node[NODE.cordoned] && inner > 5) hatch(context, x, y, inner, colours.warn, null);
+  else if (node[NODE.cordoned] && inner > 54) {
+    context.strokeStyle = colours.warn;
+    context.lineWidth = 3;
+    context.strokeRect(x + 1.5, y + 1.5, inner - 3, inner - 3);
+  } else if (node[NODE.cordoned] && inner > 5) hatch(context, x, y, inner, colours.warn, null);
   if (inner > 7 && node[NODE.taints].length) {
     const mark = Math.min(9, inner / 3);
     context.fillStyle = colours.warn;
@@ -142,7 +146,7 @@ function drawInside(context, node, x, y, size, share, used, all, options, verdic
   let head = 20;
   if (size > 90) {
     context.font = `11px ${colours.sans}`;
-    const words = verdict ? verdict.words : ready ? `${amount(resource, used)} of ${amount(resource, all)}, ${percent(used, all)}` : "not ready";
+    const words = verdict ? verdict.words : ready ? (node[NODE.cordoned] ? "cordoned, " : "") + `${amount(resource, used)} of ${amount(resource, all)}, ${percent(used, all)}` : "not ready";
     context.fillText(words, x + 5, y + 30);
     head = 36;
   }

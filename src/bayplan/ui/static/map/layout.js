@@ -2,7 +2,7 @@
 import { NODE } from "../store.js";
 import { byName } from "../format.js";
 
-const PAD = 18, ZONE_HEAD = 24, POOL_HEAD = 18, POOL_GAP = 8, NARROWEST = 300, LARGEST = 168;
+const PAD = 18, ZONE_HEAD = 24, POOL_HEAD = 18, POOL_GAP = 8, NARROWEST = 300, LARGEST = 220;
 
 /** {cell, width, height, zones: [{name, x, y, width}], pools: [{name, x, y, columns, nodes: [names]}], places: name -> [x, y]}. */
 export function layout(nodes, width, height) {

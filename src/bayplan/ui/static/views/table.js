@@ -11,7 +11,7 @@ export function Table({ columns, rows, sorted = [0, 1], empty, label }) {
   const [top, setTop] = useState(0);
   const [high, setHigh] = useState(600);
   useEffect(() => {
-    const sized = new ResizeObserver(() => setHigh(frame.current.clientHeight));
+    const sized = new ResizeObserver(([entry]) => setHigh(entry.contentRect.height));
     sized.observe(frame.current);
     return () => sized.disconnect();
   }, []);
