@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bayplan.cli.cluster_input import amounts_in, cluster_asked, cluster_options, warn_unserved
-from bayplan.cli.output import Failure, give, html_option, output_option, scheduler_config_option
+from bayplan.cli.output import FILE, Failure, give, html_option, output_option, scheduler_config_option
 
 if TYPE_CHECKING:
     from bayplan.simulation.actions import Action
@@ -30,6 +30,9 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 @click.option("--cordon", "cordons", multiple=True, metavar="NODE", help="Let a node take no further pods.")
 @click.option("--scale", "scales", multiple=True, metavar="KIND/NAMESPACE/NAME=N", help="Scale a workload.")
 @click.option("--apply", "files", multiple=True, metavar="FILE|DIR|-", help="Apply manifests; - reads standard input.")
+@click.option(
+    "--deschedule", "policies", multiple=True, type=FILE, help="Make a pass of the descheduler by a DeschedulerPolicy."
+)
 @click.option("--drain", "drains", multiple=True, metavar="NODE", help="Cordon a node and evict what runs on it.")
 @click.option("--delete-node", "deletes", multiple=True, metavar="NODE", help="Take a node away without a drain.")
 @click.option("--fail-zone", "zones", multiple=True, metavar="ZONE", help="Let all nodes of a zone lose contact.")
@@ -62,7 +65,7 @@ def command(
     scheduler_config: Path | None,
     html: Path | None,
     output: str,
-    **steps: tuple[str, ...],
+    **steps: tuple[Any, ...],
 ) -> None:
     """Do something to a copy of a cluster, in virtual time, and say what happens: who is placed where, evicted or preempted,
     who stays pending and why, and which workloads are short of pods for how long.
@@ -118,14 +121,15 @@ def _run(copy: ClusterCopy, actions: list[Action], lasting: float | None, seed: 
 def _actions(
     copy: ClusterCopy,
     nodes: tuple[int | None, str, str | None],
-    steps: dict[str, tuple[str, ...]],
+    steps: dict[str, tuple[Any, ...]],
     upgrade: str | None,
     surge: int,
     patience: float,
 ) -> list[Action]:
-    """In the order in which they are done. Raises UsageError, QuestionError, ManifestError."""
+    """In the order in which they are done. Raises UsageError, QuestionError, ManifestError, PolicyError."""
     from bayplan.cluster.manifests import objects_in, read_manifests
-    from bayplan.simulation.actions import AddNodes, Apply, Cordon, DeleteNode, Drain, FailZone, Upgrade
+    from bayplan.descheduler.policy_reader import load_policy
+    from bayplan.simulation.actions import AddNodes, Apply, Cordon, DeleteNode, Deschedule, Drain, FailZone, Upgrade
     from bayplan.simulation.copies_planner import node_shape
 
     actions: list[Action] = []
@@ -143,6 +147,7 @@ def _actions(
             objects.extend(read_manifests([Path(name)]))
     if objects:
         actions.append(Apply(tuple(objects)))
+    actions.extend(Deschedule(load_policy(file), str(file)) for file in steps["policies"])
     if steps["drains"]:
         actions.append(Drain(steps["drains"], patience))
     actions.extend(DeleteNode(name) for name in steps["deletes"])

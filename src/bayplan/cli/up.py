@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayplan.cli.controller_flags import DURATION
 from bayplan.cli.kubeconfig_file import check_kubeconfig
 from bayplan.cli.output import FILE, Failure, scheduler_config_option
 from bayplan.cli.running_cluster import run_until_stopped
@@ -112,6 +113,16 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
 )
 @click.option("--config", type=FILE, help="YAML file with options by name; the command line wins.")
 @scheduler_config_option("for the scheduler")
+@click.option(
+    "--descheduler-policy", type=FILE, help="DeschedulerPolicy by which pods are evicted that should not stay."
+)
+@click.option(
+    "--descheduling-interval",
+    type=DURATION,
+    default="5m",
+    show_default=True,
+    help="Time between two passes of the descheduler.",
+)
 @click.option(
     "--apply",
     "apply",

@@ -41,6 +41,8 @@ class UpOptions:
     port: int
     kubeconfig: Path | None
     scheduler_config: Path | None
+    descheduler_policy: Path | None
+    descheduling_interval: float
     scheduler_flag: tuple[str, ...]
     apply: tuple[Path, ...]
     apiserver_flag: tuple[str, ...]
@@ -84,6 +86,8 @@ class UpOptions:
                 adopts=self.source is not None,
             ),
             scheduler_config=self._scheduler_config(),
+            descheduler_policy=self._descheduler_policy(),
+            descheduling_interval=self.descheduling_interval,
             api=api,
             tokens=tokens,
             anonymous=anonymous,
@@ -128,6 +132,21 @@ class UpOptions:
         if not Path(given).is_file():
             raise click.UsageError(f"--scheduler-flag=--config: {given}: no such file")
         return Path(given)
+
+    def _descheduler_policy(self) -> Path | None:
+        """The descheduler's policy, read once for its errors. Raises UsageError."""
+        if self.descheduler_policy is None:
+            return None
+        from bayplan.descheduler.errors import PolicyError
+        from bayplan.descheduler.policy_reader import load_policy
+
+        if self.descheduling_interval <= 0:
+            raise click.UsageError("--descheduling-interval must be more than 0")
+        try:
+            load_policy(self.descheduler_policy)
+        except PolicyError as error:
+            raise click.UsageError(f"--descheduler-policy: {error}") from error
+        return self.descheduler_policy
 
     def _groups(self) -> tuple[NodeGroupSettings, ...]:
         """The node groups. Raises UsageError."""

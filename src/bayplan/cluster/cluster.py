@@ -29,7 +29,7 @@ from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.own_kubeconfig import render
-from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
+from bayplan.cluster.components import CONTROLLERS, DESCHEDULER, NODES, SCHEDULER, Components, Trust
 from bayplan.cluster.contents import take_in
 from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, FRONT_PROXY, KUBELET_CLIENT, obtain
 from bayplan.cluster.errors import AddressInUse, ClusterError
@@ -159,7 +159,12 @@ class Cluster:
     async def _start_components(self) -> None:
         settings = self.settings
         plays_nodes = settings.nodes.plays_nodes
-        runs = {CONTROLLERS: settings.run_controllers, SCHEDULER: settings.run_scheduler, NODES: plays_nodes}
+        runs = {
+            CONTROLLERS: settings.run_controllers,
+            SCHEDULER: settings.run_scheduler,
+            NODES: plays_nodes,
+            DESCHEDULER: settings.descheduler_policy is not None,
+        }
         names = [name for name, is_wanted in runs.items() if is_wanted]
         if settings.run_controllers and plays_nodes:
             await publish_storage_class(self.client())

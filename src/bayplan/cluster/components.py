@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.client import Client
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 CONTROLLERS: Final = "controllers"
 SCHEDULER: Final = "scheduler"
 NODES: Final = "nodes"
+DESCHEDULER: Final = "descheduler"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,7 @@ class Trust:
 
 
 class Components:
-    """Controllers, scheduler and simulated nodes, all over clients that `connect` makes for a user's name."""
+    """Controllers, scheduler, simulated nodes and, if there is a policy for it, the descheduler, all over clients that `connect` makes for a user's name."""
 
     def __init__(
         self,
@@ -74,6 +76,8 @@ class Components:
             SCHEDULER: self._scheduler,
             NODES: self._nodes,
         }
+        if settings.descheduler_policy is not None:
+            self._makers[DESCHEDULER] = partial(self._descheduler, settings.descheduler_policy)
         self.node_simulator: NodeSimulator | None = None
         """The running one."""
 
@@ -176,3 +180,19 @@ class Components:
             self._connect("system:node-simulator"), self._settings.nodes, clock=self._clock, randomness=self._randomness
         )
         return self.node_simulator.run()
+
+    def _descheduler(self, policy: Path) -> Coroutine[Any, Any, None]:
+        """Raises PolicyError, OSError."""
+        from bayplan.descheduler.policy_reader import load_policy
+        from bayplan.descheduler.service import DeschedulerService
+        from bayplan.descheduler.settings import DeschedulerSettings
+
+        service = DeschedulerService(
+            self._connect("system:descheduler"),
+            load_policy(policy),
+            DeschedulerSettings(descheduling_interval=self._settings.descheduling_interval),
+            clock=self._clock,
+            randomness=self._randomness,
+            metrics=self._metrics,
+        )
+        return service.run()

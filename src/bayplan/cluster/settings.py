@@ -43,6 +43,10 @@ class ClusterSettings:
     """The API server."""
     scheduler_config: Path | None = None
     """A KubeSchedulerConfiguration; None for the defaults."""
+    descheduler_policy: Path | None = None
+    """A DeschedulerPolicy by which pods are evicted; None to run no descheduler."""
+    descheduling_interval: float = 300.0
+    """Seconds between two passes of the descheduler."""
     tokens: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
     """Further static tokens: (token, user, uid, groups)."""
     anonymous: bool = True

@@ -23,9 +23,15 @@ from bayplan.client.client import MERGE_PATCH
 from bayplan.cluster.apply import apply_manifests, in_order, nothing_served
 from bayplan.cluster.manifests import ManifestError
 from bayplan.controllers.base import controller_of
+from bayplan.descheduler.errors import PolicyError
+from bayplan.descheduler.policy import DeschedulerPolicy
+from bayplan.descheduler.service import DeschedulerService
+from bayplan.descheduler.settings import DeschedulerSettings
 from bayplan.kubelet.simulator.nodes import SILENT
 from bayplan.simulation.copies_planner import HOST_LABEL, ZONE_LABEL, NodeShape
 from bayplan.simulation.virtual_cluster import VirtualCluster
+from bayplan.support.metrics import Registry
+from bayplan.support.randomness import SeededRandomness
 
 DRAIN_PATIENCE: Final = 3600.0
 """Seconds after which a drain gives up."""
@@ -283,6 +289,35 @@ class Upgrade(_Prompt):
                     return [*problems, *stuck, f"the upgrade stopped at node {node.metadata.name}"]
                 await cluster.client.delete(core_v1.Node, node.metadata.name)
         return problems
+
+
+@dataclass(frozen=True, slots=True)
+class Deschedule(_Prompt):
+    """One pass of the descheduler, through the eviction API. What it evicts and what it may not goes to the cluster's `descheduled`."""
+
+    policy: DeschedulerPolicy
+    source: str
+    """Where the policy comes from, for reports."""
+
+    def describe(self) -> str:
+        return f"deschedule by {self.source}"
+
+    async def run(self, cluster: VirtualCluster) -> list[str]:
+        service = DeschedulerService(
+            cluster.connect("system:descheduler"),
+            self.policy,
+            DeschedulerSettings(),
+            clock=cluster.clock,
+            randomness=SeededRandomness("descheduler"),
+            metrics=Registry(),
+        )
+        try:
+            report = await service.run_once()
+        except PolicyError as error:
+            raise ActionError(f"{self.describe()}: {error}") from error
+        cluster.descheduled.extend(report.attempts)
+        skipped = [f"no pod was looked at: {report.skipped}"] if report.skipped else []
+        return [f"{self.describe()}: {one}" for one in (*skipped, *report.errors)]
 
 
 async def drain(cluster: VirtualCluster, name: str, patience: float) -> list[str]:

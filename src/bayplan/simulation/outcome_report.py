@@ -33,6 +33,8 @@ def outcome_page(copy: ClusterCopy, outcome: Outcome) -> str:
         _unserved(outcome),
         _workloads(outcome),
         _moves(outcome),
+        _descheduled(outcome),
+        _not_evicted(outcome),
         _nodes(outcome),
     ]
     about = f"{counts.get('Node', 0):,} nodes and {counts.get('Pod', 0):,} pods of {copy.source or 'a copy'}"
@@ -85,6 +87,20 @@ def _workloads(outcome: Outcome) -> str:
 def _moves(outcome: Outcome) -> str:
     rows = [(move.workload, move.left, move.reason, move.came_to or "nowhere") for move in outcome.moves()]
     return section("Who moved", table(("Workload", "Left", "Why", "Came to"), rows)) if rows else ""
+
+
+def _descheduled(outcome: Outcome) -> str:
+    rows = [
+        (one.pod, one.node, node or "nowhere", one.strategy, one.reason) for one, node in outcome.descheduled_moves()
+    ]
+    return (
+        section("What the descheduler evicted", table(("Pod", "From", "To", "Strategy", "Why"), rows)) if rows else ""
+    )
+
+
+def _not_evicted(outcome: Outcome) -> str:
+    rows = [(one.pod, one.node, one.strategy, one.objection) for one in outcome.descheduled if not one.evicted]
+    return section("What the descheduler left", table(("Pod", "Node", "Strategy", "Because"), rows)) if rows else ""
 
 
 def _nodes(outcome: Outcome) -> str:

@@ -34,6 +34,7 @@ def print_outcome(outcome: Outcome) -> None:
     for problem in outcome.problems:
         out.print(f"  [red]✗[/] {escape(problem)}")
     _print_departures(outcome, out)
+    _print_descheduled(outcome, out)
     _print_pending(outcome, out)
     _print_missing(outcome, out)
     _print_workloads(outcome, out)
@@ -55,6 +56,23 @@ def _print_departures(outcome: Outcome, out: Console) -> None:
         table.add_row(f"{workload}{times}", left, _WORDS.get(reason, reason), came)
     out.print(table)
     _print_more(len(rows), "moves", out)
+
+
+def _print_descheduled(outcome: Outcome, out: Console) -> None:
+    moves = outcome.descheduled_moves()
+    if moves:
+        table = Table("DESCHEDULED", "FROM", "TO", "STRATEGY", "WHY", box=None, pad_edge=False)
+        for one, node in moves[:_ROWS]:
+            table.add_row(one.pod, one.node, node or "nowhere", one.strategy, escape(one.reason))
+        out.print(table)
+        _print_more(len(moves), "evictions", out)
+    stays = [one for one in outcome.descheduled if not one.evicted]
+    if stays:
+        table = Table("NOT EVICTED", "NODE", "STRATEGY", "BECAUSE", box=None, pad_edge=False)
+        for one in stays[:_ROWS]:
+            table.add_row(one.pod, one.node, one.strategy, escape(one.objection))
+        out.print(table)
+        _print_more(len(stays), "refusals", out)
 
 
 def _print_pending(outcome: Outcome, out: Console) -> None:

@@ -29,13 +29,14 @@ from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.transport import Transport
 from bayplan.cluster.apply import apply_manifests, nothing_served
-from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
+from bayplan.cluster.components import Components, Trust
 from bayplan.cluster.contents import take_in
 from bayplan.cluster.credentials import ADMIN_GROUP
 from bayplan.cluster.manifests import gather_manifests
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.storage import publish_storage_class
 from bayplan.cluster.unserved import UnservedKinds
+from bayplan.descheduler.report import Attempt
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.explanations.summary import what_is_wrong
 from bayplan.simulation.faults import OBSERVER, Faults
@@ -114,6 +115,8 @@ class VirtualCluster:
         """By URL (a service's is `https://NAME.NAMESPACE.svc:PORT/PATH`): what answers admission webhooks instead of a server."""
         self.unserved = UnservedKinds()
         """What actions met of custom kinds, and left out."""
+        self.descheduled: list[Attempt] = []
+        """What passes of actions evicted, and what was kept from that."""
 
     async def start(self) -> None:
         """Raises RuntimeError on a loop whose time is real."""
@@ -142,7 +145,7 @@ class VirtualCluster:
         await self.api.open()
         await take_in(self.api, self._contents)
         await publish_storage_class(self.client)
-        for name in (CONTROLLERS, SCHEDULER, NODES):
+        for name in self.components.names:
             self.components.start(name)
         await self.eventually(self._is_up, within=60.0)
 

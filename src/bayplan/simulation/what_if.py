@@ -11,6 +11,7 @@ from typing import Any, Final
 from bayplan.api.types import core_v1
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.unserved import UnservedKind
+from bayplan.descheduler.report import Attempt
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.actions import Action
 from bayplan.simulation.copies import ClusterCopy
@@ -69,6 +70,8 @@ class Outcome:
     after: dict[str, int]
     unserved: tuple[UnservedKind, ...]
     """Custom kinds of which objects were to be applied, and left out."""
+    descheduled: tuple[Attempt, ...]
+    """What the descheduler evicted, and what was kept from that."""
     trace: str
     """Digest of the run: equal questions with equal seeds have equal ones."""
 
@@ -89,6 +92,12 @@ class Outcome:
                 node = came.pop(0) if came else ""
                 found.append(Move(departure.workload, departure.node, departure.reason, node))
         return found
+
+    def descheduled_moves(self) -> list[tuple[Attempt, str]]:
+        """What the descheduler evicted, with the node that another pod of the workload came to; "" if none came."""
+        left = [one for one in self.departures if one.reason != FINISHED]
+        came_to = {departure.pod: move.came_to for departure, move in zip(left, self.moves(), strict=True)}
+        return [(one, came_to.get(one.pod, "")) for one in self.descheduled if one.evicted]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -157,6 +166,7 @@ async def _simulate(
             before=nodes_used(before),
             after=nodes_used(after),
             unserved=tuple(cluster.unserved),
+            descheduled=tuple(cluster.descheduled),
             trace=cluster.trace.digest(),
         )
 

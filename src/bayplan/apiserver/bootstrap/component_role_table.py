@@ -11,6 +11,7 @@ from bayplan.apiserver.bootstrap.role_table import READ, PolicyRule, events, rul
 CONTROLLERS = "system:kube-controller-manager"
 NODE_SIMULATOR = "system:node-simulator"
 SCHEDULER = "system:kube-scheduler"
+DESCHEDULER = "system:descheduler"
 
 
 def component_roles() -> dict[str, tuple[str, tuple[PolicyRule, ...]]]:
@@ -18,6 +19,7 @@ def component_roles() -> dict[str, tuple[str, tuple[PolicyRule, ...]]]:
     return {
         "bayplan:controllers": (CONTROLLERS, (rule("*", "*", "*"), urls("get", "*"))),
         "bayplan:node-simulator": (NODE_SIMULATOR, _simulator_rules()),
+        "bayplan:descheduler": (DESCHEDULER, _descheduler_rules()),
         "bayplan:gang-scheduling": (
             SCHEDULER,
             (
@@ -26,6 +28,17 @@ def component_roles() -> dict[str, tuple[str, tuple[PolicyRule, ...]]]:
             ),
         ),
     }
+
+
+def _descheduler_rules() -> tuple[PolicyRule, ...]:
+    return (
+        rule(READ, "core", "nodes pods namespaces persistentvolumeclaims"),
+        rule(READ, "policy", "poddisruptionbudgets"),
+        rule(READ, "scheduling.k8s.io", "priorityclasses"),
+        rule("get list", "metrics.k8s.io", "nodes pods"),
+        rule("create", "core", "pods/eviction"),
+        events(),
+    )
 
 
 def _simulator_rules() -> tuple[PolicyRule, ...]:
