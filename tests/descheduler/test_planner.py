@@ -22,7 +22,7 @@ from bayplan.descheduler.planner import (
 )
 from bayplan.descheduler.policy import DeschedulerPolicy
 from bayplan.descheduler.policy_reader import parse_policy
-from bayplan.testing.builders import node, taint
+from bayplan.testing.builders import node, selector, taint
 from tests.descheduler.scenario import evicted, nodes, pod, policy, refused, snapshot, zone
 
 TRIO = nodes("a", "b", "c")
@@ -197,8 +197,6 @@ def test_a_node_that_the_pod_prefers_less_is_worse(where: str, goes: bool) -> No
 
 
 def test_topology_spread_and_affinity_between_pods_must_hold_on_the_better_node() -> None:
-    from bayplan.testing.builders import selector
-
     def near(app: str) -> core_v1.Affinity:
         term = core_v1.PodAffinityTerm(label_selector=selector({"app": app}), topology_key="zone")
         return core_v1.Affinity(
@@ -218,3 +216,39 @@ def test_topology_spread_and_affinity_between_pods_must_hold_on_the_better_node(
     spread = pod("p", "a", meta=labels, topology_spread_constraints=(constraint,))
     assert evicted(better(), cluster, [spread, pod("q", "b", age=0, meta=labels)]) == []
     assert evicted(better(), cluster, [spread]) == ["p"]
+
+
+def apart(app: str) -> core_v1.Affinity:
+    term = core_v1.PodAffinityTerm(label_selector=selector({"app": app}), topology_key="zone")
+    return core_v1.Affinity(
+        pod_anti_affinity=core_v1.PodAntiAffinity(required_during_scheduling_ignored_during_execution=(term,))
+    )
+
+
+@pytest.mark.parametrize(
+    ("case", "own", "others", "where", "goes"),
+    [
+        ("its own anti-affinity forbids the zone of the only other node", apart("x"), None, "b", False),
+        ("another pod's anti-affinity forbids it", None, apart("p"), "b", False),
+        ("nobody forbids it", None, None, "b", True),
+        ("what forbids it is in a third zone", apart("x"), apart("p"), "c", True),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_anti_affinity_counts_in_whole_domains_for_better_nodes(
+    case: str, own: core_v1.Affinity | None, others: core_v1.Affinity | None, where: str, goes: bool
+) -> None:
+    """Node b2 takes pods; the other pod is in its zone or in another one."""
+    cluster = [zone("a", "a"), zone("b1", "b", unschedulable=True), zone("b2", "b"), zone("c", "c", unschedulable=True)]
+    one = pod("p", "a", meta={"labels": {"app": "p"}}, affinity=own)
+    other = pod("x", {"b": "b1", "c": "c"}[where], age=0, meta={"labels": {"app": "x"}}, affinity=others)
+    assert evicted(better(), cluster, [one, other]) == (["p"] if goes else []), case
+
+
+def test_a_successor_that_is_expected_somewhere_keeps_others_away() -> None:
+    cluster = [zone("a", "a"), zone("b", "b"), zone("c", "c", unschedulable=True)]
+    pods = [
+        pod(name, "a", age=age, meta={"labels": {"app": "p"}}, affinity=apart("p"))
+        for name, age in (("first", 100.0), ("second", 90.0))
+    ]
+    assert evicted(better(), cluster, pods) == ["first"]

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from bayplan.api.tolerations import untolerated
 from bayplan.api.types import core_v1
 from bayplan.descheduler.node_fit import capacity_of, misfit, preferred_weight, refusal_of
-from bayplan.descheduler.pod_affinity import allowed_in_domains
+from bayplan.descheduler.pod_affinity import AffinityRules
 from bayplan.descheduler.snapshot import SnapshotIndex
-from bayplan.descheduler.spread import allowed_by_spread
+from bayplan.descheduler.spread import SpreadRules
 
 _COMPUTE = ("cpu", "memory")
 
@@ -36,13 +36,16 @@ def better_node(
     pod: core_v1.Pod, nodes: Iterable[core_v1.Node], snapshot: SnapshotIndex, *, packs: bool
 ) -> core_v1.Node | None:
     """The best node for a pod that is not worse than its own; None if there is none."""
+    affinity, spread = AffinityRules(pod, snapshot), SpreadRules(pod, snapshot)
     own = snapshot.nodes.get(pod.spec.node_name)
-    floor = None if own is None or _is_wrong(pod, own, snapshot) else _standing(pod, own, snapshot)
+    floor = None
+    if own is not None and not refusal_of(pod, own) and affinity.allow(own) and spread.allow(own):
+        floor = _standing(pod, own, snapshot)
     found: list[tuple[Standing, core_v1.Node]] = []
     for node in nodes:
         if node.metadata.name == pod.spec.node_name or misfit(pod, node, snapshot):
             continue
-        if not (allowed_in_domains(pod, node, snapshot) and allowed_by_spread(pod, node, snapshot)):
+        if not (affinity.allow(node) and spread.allow(node)):
             continue
         standing = _standing(pod, node, snapshot)
         if floor is None or _is_not_worse(standing, floor, packs):
@@ -51,13 +54,6 @@ def better_node(
         return None
     sign = -1 if packs else 1
     return max(found, key=lambda one: (one[0].weight, one[0].taints, sign * one[0].share))[1]
-
-
-def _is_wrong(pod: core_v1.Pod, node: core_v1.Node, snapshot: SnapshotIndex) -> bool:
-    """Whether a pod could not be placed again on its own node, whatever room there is."""
-    return bool(refusal_of(pod, node)) or not (
-        allowed_in_domains(pod, node, snapshot) and allowed_by_spread(pod, node, snapshot)
-    )
 
 
 def _is_not_worse(one: Standing, floor: Standing, packs: bool) -> bool:

@@ -5,7 +5,7 @@ What a pass evicts leaves the snapshot, so that later strategies of the pass do 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -77,6 +77,7 @@ class SnapshotIndex:
         self._requests: dict[PodKey, Amounts] = {}
         self._requested: dict[str, Amounts] = {}
         self._expected: dict[str, list[core_v1.Pod]] = {}
+        self._successors: dict[PodKey, str] = {}
 
     def all_pods_on(self, node: str) -> list[core_v1.Pod]:
         """The pods of a node in any phase, by namespace and name."""
@@ -86,6 +87,36 @@ class SnapshotIndex:
     def pods_on(self, node: str) -> list[core_v1.Pod]:
         """The pods of a node that take resources: neither succeeded nor failed."""
         return [pod for pod in self.all_pods_on(node) if not has_ended(pod)]
+
+    def present_on(self, node: str) -> Iterator[core_v1.Pod]:
+        """The pods of a node that take resources and those that are expected there, in any order."""
+        for pod in self._by_node.get(node, {}).values():
+            if not has_ended(pod):
+                yield pod
+        yield from self._expected.get(node, ())
+
+    def pods_with_anti_affinity(self) -> Iterator[core_v1.Pod]:
+        """The pods on nodes that have a required anti-affinity, those among them that are expected somewhere."""
+        for pod in self._with_anti_affinity:
+            if self.place_of(pod):
+                yield pod
+
+    def place_of(self, pod: core_v1.Pod) -> str:
+        """The node of a pod, or the one on which its successor is expected; empty if it is gone or has ended."""
+        key = key_of(pod)
+        if key in self._pods:
+            return "" if has_ended(pod) else pod.spec.node_name
+        return self._successors.get(key, "")
+
+    @cached_property
+    def _with_anti_affinity(self) -> list[core_v1.Pod]:
+        found = []
+        for pod in (*self._pods.values(), *(one for several in self._expected.values() for one in several)):
+            affinity = pod.spec.affinity
+            terms = affinity.pod_anti_affinity if affinity is not None else None
+            if terms is not None and terms.required_during_scheduling_ignored_during_execution:
+                found.append(pod)
+        return found
 
     def replicas(self, owner_uid: str) -> int:
         """How many pods refer to an owner."""
@@ -151,6 +182,7 @@ class SnapshotIndex:
         self._count_owners(pod, -1)
         if expected_on:
             self._expected.setdefault(expected_on, []).append(pod)
+            self._successors[key] = expected_on
             self._requested.pop(expected_on, None)
 
     def _count_owners(self, pod: core_v1.Pod, change: int) -> None:

@@ -88,31 +88,35 @@ def _node_rules(pod: core_v1.Pod) -> NodeRules:
     return tuple(sorted(pod.spec.node_selector.items())), required
 
 
-def allowed_by_spread(pod: core_v1.Pod, node: core_v1.Node, snapshot: SnapshotIndex) -> bool:
-    """Whether the hard constraints of a pod let it move to a node from where it is."""
-    nodes = tuple(snapshot.nodes.values())
-    return all(_stays_balanced(pod, node, nodes, one, snapshot) for one in constraints_of(pod, ("DoNotSchedule",)))
+class SpreadRules:
+    """Where the hard constraints of a pod let it be, without counting the pod where it is now."""
+
+    def __init__(self, pod: core_v1.Pod, snapshot: SnapshotIndex) -> None:
+        nodes = tuple(snapshot.nodes.values())
+        self._most: list[tuple[str, dict[str, int], int]] = []
+        """Topology key, pods by domain, and how many of them a domain may have before the pod comes."""
+        for constraint in constraints_of(pod, ("DoNotSchedule",)):
+            counts = _counts(pod, nodes, constraint, snapshot)
+            counted = constraint.selector.matches(pod.metadata.labels)
+            most = constraint.max_skew + min(counts.values(), default=0) - counted
+            self._most.append((constraint.topology_key, counts, most))
+
+    def allow(self, node: core_v1.Node) -> bool:
+        """Whether the pod may be on a node."""
+        labels = node.metadata.labels
+        return all(key in labels and counts.get(labels[key], 0) <= most for key, counts, most in self._most)
 
 
-def _stays_balanced(
-    pod: core_v1.Pod,
-    node: core_v1.Node,
-    nodes: Sequence[core_v1.Node],
-    constraint: SpreadConstraint,
-    snapshot: SnapshotIndex,
-) -> bool:
-    domain = node.metadata.labels.get(constraint.topology_key)
-    if domain is None:
-        return False
+def _counts(
+    pod: core_v1.Pod, nodes: Sequence[core_v1.Node], constraint: SpreadConstraint, snapshot: SnapshotIndex
+) -> dict[str, int]:
+    """How many other pods of the namespace that a constraint means are in each domain that counts."""
     counts = dict.fromkeys(constraint.domain_names(nodes), 0)
-    for one in nodes:
-        where = one.metadata.labels.get(constraint.topology_key)
-        if where not in counts:
+    for node in nodes:
+        domain = node.metadata.labels.get(constraint.topology_key)
+        if domain not in counts:
             continue
-        name = one.metadata.name
-        for other in (*snapshot.pods_on(name), *snapshot.expected_on(name)):
+        for other in snapshot.present_on(node.metadata.name):
             same = other.metadata.namespace == pod.metadata.namespace and key_of(other) != key_of(pod)
-            if same and constraint.selector.matches(other.metadata.labels):
-                counts[where] += 1
-    counted = constraint.selector.matches(pod.metadata.labels)
-    return counts.get(domain, 0) + counted - min(counts.values(), default=0) <= constraint.max_skew
+            counts[domain] += same and constraint.selector.matches(other.metadata.labels)
+    return counts

@@ -8,7 +8,7 @@ from typing import Any
 from bayplan.api.types import core_v1
 from bayplan.descheduler.arguments import PodSelection
 from bayplan.descheduler.framework import DESCHEDULE, Answer, Candidate, Candidates, Handle, Strategy
-from bayplan.descheduler.pod_affinity import violated_by
+from bayplan.descheduler.pod_affinity import AntiAffinityViolations
 from bayplan.descheduler.pods import priority_order
 from bayplan.descheduler.snapshot import key_of
 
@@ -33,14 +33,15 @@ class RemovePodsViolatingInterPodAntiAffinity(Strategy):
         selects = self._arguments.selects()
         by_name = {node.metadata.name: node for node in nodes}
         pods = {name: [pod for pod in self.snapshot.pods_on(name) if selects(pod)] for name in by_name}
-        staying = {key_of(pod): pod for several in pods.values() for pod in several}
+        every = [pod for several in pods.values() for pod in several]
+        violations = AntiAffinityViolations(every, by_name, self.snapshot)
         for several in pods.values():
             for pod in priority_order(several):
-                other = violated_by(pod, staying.values(), by_name, self.snapshot)
+                other = violations.of(pod)
                 if other is None:
                     continue
                 answer = yield Candidate(pod, f"its anti-affinity forbids pod {'/'.join(key_of(other))}")
                 if answer is Answer.EVICTED:
-                    del staying[key_of(pod)]
+                    violations.remove(pod)
                 elif answer is Answer.NODE_LIMIT:
                     break
