@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from bayplan.api.tolerations import untolerated
 from bayplan.api.types import core_v1
-from bayplan.descheduler.node_fit import capacity_of, misfit, preferred_weight, refusal_of
+from bayplan.descheduler.node_fit import misfit, preferred_weight, refusal_of
 from bayplan.descheduler.pod_affinity import AffinityRules
 from bayplan.descheduler.snapshot import SnapshotIndex
 from bayplan.descheduler.spread import SpreadRules
@@ -67,7 +67,7 @@ def _standing(pod: core_v1.Pod, node: core_v1.Node, snapshot: SnapshotIndex) -> 
 
 def _share(pod: core_v1.Pod, node: core_v1.Node, snapshot: SnapshotIndex) -> float:
     """The larger share of cpu and memory that is requested on a node with a pod there."""
-    offered, used = capacity_of(node), snapshot.requested_on(node.metadata.name)
+    offered, used = snapshot.capacity_of(node), snapshot.requested_on(node.metadata.name)
     own = {} if pod.spec.node_name == node.metadata.name else snapshot.requests(pod)
     shares = [0.0]
     for name in _COMPUTE:

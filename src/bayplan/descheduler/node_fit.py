@@ -11,7 +11,6 @@ from typing import Final
 
 from bayplan.api.node_selectors import NodeTerm, pod_may_run_on
 from bayplan.api.quantity import Quantity
-from bayplan.api.quota.amounts import Amounts, parsed
 from bayplan.api.tolerations import untolerated
 from bayplan.api.types import core_v1
 from bayplan.descheduler.pod_affinity import forbidden_on
@@ -24,11 +23,6 @@ _ZERO: Final = Quantity(0)
 def is_ready(node: core_v1.Node) -> bool:
     """Whether pods of a node are looked at: no Ready condition that is not true. Whether it is schedulable does not matter."""
     return all(one.status == "True" for one in node.status.conditions if one.type == "Ready")
-
-
-def capacity_of(node: core_v1.Node) -> Amounts:
-    """What a node offers to pods: its allocatable resources, or its capacity if it does not say."""
-    return parsed(node.status.allocatable or node.status.capacity)
 
 
 def misfit(pod: core_v1.Pod, node: core_v1.Node, snapshot: SnapshotIndex) -> str:
@@ -58,7 +52,7 @@ def _occupied(pod: core_v1.Pod, node: core_v1.Node, snapshot: SnapshotIndex) -> 
 
 def _lacking(pod: core_v1.Pod, node: core_v1.Node, snapshot: SnapshotIndex) -> Iterator[str]:
     """The resources of which a node has less left than a pod requests."""
-    offered = capacity_of(node)
+    offered = snapshot.capacity_of(node)
     used = snapshot.requested_on(node.metadata.name)
     if offered.get("pods", _ZERO).value() <= snapshot.count_on(node.metadata.name):
         yield "pods"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from bayplan.api.pod_resources import pod_total
-from bayplan.api.quota.amounts import Amounts, add
+from bayplan.api.quota.amounts import Amounts, add, parsed
 from bayplan.api.selectors import LabelSelector, SelectorError, compile_selector
 from bayplan.api.types import core_v1, policy_v1, scheduling_v1
 
@@ -76,6 +76,8 @@ class SnapshotIndex:
             self._count_owners(pod, 1)
         self._requests: dict[PodKey, Amounts] = {}
         self._requested: dict[str, Amounts] = {}
+        self._capacities: dict[str, Amounts] = {}
+        self._counts: dict[str, int] = {}
         self._expected: dict[str, list[core_v1.Pod]] = {}
         self._successors: dict[PodKey, str] = {}
 
@@ -129,23 +131,27 @@ class SnapshotIndex:
             self._requests[key] = pod_total(pod.spec, "requests", overhead=True)
         return self._requests[key]
 
+    def capacity_of(self, node: core_v1.Node) -> Amounts:
+        """What a node offers to pods: its allocatable resources, or its capacity if it does not say."""
+        name = node.metadata.name
+        if name not in self._capacities:
+            self._capacities[name] = parsed(node.status.allocatable or node.status.capacity)
+        return self._capacities[name]
+
     def requested_on(self, node: str) -> Amounts:
         """The sum of the requests on a node, with pods that are expected there."""
         if node not in self._requested:
             total: Amounts = {}
-            for pod in (*self._by_node.get(node, {}).values(), *self.expected_on(node)):
-                if not has_ended(pod):
-                    total = add(total, self.requests(pod))
+            for pod in self.present_on(node):
+                total = add(total, self.requests(pod))
             self._requested[node] = total
         return self._requested[node]
 
     def count_on(self, node: str) -> int:
         """The number of pods on a node that take resources, with those that are expected there."""
-        return sum(not has_ended(pod) for pod in self._by_node.get(node, {}).values()) + len(self.expected_on(node))
-
-    def expected_on(self, node: str) -> list[core_v1.Pod]:
-        """Evicted pods whose successors are expected on a node."""
-        return self._expected.get(node, [])
+        if node not in self._counts:
+            self._counts[node] = sum(1 for _ in self.present_on(node))
+        return self._counts[node]
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
         """The labels of a namespace; none if it is not known."""
@@ -178,12 +184,16 @@ class SnapshotIndex:
         if self._pods.pop(key, None) is None:
             return
         self._by_node.get(pod.spec.node_name, {}).pop(key, None)
-        self._requested.pop(pod.spec.node_name, None)
+        self._forget_sums(pod.spec.node_name)
         self._count_owners(pod, -1)
         if expected_on:
             self._expected.setdefault(expected_on, []).append(pod)
             self._successors[key] = expected_on
-            self._requested.pop(expected_on, None)
+            self._forget_sums(expected_on)
+
+    def _forget_sums(self, node: str) -> None:
+        self._requested.pop(node, None)
+        self._counts.pop(node, None)
 
     def _count_owners(self, pod: core_v1.Pod, change: int) -> None:
         for owner in pod.metadata.owner_references:

@@ -17,7 +17,6 @@ from bayplan.api.types import core_v1
 from bayplan.descheduler.arguments import Namespaces, Thresholds
 from bayplan.descheduler.errors import StrategyError
 from bayplan.descheduler.framework import Answer, Candidate, Candidates, Handle
-from bayplan.descheduler.node_fit import capacity_of
 from bayplan.descheduler.pods import priority_order
 from bayplan.descheduler.snapshot import SnapshotIndex, key_of
 
@@ -106,11 +105,13 @@ class Measure:
     percents: Mapping[str, Mapping[str, float]]
 
 
-def measure(nodes: Sequence[core_v1.Node], names: Iterable[str], source: UsageSource) -> Measure:
+def measure(
+    nodes: Sequence[core_v1.Node], names: Iterable[str], source: UsageSource, snapshot: SnapshotIndex
+) -> Measure:
     """Measure nodes by name. Raises StrategyError."""
     known = tuple(dict.fromkeys(names))
     usages = {node.metadata.name: source.of_node(node, known) for node in nodes}
-    percents = {node.metadata.name: _percents(usages[node.metadata.name], capacity_of(node)) for node in nodes}
+    percents = {node.metadata.name: _percents(usages[node.metadata.name], snapshot.capacity_of(node)) for node in nodes}
     return Measure(known, usages, percents)
 
 
@@ -151,14 +152,14 @@ def use_of(node: core_v1.Node, measured: Measure, target: Thresholds, snapshot: 
     """A measured node with the target in its own amounts."""
     name = node.metadata.name
     return NodeUse(
-        node, dict(measured.usages[name]), measured.percents[name], _capped(node, measured.names, target),
+        node, dict(measured.usages[name]), measured.percents[name], _capped(snapshot.capacity_of(node), measured.names, target),
         snapshot.pods_on(name),
     )  # fmt: skip
 
 
-def _capped(node: core_v1.Node, names: Iterable[str], percents: Thresholds) -> Amounts:
+def _capped(capacity: Amounts, names: Iterable[str], percents: Thresholds) -> Amounts:
     """What a node offers, down to these percentages; all of it where there is none."""
-    capacity, found = capacity_of(node), {}
+    found = {}
     for name in names:
         offered = capacity.get(name, ZERO)
         if name not in percents or name not in capacity:

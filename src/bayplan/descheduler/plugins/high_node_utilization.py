@@ -55,7 +55,7 @@ class HighNodeUtilization(Strategy):
         """Yield pods of underutilized nodes, the emptiest node first."""
         thresholds = self._arguments.thresholds
         source = RequestedUsage(self.snapshot)
-        measured = measure(nodes, (*thresholds, *BASIC), source)
+        measured = measure(nodes, (*thresholds, *BASIC), source, self.snapshot)
         whole = dict.fromkeys(thresholds, 100.0)
         low, others = [], []
         for node in nodes:

@@ -134,7 +134,7 @@ class LowNodeUtilization(Strategy):
         self, nodes: Sequence[core_v1.Node], source: UsageSource, names: tuple[str, ...]
     ) -> tuple[list[NodeUse], list[NodeUse], tuple[str, ...]]:
         """Underutilized nodes, overutilized nodes, and the resources that are looked at."""
-        measured = measure(nodes, names, source)
+        measured = measure(nodes, names, source, self.snapshot)
         lower, upper = self._arguments.thresholds, self._arguments.target_thresholds
         if self._arguments.use_deviation_thresholds:
             percents = measured.percents.values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bayplan.api.node_selectors import pod_may_run_on
+from bayplan.api.node_selectors import pod_may_run_on, required_of
 from bayplan.api.tolerations import untolerated
 from bayplan.api.types import core_v1
 from bayplan.descheduler.arguments import Arguments, Namespaces
@@ -93,8 +93,13 @@ def _owners(pod: core_v1.Pod) -> tuple[Owner, ...]:
 def _targets(by_node: Mapping[str, Iterable[core_v1.Pod]], nodes: Sequence[core_v1.Node]) -> int:
     """On how many nodes these pods could be. A pod that could be on one node only does not count."""
     found: set[str] = set()
+    looked_at: list[tuple[object, ...]] = []
     for pods in by_node.values():
         for pod in pods:
+            rules = (pod.spec.tolerations, pod.spec.node_selector, required_of(pod.spec))
+            if rules in looked_at:
+                continue
+            looked_at.append(rules)
             possible = {
                 node.metadata.name
                 for node in nodes

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, Final
 
+import msgspec
+
 from bayplan.api.types import core_v1
 from bayplan.descheduler.arguments import PodSelection
 from bayplan.descheduler.framework import BALANCE, Candidate, Candidates, Handle, Strategy, each
@@ -95,6 +97,7 @@ class RemovePodsViolatingTopologySpreadConstraint(Strategy):
         ordered = sorted((_ordered(name, pods) for name, pods in domains.items()), key=lambda one: len(one.pods))
         targets = _below(average, ordered, constraint, nodes)
         found: list[Candidate] = []
+        known: dict[tuple[object, ...], bool] = {}
         low, high = 0, len(ordered) - 1
         while low < high:
             small, large = ordered[low], ordered[high]
@@ -105,7 +108,7 @@ class RemovePodsViolatingTopologySpreadConstraint(Strategy):
             if count <= 0:
                 low += 1
                 continue
-            fitting = {key_of(pod): fits_any_other(pod, targets, self.snapshot) for pod in large.pods}
+            fitting = {key_of(pod): self._fits(pod, targets, known) for pod in large.pods}
             large.pods.sort(key=lambda pod: fitting[key_of(pod)])
             moved = large.pods[-count:]
             reason = f"{constraint.topology_key} {large.name} has more pods than maxSkew {constraint.max_skew} allows"
@@ -117,6 +120,16 @@ class RemovePodsViolatingTopologySpreadConstraint(Strategy):
             del large.pods[-count:]
             small.pods.extend(moved)
         return found
+
+    def _fits(self, pod: core_v1.Pod, targets: Sequence[core_v1.Node], known: dict[tuple[object, ...], bool]) -> bool:
+        """Whether a pod fits on a target. Equal pods are asked once: they are in other domains than all targets."""
+        spec = pod.spec
+        rules = msgspec.json.encode((spec.tolerations, spec.node_selector, spec.affinity))
+        requests = tuple(sorted((name, str(amount)) for name, amount in self.snapshot.requests(pod).items()))
+        shape = (pod.metadata.namespace, rules, requests)
+        if shape not in known:
+            known[shape] = fits_any_other(pod, targets, self.snapshot)
+        return known[shape]
 
 
 def _to_move(small: int, large: int, average: float, max_skew: int) -> int:
