@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from bayplan.api.kinds import Kind
 from bayplan.api.strategies import strategy_for
 from bayplan.apiserver.watching import Entry, Event, Watcher
 from bayplan.store.interface import Event as StoreEvent
+from bayplan.store.interface import KeyValue
 
 HISTORY_LIMIT = 8192
 """Most events kept per kind, so that watches can resume without a new list."""
@@ -224,6 +225,30 @@ class ResourceCache:
             history[-LINES_KEPT - 1].forget_lines()
         for watcher in tuple(self.watchers):
             watcher.offer(change)
+
+    def replace(self, items: Iterable[KeyValue], revision: int) -> None:
+        """Become what the store has at a revision, after events were missed: clients' watches end, since what happened in between cannot be told; the server's own
+        learn what differs."""
+        for watcher in tuple(self.watchers):
+            if watcher.is_client:
+                watcher.expire()
+        prefix = len(self.kind.storage_prefix)
+        kept: set[str] = set()
+        changed: list[StoreEvent] = []
+        for item in items:
+            namespace, _, name = item.key[prefix:].rpartition("/")
+            kept.add(item.key)
+            last = self.get(namespace, name)
+            if last is None or last.revision != item.mod_revision:
+                changed.append(StoreEvent(item.key, item.mod_revision, item.value, item.create_revision, None, 0))
+        changed.sort(key=lambda event: event.revision)
+        for entry in list(self.ordered()):
+            key = self.kind.storage_key(entry.namespace, entry.name)
+            if key not in kept:
+                changed.append(StoreEvent(key, revision, None, entry.create_revision, None, entry.revision))
+        for event in changed:
+            self.apply(event)
+        self.history_start = self.revision = max(self.revision, revision)
 
     def _put(self, entry: Entry) -> Entry | None:
         """Take in an object; returns what it was before."""

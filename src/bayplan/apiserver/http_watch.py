@@ -64,6 +64,9 @@ class WatchStreams:
             if watcher.overrun:
                 status = gone("the watch was too slow and has been ended").status
                 await answer.write(error_event(watcher.media_type, status))
+            elif watcher.expired:
+                status = gone("too old resource version: the server has missed events").status
+                await answer.write(error_event(watcher.media_type, status))
             await answer.write_eof()
         except (ConnectionResetError, asyncio.CancelledError):
             pass  # the client has gone; there is nobody to tell

@@ -6,7 +6,8 @@ import asyncio
 import heapq
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from bayplan.api.errors import ApiError, failure, internal_error, service_unavailable
@@ -15,14 +16,16 @@ from bayplan.api.protobuf import message_of
 from bayplan.apiserver.cache import Prepared, ResourceCache, stored_value
 from bayplan.apiserver.custom_resources.mixed_cache import is_outdated, mixed
 from bayplan.apiserver.watching import Entry
-from bayplan.store.errors import Conflict, StoreClosed, StoreCorrupt, StoreError, StoreUnavailable
-from bayplan.store.interface import Event, Store, Watch
+from bayplan.store.errors import Conflict, StoreClosed, StoreCorrupt, StoreError, StoreUnavailable, ValueTooLarge
+from bayplan.store.interface import Event, KeyValue, Store, Watch
 from bayplan.store.transforming import TransformingStore
 
 logger = logging.getLogger(__name__)
 
 PREFIX = "/registry/"
 _PAGE = 5000
+_RELIST_PAUSE = 1.0
+"""Seconds between two attempts to read everything anew."""
 
 
 class Writing(NamedTuple):
@@ -52,6 +55,9 @@ class ObjectStore:
 
     def __init__(self, store: Store, kinds: KindTable) -> None:
         self.store = store
+        self.is_shared = not store.sole_writer
+        """Whether other servers write to the same store: then the caches may be behind until `catch_up` returns, and no write can be built on before it is
+        committed."""
         self.kinds = kinds
         self.max_object_bytes = 1536 * 1024
         """Largest object that is kept, in protobuf, as etcd counts it."""
@@ -64,6 +70,8 @@ class ObjectStore:
         """How many objects the store has under prefixes of no kind."""
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._watch: Watch | None = None
+        self._relisting: asyncio.Task[None] | None = None
+        """Reads everything anew; None unless the store's watch was lost."""
         for kind in kinds:
             if kind.is_stored and kinds.storage_kind(kind) is kind:
                 self._caches[kind.storage_prefix] = ResourceCache(kind)
@@ -78,23 +86,73 @@ class ObjectStore:
             raise
 
     async def _load(self) -> None:
-        start, end = PREFIX, PREFIX[:-1] + chr(ord("/") + 1)
         revision = self.store.revision
-        while revision:
-            page = await self.store.range(start, end, limit=_PAGE, revision=revision)
-            for item in page.items:
-                cache = self._cache_of_key(item.key)
-                if cache is None:
-                    self._unknown[_prefix_of(item.key)] += 1
-                else:
-                    cache.load(item.key, item.value, item.mod_revision, item.create_revision)
-            if not page.more:
-                break
-            start = page.items[-1].key + "\0"
+        async for item in self._items(PREFIX, revision):
+            cache = self._cache_of_key(item.key)
+            if cache is None:
+                self._unknown[_prefix_of(item.key)] += 1
+            else:
+                cache.load(item.key, item.value, item.mod_revision, item.create_revision)
         self.revision = revision
         for cache in self._caches.values():
             cache.history_start = cache.revision = revision
-        self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver)
+        self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
+
+    async def _items(self, prefix: str, revision: int) -> AsyncIterator[KeyValue]:
+        """Everything under a prefix, as of a revision. Raises StoreError."""
+        start, end = prefix, prefix[:-1] + chr(ord("/") + 1)
+        while revision:
+            page = await self.store.range(start, end, limit=_PAGE, revision=revision)
+            for item in page.items:
+                yield item
+            if not page.more:
+                break
+            start = page.items[-1].key + "\0"
+
+    def _lost(self, _compacted: int) -> None:
+        """The store's watch cannot go on: clients are to list anew, as this server does."""
+        logger.warning("the store was compacted while it could not be reached: reading everything anew")
+        self._relisting = asyncio.get_running_loop().create_task(self._relist())
+
+    async def _relist(self) -> None:
+        while True:
+            try:
+                await self._read_again()
+                break
+            except StoreClosed:
+                return
+            except StoreError as error:
+                logger.warning("the store cannot be read anew: %s", error)
+                await asyncio.sleep(_RELIST_PAUSE)
+        self._relisting = None
+
+    async def _read_again(self) -> None:
+        """Replace the contents of all caches by what the store has now, and follow it from there. Raises StoreError."""
+        revision = self.store.revision
+        found: dict[str, list[KeyValue]] = {prefix: [] for prefix in self._caches}
+        async for item in self._items(PREFIX, revision):
+            prefix = _prefix_of(item.key)
+            if prefix in found:
+                found[prefix].append(item)
+        for prefix, cache in self._caches.items():
+            cache.replace(found.get(prefix, ()), revision)
+        self.revision = max(self.revision, revision)
+        self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
+
+    async def catch_up(self) -> None:
+        """Return once the caches show everything that any server has committed before the call. Raises ApiError (503)."""
+        try:
+            await self.store.catch_up()
+        except (StoreUnavailable, StoreClosed) as error:
+            raise service_unavailable(f"the store cannot be read: {error}") from error
+        while self._relisting is not None:
+            await asyncio.wait([self._relisting])
+        self._advance()
+
+    def _advance(self) -> None:
+        """Revisions of other keys than those of objects bring no event: take them as reached."""
+        if self.is_shared and self._relisting is None and self.store.revision > self.revision:
+            self._show(self.store.revision)
 
     def report_unknown(self) -> None:
         """Say which objects of the store nobody serves. To be called once all kinds are known."""
@@ -123,21 +181,14 @@ class ObjectStore:
 
     async def _read(self, cache: ResourceCache) -> int:
         """Take in all objects of a kind. Returns the revision as of which that is."""
-        prefix = cache.kind.storage_prefix
-        start, end = prefix, prefix[:-1] + chr(ord("/") + 1)
         revision = self.store.revision
-        while revision:
-            try:
-                page = await self.store.range(start, end, limit=_PAGE, revision=revision)
-            except StoreCorrupt as error:
-                raise internal_error(str(error)) from error
-            except (StoreUnavailable, StoreClosed) as error:
-                raise service_unavailable(f"the store cannot be read: {error}") from error
-            for item in page.items:
+        try:
+            async for item in self._items(cache.kind.storage_prefix, revision):
                 cache.load(item.key, item.value, item.mod_revision, item.create_revision)
-            if not page.more:
-                break
-            start = page.items[-1].key + "\0"
+        except StoreCorrupt as error:
+            raise internal_error(str(error)) from error
+        except StoreError as error:
+            raise service_unavailable(f"the store cannot be read: {error}") from error
         cache.revision = revision
         return revision
 
@@ -149,6 +200,10 @@ class ObjectStore:
 
     async def close(self) -> None:
         """End all watches and close the store."""
+        if self._relisting is not None:
+            self._relisting.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._relisting
         if self._watch is not None:
             self._watch.cancel()
         for cache in self._caches.values():
@@ -174,7 +229,12 @@ class ObjectStore:
                 cache.apply(event)
             if self._joining and (joining := self._joining.get(_prefix_of(event.key))) is not None:
                 joining.append(event)
-            self.revision = event.revision
+        if events:
+            self._show(events[-1].revision)
+
+    def _show(self, revision: int) -> None:
+        """The caches show a revision: wake those who wait for it."""
+        self.revision = revision
         waiting = self._waiting
         while waiting and waiting[0][0] <= self.revision:
             future = heapq.heappop(waiting)[2]
@@ -256,8 +316,11 @@ class ObjectStore:
             check_size(kind, obj, value, self.max_object_bytes)
         try:
             revision = await self.store.put(key, value, guard=guard, ttl=ttl, attachment=obj)
+        except ValueTooLarge as error:
+            raise too_large() from error
         except (StoreUnavailable, StoreClosed) as error:
             raise _unwritten(error) from error
+        self._advance()
         if revision > self.revision:
             await self.wait_for(revision)
         cache = self.cache(kind)
@@ -278,6 +341,7 @@ class ObjectStore:
 
     async def settle(self, conflict: Conflict) -> None:
         """After a lost race: wait until the caches show what stood in the way."""
+        self._advance()
         await self.wait_for(conflict.actual)
         if not conflict.actual:
             await asyncio.sleep(0)
@@ -290,8 +354,9 @@ def _unwritten(error: StoreError) -> ApiError:
 
 
 def _prefix_of(key: str) -> str:
-    """`/registry/apps/deployments/` of a key."""
-    return key[: key.index("/", key.index("/", len(PREFIX)) + 1) + 1]
+    """`/registry/apps/deployments/` of a key; of one that is less deep, which is nobody's object, all of it."""
+    parts = key.split("/", 4)
+    return key if len(parts) < 5 else key[: -len(parts[4])] if parts[4] else key
 
 
 def check_size(kind: Kind, obj: Any, value: bytes, limit: int) -> None:

@@ -225,7 +225,12 @@ class ApiServer:
 
         It is certain to succeed unless the store fails. None if that cannot be said without waiting.
         """
-        if not may_begin(request) or self.auditor is not None or self.interceptor is not None:
+        if (
+            self.context.objects.is_shared
+            or not may_begin(request)
+            or self.auditor is not None
+            or self.interceptor is not None
+        ):
             return None
         started = self.context.clock.now()
         try:
@@ -307,6 +312,8 @@ class ApiServer:
 
     async def _resource(self, call: Call) -> Response:
         path, request = call.path, call.request
+        if self.context.objects.is_shared and call.kind.is_stored and request.query.get("resourceVersion") != "0":
+            await self.context.objects.catch_up()  # what another server has written before this request came
         if path.kind.is_custom:
             settled = settled_path(request, path)
             if settled is None:

@@ -106,7 +106,9 @@ class Watcher:
         "_queue",
         "_waiter",
         "bookmarks",
+        "expired",
         "idle_sink",
+        "is_client",
         "kind",
         "media_type",
         "overrun",
@@ -125,6 +127,10 @@ class Watcher:
         """Events up to and including this revision are not delivered."""
         self.overrun = False
         """Cut off because it read too slowly."""
+        self.is_client = False
+        """Whether a client follows it, and not a part of the server."""
+        self.expired = False
+        """Ended because events were missed: who follows has to list anew."""
         self.bookmarks = False
         self.timeout: float | None = None
         """Seconds after which the server ends the watch."""
@@ -225,6 +231,11 @@ class Watcher:
     def closed(self) -> bool:
         """Whether the watch has ended; queued events may still be read."""
         return self._closed
+
+    def expire(self) -> None:
+        """End the watch, since it cannot go on without a gap."""
+        self.expired = True
+        self.close()
 
     def close(self) -> None:
         """End the watch. Calling it again does nothing."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from bayplan.support.rpc_errors import RpcError
+from bayplan.support.tls_files import TlsFiles
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # nothing forks to use it
 import grpc
@@ -30,26 +30,6 @@ _OPTIONS: Final = (
 """A peer that does not answer for 40 seconds is taken for dead; a new connection is tried every two seconds at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """PEM files of a TLS client, read when a channel is made. Empty paths: the system's authorities, no certificate."""
-
-    authority: str = ""
-    certificate: str = ""
-    key: str = ""
-
-    def credentials(self) -> grpc.ChannelCredentials:
-        """gRPC's form of them. Raises OSError."""
-        return grpc.ssl_channel_credentials(_read(self.authority), _read(self.key), _read(self.certificate))
-
-
-def _read(path: str) -> bytes | None:
-    if not path:
-        return None
-    with open(path, "rb") as file:
-        return file.read()
-
-
 class RpcChannel:
     """A connection to `host:port`, made at the first call and again whenever it breaks."""
 
@@ -59,7 +39,7 @@ class RpcChannel:
         if tls is None:
             self._channel = aio.insecure_channel(target, options=_OPTIONS)
         else:
-            self._channel = aio.secure_channel(target, tls.credentials(), options=_OPTIONS)
+            self._channel = aio.secure_channel(target, grpc.ssl_channel_credentials(*tls.read()), options=_OPTIONS)
         self._methods: dict[str, aio.UnaryUnaryMultiCallable[Any, Any]] = {}
 
     async def call(self, method: str, request: Any, response: type[Any], *, seconds: float, metadata: Metadata) -> Any:

@@ -363,6 +363,7 @@ def watch(call: Call) -> Response:
     if call.kind.asks_webhook:
         name = fields.exact_match("metadata.name")
         watcher = ConvertingWatcher(call.kind, mixed(cache), (call.path.namespace, name), chooses, revision)
+    watcher.is_client = True
     watcher.bookmarks = bool_parameter(query, "allowWatchBookmarks")
     settings = call.context.settings
     watcher.timeout = (
