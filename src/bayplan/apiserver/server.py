@@ -21,7 +21,7 @@ from bayplan.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from bayplan.apiserver.authorization.chain import build_authorizer
 from bayplan.apiserver.authorization.impersonation import impersonated_user
 from bayplan.apiserver.begin import Begun, begin, may_begin
-from bayplan.apiserver.bootstrap import Restorer, publish, publish_service, restore_service
+from bayplan.apiserver.bootstrap import Restorer, publish_beside_others, publish_service, restore_service
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.custom_resources.routes import settled_path, verb_not_supported
 from bayplan.apiserver.deprecation import deprecation_of
@@ -147,7 +147,7 @@ class ApiServer:
         objects.report_unknown()
         await self.context.allocators.open()
         self.unfinished.discard(ALLOCATORS)
-        await publish(self.context)
+        await publish_beside_others(self.context)
         self.unfinished.discard(BOOTSTRAP)
         self._upkeep.start()
         self._upkeep.repeat("restore", _RESTORED_EVERY, Restorer(self.context).restore)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bayplan.store.interface import Store
 from bayplan.store.settings import SqliteSettings
 from bayplan.support.clock import Clock
 
+if TYPE_CHECKING:
+    from bayplan.store.etcd.options import EtcdOptions
 
-def open_store(url: str, *, clock: Clock, tells_previous: bool = True) -> Store:
+_KNOWN = "known are memory:, sqlite:PATH and etcd://HOST:PORT,..."
+
+
+def open_store(url: str, *, clock: Clock, tells_previous: bool = True, etcd: EtcdOptions | None = None) -> Store:
     """The store that `url` names, not yet opened (`await store.open()` does the input and output).
 
-    tells_previous: whether live events are to carry the value before; they may anyway.
-    Known are `memory:` and `sqlite:PATH`. Raises `ValueError` for any other.
+    tells_previous: whether live events are to carry the value before; they may anyway. etcd: what else an etcd store needs to know.
+    Known are `memory:`, `sqlite:PATH`, and `etcd://HOST:PORT,...` (or `etcd://https://HOST:PORT,...` for TLS without own files). Raises `ValueError` for any other.
     """
     scheme, colon, rest = url.partition(":")
     if colon and scheme == "memory":
@@ -29,5 +36,35 @@ def open_store(url: str, *, clock: Clock, tells_previous: bool = True) -> Store:
 
         return SqliteStore(rest, clock=clock, settings=SqliteSettings(tells_previous=tells_previous))
     if colon and scheme == "etcd":
-        raise ValueError(f"store {url!r}: this build has no etcd client; known are memory: and sqlite:PATH")
-    raise ValueError(f"store {url!r}: unknown kind of store, known are memory: and sqlite:PATH")
+        return _etcd_store(url, rest, clock, tells_previous, etcd)
+    raise ValueError(f"store {url!r}: unknown kind of store, {_KNOWN}")
+
+
+def _etcd_store(url: str, rest: str, clock: Clock, tells_previous: bool, options: EtcdOptions | None) -> Store:
+    """Raises ValueError."""
+    from bayplan.store.etcd.layout import KeyLayout
+    from bayplan.store.etcd.options import EtcdOptions
+    from bayplan.store.etcd.settings import EtcdSettings, endpoints_of
+    from bayplan.support.tls_files import TlsFiles
+
+    if not rest.startswith("//"):
+        raise ValueError(f"store {url!r}: etcd needs its servers, such as etcd://127.0.0.1:2379")
+    endpoints, secure = endpoints_of(rest[2:])
+    try:
+        from bayplan.store.etcd.store import EtcdStore
+    except ImportError as error:
+        raise ValueError(f"store {url!r}: {error.name} is missing: pip install 'bayplan[etcd]'") from error
+    options = options or EtcdOptions()
+    settings = EtcdSettings(
+        endpoints=endpoints,
+        tls=options.tls or (TlsFiles() if secure else None),
+        user=options.user,
+        password=options.password,
+    )
+    return EtcdStore(
+        settings,
+        clock=clock,
+        layout=KeyLayout(options.prefix, options.folders, root=options.root),
+        tells_previous=tells_previous,
+        compaction_interval=options.compaction_interval,
+    )

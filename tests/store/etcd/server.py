@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
+import contextlib
 import shutil
 import socket
 import subprocess
@@ -92,3 +94,43 @@ def shared_server() -> EtcdServer:
 
         atexit.register(end)
     return _Shared.server
+
+
+class Forwarder:
+    """A port that leads to a server until it is cut, as a network does."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self.port = free_ports(1)[0]
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    async def mend(self) -> None:
+        """Lead to the server."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+
+    async def cut(self) -> None:
+        """Lead nowhere, and break what leads there."""
+        assert self._server is not None
+        self._server.close()
+        for writer in tuple(self._writers):
+            writer.transport.abort()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers |= {writer, there_writer}
+        try:
+            await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))
+        finally:
+            for one in (writer, there_writer):
+                self._writers.discard(one)
+                one.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    writer.close()

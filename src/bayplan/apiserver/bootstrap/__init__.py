@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, discovery_v1, meta_v1, scheduling_v1
 from bayplan.apiserver.bootstrap.api_services import AT_START, LABEL, api_services
 from bayplan.apiserver.bootstrap.flow_control import API_VERSION as FLOW_CONTROL
@@ -50,6 +51,17 @@ async def publish(context: Context) -> None:
         publish_roles(context, own_call),
         publish_tracking(context),
     )
+
+
+async def publish_beside_others(context: Context) -> None:
+    """`publish`, again if another server that starts at the same time was in the way. Raises ApiError."""
+    while True:
+        try:
+            await publish(context)
+            return
+        except ApiError as error:
+            if not context.objects.is_shared or error.reason not in ("AlreadyExists", "Conflict"):
+                raise
 
 
 class Restorer:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
+from bayplan.api.errors import ApiError
 from bayplan.api.types import meta_v1, rbac_v1
 from bayplan.apiserver.authorization.rules import PolicyRule, compacted, missing
 from bayplan.apiserver.bootstrap.component_role_table import component_roles
@@ -162,7 +163,11 @@ async def _ensure(context: Context, make_call: MakeCall, wanted: Any) -> None:
     cache = context.objects.cache(kind)
     entry = cache.get(namespace, name)
     if entry is None:
-        await create_object(make_call(context, kind, namespace), wanted, plain=True)
+        try:
+            await create_object(make_call(context, kind, namespace), wanted, plain=True)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":  # another server was faster
+                raise
         return
     found = cache.shared(entry)
     if found.metadata.annotations.get(AUTO_UPDATE) == "false" or not _lacks(found, wanted):
