@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +22,8 @@ from bayplan.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from bayplan.apiserver.authorization.chain import build_authorizer
 from bayplan.apiserver.authorization.impersonation import impersonated_user
 from bayplan.apiserver.begin import Begun, begin, may_begin
-from bayplan.apiserver.bootstrap import Restorer, publish_beside_others, publish_service, restore_service
+from bayplan.apiserver.bootstrap import Restorer, publish_beside_others
+from bayplan.apiserver.bootstrap.kubernetes_service import publish_service, restore_service, withdraw_service
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.custom_resources.routes import settled_path, verb_not_supported
 from bayplan.apiserver.deprecation import deprecation_of
@@ -136,6 +138,8 @@ class ApiServer:
         self._impersonations: dict[str, str] = {}
         self._nonresource = NonResource(self)
         self._upkeep = Upkeep(self.context)
+        self._published: tuple[str, int] | None = None
+        """The address to which the `kubernetes` service leads."""
 
     async def open(self) -> None:
         """Read the store and publish bootstrap objects. Raises what the store raises."""
@@ -170,12 +174,16 @@ class ApiServer:
         self.unfinished.add(SERVICE)
         await publish_service(self.context, ip, port)
         self.unfinished.discard(SERVICE)
+        self._published = (ip, port)
         self._upkeep.repeat("service", _PUBLISHED_EVERY, partial(restore_service, self.context, ip, port))
 
     async def close(self) -> None:
         """Stop answering: watches end, the store is flushed and closed."""
         self.ready, self.stopping = False, True
         await self._upkeep.close()
+        if self._published is not None:
+            with suppress(ApiError):
+                await withdraw_service(self.context, *self._published)
         if self.context.webhook_sender is not None:
             await self.context.webhook_sender.close()
         await self.context.objects.close()

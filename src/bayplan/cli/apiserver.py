@@ -8,9 +8,9 @@ import click
 
 from bayplan.cli.audit_flags import audit_options
 from bayplan.cli.data_directory import make_directory
+from bayplan.cli.etcd_flags import EtcdFlags, etcd_options
 from bayplan.cli.kube_flags import api_server_settings
 from bayplan.cli.kubeconfig_file import check_kubeconfig
-from bayplan.cli.output import Failure
 from bayplan.cli.running_cluster import run_until_stopped
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -22,9 +22,9 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     metavar="URL",
     default="memory:",
     show_default=True,
-    help="Where objects are kept: memory: or sqlite:PATH.",
+    help="Where objects are kept: memory:, sqlite:PATH or etcd://HOST:PORT,....",
 )
-@click.option("--etcd-servers", metavar="URLS", help="Not served by this build; use --store.")
+@etcd_options
 @click.option(
     "--secure-port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="Port to listen on."
 )
@@ -153,7 +153,6 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes.")
 def command(
     store: str,
-    etcd_servers: str | None,
     secure_port: int,
     bind_address: str,
     cert_dir: Path,
@@ -175,14 +174,13 @@ def command(
     forward: tuple[str, ...],
     kubeconfig: Path,
     v: int,
+    etcd: EtcdFlags,
     **behaviour: str,
 ) -> None:
     """Run the API server alone."""
     from bayplan.cluster.settings import ClusterSettings
     from bayplan.support.logging import set_up_logging
 
-    if etcd_servers:
-        raise Failure("--etcd-servers: this build has no etcd client; use --store sqlite:PATH or --store memory:")
     if (tls_cert_file is None) != (tls_private_key_file is None):
         raise click.UsageError("--tls-cert-file and --tls-private-key-file belong together")
     if (proxy_client_cert_file is None) != (proxy_client_key_file is None):
@@ -202,7 +200,8 @@ def command(
     flags += [f"--token-auth-file={token_auth_file}"] if token_auth_file else []
     api, tokens, _ = api_server_settings(flags)
     settings = ClusterSettings(
-        store=store,
+        store=etcd.url or store,
+        etcd=etcd.options,
         directory=cert_dir,
         bind_address=bind_address,
         port=secure_port,

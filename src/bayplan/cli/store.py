@@ -39,6 +39,10 @@ def store_path(store: str | None, data_dir: Path | None) -> Path:
             "--store and --data-dir exclude each other: the data directory names the store that is in it"
         )
     scheme, _, path = store.partition(":")
+    if scheme == "etcd":
+        raise click.UsageError(
+            f"--store {store}: etcd checks, saves and restores its data itself: etcdctl endpoint health, etcdctl snapshot save and restore"
+        )
     if scheme != "sqlite" or not path.strip("/"):
         raise click.UsageError(
             f"--store {store}: only a store in a file can be worked on, such as sqlite:/var/lib/store.db"

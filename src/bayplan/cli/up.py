@@ -87,7 +87,7 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     help="Simulated nodes that come and go with demand, such as name=web,min=0,max=10,cpu=4,memory=16Gi"
     "[,label=key=value][,taint=key=value:Effect]; may be repeated.",
 )
-@click.option("--store", metavar="URL", help="Where objects are kept: memory: or sqlite:PATH.")
+@click.option("--store", metavar="URL", help="Where objects are kept: memory:, sqlite:PATH or etcd://HOST:PORT,....")
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path),

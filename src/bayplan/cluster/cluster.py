@@ -8,18 +8,21 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bayplan.api.kinds import Kind
+from bayplan.api.kinds import DEFAULT_KINDS, Kind
 from bayplan.apiserver.allocation.addresses import AddressRange
 from bayplan.apiserver.bootstrap.authentication import FrontProxy, publish_authentication
 from bayplan.apiserver.bootstrap.identity import keep_identity
 from bayplan.apiserver.certificates import KeyPair, sign
+from bayplan.apiserver.etcd_layout import etcd_folders
 from bayplan.apiserver.health import AUTHENTICATION
 from bayplan.apiserver.http import HttpServer
 from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.objects import PREFIX
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.service_account_tokens.keys import KeyFileError, TokenKeys
@@ -35,6 +38,7 @@ from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, FRONT_PROXY, KU
 from bayplan.cluster.errors import AddressInUse, ClusterError
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.storage import publish_storage_class
+from bayplan.store.etcd.options import EtcdOptions
 from bayplan.store.transforming import TransformingStore
 from bayplan.store.url import open_store
 from bayplan.support.clock import Clock, SystemClock
@@ -46,6 +50,11 @@ if TYPE_CHECKING:
     from bayplan.cluster.encryption import Encryption
 
 logger = logging.getLogger(__name__)
+
+
+def _etcd_options(settings: ClusterSettings) -> EtcdOptions:
+    """The settings for etcd, with kube-apiserver's places of objects."""
+    return replace(settings.etcd, root=PREFIX, folders=etcd_folders(DEFAULT_KINDS))
 
 
 class Cluster:
@@ -73,7 +82,7 @@ class Cluster:
         addresses = (settings.bind_address, *settings.further_addresses, kubernetes_service)
         self.credentials = obtain(settings.directory, addresses, self.clock.now())
         self.encryption = self._encryption_of(settings.api)
-        store = open_store(settings.store, clock=self.clock, tells_previous=False)
+        store = open_store(settings.store, clock=self.clock, tells_previous=False, etcd=_etcd_options(settings))
         if self.encryption is not None:
             store = TransformingStore(store, self.encryption.of_key)
         self.api = ApiServer(

@@ -8,6 +8,7 @@ from pathlib import Path
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.controllers.settings import ControllerSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.store.etcd.options import EtcdOptions
 
 CLUSTER_API = ApiServerSettings(
     authorization_modes=("Node", "RBAC"),
@@ -28,7 +29,9 @@ class ClusterSettings:
     """What `bayplan up` starts."""
 
     store: str = "memory:"
-    """URL of the store: `memory:` or `sqlite:PATH`."""
+    """URL of the store: `memory:`, `sqlite:PATH` or `etcd://HOST:PORT,...`."""
+    etcd: EtcdOptions = field(default_factory=EtcdOptions)
+    """What an etcd store needs to know besides; where which objects stand is added."""
     directory: Path | None = None
     """Where certificates and tokens are kept; None keeps them in memory for one run."""
     bind_address: str = "127.0.0.1"

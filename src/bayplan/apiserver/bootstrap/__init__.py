@@ -4,15 +4,14 @@ which it is found."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from bayplan.api.errors import ApiError
-from bayplan.api.types import core_v1, discovery_v1, meta_v1, scheduling_v1
+from bayplan.api.types import core_v1, meta_v1, scheduling_v1
 from bayplan.apiserver.bootstrap.api_services import AT_START, LABEL, api_services
 from bayplan.apiserver.bootstrap.flow_control import API_VERSION as FLOW_CONTROL
 from bayplan.apiserver.bootstrap.flow_control import publish_flow_control
 from bayplan.apiserver.bootstrap.legacy_tokens import publish_tracking
-from bayplan.apiserver.bootstrap.publishing import change, ensure, kind_of, own_call, remove
+from bayplan.apiserver.bootstrap.publishing import ensure, kind_of, own_call, remove
 from bayplan.apiserver.bootstrap.roles import publish_roles
 from bayplan.apiserver.bootstrap.service_cidr import publish_service_cidr
 from bayplan.apiserver.context import Context
@@ -37,7 +36,6 @@ _RESTORED = (
     ("v1", "ConfigMap"),
 )
 _REGISTRATION = "apiregistration.k8s.io/v1"
-_DISCOVERY = "discovery.k8s.io/v1"
 
 
 async def publish(context: Context) -> None:
@@ -102,71 +100,3 @@ async def _publish_api_services(context: Context) -> None:
         is_ours = entry.labels.get(LABEL) == AT_START and cache.shared(entry).spec.service is None
         if is_ours and entry.name not in names:
             await remove(context, kind, entry)
-
-
-async def publish_service(context: Context, ip: str, port: int) -> None:
-    """Create or correct `default/kubernetes`: the service, its Endpoints and its EndpointSlice."""
-    cluster_ip = context.allocators.addresses.ranges[0].first
-    service = core_v1.Service(
-        metadata=_named({"component": "apiserver", "provider": "kubernetes"}),
-        spec=core_v1.ServiceSpec(
-            type="ClusterIP",
-            cluster_ip=cluster_ip,
-            ip_family_policy="SingleStack",
-            session_affinity="None",
-            ports=(core_v1.ServicePort(name="https", protocol="TCP", port=443, target_port=port),),
-        ),
-    )
-    await ensure(context, service, "v1")
-    await _publish_endpoints(context, ip, port)
-    await _publish_slice(context, ip, port)
-
-
-async def restore_service(context: Context, ip: str, port: int) -> None:
-    """Publish again if a part of `default/kubernetes` is missing; addresses of other servers that are in it stay. Raises ApiError."""
-    for api_version, kind in (("v1", "Service"), ("v1", "Endpoints"), (_DISCOVERY, "EndpointSlice")):
-        if context.objects.cache(kind_of(context, api_version, kind)).get("default", "kubernetes") is None:
-            await publish_service(context, ip, port)
-            return
-
-
-async def _publish_endpoints(context: Context, ip: str, port: int) -> None:
-    subset = core_v1.EndpointSubset(
-        addresses=(core_v1.EndpointAddress(ip=ip),),
-        ports=(core_v1.EndpointPort(name="https", port=port, protocol="TCP"),),
-    )
-    labels = {"endpointslice.kubernetes.io/skip-mirror": "true"}
-    endpoints = core_v1.Endpoints(metadata=_named(labels), subsets=(subset,))
-    if not await ensure(context, endpoints, "v1"):
-        await change(context, "v1", "Endpoints", "default", "kubernetes", lambda obj: _with(obj, subsets=(subset,)))
-
-
-async def _publish_slice(context: Context, ip: str, port: int) -> None:
-    ready = discovery_v1.Endpoint(addresses=(ip,), conditions=discovery_v1.EndpointConditions(ready=True))
-    ports = (discovery_v1.EndpointPort(name="https", port=port, protocol="TCP"),)
-    found = discovery_v1.EndpointSlice(
-        metadata=_named({"kubernetes.io/service-name": "kubernetes"}),
-        address_type="IPv6" if ":" in ip else "IPv4",
-        endpoints=(ready,),
-        ports=ports,
-    )
-    if not await ensure(context, found, _DISCOVERY):
-        await change(
-            context,
-            _DISCOVERY,
-            "EndpointSlice",
-            "default",
-            "kubernetes",
-            lambda obj: _with(obj, endpoints=(ready,), ports=ports),
-        )
-
-
-def _named(labels: dict[str, str]) -> meta_v1.ObjectMeta:
-    return meta_v1.ObjectMeta(name="kubernetes", namespace="default", labels=labels)
-
-
-def _with(obj: Any, **fields: Any) -> Any:
-    """The same object with these fields."""
-    for name, value in fields.items():
-        setattr(obj, name, value)
-    return obj
