@@ -103,7 +103,7 @@ def test_each_check_is_counted_with_its_result() -> None:
 @pytest.mark.parametrize(
     ("module", "function", "failing"),
     [
-        ("bayplan.apiserver.server", "publish", "poststarthook/rbac/bootstrap-roles"),
+        ("bayplan.apiserver.server", "publish_beside_others", "poststarthook/rbac/bootstrap-roles"),
         ("bayplan.apiserver.server", "publish_service", "poststarthook/bootstrap-controller"),
     ],
 )

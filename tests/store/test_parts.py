@@ -78,7 +78,16 @@ def test_stores_are_chosen_by_url() -> None:
     assert isinstance(open_store("sqlite:/some/path.db", clock=clock), SqliteStore)
 
 
-@pytest.mark.parametrize("url", ["", "memory", "postgres://x", "sqlite:", "sqlite:///", "memory:x", "etcd://a:2379"])
+@pytest.mark.parametrize(
+    "url",
+    ["etcd:", "etcd://", "etcd:a:2379", "etcd://a:x", "etcd://http://a,https://b", "etcd://a/b", "etcd://ftp://a"],
+)
+def test_an_etcd_url_that_names_no_servers_says_what_it_should_look_like(url: str) -> None:
+    with pytest.raises(ValueError, match=r"store .*: .*etcd"):
+        open_store(url, clock=ManualClock())
+
+
+@pytest.mark.parametrize("url", ["", "memory", "postgres://x", "sqlite:", "sqlite:///", "memory:x", "etc://a:2379"])
 def test_an_unknown_url_names_the_known_kinds(url: str) -> None:
     with pytest.raises(ValueError, match=r"store .*(memory:|sqlite:)"):
         open_store(url, clock=ManualClock())

@@ -49,7 +49,10 @@ def _etcd_store(url: str, rest: str, clock: Clock, tells_previous: bool, options
 
     if not rest.startswith("//"):
         raise ValueError(f"store {url!r}: etcd needs its servers, such as etcd://127.0.0.1:2379")
-    endpoints, secure = endpoints_of(rest[2:])
+    try:
+        endpoints, secure = endpoints_of(rest[2:])
+    except ValueError as error:
+        raise ValueError(f"store {url!r}: {error}") from None
     try:
         from bayplan.store.etcd.store import EtcdStore
     except ImportError as error:
