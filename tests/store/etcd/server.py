@@ -10,8 +10,6 @@ import socket
 import subprocess
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,33 +35,40 @@ def free_ports(count: int) -> list[int]:
 class EtcdServer:
     """A member that runs, unless it was stopped."""
 
-    def __init__(self, folder: Path, flags: Sequence[str] = (), ports: Sequence[int] = ()) -> None:
-        self._folder, self._flags = folder, flags
-        self.port, self.peer_port = ports or free_ports(2)
+    def __init__(self, folder: Path, flags: Sequence[str] = (), *, name: str = "one", scheme: str = "http") -> None:
+        self.name, self._folder, self._flags, self._scheme = name, folder, flags, scheme
+        self.port, self.peer_port = free_ports(2)
         self.endpoint = f"127.0.0.1:{self.port}"
+        self.peer = f"http://127.0.0.1:{self.peer_port}"
+        self.cluster: Sequence[EtcdServer] = (self,)
+        """All members, this one included."""
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start it and return when it is healthy."""
+    def launch(self) -> None:
+        """Start it and return at once."""
         assert PROGRAM is not None
-        url, peer = f"http://{self.endpoint}", f"http://127.0.0.1:{self.peer_port}"
+        url = f"{self._scheme}://{self.endpoint}"
+        members = ",".join(f"{one.name}={one.peer}" for one in self.cluster)
         command = [
-            PROGRAM, "--name=one", f"--data-dir={self._folder}", f"--listen-client-urls={url}", f"--advertise-client-urls={url}",
-            f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=one={peer}",
+            PROGRAM, f"--name={self.name}", f"--data-dir={self._folder}", f"--listen-client-urls={url}", f"--advertise-client-urls={url}",
+            f"--listen-peer-urls={self.peer}", f"--initial-advertise-peer-urls={self.peer}", f"--initial-cluster={members}",
             "--max-request-bytes=4000000", "--log-level=error", *self._flags,
         ]  # fmt: skip
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.wait_until_healthy()
 
-    def wait_until_healthy(self) -> None:
-        """Return when it answers."""
+    def start(self) -> None:
+        """Start it and return when it listens."""
+        self.launch()
+        self.wait_until_listening()
+
+    def wait_until_listening(self) -> None:
+        """Return when it takes connections, which it does once it has a leader."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
-                with urllib.request.urlopen(f"http://{self.endpoint}/health", timeout=5) as answer:
-                    if b'"true"' in answer.read():
-                        return
-            except (urllib.error.URLError, OSError):
+                socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+                return
+            except OSError:
                 if time.monotonic() > deadline:
                     raise
             time.sleep(0.02)
@@ -104,6 +109,11 @@ class Forwarder:
         self.port = free_ports(1)[0]
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it leads to the server."""
+        return self._server is not None and self._server.is_serving()
 
     async def mend(self) -> None:
         """Lead to the server."""

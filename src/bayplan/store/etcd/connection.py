@@ -23,6 +23,9 @@ _UNSENT: Final = (
 )
 """What gRPC says when it had no connection to send a request on, and etcd when it does not take one."""
 
+_TLS_SIGNS: Final = ("Handshake", "SSL", "TSI_", "Ssl")
+"""What gRPC says when certificates do not fit."""
+
 
 class Connection:
     """The members of a cluster. Channels are made when they are needed, and kept."""
@@ -132,7 +135,7 @@ def _is_unsent(error: RpcError) -> bool:
 
 def _advice(message: str) -> str:
     """The next step for an operator."""
-    if "CERTIFICATE_VERIFY_FAILED" in message or "certificate" in message.lower() or "Handshake" in message:
+    if "certificate" in message.lower() or any(sign in message for sign in _TLS_SIGNS):
         return "; check --etcd-cafile, --etcd-certfile and --etcd-keyfile"
     if "request timed out" in message or "no leader" in message or "Deadline" in message:
         return "; the cluster has no quorum or is overloaded: look at `etcdctl endpoint status --cluster`"

@@ -59,7 +59,7 @@ def error_of(error: RpcError, *, maybe_done: bool = False) -> EtcdError:
         return EtcdFutureRevision(text, code)
     if "database space exceeded" in text:
         return EtcdNoSpace(text, code)
-    if "request is too large" in text or "trying to send message larger than max" in text:
+    if "request is too large" in text or "message larger than max" in text:
         return EtcdTooLarge(text, code)
     if "requested lease not found" in text:
         return EtcdLeaseNotFound(text, code)

@@ -30,8 +30,8 @@ OnProgress = Callable[[int], None]
 """Called with a revision up to which there are no events but those that were delivered."""
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 1.0
-_PROGRESS_ID: Final = -1
-"""The watch id of responses about all watches."""
+_NO_ID: Final = -1
+"""The watch id of responses about all watches, and of some about a watch that the server refuses."""
 
 
 class EtcdWatch:
@@ -100,6 +100,8 @@ class WatchStream:
         self._watches: dict[int, EtcdWatch] = {}
         self._next_id = 1
         self._task: asyncio.Task[None] | None = None
+        self._creating: deque[int] = deque()
+        """Watches that the open stream was asked for and has not confirmed, in order: some servers refuse one without naming it."""
         self._outbox: deque[Any] = deque()
         """Messages that the open stream has still to send."""
         self._outgoing = asyncio.Event()
@@ -115,6 +117,7 @@ class WatchStream:
         self._watches[watch_id] = watch
         watch.begin(lambda _: self._remove(watch_id))
         if self._is_open:
+            self._creating.append(watch_id)
             self._send(watch.request(watch_id))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -207,6 +210,7 @@ class WatchStream:
         stream = self._connection.channel().duplex(
             WATCH, MESSAGES["WatchRequest"], MESSAGES["WatchResponse"], metadata=metadata
         )
+        self._creating = deque(self._watches)
         self._outbox.extend(watch.request(watch_id) for watch_id, watch in self._watches.items())
         self._outgoing.set()
         self._is_open = True
@@ -229,10 +233,13 @@ class WatchStream:
 
     def _take(self, response: Any) -> None:
         watch_id, revision = response.watch_id, response.header.revision
-        if watch_id == _PROGRESS_ID and not response.created and not response.canceled:
+        if watch_id == _NO_ID and not response.created and not response.canceled:
             for each in tuple(self._watches.values()):
                 _progress(each, revision)
             return
+        if response.created and self._creating:
+            created = self._creating.popleft()
+            watch_id = created if watch_id == _NO_ID else watch_id
         watch = self._watches.get(watch_id)
         if watch is None:
             return
