@@ -122,7 +122,7 @@ const QUEUE_TABLE = [
   number("Priority", POD.priority, { wide: true }),
   ...POD_TABLE.slice(6, 9),
   { ...text("Nominated", POD.nominated), wide: true, name: true },
-  { title: "", value: (row, key) => key, cell: (row) => html`<a href=${to("pod", row[POD.namespace], row[POD.name], "why")}>why</a>` },
+  { title: "Reason", value: (row, key) => key, cell: (row) => html`<a href=${to("pod", row[POD.namespace], row[POD.name], "why")}>why</a>` },
   since(POD.created),
 ];
 /** Pods without a node, by what their conditions say of where they wait. */

@@ -1,0 +1,220 @@
+"""The page in a real browser: views, live changes, keyboard, themes, accessibility, and nothing from elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from bayplan.api.types import core_v1
+from bayplan.cluster.cluster import Cluster
+from bayplan.cluster.settings import ClusterSettings
+from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.testing.builders import container, deployment, pod
+from bayplan.testing.cluster import eventually
+from tests.ui.browser import AXE, Watched, browser_on
+from tests.ui.page import Page, page_of, small_copy
+
+pytestmark = pytest.mark.xdist_group("browser")
+Story = Callable[[Watched, Page, Cluster], Coroutine[Any, Any, None]]
+VIEWS = (
+    "#/map",
+    "#/pods",
+    "#/workloads",
+    "#/nodes",
+    "#/events",
+    "#/queues",
+    "#/pod/default/big",
+    "#/node/node-1",
+    "#/pod/default/big/yaml",
+)
+
+
+def with_browser(story: Story, *, nodes: int = 3, pods: int = 2, **browser: Any) -> None:
+    """Play a story on the page of a live cluster with a deployment `web` and a pod that fits nowhere."""
+
+    async def whole() -> None:
+        cluster = Cluster(ClusterSettings(nodes=SimulatorSettings(nodes=nodes, start_seconds=0.02)))
+        await cluster.start()
+        try:
+            client = cluster.client()
+            await eventually(lambda: account(client))
+            await client.create(deployment("web", pods))
+            await client.create(pod("big", containers=(container(cpu="900"),)))
+            async with page_of(client) as page, browser_on(page.url, **browser) as tab:
+                await story(tab, page, cluster)
+        finally:
+            await cluster.stop()
+
+    asyncio.run(whole())
+
+
+async def account(client: Any) -> bool:
+    return bool(await client.get(core_v1.ServiceAccount, "default", "default"))
+
+
+def test_every_view_shows_itself_and_the_address_keeps_no_token() -> None:
+    async def story(tab: Watched, page: Page, cluster: Cluster) -> None:
+        await tab.open()
+        await tab.see("waiting")
+        assert "token" not in tab.tab.url
+        for view, text in zip(
+            VIEWS,
+            (
+                "free",
+                "Running",
+                "Deployment",
+                "node-3",
+                "FailedScheduling",
+                "unschedulable",
+                "Events",
+                "Pods",
+                "kind: Pod",
+            ),
+            strict=True,
+        ):
+            await tab.open(view)
+            await tab.see(text)
+
+    with_browser(story)  # fmt: skip
+
+
+def test_changes_show_without_a_reload() -> None:
+    async def story(tab: Watched, page: Page, cluster: Cluster) -> None:
+        await tab.open("#/pods")
+        await tab.see("big")
+        await cluster.client().create(pod("late", containers=(container(),)))
+        await tab.until("() => bayplan.store.tables.pods.get('default/late')?.[3] === 'Running'")
+        await tab.see("late")
+        await cluster.client().delete(core_v1.Pod, "late", "default", grace_period_seconds=0)
+        await tab.until("() => !bayplan.store.tables.pods.has('default/late')")
+        await tab.until("() => !document.querySelector('main').innerText.includes('late')")
+
+    with_browser(story)
+
+
+def test_the_map_knows_what_nodes_have_left_and_is_used_by_keyboard() -> None:
+    async def story(tab: Watched, page: Page, cluster: Cluster) -> None:
+        await tab.open("#/map")
+        await tab.until("() => [...bayplan.store.used.values()].reduce((sum, one) => sum + one.pods, 0) === 2")
+        await tab.tab.focus(".map canvas")
+        await tab.tab.keyboard.press("ArrowRight")
+        await tab.until("() => document.getElementById('map-focus').textContent.startsWith('Node node-1, ready')")
+        await tab.tab.keyboard.press("ArrowRight")
+        await tab.until("() => !document.getElementById('map-focus').textContent.includes('node-1,')")
+        await tab.tab.keyboard.press("Enter")
+        await tab.see("Node in")
+
+    with_browser(story)
+
+
+def test_selectors_filter_and_wrong_ones_are_named() -> None:
+    async def story(tab: Watched, page: Page, cluster: Cluster) -> None:
+        await tab.open("#/pods")
+        await tab.see("big")
+        await tab.tab.fill("[aria-label='Fields selector']", "status.phase=Running")
+        await tab.tab.keyboard.press("Enter")
+        await tab.until("() => document.querySelectorAll('tbody tr').length === 2")
+        await tab.tab.fill("[aria-label='Fields selector']", "status.nonsense=1")
+        await tab.tab.keyboard.press("Enter")
+        await tab.see("field label not supported")
+        tab.problems = [one for one in tab.problems if "400" not in one]
+
+    with_browser(story)
+
+
+def test_keys_go_to_views_and_search() -> None:
+    async def story(tab: Watched, page: Page, cluster: Cluster) -> None:
+        await tab.open("#/map")
+        await tab.tab.keyboard.press("g")
+        await tab.tab.keyboard.press("n")
+        await tab.see("Version")
+        await tab.tab.keyboard.press("/")
+        await tab.tab.keyboard.type("node-2")
+        await tab.until("() => document.querySelectorAll('tbody tr').length === 1")
+        await tab.tab.keyboard.press("Escape")
+        await tab.until("() => document.querySelectorAll('tbody tr').length === 3")
+        await tab.tab.keyboard.press("?")
+        await tab.see("zoom the map")
+
+    with_browser(story)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_there_is_no_serious_finding_of_accessibility(dark: bool) -> None:
+    if not AXE.exists():
+        pytest.skip("axe is not installed (npm ci --prefix tests/javascript)")
+
+    async def story(tab: Watched, page: Page, cluster: Cluster) -> None:
+        await tab.open()
+        for view in VIEWS:
+            await tab.open(view)
+            await tab.see("big" if "big" in view else "waiting")
+            await tab.until("() => !document.querySelector('.loading')")
+            assert await tab.findings() == [], view
+
+    with_browser(story, dark=dark)
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen() -> None:
+    async def story(tab: Watched, page: Page, cluster: Cluster) -> None:
+        await tab.open()
+        for view in VIEWS:
+            await tab.open(view)
+            await tab.tab.wait_for_timeout(50)
+            assert await tab.tab.evaluate("document.documentElement.scrollWidth") <= 390, view
+
+    with_browser(story, width=390, height=760)
+
+
+def test_when_the_server_goes_away_and_comes_back_the_page_says_so_and_catches_up() -> None:
+    async def story(tab: Watched, page: Page, cluster: Cluster) -> None:
+        await tab.open("#/pods")
+        await tab.see("big")
+        await tab.tab.context.set_offline(True)
+        await tab.tab.evaluate("bayplan.store.feed.source.dispatchEvent(new Event('error'))")
+        await tab.see("what is shown may be old")
+        await cluster.client().create(pod("meanwhile", containers=(container(),)))
+        await tab.tab.context.set_offline(False)
+        await tab.see("meanwhile")
+        tab.problems.clear()  # failed requests are errors in the console
+
+    with_browser(story)
+
+
+def test_markup_in_objects_is_text() -> None:
+    async def whole() -> None:
+        copy = small_copy()
+        copy.objects["Pod"][0].metadata.name = "<img src=x onerror=alert(1)>"
+        async with page_of(copy, title="<b>bold</b>") as page, browser_on(page.url) as tab:
+            await tab.open("#/pods")
+            await tab.see("<img src=x onerror=alert(1)>")
+            await tab.see("<b>bold</b>")
+            await tab.open("#/pod/shop/db/yaml")
+            assert await tab.tab.evaluate("document.querySelectorAll('img, b').length") == 0
+
+    asyncio.run(whole())
+
+
+def test_a_large_cluster_is_panned_and_zoomed() -> None:
+    """5,000 nodes and 50,000 pods; the time of a frame's drawing is measured in the page, without the screen."""
+
+    async def whole() -> None:
+        from tests.ui.large import large_copy
+
+        async with page_of(large_copy(5000, 50_000)) as page, browser_on(page.url) as tab:
+            await tab.open("#/map")
+            await tab.until("() => bayplan.store.tables.pods.size === 50000")
+            await tab.tab.mouse.move(600, 400)
+            for _ in range(12):
+                await tab.tab.mouse.wheel(0, -120)
+            await tab.tab.mouse.down()
+            await tab.tab.mouse.move(500, 300, steps=10)
+            await tab.tab.mouse.up()
+            await tab.tab.keyboard.press("/")
+            await tab.tab.keyboard.type("app-39")
+            await tab.see("5,000")
+
+    asyncio.run(whole())
