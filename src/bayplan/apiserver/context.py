@@ -160,7 +160,8 @@ class Call:
         """The form that the client wants. Raises ApiError (406)."""
         if self.kind.is_custom and (self.path.subresource is None or self.path.subresource.name != "scale"):
             return negotiate_custom(self.request.accept)
-        return negotiate(self.request.accept)
+        is_list = not self.path.name and self.request.method == "GET"
+        return negotiate(self.request.accept, is_list=is_list)
 
     def shape(self, *, is_list: bool = False) -> Shape:
         """The form of the answer. Raises ApiError (406, 400)."""

@@ -13,7 +13,8 @@ from bayplan.api.kinds import Kind, KindTable
 from bayplan.apiserver.aggregation.discovery import merged_groups, remote_version
 from bayplan.apiserver.aggregation.registry import AggregatedApis, ApiService, GroupVersion
 from bayplan.apiserver.discovery_protobuf import aggregated_body
-from bayplan.apiserver.negotiation import JSON, PROTOBUF, negotiate
+from bayplan.apiserver.negotiation import OFFERED, PROTOBUF, YAML
+from bayplan.apiserver.representation import in_form
 
 _KEPT_IN_V1BETA1 = frozenset(("CustomResourceDefinition", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"))
 """What kube-apiserver keeps in an older version than it prefers to show. Only their hash tells."""
@@ -21,11 +22,11 @@ _AS = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 def wants_aggregated(accept: str) -> str:
-    """The media type (JSON or protobuf) of the aggregated form, if the client prefers that to the plain one; "" if not."""
+    """The media type (JSON, YAML or protobuf) of the aggregated form, if the client prefers that to the plain one; "" if not."""
     for clause in accept.split(","):
         media_type, *rest = (part.strip() for part in clause.split(";"))
         parameters = set(rest)
-        if media_type in (JSON, PROTOBUF):
+        if media_type in OFFERED:
             if {"as=APIGroupDiscoveryList", "g=apidiscovery.k8s.io", "v=v2"} <= parameters:
                 return media_type
             if not any(part.startswith("as=") for part in parameters):
@@ -44,7 +45,7 @@ class Discovery:
         self._aggregated_apis = aggregated
 
     def find(self, path: str, accept: str) -> tuple[bytes, str] | None:
-        """The document at a path and its media type; None if there is none. Raises ApiError (406)."""
+        """The document at a path, as JSON or, aggregated, in the form that the client prefers; and its media type. None if there is none."""
         groups = self._groups()
         if path in ("/api", "/apis") and "as=APIGroupDiscoveryList" in accept:
             media_type = wants_aggregated(accept)
@@ -52,8 +53,7 @@ class Discovery:
                 chosen = [""] if path == "/api" else [group for group in groups if group]
                 tree = self._aggregated(chosen, groups)
                 data = aggregated_body(tree) if media_type == PROTOBUF else msgspec.json.encode(tree)
-                return data, media_type + _AS
-            negotiate(accept)
+                return in_form(data, YAML) if media_type == YAML else data, media_type + _AS
         document = self._document(path.split("/")[1:], groups)
         return None if document is None else (msgspec.json.encode(document), "application/json")
 

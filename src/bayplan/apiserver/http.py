@@ -347,7 +347,7 @@ def _headers(response: Response) -> CIMultiDict[str]:
         headers[_AUDIT_ID] = response.audit_id
     if response.content_type:
         headers["Content-Type"] = response.content_type
-    headers["Cache-Control"] = "no-cache, private"
+    headers.setdefault("Cache-Control", "no-cache, private")
     for warning in warning_headers(response.warnings) if response.warnings else ():
         headers.add("Warning", warning)
     return headers

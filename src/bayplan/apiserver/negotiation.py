@@ -6,12 +6,13 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bayplan.api.errors import ApiError, failure, not_acceptable
+from bayplan.api.errors import failure, not_acceptable
 
 JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 OFFERED = (JSON, YAML, PROTOBUF)
+STREAMS = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 META_KINDS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 META_VERSIONS = ("v1", "v1beta1")
 """Versions of `meta.k8s.io` that these kinds have; they look alike."""
@@ -32,24 +33,41 @@ PLAIN = Form()
 
 
 @functools.lru_cache(maxsize=512)
-def negotiate(accept: str) -> Form:
-    """The first of the wanted forms that can be given. Raises ApiError (406) if none can."""
+def negotiate(accept: str, *, is_list: bool = False) -> Form:
+    """The first of the wanted forms that can be given. Raises ApiError (406) if none can.
+
+    As in Kubernetes there are two looks. The router asks whether the client names a type that the route produces, which `application/*` does not; lists can be
+    streamed, so their routes produce more. Then the serializer chooses.
+    """
+    check_produced(accept, (*OFFERED, *STREAMS) if is_list else OFFERED)
     return _negotiate(accept, OFFERED)
 
 
 @functools.lru_cache(maxsize=512)
 def negotiate_custom(accept: str) -> Form:
-    """The same for custom resources, which have no protobuf form."""
-    try:
-        return _negotiate(accept, (JSON, YAML))
-    except ApiError:
-        raise not_acceptable(OFFERED) from None
+    """The same for custom resources, which have no routes of their own and no protobuf form."""
+    return _negotiate(accept, (JSON, YAML))
+
+
+@functools.lru_cache(maxsize=512)
+def negotiate_document(accept: str) -> str:
+    """The media type of a document that has one form only, such as those of discovery: clauses that ask for another are passed over. Raises ApiError (406)."""
+    plain = ",".join(clause for clause in accept.split(",") if "as" not in _parse(clause)[1])
+    if accept and not plain:
+        raise not_acceptable(OFFERED)
+    return _negotiate(plain, OFFERED).media_type
+
+
+def check_produced(accept: str, produced: Sequence[str]) -> None:
+    """Whether a client takes one of the types of a route. Raises ApiError (406)."""
+    if not accept or any(_parse(clause)[0] in ("*/*", *produced) for clause in accept.split(",")):
+        return
+    raise failure(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {', '.join(produced)}")
 
 
 def _negotiate(accept: str, plain_types: Sequence[str]) -> Form:
     if not accept or accept in (JSON, "*/*"):
         return PLAIN
-    refused_conversion = False
     for clause in _by_quality(accept):
         media_type, parameters = _parse(clause)
         if media_type in ("*/*", "application/*"):
@@ -65,11 +83,7 @@ def _negotiate(accept: str, plain_types: Sequence[str]) -> Form:
         is_known = wanted in META_KINDS and parameters.get("g") == "meta.k8s.io" and version in META_VERSIONS
         if version is not None and is_known and (wanted, media_type) != ("Table", PROTOBUF):
             return Form(media_type, wanted, version)
-        refused_conversion = True
-    if refused_conversion:
-        raise not_acceptable(OFFERED)
-    offered = ", ".join(OFFERED)
-    raise failure(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {offered}")
+    raise not_acceptable(OFFERED)
 
 
 def _by_quality(accept: str) -> list[str]:
@@ -93,7 +107,7 @@ def _parse(clause: str) -> tuple[str, dict[str, str]]:
 
 def negotiate_stream(accept: str) -> Form:
     """The form of a watch; `stream=watch` may be said or left out. Raises ApiError (406) for types that cannot be streamed."""
-    form = negotiate(accept)
+    form = negotiate(accept, is_list=True)
     if form.media_type == YAML:
-        raise not_acceptable(("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"))
+        raise not_acceptable(STREAMS)
     return form

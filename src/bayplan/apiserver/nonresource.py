@@ -14,7 +14,7 @@ from bayplan.apiserver.aggregation.forwarding import relay_to
 from bayplan.apiserver.aggregation.probing import AGGREGATOR
 from bayplan.apiserver.discovery import Discovery
 from bayplan.apiserver.health import Health
-from bayplan.apiserver.negotiation import JSON, negotiate
+from bayplan.apiserver.negotiation import JSON, OFFERED, check_produced, negotiate_document
 from bayplan.apiserver.openapi import OpenApi
 from bayplan.apiserver.representation import in_form
 from bayplan.apiserver.requests import Request, Response
@@ -23,12 +23,15 @@ from bayplan.support.metrics import CONTENT_TYPE
 if TYPE_CHECKING:
     from bayplan.apiserver.server import ApiServer
 
+_GROUP_PARTS = 3
+"""Parts of `/apis/GROUP`: that and what is above it are answered to any method and without a router."""
+_AGGREGATED = {"Vary": "Accept", "Cache-Control": "public"}
 TEXT = "text/plain; charset=utf-8"
 
 
 def page_not_found() -> Response:
     """404 of paths of which nobody knows."""
-    return Response(404, b"404 page not found\n", TEXT)
+    return Response(404, b"404 page not found\n", TEXT, {"X-Content-Type-Options": "nosniff"})
 
 
 class NonResource:
@@ -49,8 +52,12 @@ class NonResource:
             return page_not_found()
         head = path.split("/", 2)[1]
         if head in ("healthz", "livez", "readyz"):
-            return self._health.handle(request, path) or page_not_found()
+            found = None if request.path.endswith("/") else self._health.handle(request, path)
+            return found or page_not_found()
         if path == "/version":
+            if request.method != "GET":
+                raise method_not_allowed()
+            check_produced(request.accept, (JSON,))
             return Response(200, msgspec.json.format(msgspec.json.encode(version_info()), indent=2), is_final=True)
         if path == "/metrics/slis":
             return Response(200, self._health.indicators(), CONTENT_TYPE)
@@ -83,18 +90,19 @@ class NonResource:
             if known:
                 raise resource_not_found()
             return page_not_found()
-        if request.method != "GET":
+        parts = path.split("/")
+        is_routed = parts[1] == "api" or len(parts) > _GROUP_PARTS
+        if is_routed and request.method != "GET":
             raise method_not_allowed()
         body, media_type = found
-        wanted = negotiate(_plain(request.accept)).media_type if media_type == JSON else JSON
-        if wanted != JSON and path != "/":
-            return Response(200, in_form(body, wanted), wanted)
-        headers = {"Vary": "Accept"} if "as=" in media_type else {}
-        return Response(200, body, media_type, headers)
-
-
-def _plain(accept: str) -> str:
-    return accept if accept and "as=" not in accept else ""
+        if media_type != JSON:
+            return Response(200, body, media_type, dict(_AGGREGATED))
+        if path == "/":
+            return Response(200, body, JSON)
+        if is_routed:
+            check_produced(request.accept, OFFERED)
+        wanted = negotiate_document(request.accept)
+        return Response(200, body if wanted == JSON else in_form(body, wanted), wanted)
 
 
 def version_info() -> dict[str, str]:

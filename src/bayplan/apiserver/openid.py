@@ -39,4 +39,4 @@ def _accepts(accept: str, media_type: str) -> bool:
     if not accept:
         return True
     wanted = {part.partition(";")[0].strip() for part in accept.split(",")}
-    return bool(wanted & {"*/*", media_type, media_type.partition("/")[0] + "/*"})
+    return bool(wanted & {"*/*", media_type})
