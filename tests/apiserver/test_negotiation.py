@@ -13,7 +13,7 @@ from bayplan.apiserver.negotiation import JSON, PLAIN, PROTOBUF, YAML, negotiate
     [
         ("", JSON, ""),
         ("*/*", JSON, ""),
-        ("application/*", JSON, ""),
+        ("application/*,*/*", JSON, ""),
         (f"{PROTOBUF},application/json", PROTOBUF, ""),
         (f"application/json,{PROTOBUF}", JSON, ""),
         (f"application/json;q=0.5,{PROTOBUF}", PROTOBUF, ""),
@@ -37,7 +37,7 @@ def test_the_usual_form_is_one_object() -> None:
     assert negotiate("") is negotiate("application/json") is PLAIN
 
 
-@pytest.mark.parametrize("accept", ["text/html", "application/cbor", ";", "application/json;as=Nosuch;v=v1;g=x"])
+@pytest.mark.parametrize("accept", ["text/html", "application/cbor", ";", "application/*", "application/json;as=Nosuch;v=v1;g=x"])
 def test_what_cannot_be_given_is_refused(accept: str) -> None:
     with pytest.raises(ApiError) as caught:
         negotiate(accept)

@@ -24,6 +24,7 @@ from bayplan.api.errors import ApiError, bad_request, failure, invalid_object, u
 from bayplan.api.json_syntax import repaired
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.nesting import EXCEEDED, is_too_deep
+from bayplan.api.registered_versions import is_registered
 from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import Strategy, clone
@@ -60,6 +61,11 @@ _SMALL: Final = 128 * 1024
 _MOST_SIZES: Final = 10
 """The JSON of a defaulted object may be so many times as long as the largest message of an object that can be stored."""
 
+_SCHEMES: Final = {
+    "apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
+    "apiregistration.k8s.io": "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
+}
+"""Where the groups of servers of their own are registered, as messages name it."""
 BODY_TYPES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 
 
@@ -316,6 +322,9 @@ class Call:
         if (given_kind and given_kind != kind_name) or (given_version and given_version != api_version):
             if unreadable := version_problem(given_version):
                 raise Unrecognized(kind_name, unreadable, self.request.body)
+            if given_kind in ("", kind_name) and is_registered(kind_name, given_version):
+                found = f"the API version in the data ({given_version})"
+                raise bad_request(f"{found} does not match the expected API version ({api_version})")
             version = (given_version or api_version).rpartition("/")[2]
             what = self.other_type(given_version, given_kind, kind_name, api_version)
             raise bad_request(
@@ -326,7 +335,7 @@ class Call:
         """Why something of a type that it says it has is not of the one that is wanted."""
         given_kind, given_version = given_kind or kind_name, given_version or api_version
         if self.context.kinds.of_kind(given_version, given_kind) is None:
-            scheme = "pkg/api/legacyscheme/scheme.go:30"
+            scheme = _SCHEMES.get(api_version.partition("/")[0], "pkg/api/legacyscheme/scheme.go:30")
             return f'no kind "{given_kind}" is registered for version "{given_version}" in scheme "{scheme}"'
         group = api_version.rpartition("/")[0].partition(".")[0] or "core"
         version = given_version.rpartition("/")[2]

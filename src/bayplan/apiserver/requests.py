@@ -153,6 +153,8 @@ def resolve(kinds: KindTable, info: RequestInfo) -> ResourcePath | None:
         (name and kind.namespaced and not namespace) or (info.subresource and (info.has_verb_prefix or not name))
     ):
         raise resource_not_found()
+    if name and not info.subresource and kind.verbs == _CREATE_ONLY and not kind.is_custom:
+        raise resource_not_found()
     subresource = None
     if info.subresource:
         subresource = kind.subresource(info.subresource)
@@ -161,6 +163,10 @@ def resolve(kinds: KindTable, info: RequestInfo) -> ResourcePath | None:
         if subresource is None or (info.rest and subresource.name != "proxy"):
             raise resource_not_found()
     return ResourcePath(kind, namespace, name, subresource, info.rest, info.verb)
+
+
+_CREATE_ONLY = ("create",)
+"""Verbs of kinds that are answered and not kept: they have no names."""
 
 
 def _no_resource(kinds: KindTable, group: str) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bayplan.apiserver.encryption.configuration import ConfigurationError, read_configuration
-from bayplan.apiserver.encryption.resources import Resources
+from bayplan.apiserver.encryption.resources import Resources, etcd_key
 
 SECRET = base64.b64encode(bytes(32)).decode()
 
@@ -162,3 +162,17 @@ def test_a_wrong_configuration_is_refused_with_its_field(name: str) -> None:
         read_configuration(text, os.urandom)
     assert message in str(caught.value)
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("/registry/core/secrets/default/a", "/registry/secrets/default/a"),
+        ("/registry/core/services/default/a", "/registry/services/specs/default/a"),
+        ("/registry/core/nodes/a", "/registry/minions/a"),
+        ("/registry/apps/deployments/default/a", "/registry/deployments/default/a"),
+        ("/registry/example.com/widgets/default/a", "/registry/example.com/widgets/default/a"),
+    ],
+)
+def test_values_are_bound_to_the_key_that_kube_apiserver_would_use(key: str, expected: str) -> None:
+    assert etcd_key(key) == expected

@@ -9,6 +9,7 @@ from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, requir
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths, recursive_difference
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import certificates_v1
+from bayplan.api.validation.differences import difference
 from bayplan.api.validation.fields import CONDITION_STATUSES, Errors, repeats
 from bayplan.api.validation.meta import UpdateChecks
 
@@ -63,9 +64,11 @@ class CertificateSigningRequestStrategy(Strategy):
         self, obj: certificates_v1.CertificateSigningRequest, old: certificates_v1.CertificateSigningRequest
     ) -> None:
         obj.spec = old.spec
-        decided = [one for one in old.status.conditions if one.type in ("Approved", "Denied")]
-        others = [one for one in obj.status.conditions if one.type not in ("Approved", "Denied")]
-        obj.status.conditions = (*decided, *others)
+        for kind in ("Approved", "Denied"):
+            held = [one for one in old.status.conditions if one.type == kind]
+            if len(held) == sum(one.type == kind for one in obj.status.conditions):
+                kept = iter(held)
+                obj.status.conditions = tuple(next(kept) if one.type == kind else one for one in obj.status.conditions)
 
     def prepare_subresource_update(
         self,
@@ -112,11 +115,12 @@ class CertificateSigningRequestStrategy(Strategy):
         errors: list[FieldError] = []
         _check_conditions(errors, obj.status)
         _check_kept(errors, obj.status, old.status)
+        _check_approval(errors, obj.status, old.status)
         if obj.status.certificate and not _has_block(obj.status.certificate, "CERTIFICATE"):
             text = "must contain at least one CERTIFICATE PEM block"
             errors.append(invalid("status.certificate", "<certificate data>", text))
         if old.status.certificate and obj.status.certificate != old.status.certificate:
-            errors.append(invalid("status.certificate", obj.status.certificate, "may not be modified once set"))
+            errors.append(forbidden("status.certificate", "updates may not modify existing certificate content"))
         return errors
 
     def validate_subresource_update(
@@ -193,6 +197,21 @@ def _check_kept(
         held, holds = (any(one.type == kind for one in status.conditions) for status in (old, new))
         if held and not holds:
             errors.append(forbidden("status.conditions", f'updates may not remove a condition of type "{kind}"'))
+
+
+def _check_approval(
+    errors: Errors,
+    new: certificates_v1.CertificateSigningRequestStatus,
+    old: certificates_v1.CertificateSigningRequestStatus,
+) -> None:
+    """Approval and denial are decided through their own subresource only."""
+    for kind in ("Approved", "Denied"):
+        held, holds = ([one for one in status.conditions if one.type == kind] for status in (old, new))
+        if len(holds) > len(held):
+            errors.append(forbidden("status.conditions", f'updates may not add a condition of type "{kind}"'))
+        elif len(holds) == len(held) and holds != held:
+            text = f'updates may not modify a condition of type "{kind}"\n{difference(held, holds)}'
+            errors.append(forbidden("status.conditions", text))
 
 
 STRATEGY = CertificateSigningRequestStrategy()

@@ -18,6 +18,7 @@ class RuntimeClassStrategy(Strategy):
 
     update_checks = UpdateChecks(whole=1)
     knows_finalizers = False
+    allow_create_on_update = True
     allow_unconditional_update = False
 
     def validate(self, obj: node_v1.RuntimeClass) -> list[FieldError]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, takewhile
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -46,7 +46,7 @@ class _Matcher(difflib.SequenceMatcher[str]):
         return super().find_longest_match(alo, ahi, blo, bhi)
 
 
-def difference(old: msgspec.Struct, new: msgspec.Struct) -> str:
+def difference(old: msgspec.Struct | list[Any], new: msgspec.Struct | list[Any]) -> str:
     """The lines in which two objects differ, for people."""
     before, after = (
         msgspec.json.format(msgspec.json.encode(one), indent=2).decode().splitlines() for one in (old, new)

@@ -153,7 +153,6 @@ def _storage() -> dict[str, tuple[PolicyRule, ...]]:
             rule("update patch", "core", "persistentvolumeclaims/status"),
             rule(READ, "core", "persistentvolumeclaims"),
             events(),
-            rule("get", "core", "services"),
         ),
         "ephemeral-volume-controller": (
             rule(READ, "core", "pods"),
@@ -171,10 +170,10 @@ def _storage() -> dict[str, tuple[PolicyRule, ...]]:
             rule("list watch", "core", "nodes"),
             events(),
             rule("watch", "core", "events"),
-            rule("get", "core", "services"),
         ),
         "pvc-protection-controller": (
             rule(f"{READ} update", "core", "persistentvolumeclaims"),
+            rule("update", "core", "persistentvolumeclaims/status"),
             rule(READ, "core", "pods"),
             events(),
         ),
@@ -196,7 +195,7 @@ def _storage() -> dict[str, tuple[PolicyRule, ...]]:
 
 
 def _others() -> dict[str, tuple[PolicyRule, ...]]:
-    devices = ("resourceclaims", "resourceslices", "deviceclasses", "devicetaintrules")
+    devices = ("resourceclaims", "resourceslices", "deviceclasses")
     return {
         "clusterrole-aggregation-controller": (
             rule(f"escalate {READ} update patch", "rbac.authorization.k8s.io", "clusterroles"),
@@ -208,6 +207,7 @@ def _others() -> dict[str, tuple[PolicyRule, ...]]:
             rule("update patch", "resource.k8s.io", "resourceclaims resourceclaims/status"),
             rule("update patch", "core", "pods/status"),
             events(),
+            rule("update patch", "resource.k8s.io", "resourceclaims/binding"),
         ),
         "device-taint-eviction-controller": (
             rule(f"{READ} delete", "core", "pods"),

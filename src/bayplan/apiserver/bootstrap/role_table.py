@@ -62,13 +62,14 @@ def node_rules() -> tuple[PolicyRule, ...]:
         rule(f"create {READ}", SIGNERS, "certificatesigningrequests"),
         rule("get create update patch delete", "coordination.k8s.io", "leases"),
         rule("get", "storage.k8s.io", "volumeattachments"),
-        rule("get update patch", "core", "persistentvolumeclaims/status"),
         rule("create", "core", "serviceaccounts/token"),
+        rule("get update patch", "core", "persistentvolumeclaims/status"),
         rule(READ, "storage.k8s.io", "csidrivers"),
         rule("get create update patch delete", "storage.k8s.io", "csinodes"),
         rule(READ, "node.k8s.io", "runtimeclasses"),
         rule("get", "resource.k8s.io", "resourceclaims"),
-        rule(f"{READ} {WRITE}", "resource.k8s.io", "resourceslices"),
+        rule("deletecollection", "resource.k8s.io", "resourceslices"),
+        rule("get", "core", "serviceaccounts"),
     )
 
 
@@ -158,7 +159,8 @@ def _scheduler_rules() -> tuple[PolicyRule, ...]:
     return (
         events(),
         rule("create", "coordination.k8s.io", "leases"),
-        rule("get update", "coordination.k8s.io", "leases", "kube-scheduler"),
+        rule("get update list watch", "coordination.k8s.io", "leases", "kube-scheduler"),
+        rule(READ_WRITE, "coordination.k8s.io", "leasecandidates"),
         rule(READ, "core", "nodes"),
         rule(f"{READ} delete", "core", "pods"),
         rule("create", "core", "bindings pods/binding"),
@@ -171,14 +173,17 @@ def _scheduler_rules() -> tuple[PolicyRule, ...]:
         rule("create", "authentication.k8s.io", "tokenreviews"),
         rule("create", "authorization.k8s.io", "subjectaccessreviews"),
         rule(READ, "storage.k8s.io", "csinodes"),
+        rule(READ, "storage.k8s.io", "volumeattachments"),
         rule(READ, "core", "namespaces"),
         rule(READ, "storage.k8s.io", "csidrivers"),
         rule(READ, "storage.k8s.io", "csistoragecapacities"),
-        rule(READ, "storage.k8s.io", "volumeattachments"),
         rule(READ, "resource.k8s.io", "deviceclasses"),
-        rule(READ_UPDATE, "resource.k8s.io", "resourceclaims resourceclaims/status"),
+        rule(READ_UPDATE, "resource.k8s.io", "resourceclaims"),
+        rule(READ_UPDATE, "resource.k8s.io", "resourceclaims/status"),
+        rule("update", "core", "pods/finalizers"),
         rule(READ, "resource.k8s.io", "resourceslices"),
-        rule(READ, "resource.k8s.io", "devicetaintrules"),
+        rule("create delete", "resource.k8s.io", "resourceclaims"),
+        rule("update patch", "resource.k8s.io", "resourceclaims/binding"),
     )
 
 
@@ -222,11 +227,8 @@ def cluster_roles() -> dict[str, tuple[PolicyRule, ...]]:
         "system:kubelet-api-admin": (
             rule(READ, "core", "nodes"),
             rule("proxy", "core", "nodes"),
-            rule(
-                "*",
-                "core",
-                "nodes/proxy nodes/metrics nodes/stats nodes/log nodes/configz nodes/healthz nodes/pods",
-            ),
+            rule("*", "core", "nodes/proxy nodes/metrics nodes/stats nodes/log"),
+            rule("*", "core", "nodes/pods nodes/healthz nodes/configz"),
         ),
         "system:node-bootstrapper": (rule(f"create {READ}", SIGNERS, "certificatesigningrequests"),),
         "system:auth-delegator": (

@@ -117,9 +117,13 @@ _LOCKING: Final = "system::leader-locking-"
 
 
 def _namespaced_roles() -> tuple[tuple[str, str, tuple[PolicyRule, ...]], ...]:
-    def locking(name: str, *more: PolicyRule) -> tuple[str, str, tuple[PolicyRule, ...]]:
-        rules = (rule("watch", "core", "configmaps"), rule("get update", "core", "configmaps", name), *more)
-        return SYSTEM, _LOCKING + name, rules
+    def locking(name: str) -> tuple[str, str, tuple[PolicyRule, ...]]:
+        plurals = ("leases", "leasecandidates")
+        return (
+            SYSTEM,
+            _LOCKING + name,
+            tuple(rule(f"{READ} create update", "coordination.k8s.io", one) for one in plurals),
+        )
 
     return (
         (SYSTEM, _READER, (rule(READ, "core", "configmaps", "extension-apiserver-authentication"),)),
@@ -145,7 +149,13 @@ def _namespaced_bindings() -> list[rbac_v1.RoleBinding]:
     both = (_user(f"system:{manager}"), _user(f"system:{scheduler}"))
     return [
         bind(SYSTEM, f"system::{_READER}", *both, role=_READER),
-        bind(SYSTEM, _LOCKING + manager, _user(f"system:{manager}"), _account(manager)),
+        bind(
+            SYSTEM,
+            _LOCKING + manager,
+            _user(f"system:{manager}"),
+            _account(manager),
+            _account("leader-election-controller"),
+        ),
         bind(SYSTEM, _LOCKING + scheduler, _user(f"system:{scheduler}"), _account(scheduler)),
         *(
             bind(SYSTEM, PREFIX + name, _account(name))

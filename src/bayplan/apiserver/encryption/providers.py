@@ -130,14 +130,16 @@ IDENTITY: Final = Provider(b"", None)
 class Providers:
     """The providers of a resource: the first one writes, all of them read."""
 
-    def __init__(self, providers: Sequence[Provider]) -> None:
+    def __init__(self, providers: Sequence[Provider], bound_key: Callable[[str], str] = str) -> None:
+        """bound_key: what values are bound to, of a key of the store."""
+        self._bound_key = bound_key
         self._writer = providers[0]
         self._readers = tuple(providers)
 
     def to_storage(self, key: str, value: bytes) -> bytes:
         """See `bayplan.store.transforming.Transformer`."""
         secret = self._writer.secret
-        return value if secret is None else self._writer.prefix + secret.encrypt(key, value)
+        return value if secret is None else self._writer.prefix + secret.encrypt(self._bound_key(key), value)
 
     def is_current(self, value: bytes) -> bool:
         """See `bayplan.store.transforming.Transformer`."""
@@ -146,7 +148,7 @@ class Providers:
 
     def from_storage(self, key: str, value: bytes) -> bytes:
         """See `bayplan.store.transforming.Transformer`."""
-        failure = "no matching prefix found"
+        failure, bound = "no matching prefix found", self._bound_key(key)
         for provider in self._readers:
             if provider.secret is None:
                 if not value.startswith(ENCRYPTED):
@@ -154,7 +156,7 @@ class Providers:
                 failure = "identity transformer tried to read encrypted data"
             elif value.startswith(provider.prefix):
                 try:
-                    return provider.secret.decrypt(key, value[len(provider.prefix) :])
+                    return provider.secret.decrypt(bound, value[len(provider.prefix) :])
                 except Unreadable as error:
                     failure = str(error)
         raise Untransformable(key, failure)

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bayplan.api.kinds import resource_of_key
+from bayplan.api.kinds import DEFAULT_KINDS, resource_of_key
 from bayplan.apiserver.encryption.providers import Provider, Providers
+from bayplan.apiserver.etcd_layout import etcd_folders
+
+
+@functools.cache
+def _folders() -> dict[str, str]:
+    return etcd_folders(DEFAULT_KINDS)
+
+
+def etcd_key(key: str) -> str:
+    """Where kube-apiserver keeps the object of a key: encrypted values are bound to that, so that they can change from one server to the other."""
+    parts = key.split("/", 4)
+    prefix = "/".join(parts[:4]) + "/"
+    folder = _folders().get(prefix)
+    return key if folder is None else f"/registry/{folder}{parts[4]}"
 
 
 class Resource(NamedTuple):
@@ -26,7 +41,7 @@ class Resources:
     """The providers of each resource; what no rule names is kept as it is."""
 
     def __init__(self, rules: Mapping[Resource, Sequence[Provider]]) -> None:
-        self._rules = {resource: Providers(providers) for resource, providers in rules.items()}
+        self._rules = {resource: Providers(providers, etcd_key) for resource, providers in rules.items()}
         self._known: dict[Resource, Providers | None] = {}
 
     def of_key(self, key: str) -> Providers | None:

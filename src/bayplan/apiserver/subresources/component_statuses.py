@@ -6,6 +6,7 @@ from bayplan.api.codec import encode
 from bayplan.api.errors import not_found_error
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.list_options import check_list_options
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.verbs.read import selection
 from bayplan.apiserver.watching import Entry
@@ -23,10 +24,11 @@ async def handle(call: Call) -> Response:
     conditions["etcd-0"] = _condition(error=problem, is_healthy=False) if problem else _condition(message="ok")
     if call.path.name:
         if call.path.name not in conditions:
-            raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
+            raise not_found_error("componentstatus", "", call.path.name)
         return call.answer(200, _entry(call.path.name, conditions[call.path.name]))
+    check_list_options(call.request.query, watch=False)
     select, _ = selection(call)
-    entries = [_entry(name, condition) for name, condition in conditions.items()]
+    entries = [_entry(name, condition) for name, condition in sorted(conditions.items())]
     shown = [each for each in entries if select is None or select(each)]
     return await call.shape(is_list=True).list(shown, meta_v1.ListMeta(), call.warnings)
 

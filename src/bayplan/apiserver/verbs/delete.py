@@ -46,9 +46,9 @@ async def delete(call: Call) -> Response:
         detail = "this is a system priority class and cannot be deleted"
         raise forbidden_error(call.kind.plural, call.kind.group, call.path.name, detail)
     entry = call.entry(call.path.namespace, call.path.name)
+    _warn(call, options)
     if entry is None:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
-    _warn(call, options)
     change = call.context.repeated_changes.change(call, DELETE)
     if change is not None and (deleted := await change.write(removes=True)) is not None:
         return call.answer(200, deleted)
@@ -228,15 +228,15 @@ def _check_preconditions(call: Call, obj: Any, entry: Entry, options: meta_v1.De
     if wanted is None:
         return
     is_namespace = _is_namespace(call)
-    if wanted.uid and wanted.uid != obj.metadata.uid:
+    if wanted.uid is not None and wanted.uid != obj.metadata.uid:
         detail = (
             f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({obj.metadata.uid}). "
             "The object might have been deleted and then recreated"
         )
         if is_namespace:
             detail = f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {obj.metadata.uid}"
-        raise conflict(_conflict_name(call), call.kind.group, entry.name, detail)
-    if wanted.resource_version and wanted.resource_version != str(entry.revision):
+        raise conflict(_conflict_name(call), _conflict_group(call), entry.name, detail)
+    if wanted.resource_version is not None and wanted.resource_version != str(entry.revision):
         detail = (
             f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the ResourceVersion in record "
             f"({entry.revision}). The object might have been modified"
@@ -246,7 +246,7 @@ def _check_preconditions(call: Call, obj: Any, entry: Entry, options: meta_v1.De
                 f"Precondition failed: ResourceVersion in precondition: {wanted.resource_version}, "
                 f"ResourceVersion in object meta: {entry.revision}"
             )
-        raise conflict(_conflict_name(call), call.kind.group, entry.name, detail)
+        raise conflict(_conflict_name(call), _conflict_group(call), entry.name, detail)
 
 
 def _is_namespace(call: Call) -> bool:
@@ -256,6 +256,11 @@ def _is_namespace(call: Call) -> bool:
 def _conflict_name(call: Call) -> str:
     """Kubernetes names the kind here, not the resource, but for namespaces."""
     return call.kind.plural if _is_namespace(call) else call.kind.kind
+
+
+def _conflict_group(call: Call) -> str:
+    """Events belong to the core, whichever group serves them."""
+    return "" if call.kind.kind == "Event" and not call.kind.is_custom else call.kind.group
 
 
 def _mark(call: Call, obj: Any, options: meta_v1.DeleteOptions) -> bool:
