@@ -37,7 +37,9 @@ def test_the_usual_form_is_one_object() -> None:
     assert negotiate("") is negotiate("application/json") is PLAIN
 
 
-@pytest.mark.parametrize("accept", ["text/html", "application/cbor", ";", "application/*", "application/json;as=Nosuch;v=v1;g=x"])
+@pytest.mark.parametrize(
+    "accept", ["text/html", "application/cbor", ";", "application/*", "application/json;as=Nosuch;v=v1;g=x"]
+)
 def test_what_cannot_be_given_is_refused(accept: str) -> None:
     with pytest.raises(ApiError) as caught:
         negotiate(accept)
