@@ -247,3 +247,52 @@ def test_match_label_keys_tell_revisions_apart() -> None:
     assert evicted(policy(SPREAD), zones("a", "b"), pods) == []
     same = [pod(f"q{number}", "a", **{**made, "meta": {"labels": {"app": "x", "hash": "1"}}}) for number in range(2)]
     assert len(evicted(policy(SPREAD), zones("a", "b"), same)) == 1
+
+
+def test_domains_that_the_pods_cannot_be_in_do_not_count_even_without_node_fit() -> None:
+    wanted = policy(SPREAD, {"topologyBalanceNodeFit": False})
+    pods = some(4, "a", **spread(), node_selector={"zone": "a"})
+    assert evicted(wanted, zones("a", "b"), pods) == []
+    ignoring = some(4, "a", **spread(node_affinity_policy="Ignore"), node_selector={"zone": "a"})
+    assert len(evicted(wanted, zones("a", "b"), ignoring)) == 2
+
+
+def test_protected_and_unselected_pods_are_not_counted_in_domains() -> None:
+    pods = [*some(3, "a", **spread(), kind="DaemonSet"), *some(1, "a", "free", **spread())]
+    assert evicted(policy(SPREAD), zones("a", "b"), pods) == []
+    elsewhere = [*some(3, "a", **spread(), namespace="n"), *some(1, "a", "free", **spread())]
+    assert evicted(policy(SPREAD, {"namespaces": {"exclude": ["n"]}}), zones("a", "b"), elsewhere) == []
+
+
+def test_nodes_that_do_not_count_are_no_targets() -> None:
+    tainted = zone("b2", "b", taints=[taint("x", "NoSchedule")])
+    pods = some(4, "a", **spread(node_taints_policy="Honor"))
+    full = zone("b1", "b", pods="0")
+    assert evicted(policy(SPREAD), [*zones("a"), full, tainted], pods) == []
+
+
+def test_pods_with_node_affinity_or_a_priority_stay_longer_than_those_without() -> None:
+    requirement = core_v1.NodeSelectorRequirement(key="zone", operator="Exists")
+    term = core_v1.NodeSelectorTerm(match_expressions=(requirement,))
+    preferred = (core_v1.PreferredSchedulingTerm(weight=1, preference=term),)
+    affinity = core_v1.Affinity(
+        node_affinity=core_v1.NodeAffinity(preferred_during_scheduling_ignored_during_execution=preferred)
+    )
+    pods = [
+        pod("bound", "a", affinity=affinity, **spread()),
+        pod("high", "a", priority=-5, **spread()),
+        pod("q0", "a", **spread()),
+        pod("q1", "a", **spread()),
+    ]
+    assert sorted(evicted(policy(SPREAD), zones("a", "b"), pods)) == ["q0", "q1"]
+
+
+def test_two_pods_of_different_constraints_are_balanced_one_by_one() -> None:
+    pods = [*some(3, "a", "one", **spread(1)), *some(3, "a", "two", **spread(3))]
+    assert len(evicted(policy(SPREAD), zones("a", "b"), pods)) == 3
+
+
+def test_owners_whose_pods_could_be_on_one_node_only_are_left_alone() -> None:
+    bound: dict[str, Any] = {"node_selector": {"kubernetes.io/hostname": "a"}}
+    pods = [*some(2, "a", **bound), *some(2, "b", node_selector={"kubernetes.io/hostname": "b"})]
+    assert evicted(policy("RemoveDuplicates"), TRIO, pods) == []

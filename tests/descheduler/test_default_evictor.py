@@ -12,7 +12,7 @@ from bayplan.descheduler.planner import decisions
 from bayplan.descheduler.pods import EVICT, PREFER_NO_EVICTION
 from bayplan.descheduler.policy import DeschedulerPolicy
 from bayplan.testing.builders import metadata, node, selector, taint
-from tests.descheduler.scenario import evicted, nodes, pod, policy, refused, snapshot
+from tests.descheduler.scenario import evicted, nodes, owners, pod, policy, refused, snapshot
 
 PAIR = nodes("a", "b")
 
@@ -278,3 +278,16 @@ def test_node_fit_looks_at_anti_affinity_on_the_other_node() -> None:
     other = pod("q", "b", age=0, meta={"labels": {"app": "x"}})
     assert evicted(old(nodeFit=True), PAIR, [one, other]) == []
     assert evicted(old(nodeFit=True), PAIR, [one]) == ["p"]
+
+
+def test_pods_of_several_owners_are_not_counted_as_replicas() -> None:
+    one = pod("p", "a", meta={"owners": (*owners("x"), *owners("y"))})
+    assert evicted(old(minReplicas=5), PAIR, [one]) == ["p"]
+
+
+def test_a_priority_class_above_all_is_an_error() -> None:
+    classes = [scheduling_v1.PriorityClass(metadata=metadata("top"), value=2_000_000_001)]
+    with pytest.raises(PolicyError, match="can't be greater than 2000000000"):
+        decisions(old(priorityThreshold={"name": "top"}), snapshot(PAIR, [], priority_classes=classes))
+    critical = [scheduling_v1.PriorityClass(metadata=metadata("top"), value=2_000_000_000)]
+    assert decisions(old(priorityThreshold={"name": "top"}), snapshot(PAIR, [], priority_classes=critical))

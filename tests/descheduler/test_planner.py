@@ -252,3 +252,21 @@ def test_a_successor_that_is_expected_somewhere_keeps_others_away() -> None:
         for name, age in (("first", 100.0), ("second", 90.0))
     ]
     assert evicted(better(), cluster, pods) == ["first"]
+
+
+def test_a_first_pod_of_its_kind_may_go_though_nobody_is_there_for_its_affinity() -> None:
+    term = core_v1.PodAffinityTerm(label_selector=selector({"app": "x"}), topology_key="zone")
+    near = core_v1.Affinity(
+        pod_affinity=core_v1.PodAffinity(required_during_scheduling_ignored_during_execution=(term,))
+    )
+    cluster = [zone("a", "a"), zone("b", "b")]
+    for app, goes in (("x", True), ("y", False)):
+        one = pod("p", "a", meta={"labels": {"app": app}}, affinity=near)
+        assert evicted(better(), cluster, [one]) == (["p"] if goes else [])
+
+
+def test_nodes_without_the_label_of_a_term_are_in_no_domain() -> None:
+    cluster = [node("a"), node("b")]
+    one = pod("p", "a", meta={"labels": {"app": "p"}})
+    other = pod("x", "b", age=0, meta={"labels": {"app": "x"}}, affinity=apart("p"))
+    assert evicted(better(), cluster, [one, other]) == ["p"]

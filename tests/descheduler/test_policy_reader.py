@@ -186,6 +186,39 @@ def test_what_is_wrong_with_arguments(plugin: str, args: dict[str, Any], expecte
     assert any(one.startswith(path + expected) for one in found), found
 
 
+@pytest.mark.parametrize("reference", [{"name": "a"}, {"namespace": "a"}, {}])
+def test_a_token_has_a_name_and_a_namespace(reference: dict[str, str]) -> None:
+    prometheus = {"url": "http://x", "authToken": {"secretReference": reference}}
+    (found,) = problems(metricsProviders=[{"source": "Prometheus", "prometheus": prometheus}])
+    assert "does not set both namespace and name" in found
+
+
+def test_real_usage_is_asked_for_in_one_way() -> None:
+    thresholds = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 50}}
+
+    def found(**metrics: Any) -> tuple[str, ...]:
+        return problems({"name": "LowNodeUtilization", "args": {**thresholds, "metricsUtilization": metrics}})
+
+    assert "both" in found(source="KubernetesMetrics", metricsServer=True)[0]
+    assert "prometheus configuration" in found(source="KubernetesMetrics", prometheus={"query": "x"})[0]
+    assert "unrecognized metrics source" in found(source="Graphite")[0]
+    assert "metrics source is empty" in found()[0]
+    for metrics in ({"source": "KubernetesMetrics"}, {"metricsServer": True}):
+        parse_policy(tree({"name": "LowNodeUtilization", "args": {**thresholds, "metricsUtilization": metrics}}))
+
+
+def test_disabled_plugins_must_exist() -> None:
+    (found,) = problems(points={"filter": {"disabled": ["DefaultEviktor"]}})
+    assert "did you mean DefaultEvictor?" in found
+    parse_policy(tree(points={"filter": {"disabled": ["DefaultEvictor"]}}))
+
+
+def test_one_of_several_states_that_does_not_exist_is_an_error() -> None:
+    found = problems({"name": "PodLifeTime", "args": {"states": ["Running", "Runs"]}})
+    assert "states must be one of" in found[0]
+    parse_policy(tree({"name": "PodLifeTime", "args": {"states": ["Running", "Pending"]}}))
+
+
 def test_all_that_is_wrong_is_said_at_once() -> None:
     found = problems({"name": "RemovePodsViolatingNodeAffinity"}, {"name": "PodLifeTime"}, nodeSelector="a in")
     assert len(found) == 3

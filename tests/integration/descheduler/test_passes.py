@@ -269,3 +269,38 @@ def test_a_cluster_of_one_node_is_left_alone() -> None:
         assert not report.attempts
 
     virtual(scenario, nodes=1)
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        ({"maxNoOfPodsToEvictTotal": 1}, "failed: total eviction limit exceeded (1)"),
+        ({"maxNoOfPodsToEvictPerNode": 1}, "failed: node eviction limit exceeded (1)"),
+        ({"maxNoOfPodsToEvictPerNamespace": 1}, "failed: namespace eviction limit exceeded (1)"),
+    ],
+)
+def test_limits_are_told_by_events_and_metrics_if_that_is_asked_for(limit: dict[str, Any], expected: str) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.client.create(deployment("web", 4))
+        await rolled_out(cluster, 4)
+        metrics = Registry()
+        wanted = policy("PodLifeTime", {"states": ["Running"]}, evictionFailureEventNotification=True, **limit)
+        await descheduler(cluster, wanted, metrics).run_once()
+        warnings = [one for one in await events_of(cluster) if one.type == "Warning"]
+        assert warnings
+        assert all(one.message.endswith(expected) for one in warnings)
+        assert 'result="maximum number of evicted pods per ' in metrics.render().decode()
+
+    virtual(scenario)
+
+
+def test_grace_period_and_annotations_go_with_the_eviction() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.client.create(deployment("web", 1, pod_spec={"termination_grace_period_seconds": 500}))
+        (before,) = await rolled_out(cluster, 1)
+        wanted = policy("PodLifeTime", {"states": ["Running"]}, gracePeriodSeconds=7)
+        await descheduler(cluster, wanted).run_once()
+        ending = await cluster.client.get(core_v1.Pod, before.metadata.name, "default")
+        assert ending.metadata.deletion_grace_period_seconds == 7
+
+    virtual(scenario)
