@@ -102,3 +102,16 @@ def test_counters_may_have_the_names_that_kubernetes_gave_them() -> None:
         "# TYPE kubelet_evictions counter",
         'kubelet_evictions{eviction_signal="memory"} 2.0',
     ]
+
+
+@pytest.mark.parametrize("names", [("evicted", "evicted_total"), ("evicted_total", "evicted")])
+def test_a_counter_and_its_older_name_have_heads_of_their_own(names: tuple[str, str]) -> None:
+    registry = Registry()
+    for number, name in enumerate(names):
+        registry.counter(name, f"Help of {name}").labels().inc(number + 1)
+    lines = registry.render().decode().splitlines()
+    assert lines == [
+        line
+        for number, name in enumerate(names)
+        for line in (f"# HELP {name} Help of {name}", f"# TYPE {name} counter", f"{name} {number + 1}.0")
+    ]

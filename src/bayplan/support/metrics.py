@@ -178,10 +178,21 @@ class Registry:
         text = generate_latest(cast("CollectorRegistry", self))
         for family in self._families.values():
             if family.kind == "counter" and not family.name.endswith("_total") and family.children:
-                # The library names all counters `_total` in their heads, though not their samples.
+                # The library names all counters `_total` in their heads, though not their samples. Another counter may
+                # have that name: its head comes first if it was made first.
+                at = self._counters_headed(f"{family.name}_total").index(family)
                 for head in ("HELP", "TYPE"):
-                    text = text.replace(f"# {head} {family.name}_total ".encode(), f"# {head} {family.name} ".encode())
+                    lines = text.split(f"# {head} {family.name}_total ".encode())
+                    lines[at : at + 2] = [f"# {head} {family.name} ".encode().join(lines[at : at + 2])]
+                    text = f"# {head} {family.name}_total ".encode().join(lines)
         return text
+
+    def _counters_headed(self, name: str) -> list[Family[Counter] | Family[Gauge] | Family[Histogram]]:
+        """The counters with series that the library gives this name, in the order of the text."""
+        names = (name, name.removesuffix("_total"))
+        known = (self._families.get(one) for one in names)
+        found = [one for one in known if one is not None and one.kind == "counter" and one.children]
+        return sorted(found, key=list(self._families.values()).index)
 
     def collect(self) -> Iterator[Metric]:
         """The families in prometheus-client's form; families without a series are left out."""
