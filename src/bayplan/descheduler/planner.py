@@ -156,6 +156,8 @@ class _Runner:
     def _decide(self, strategy: Strategy, candidate: Candidate) -> Generator[Decision, Outcome | None, Answer | None]:
         """The answer for a candidate; None if nothing more can be evicted in this pass."""
         pod = candidate.pod
+        if not self.index.has(pod):  # such as a pod that has too many fellows by each of two owners
+            return Answer.REFUSED
         about = (pod, self.profile.name, strategy.name, candidate.reason)
         objections = self.evictor.protections(pod) + self.evictor.last_objections(pod)
         if objections:

@@ -81,6 +81,10 @@ class SnapshotIndex:
         self._expected: dict[str, list[core_v1.Pod]] = {}
         self._successors: dict[PodKey, str] = {}
 
+    def has(self, pod: core_v1.Pod) -> bool:
+        """Whether a pod has not been evicted in this pass."""
+        return key_of(pod) in self._pods
+
     def all_pods_on(self, node: str) -> list[core_v1.Pod]:
         """The pods of a node in any phase, by namespace and name."""
         pods = self._by_node.get(node, {})
