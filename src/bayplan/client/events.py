@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
@@ -24,6 +24,18 @@ _QUEUE_LIMIT = 50_000
 """Events that may wait to be written; each takes a kilobyte."""
 _REMEMBERED = 4096
 _WRITERS = 16
+
+
+NOTE_LIMIT: Final = 1024
+"""Bytes that an event's message may have in the newer form."""
+
+
+def shortened(message: str) -> str:
+    """A message that fits into an event of the newer form."""
+    data = message.encode()
+    if len(data) <= NOTE_LIMIT:
+        return message
+    return data[: NOTE_LIMIT - 4].decode(errors="ignore") + " ..."
 
 
 def reference(client: Client, obj: Any) -> core_v1.ObjectReference:

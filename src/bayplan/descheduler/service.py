@@ -10,7 +10,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, policy_v1, scheduling_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
-from bayplan.client.events import NORMAL, WARNING, EventRecorder
+from bayplan.client.events import NORMAL, WARNING, EventRecorder, shortened
 from bayplan.descheduler import planner
 from bayplan.descheduler.errors import PolicyError
 from bayplan.descheduler.metrics import ERROR, SUCCESS, DeschedulerMetrics
@@ -200,7 +200,7 @@ class DeschedulerService:
         else:
             logger.info("evicted %s/%s from %s (%s): %s", namespace, name, node, eviction.strategy, eviction.reason)
             text = f"pod eviction from {node} node by {REQUESTED_BY}: {eviction.reason}"
-            self._recorder.event(pod, NORMAL, eviction.strategy, text, action=_ACTION)
+            self._recorder.event(pod, NORMAL, eviction.strategy, shortened(text), action=_ACTION)
 
     def _refused(self, refusal: Refusal) -> None:
         namespace, name = key_of(refusal.pod)
@@ -223,7 +223,7 @@ class DeschedulerService:
     def _record_failure(self, pod: core_v1.Pod, why: str) -> None:
         if self._policy.notifies_of_failures and not self._settings.dry_run:
             text = f"pod eviction from {pod.spec.node_name} node by {REQUESTED_BY} failed: {why}"
-            self._recorder.event(pod, WARNING, "EvictionFailed", text, action=_ACTION)
+            self._recorder.event(pod, WARNING, "EvictionFailed", shortened(text), action=_ACTION)
 
 
 def _attempt(decision: Eviction | Refusal, outcome: Outcome) -> Attempt:

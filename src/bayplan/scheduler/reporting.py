@@ -12,7 +12,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
-from bayplan.client.events import EventRecorder
+from bayplan.client.events import EventRecorder, shortened
 from bayplan.client.transport import Ask
 from bayplan.scheduler.binding import Called
 from bayplan.scheduler.gang_cycle import GroupResult
@@ -29,16 +29,6 @@ logger = logging.getLogger(__name__)
 GROUP_SCHEDULED: Final = "PodGroupScheduled"
 STATUS_PATCH: Final = "pod_status_patch"
 """The type of call, in metrics, that patches a pod's status."""
-NOTE_LIMIT: Final = 1024
-"""Bytes that an event's message may have."""
-
-
-def shortened(message: str) -> str:
-    """A message that fits into an event."""
-    data = message.encode()
-    if len(data) <= NOTE_LIMIT:
-        return message
-    return data[: NOTE_LIMIT - 4].decode(errors="ignore") + " ..."
 
 
 def _status_patch(pod: core_v1.Pod, patch: dict[str, Any]) -> Ask:
