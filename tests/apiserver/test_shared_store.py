@@ -8,16 +8,22 @@ import itertools
 import os
 from collections.abc import AsyncIterator
 
+import pytest
+
+from bayplan.api.errors import ApiError
 from bayplan.api.kinds import DEFAULT_KINDS
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.etcd_layout import etcd_folders
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client
+from bayplan.store.etcd.client import EtcdClient
 from bayplan.store.etcd.options import EtcdOptions
 from bayplan.store.url import open_store
 from bayplan.support.clock import SystemClock
 from tests.apiserver.serving import client_of, opened
-from tests.store.etcd.server import needs_etcd, shared_server
+from tests.store.etcd.clients import PATIENCE
+from tests.store.etcd.clients import client_of as etcd_client_of
+from tests.store.etcd.server import Forwarder, needs_etcd, shared_server
 
 pytestmark = needs_etcd
 _numbers = itertools.count(1)
@@ -47,6 +53,11 @@ async def two_servers() -> AsyncIterator[tuple[Client, Client]]:
         yield client_of(servers[0]), client_of(servers[1])
 
 
+def client_of_etcd() -> contextlib.AbstractAsyncContextManager[EtcdClient]:
+    """A client of the etcd itself."""
+    return etcd_client_of(shared_server().endpoint)
+
+
 def config_map(name: str, **data: str) -> core_v1.ConfigMap:
     """A config map in the namespace default."""
     return core_v1.ConfigMap(metadata=meta_v1.ObjectMeta(name=name, namespace="default"), data=data)
@@ -67,5 +78,184 @@ def test_what_one_server_writes_the_other_reads_at_once() -> None:
                     str(number),
                     written.metadata.resource_version,
                 )
+
+    asyncio.run(run())
+
+
+def node_port_service(name: str, port: int = 0) -> core_v1.Service:
+    """A service with a node port; any if it is 0."""
+    ports = (core_v1.ServicePort(port=80, node_port=port),)
+    return core_v1.Service(
+        metadata=meta_v1.ObjectMeta(name=name, namespace="default"),
+        spec=core_v1.ServiceSpec(type="NodePort", ports=ports),
+    )
+
+
+def test_servers_give_out_no_address_and_no_port_twice() -> None:
+    async def run() -> None:
+        async with two_servers() as (first, second):
+            made = await asyncio.gather(
+                *[(first, second)[number % 2].create(node_port_service(f"s{number}")) for number in range(60)]
+            )
+            assert len({service.spec.cluster_ip for service in made}) == 60
+            assert len({service.spec.ports[0].node_port for service in made}) == 60
+            wanted = made[0].spec.ports[0].node_port
+            for client in (first, second):
+                with pytest.raises(ApiError, match="provided port is already allocated"):
+                    await client.create(node_port_service("late", wanted))
+            await second.delete(core_v1.Service, "s0", "default")
+            again = await first.create(node_port_service("late", wanted))
+            assert again.spec.ports[0].node_port == wanted
+
+    asyncio.run(run())
+
+
+def test_of_two_that_ask_for_one_port_at_once_one_gets_it() -> None:
+    async def run() -> None:
+        async with two_servers() as (first, second):
+            for port in range(31000, 31010):
+                outcomes = await asyncio.gather(
+                    first.create(node_port_service(f"a{port}", port)),
+                    second.create(node_port_service(f"b{port}", port)),
+                    return_exceptions=True,
+                )
+                assert [type(one) for one in outcomes].count(core_v1.Service) == 1
+                refused = next(one for one in outcomes if isinstance(one, ApiError))
+                assert "provided port is already allocated" in str(refused)
+
+    asyncio.run(run())
+
+
+def test_a_quota_is_not_exceeded_by_two_servers() -> None:
+    async def run() -> None:
+        async with two_servers() as (first, second):
+            quota = core_v1.ResourceQuota(
+                metadata=meta_v1.ObjectMeta(name="few", namespace="default"),
+                spec=core_v1.ResourceQuotaSpec(hard={"configmaps": "10"}),
+            )
+            made = await first.create(quota)
+            made.status = core_v1.ResourceQuotaStatus(hard={"configmaps": "10"}, used={"configmaps": "0"})
+            await second.update_status(made)
+            outcomes = await asyncio.gather(
+                *[(first, second)[number % 2].create(config_map(f"c{number}")) for number in range(30)],
+                return_exceptions=True,
+            )
+            assert [type(one) for one in outcomes].count(core_v1.ConfigMap) == 10
+            listed = await second.list(core_v1.ConfigMap, "default")
+            assert len([one for one in listed.items if one.metadata.name.startswith("c")]) == 10
+
+    asyncio.run(run())
+
+
+def test_one_name_is_given_once() -> None:
+    async def run() -> None:
+        async with two_servers() as (first, second):
+            outcomes = await asyncio.gather(
+                *[(first, second)[number % 2].create(config_map("same", n=str(number))) for number in range(20)],
+                return_exceptions=True,
+            )
+            assert [type(one) for one in outcomes].count(core_v1.ConfigMap) == 1
+            reasons = {one.reason for one in outcomes if isinstance(one, ApiError)}
+            assert reasons == {"AlreadyExists"}
+
+    asyncio.run(run())
+
+
+def test_a_watch_at_one_server_sees_what_the_other_writes_in_order() -> None:
+    async def run() -> None:
+        async with two_servers() as (first, second):
+            listed = await second.list(core_v1.ConfigMap, "default")
+            stream = await second.watch(core_v1.ConfigMap, "default", resource_version=listed.resource_version)
+            written = [(await first.create(config_map("w", n="0"))).metadata.resource_version]
+            for number in range(1, 50):
+                found = await first.get(core_v1.ConfigMap, "w", "default")
+                found.data = {"n": str(number)}
+                written.append((await (first if number % 2 else second).update(found)).metadata.resource_version)
+            await first.delete(core_v1.ConfigMap, "w", "default")
+            seen: list[tuple[str, str]] = []
+            async with asyncio.timeout(PATIENCE):
+                async for event in stream:
+                    if event.object.metadata.name != "w":
+                        continue
+                    if event.type == "DELETED":
+                        break
+                    seen.append((event.type, event.object.metadata.resource_version))
+            assert seen == [("ADDED" if not at else "MODIFIED", version) for at, version in enumerate(written)]
+
+    asyncio.run(run())
+
+
+def test_objects_stand_where_kube_apiserver_keeps_them() -> None:
+    async def run() -> None:
+        prefix = new_prefix()
+        async with api_on_etcd(prefix) as api, client_of_etcd() as etcd:
+            client = client_of(api)
+            await client.create(config_map("a"))
+            await client.create(node_port_service("s"))
+            found = await etcd.range(prefix.encode() + b"/", prefix.encode() + b"0", keys_only=True)
+            keys = {kv.key.decode().removeprefix(prefix) for kv in found.kvs}
+            assert {"/configmaps/default/a", "/services/specs/default/s", "/namespaces/default"} <= keys
+            assert "/apiregistration.k8s.io/apiservices/v1." in keys
+            assert "/clusterroles/cluster-admin" in keys
+            assert any(key.startswith("/ranges/servicenodeports/3") for key in keys)
+
+    asyncio.run(run())
+
+
+def test_after_a_compaction_during_an_outage_clients_list_anew_and_nothing_is_missing() -> None:
+    async def run() -> None:
+        prefix, forwarder = new_prefix(), Forwarder(shared_server().port)
+        await forwarder.mend()
+        async with api_on_etcd(prefix) as other, api_on_etcd(prefix, forwarder.port) as api, client_of_etcd() as etcd:
+            first, second = client_of(other), client_of(api)
+            for name in ("kept", "changed", "gone"):
+                await first.create(config_map(name, n="0"))
+            before = await second.list(core_v1.ConfigMap, "default")
+            stream = await second.watch(core_v1.ConfigMap, "default", resource_version=before.resource_version)
+            await forwarder.cut()
+            await first.delete(core_v1.ConfigMap, "gone", "default")
+            changed = await first.get(core_v1.ConfigMap, "changed", "default")
+            changed.data = {"n": "1"}
+            await first.update(changed)
+            await first.create(config_map("new", n="0"))
+            await etcd.compact((await etcd.range(b"\0")).revision)
+            await forwarder.mend()
+            after = await second.list(core_v1.ConfigMap, "default")
+            shown = {one.metadata.name: one.data.get("n") for one in after.items if "n" in one.data}
+            assert shown == {"kept": "0", "changed": "1", "new": "0"}
+            async with asyncio.timeout(PATIENCE):
+                while await stream.next_batch():
+                    pass
+            with pytest.raises(ApiError, match="too old resource version"):
+                await second.watch(core_v1.ConfigMap, "default", resource_version=before.resource_version)
+            again = await second.watch(core_v1.ConfigMap, "default", resource_version=after.resource_version)
+            await first.create(config_map("newest", n="0"))
+            async with asyncio.timeout(PATIENCE):
+                batch = await again.next_batch()
+            assert [obj.metadata.name for _, obj in batch] == ["newest"]
+        await forwarder.cut()
+
+    asyncio.run(run())
+
+
+def test_while_etcd_is_away_requests_fail_and_nothing_is_shown_as_present() -> None:
+    async def run() -> None:
+        prefix, forwarder = new_prefix(), Forwarder(shared_server().port)
+        await forwarder.mend()
+        async with api_on_etcd(prefix, forwarder.port) as api:
+            client = client_of(api)
+            await client.create(config_map("a", n="0"))
+            await forwarder.cut()
+            calls = (
+                client.get(core_v1.ConfigMap, "a", "default"),
+                client.create(config_map("b")),
+                client.delete(core_v1.ConfigMap, "a", "default"),
+            )
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            assert [getattr(one, "code", None) for one in outcomes] == [503, 503, 503]
+            await forwarder.mend()
+            assert (await client.get(core_v1.ConfigMap, "a", "default")).data == {"n": "0"}
+            await client.create(config_map("b"))
+        await forwarder.cut()
 
     asyncio.run(run())

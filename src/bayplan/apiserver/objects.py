@@ -136,7 +136,8 @@ class ObjectStore:
                 found[prefix].append(item)
         for prefix, cache in self._caches.items():
             cache.replace(found.get(prefix, ()), revision)
-        self.revision = max(self.revision, revision)
+        if revision > self.revision:
+            self._show(revision)
         self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
 
     async def catch_up(self) -> None:

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _RESTORED_EVERY = _FORGOTTEN_EVERY = 60.0
+_REPAIRED_EVERY = 180.0
 _PUBLISHED_EVERY = 10.0
 """Seconds, as in Kubernetes."""
 
@@ -155,6 +156,8 @@ class ApiServer:
         self.unfinished.discard(BOOTSTRAP)
         self._upkeep.start()
         self._upkeep.repeat("restore", _RESTORED_EVERY, Restorer(self.context).restore)
+        if objects.is_shared:
+            self._upkeep.repeat("allocations", _REPAIRED_EVERY, self.context.allocators.repair)
         self._upkeep.repeat("history", _FORGOTTEN_EVERY, objects.forget_history)
         self.unfinished.discard(TASKS)
         self.ready = True

@@ -124,7 +124,8 @@ class Store(Protocol):
 
     @property
     def compacted_revision(self) -> int:
-        """Reads and watches at a revision lower than this raise `Compacted`; 0 if nothing was compacted."""
+        """Reads and watches at a revision lower than this raise `Compacted`, of a shared store perhaps watches at this revision as well; 0 if nothing was
+        compacted."""
 
     @property
     def write_error(self) -> str:

@@ -109,6 +109,7 @@ class Forwarder:
         self.port = free_ports(1)[0]
         self._server: asyncio.Server | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def is_whole(self) -> bool:
@@ -125,10 +126,24 @@ class Forwarder:
         self._server.close()
         for writer in tuple(self._writers):
             writer.transport.abort()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._forward(reader, writer)
+        finally:
+            self._tasks.discard(task)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            writer.transport.abort()
+            return
         self._writers |= {writer, there_writer}
         try:
             await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))
@@ -136,10 +151,13 @@ class Forwarder:
             for one in (writer, there_writer):
                 self._writers.discard(one)
                 one.close()
+            for one in (writer, there_writer):
+                with contextlib.suppress(ConnectionError):
+                    await one.wait_closed()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(ConnectionError, asyncio.CancelledError):
         while data := await reader.read(65536):
             writer.write(data)
             await writer.drain()

@@ -13,7 +13,13 @@ class NodePorts:
         self.first, self.last = ports
         self._randomness = randomness
         self.used: set[int] = set()
-        """What services have or are just getting."""
+        """What services have or are just getting, as far as this server gave it out."""
+        self.claimed: dict[int, float] = {}
+        """What servers that share the store have claimed, and when (see `port_claims`)."""
+
+    def is_used(self, port: int) -> bool:
+        """Whether a service has the port or is just getting it."""
+        return port in self.used or port in self.claimed
 
     def take(self, port: int) -> None:
         """Take a certain port. Raises OutOfRange, Taken."""
@@ -21,7 +27,7 @@ class NodePorts:
             raise OutOfRange(
                 f"provided port is not in the valid range. The range of valid ports is {self.first}-{self.last}"
             )
-        if port in self.used:
+        if self.is_used(port):
             raise Taken("provided port is already allocated")
         self.used.add(port)
 
@@ -33,7 +39,7 @@ class NodePorts:
             start = int(self._randomness.random() * span)
             for step in range(span):
                 port = low + (start + step) % span
-                if port not in self.used:
+                if not self.is_used(port):
                     self.used.add(port)
                     return port
         raise Full
@@ -51,37 +57,37 @@ class PortOperation:
     def __init__(self, ports: NodePorts, *, dry_run: bool = False) -> None:
         self._ports = ports
         self._dry_run = dry_run
-        self._taken: set[int] = set()
+        self.taken: set[int] = set()
         self._highest = _DRY_RUN_START
         """Of the taken ones, in a dry run."""
-        self._released: list[int] = []
+        self.released: list[int] = []
 
     def take(self, port: int) -> None:
         """Take a certain port. Raises OutOfRange, Taken."""
         if not self._dry_run:
             self._ports.take(port)
-        elif port in self._ports.used or port in self._taken:
+        elif self._ports.is_used(port) or port in self.taken:
             raise Taken("provided port is already allocated")
-        self._taken.add(port)
+        self.taken.add(port)
         self._highest = max(self._highest, port)
 
     def take_any(self) -> int:
         """Take a free port. Raises Full."""
         port = self._highest + 1 if self._dry_run else self._ports.take_any()
-        self._taken.add(port)
+        self.taken.add(port)
         self._highest = max(self._highest, port)
         return port
 
     def release(self, port: int) -> None:
         """Give a port of the old state back when the write has succeeded."""
-        self._released.append(port)
+        self.released.append(port)
 
     def commit(self) -> None:
         """The write has succeeded."""
         if not self._dry_run:
-            self._ports.used.difference_update(self._released)
+            self._ports.used.difference_update(self.released)
 
     def undo(self) -> None:
         """The write has failed, or was none."""
         if not self._dry_run:
-            self._ports.used.difference_update(self._taken)
+            self._ports.used.difference_update(self.taken)

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from bayplan.api.errors import ApiError, FieldError, internal_error, invalid, invalid_object
 from bayplan.api.kinds import Kind, KindTable
+from bayplan.api.strategies.base import clone
 from bayplan.api.strategies.services import needs_health_check, needs_node_port
 from bayplan.api.types import core_v1
 from bayplan.apiserver.allocation.addresses import ServiceAddresses
-from bayplan.apiserver.allocation.errors import AllocationError
+from bayplan.apiserver.allocation.errors import AllocationError, Taken
 from bayplan.apiserver.allocation.families import settle_families
+from bayplan.apiserver.allocation.port_claims import PortClaims
 from bayplan.apiserver.allocation.ports import NodePorts, PortOperation
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.support.clock import Clock
@@ -36,34 +38,56 @@ class Allocators:
         self._services = kinds.of_kind("v1", "Service")
         self.addresses = ServiceAddresses(cidrs, objects, kinds, clock, randomness)
         self.node_ports = NodePorts(node_ports, randomness)
+        self.claims = PortClaims(objects.store, self.node_ports, clock) if objects.is_shared else None
+        """What tells other servers which node ports are in use; None if there are none."""
 
     def serves(self, kind: Kind) -> bool:
         """Whether objects of this kind are given anything."""
         return kind is self._services
 
     async def open(self) -> None:
-        """Find out what existing services have, and repair what a crash left behind. Called once the caches are filled."""
+        """Find out what existing services have, and repair what a crash left behind. Called once the caches are filled. Raises StoreError, ApiError."""
+        if self._services is None:
+            return
+        if self.claims is not None:
+            await self.claims.open()
+        await self.repair()
+
+    async def repair(self) -> None:
+        """Let addresses and ports be those that services have. Raises ApiError."""
         if self._services is None:
             return
         cache = self._objects.cache(self._services)
         services = [cache.decode(entry) for entry in cache.all()]
-        for service in services:
-            self.node_ports.used.update(ports_of(service.spec))
+        ports = {port for service in services for port in ports_of(service.spec)}
+        self.node_ports.used.update(ports)
+        if self.claims is not None:
+            await self.claims.repair(ports)
         await self.addresses.repair(services)
 
     async def allocate(self, service: core_v1.Service, old: core_v1.Service | None, *, dry_run: bool) -> Allocation:
         """Fill in what a service needs. Commit or undo the result. Raises ApiError (422, 500)."""
-        allocation = Allocation(self, service, old, dry_run=dry_run)
-        try:
-            await allocation.run()
-        except BaseException:
-            await allocation.undo()
-            raise
-        return allocation
+        given = clone(service.spec) if self.claims is not None else service.spec
+        while True:
+            allocation = Allocation(self, service, old, dry_run=dry_run)
+            try:
+                await allocation.run()
+                await allocation.claim()
+                return allocation
+            except Taken:  # another server has taken a port just now: see what it has, and choose anew
+                await allocation.undo()
+                service.spec = clone(given)
+                await self._objects.catch_up()
+            except BaseException:
+                await allocation.undo()
+                raise
 
     async def forget(self, service: core_v1.Service) -> None:
         """Give back what a deleted service had."""
-        self.node_ports.used.difference_update(ports_of(service.spec))
+        ports = ports_of(service.spec)
+        self.node_ports.used.difference_update(ports)
+        if self.claims is not None:
+            await self.claims.release(ports)
         for address in service.spec.cluster_ips:
             if address != "None":
                 await self.addresses.release(address)
@@ -83,6 +107,8 @@ class Allocation:
     ) -> None:
         self._addresses = allocators.addresses
         self._ports = PortOperation(allocators.node_ports, dry_run=dry_run)
+        self._claims = None if dry_run else allocators.claims
+        self._claimed: frozenset[int] = frozenset()
         self._service, self._old, self._dry_run = service, old, dry_run
         self._taken: list[str] = []
         self._released: list[str] = []
@@ -102,18 +128,28 @@ class Allocation:
             self._change_ports(spec, old)
             self._change_health_check(spec, old)
 
+    async def claim(self) -> None:
+        """Tell other servers which ports this one has taken. Raises Taken if another one was faster, ApiError (503)."""
+        if self._claims is not None and self._ports.taken:
+            await self._claims.claim(self._ports.taken)
+            self._claimed = frozenset(self._ports.taken)
+
     async def commit(self) -> None:
         """The write has succeeded: what the old state had and the new one has not is free."""
         if self._dry_run:
             await self.undo()
             return
         self._ports.commit()
+        if self._claims is not None:
+            await self._claims.release(self._ports.released)
         for address in self._released:
             await self._addresses.release(address)
 
     async def undo(self) -> None:
         """The write has failed: what was taken is free."""
         self._ports.undo()
+        if self._claims is not None:
+            await self._claims.release(self._claimed)
         if not self._dry_run:
             for address in self._taken:
                 await self._addresses.release(address)

@@ -99,11 +99,10 @@ class Follower:
                 self.failure += "; the user needs the permission to read all keys"
             self._fail_waiting(StoreUnavailable(self.failure))
             return
-        lost = list(self.hub)
-        self.revision = error.compact_revision
-        self._follow()
-        for subscription in lost:
+        for subscription in list(self.hub):
             subscription.lose(error.compact_revision + 1)
+        self._progress(error.compact_revision)
+        self._follow()
 
     def _fail_waiting(self, error: StoreError) -> None:
         for _, _, future in self._waiting:

@@ -73,6 +73,9 @@ class EtcdStore:
         self._compacts = compaction_interval > 0
         self._compaction: asyncio.Task[None] | None = None
         self._compacted = 0
+        """The oldest revision that can be read."""
+        self._watchable = 0
+        """The oldest revision from which on all events are kept."""
         self._writes: dict[int, float] = {}
         """Monotonic seconds at which each write that runs began."""
         self._write_number = 0
@@ -102,8 +105,9 @@ class EtcdStore:
         return self._follower.failure or self._write_failure
 
     def _was_compacted(self, revision: int) -> None:
-        """etcd was compacted to a revision: what is from there on is not all kept any more, what is behind it is."""
-        self._compacted = max(self._compacted, revision + 1)
+        """etcd was compacted to a revision: it can still be read, but of its events a deletion is gone, so that watches begin behind it."""
+        self._compacted = max(self._compacted, revision)
+        self._watchable = max(self._watchable, revision + 1)
 
     async def open(self) -> None:
         if self._closed:
@@ -277,8 +281,8 @@ class EtcdStore:
 
     async def watch(self, prefix: str, start_revision: int, deliver: Deliver, lost: Lost | None = None) -> Watch:
         self._check_open()
-        if start_revision < self._compacted:
-            raise Compacted(start_revision, self._compacted)
+        if start_revision < self._watchable:
+            raise Compacted(start_revision, self._watchable)
         hub, current = self._follower.hub, self._follower.revision
         subscription = Subscription(hub, prefix, start_revision, deliver, lost)
         hub.add(subscription)
@@ -299,7 +303,7 @@ class EtcdStore:
         await self.catch_up()
         if revision > self.revision:
             raise FutureRevision(revision, self.revision)
-        if revision <= max(self._compacted, 1):
+        if revision <= max(self._watchable, 1):
             return
         try:
             await self._client.compact(revision - 1)
@@ -308,6 +312,7 @@ class EtcdStore:
         except EtcdError as error:
             raise self._unavailable(error) from error
         self._was_compacted(revision - 1)
+        self._compacted = max(self._compacted, revision)
 
 
 def _exists(key: bytes) -> object:
