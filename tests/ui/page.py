@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +40,10 @@ class Page:
 
 
 @contextlib.asynccontextmanager
-async def page_of(source: Client | ClusterCopy, **settings: Any) -> AsyncIterator[Page]:
-    """Serve a page for as long as the context lasts."""
+async def page_of(
+    source: Client | ClusterCopy, source_options: Sequence[str] = (), **settings: Any
+) -> AsyncIterator[Page]:
+    """Serve a page for as long as the context lasts. source_options: for questions, as the command line takes them."""
     clock, randomness = SystemClock(), SystemRandomness()
     feed = Feed(clock, 0.02)
     watched: Watched
@@ -49,7 +51,7 @@ async def page_of(source: Client | ClusterCopy, **settings: Any) -> AsyncIterato
         watched = CopiedCluster(source, feed)
     else:
         watched = LiveCluster(source, feed, clock=clock, randomness=randomness)
-    server = UiServer(watched, feed, UiSettings(**settings), clock=clock, randomness=randomness)
+    server = UiServer(watched, feed, UiSettings(**settings), source_options, clock=clock, randomness=randomness)
     url = await server.start()
     try:
         base = url.partition("/?")[0]

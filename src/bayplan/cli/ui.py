@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @connection_options
-@click.option("--cluster", metavar="FILE|DIR|-", help=f"Show this instead of a live cluster. {HELP}")
+@click.option("--cluster", metavar="FILE|DIR", help=f"Show this instead of a live cluster. {HELP}")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -47,6 +48,8 @@ def command(
 
     if cluster is not None and (kubeconfig is not None or context):
         raise click.UsageError("--cluster is shown instead of a live cluster; leave out --kubeconfig and --context")
+    if cluster == "-":
+        raise click.UsageError("--cluster -: further questions read the copy again, so it must be a file")
     if cluster is not None and allow_changes:
         raise click.UsageError("--cluster shows a copy, in which there is nothing to change")
     copy = None
@@ -62,16 +65,23 @@ def command(
         scheduler_config=scheduler_config,
     )
     try:
-        run_loop(_serve(client, copy, settings))
+        run_loop(_serve(client, copy, settings, _source(kubeconfig, context, cluster)))
     except UiError as error:
         raise Failure(str(error).replace("--ui-port", "--port")) from error
 
 
-async def _serve(client: Client | None, copy: ClusterCopy | None, settings: UiSettings) -> None:
+def _source(kubeconfig: Path | None, context: str, cluster: str | None) -> list[str]:
+    """The options that say which cluster this is, for further processes."""
+    found = [f"--cluster={cluster}"] if cluster is not None else []
+    found += [f"--kubeconfig={kubeconfig.absolute()}"] if kubeconfig is not None else []
+    return [*found, f"--context={context}"] if context else found
+
+
+async def _serve(client: Client | None, copy: ClusterCopy | None, settings: UiSettings, source: Sequence[str]) -> None:
     from bayplan.cli.stopping import stop_event
 
     stop = stop_event()
-    server = page_server(client, copy, settings)
+    server = page_server(client, copy, settings, source)
     try:
         click.echo(f"ready: {await server.start()}")
         await stop.wait()
@@ -81,8 +91,10 @@ async def _serve(client: Client | None, copy: ClusterCopy | None, settings: UiSe
             await client.close()
 
 
-def page_server(client: Client | None, copy: ClusterCopy | None, settings: UiSettings) -> UiServer:
-    """The server of a page for a live cluster (a client) or a copy."""
+def page_server(
+    client: Client | None, copy: ClusterCopy | None, settings: UiSettings, source: Sequence[str]
+) -> UiServer:
+    """The server of a page for a live cluster (a client) or a copy. source: the options that say which one it is."""
     from bayplan.support.clock import SystemClock
     from bayplan.support.randomness import SystemRandomness
     from bayplan.ui.feed import Feed
@@ -97,4 +109,4 @@ def page_server(client: Client | None, copy: ClusterCopy | None, settings: UiSet
     else:
         assert client is not None
         watched = LiveCluster(client, feed, clock=clock, randomness=randomness)
-    return UiServer(watched, feed, settings, clock=clock, randomness=randomness)
+    return UiServer(watched, feed, settings, source, clock=clock, randomness=randomness)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,8 +14,10 @@ from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.ui import objects
 from bayplan.ui.access import HEADERS, Access
+from bayplan.ui.asking import Asking
 from bayplan.ui.errors import RequestError, UiError
 from bayplan.ui.feed import Feed
+from bayplan.ui.questions import Questions
 from bayplan.ui.settings import UiSettings
 from bayplan.ui.static_files import StaticFiles
 from bayplan.ui.watched import Watched
@@ -33,14 +35,24 @@ class UiServer:
     """The page of one cluster."""
 
     def __init__(
-        self, watched: Watched, feed: Feed, settings: UiSettings, *, clock: Clock, randomness: Randomness
+        self,
+        watched: Watched,
+        feed: Feed,
+        settings: UiSettings,
+        source: Sequence[str],
+        *,
+        clock: Clock,
+        randomness: Randomness,
     ) -> None:
+        """source: the options of the command line that say which cluster this is, for questions about it."""
         self.watched = watched
         self.feed = feed
         self.settings = settings
         self._clock = clock
         self._randomness = randomness
         self._files = StaticFiles()
+        questions = Questions(source, settings.scheduler_config)
+        self._asking = Asking(watched, questions, allow_changes=settings.allow_changes)
         self._runner: web.AppRunner | None = None
         self.access: Access | None = None
 
@@ -54,7 +66,9 @@ class UiServer:
         app.router.add_get("/api/object", self._object)
         app.router.add_get("/api/logs", self._logs)
         app.router.add_get("/api/select", self._select)
-        self._runner = runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        self._asking.add_routes(app)
+        # A question whose page is gone is asked no more.
+        self._runner = runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
         await runner.setup()
         try:
             await web.TCPSite(runner, _ADDRESS, self.settings.port).start()

@@ -6,6 +6,9 @@ import { count } from "./format.js";
 import { useRoute } from "./route.js";
 import { MapView } from "./map/view.js";
 import { Events, Nodes, Pods, Queues, Workloads } from "./views/tables.js";
+import { Steps } from "./views/steps.js";
+import { WhatIf } from "./views/whatif.js";
+import { Why } from "./views/why.js";
 import { NodeView, ObjectView, PodView } from "./views/detail.js";
 
 const VIEWS = [
@@ -15,9 +18,10 @@ const VIEWS = [
   ["nodes", "Nodes", Nodes],
   ["events", "Events", Events],
   ["queues", "Queues", Queues],
+  ["what-if", "What if", WhatIf],
 ];
-const POD_VIEWS = [];
-const KEYS = [["/", "search"], ["?", "these keys"], ["g then a letter", "go: m map, p pods, w workloads, n nodes, e events, q queues"], ["t", "dark or light"], ["Esc", "close, clear"],
+const POD_VIEWS = [{ name: "why", title: "Why", show: Why }, { name: "steps", title: "Its way", show: Steps }];
+const KEYS = [["/", "search"], ["?", "these keys"], ["g then a letter", "go: m map, p pods, w workloads, n nodes, e events, q queues, i what if"], ["t", "dark or light"], ["Esc", "close, clear"],
   ["← → ↑ ↓", "choose a node on the map"], ["+ − 0", "zoom the map, show all of it"], ["Enter", "open the chosen node"]];
 
 function App({ store }) {
@@ -78,7 +82,7 @@ function Help({ close }) {
     <p><button class="button" onClick=${close}>Close</button></p></div></div>`;
 }
 
-const INITIALS = { m: "map", p: "pods", w: "workloads", n: "nodes", e: "events", q: "queues" };
+const INITIALS = { m: "map", p: "pods", w: "workloads", n: "nodes", e: "events", q: "queues", i: "what-if" };
 
 function useKeys(box, setHelp, setSearch) {
   useEffect(() => {
