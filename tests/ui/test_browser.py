@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from bayplan.api.types import core_v1
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.simulation.copies import to_bytes
 from bayplan.testing.builders import container, deployment, pod
 from bayplan.testing.cluster import eventually
 from tests.ui.browser import AXE, Watched, browser_on
@@ -194,6 +196,40 @@ def test_markup_in_objects_is_text() -> None:
             await tab.see("<b>bold</b>")
             await tab.open("#/pod/shop/db/yaml")
             assert await tab.tab.evaluate("document.querySelectorAll('img, b').length") == 0
+
+    asyncio.run(whole())
+
+
+def test_why_and_what_if_are_asked_and_shown(tmp_path: Path) -> None:
+    file = tmp_path / "copy.bayplan"
+    file.write_bytes(to_bytes(small_copy()))
+
+    async def whole() -> None:
+        async with page_of(small_copy(), [f"--cluster={file}"]) as page, browser_on(page.url) as tab:
+            await tab.open("#/pod/shop/db/why")
+            await tab.see("Insufficient cpu")
+            await tab.tab.click("text=Find the smallest changes")
+            await tab.see("lower the cpu request of container main from 9")
+            await tab.tab.click(".fixes button")
+            await tab.see("the patch of the pod's spec")
+            if AXE.exists():
+                assert await tab.findings() == []
+            await tab.open("#/pod/shop/web/why")
+            await tab.see("Points, plugin by plugin")
+            if AXE.exists():
+                assert await tab.findings() == []
+            await tab.open("#/pod/shop/web/steps")
+            await tab.see("The pod is created, admitted and stored")
+            await tab.open("#/what-if")
+            await tab.tab.fill("[aria-label='Drain nodes']", "a")
+            await tab.tab.keyboard.press("Tab")
+            await tab.tab.click("text=See what happens")
+            await tab.see("Who moves")
+            assert await tab.tab.evaluate("() => document.querySelectorAll('figure canvas').length") == 2
+            await tab.tab.click("text=Play")
+            await tab.tab.click("text=Pause")
+            if AXE.exists():
+                assert await tab.findings() == []
 
     asyncio.run(whole())
 

@@ -118,7 +118,11 @@ def _scheduling(chain: Chain) -> Iterator[Step]:
     bound = Step("Bound to the node", "", scheduler, "nothing says so yet")
     if scheduled is not None:
         decided = Step(
-            "Decided: a node is chosen", first_time(scheduled), sender(scheduled), "event Scheduled", scheduled.get("message", "")
+            "Decided: a node is chosen",
+            first_time(scheduled),
+            sender(scheduled),
+            "event Scheduled",
+            scheduled.get("message", ""),
         )
     if node:
         bound = Step(

@@ -2,18 +2,46 @@
 import { NODE } from "../store.js";
 import { byName } from "../format.js";
 
-const PAD = 18, ZONE_HEAD = 24, POOL_HEAD = 18, POOL_GAP = 8, NARROWEST = 300, LARGEST = 220;
+const PAD = 18, ZONE_HEAD = 24, POOL_HEAD = 18, POOL_GAP = 8, NARROWEST = 150, LARGEST = 220;
 
 /** {cell, width, height, zones: [{name, x, y, width}], pools: [{name, x, y, columns, nodes: [names]}], places: name -> [x, y]}. */
 export function layout(nodes, width, height) {
   const zones = grouped(nodes);
-  const columns = Math.max(1, Math.min(zones.length, Math.floor((width - PAD) / NARROWEST)));
-  let low = 2, high = LARGEST;
-  for (let turn = 0; turn < 12; turn += 1) {
-    const middle = (low + high) / 2;
-    if (arranged(zones, width, columns, middle).height <= height) low = middle; else high = middle;
+  const most = Math.max(1, Math.min(zones.length, Math.floor((width - PAD) / NARROWEST)));
+  let columns = most, cell = 0;
+  for (let tried = most; tried > Math.max(0, most - 6); tried -= 1) {
+    const size = largestCell(zones, width, height, tried);
+    if (size > cell * 1.05) { columns = tried; cell = size; }
   }
-  return arranged(zones, width, columns, low >= 12 ? Math.floor(low) : low);
+  return arranged(zones, width, columns, cell >= 12 ? Math.floor(cell) : cell);
+}
+
+/** The size of cells with which all zones fit. */
+function largestCell(zones, width, height, columns) {
+  let low = 2, high = LARGEST;
+  for (let turn = 0; turn < 10; turn += 1) {
+    const middle = (low + high) / 2;
+    if (arrangedHeight(zones, width, columns, middle) <= height) low = middle; else high = middle;
+  }
+  return low;
+}
+
+const wideAndAcross = (width, columns, cell) => {
+  const wide = (width - PAD * (columns + 1)) / columns;
+  return [wide, Math.max(1, Math.floor(wide / cell))];
+};
+
+/** What `arranged` would need, without the places. */
+function arrangedHeight(zones, width, columns, cell) {
+  const [wide, across] = wideAndAcross(width, columns, cell);
+  if (wide < cell) return Infinity;
+  let top = PAD;
+  for (let first = 0; first < zones.length; first += columns) {
+    const high = zones.slice(first, first + columns).map((zone) => zone.pools.reduce(
+      (sum, pool) => sum + (pool.name ? POOL_HEAD : 0) + Math.ceil(pool.names.length / across) * cell + POOL_GAP, ZONE_HEAD));
+    top += Math.max(...high) + PAD / 2;
+  }
+  return top;
 }
 
 function grouped(nodes) {
@@ -33,8 +61,7 @@ function grouped(nodes) {
 }
 
 function arranged(zones, width, columns, cell) {
-  const wide = (width - PAD * (columns + 1)) / columns;
-  const across = Math.max(1, Math.floor(wide / cell));
+  const [wide, across] = wideAndAcross(width, columns, cell);
   const found = { cell, width, zones: [], pools: [], places: new Map() };
   let top = PAD;
   for (let first = 0; first < zones.length; first += columns) {

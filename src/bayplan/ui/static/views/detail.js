@@ -35,9 +35,9 @@ export function PodView({ store, namespace, name, tab = "", views }) {
   const view = views.find((one) => one.name === tab);
   return html`<div class="detail"><p class="kind">Pod in <a href=${`#/pods?namespace=${encodeURIComponent(namespace)}`}>${namespace}</a></p><h1>${name}</h1>
     <${Tabs} base=${base} tabs=${tabs} chosen=${tab} />
-    ${tab === "yaml" ? html`<${Yaml} kind="Pod" namespace=${namespace} name=${name} version=${row && `${row[POD.status]}${row[POD.node]}`} />`
-      : tab === "logs" ? html`<${Logs} namespace=${namespace} name=${name} copy=${store.status.copy} />`
-      : view ? html`<${view.show} store=${store} namespace=${namespace} name=${name} />`
+    ${tab === "yaml" ? html`<${Yaml} key=${name} kind="Pod" namespace=${namespace} name=${name} version=${row && `${row[POD.status]}${row[POD.node]}`} />`
+      : tab === "logs" ? html`<${Logs} key=${name} namespace=${namespace} name=${name} copy=${store.status.copy} />`
+      : view ? html`<${view.show} key=${`${namespace}/${name}`} store=${store} namespace=${namespace} name=${name} />`
       : row ? html`<${PodOverview} store=${store} row=${row} />` : html`<${Gone} kind="Pod" name=${name} />`}</div>`;
 }
 

@@ -13,7 +13,7 @@ export function WhatIf({ store }) {
   useEffect(() => () => abort.current?.abort(), []);
   const nodes = useMemo(() => [...store.tables.nodes.keys()].sort(byName), [store.tables.nodes.size]);
   const zones = useMemo(() => [...new Set([...store.tables.nodes.values()].map((row) => row[NODE.zone]))].filter(Boolean).sort(byName), [store.tables.nodes.size]);
-  const change = (values) => setPlan({ ...plan, ...values });
+  const change = (values) => setPlan((before) => ({ ...before, ...values }));
   const chosen = plan.drain.length + plan.failZones.length + plan.deleteNodes.length + plan.scale.length + plan.addNodes + plan.apply.trim().length;
   const run = () => {
     abort.current?.abort();
