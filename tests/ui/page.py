@@ -15,6 +15,7 @@ from bayplan.client import Client
 from bayplan.simulation.copies import ClusterCopy
 from bayplan.support.clock import SystemClock
 from bayplan.support.randomness import SystemRandomness
+from bayplan.ui.asking import SchedulerState
 from bayplan.ui.feed import Feed
 from bayplan.ui.server import UiServer
 from bayplan.ui.settings import UiSettings
@@ -41,7 +42,10 @@ class Page:
 
 @contextlib.asynccontextmanager
 async def page_of(
-    source: Client | ClusterCopy, source_options: Sequence[str] = (), **settings: Any
+    source: Client | ClusterCopy,
+    source_options: Sequence[str] = (),
+    scheduler: SchedulerState | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Page]:
     """Serve a page for as long as the context lasts. source_options: for questions, as the command line takes them."""
     clock, randomness = SystemClock(), SystemRandomness()
@@ -51,7 +55,9 @@ async def page_of(
         watched = CopiedCluster(source, feed)
     else:
         watched = LiveCluster(source, feed, clock=clock, randomness=randomness)
-    server = UiServer(watched, feed, UiSettings(**settings), source_options, clock=clock, randomness=randomness)
+    server = UiServer(
+        watched, feed, UiSettings(**settings), source_options, scheduler, clock=clock, randomness=randomness
+    )
     url = await server.start()
     try:
         base = url.partition("/?")[0]

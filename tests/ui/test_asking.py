@@ -127,6 +127,24 @@ def test_a_fix_is_applied_only_if_changes_are_allowed(allowed: bool) -> None:
     asyncio.run(whole())
 
 
+def test_the_scheduler_is_asked_where_it_can_be() -> None:
+    states: list[dict[str, Any] | None] = [{"sizes": {}, "queue": [], "attempts": []}, None]
+
+    async def state() -> dict[str, Any] | None:
+        return states.pop(0)
+
+    async def whole() -> None:
+        async with page_of(small_copy(), (), state) as page:
+            assert (await page.json("/api/snapshot"))["status"]["scheduler"] is True
+            assert (await page.json("/api/scheduler"))["attempts"] == []
+            assert "does not answer" in await page.text("/api/scheduler", 503)
+        async with page_of(small_copy()) as page:
+            assert (await page.json("/api/snapshot"))["status"]["scheduler"] is False
+            await page.text("/api/scheduler", 404)
+
+    asyncio.run(whole())
+
+
 def test_a_copy_cannot_be_changed() -> None:
     async def whole() -> None:
         async with page_of(small_copy(), allow_changes=True) as page:

@@ -113,7 +113,7 @@ async def _serve(
             f"  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n"
         )
         if page is not None:
-            pages = page_server(cluster.client(), None, page, [f"--kubeconfig={kubeconfig}"])
+            pages = page_server(cluster.client(), None, page, [f"--kubeconfig={kubeconfig}"], cluster.scheduler_state)
             click.echo(f"page: {await pages.start()}")
         await wait_for_stop(stop, _first(*(wait() for wait in waits)))
     finally:

@@ -15,6 +15,7 @@ from bayplan.cli.output import Failure, scheduler_config_option
 if TYPE_CHECKING:
     from bayplan.client import Client
     from bayplan.simulation.copies import ClusterCopy
+    from bayplan.ui.asking import SchedulerState
     from bayplan.ui.server import UiServer
     from bayplan.ui.settings import UiSettings
 
@@ -92,9 +93,14 @@ async def _serve(client: Client | None, copy: ClusterCopy | None, settings: UiSe
 
 
 def page_server(
-    client: Client | None, copy: ClusterCopy | None, settings: UiSettings, source: Sequence[str]
+    client: Client | None,
+    copy: ClusterCopy | None,
+    settings: UiSettings,
+    source: Sequence[str],
+    scheduler: SchedulerState | None = None,
 ) -> UiServer:
-    """The server of a page for a live cluster (a client) or a copy. source: the options that say which one it is."""
+    """The server of a page for a live cluster (a client) or a copy. source: the options that say which one it is. scheduler: asks its scheduler, if
+    that can be reached."""
     from bayplan.support.clock import SystemClock
     from bayplan.support.randomness import SystemRandomness
     from bayplan.ui.feed import Feed
@@ -109,4 +115,4 @@ def page_server(
     else:
         assert client is not None
         watched = LiveCluster(client, feed, clock=clock, randomness=randomness)
-    return UiServer(watched, feed, settings, source, clock=clock, randomness=randomness)
+    return UiServer(watched, feed, settings, source, scheduler, clock=clock, randomness=randomness)

@@ -195,6 +195,13 @@ class Cluster:
             components.start(name)
         self._report(names, lambda name: components.failures.get(name, ""))
 
+    async def scheduler_state(self) -> dict[str, Any] | None:
+        """The scheduler's queue and latest attempts, as plain data (`scheduler.attempts`); None if there is no scheduler, or it does not answer."""
+        if self._companion is not None:
+            return await self._companion.scheduler_state()
+        scheduler = self._components.scheduler if self._components is not None else None
+        return scheduler.state() if scheduler is not None else None
+
     def _report(self, names: Sequence[str], failure: Callable[[str], str]) -> None:
         """Let health checks tell which components do not run. failure: why a component does not; "" if it does."""
         self.api.context.component_failures = {name: partial(failure, name) for name in names}

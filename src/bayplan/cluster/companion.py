@@ -5,7 +5,7 @@ Python uses one CPU per process. The components meet at the API only, so that th
     who is to run, and what they vouch with  ->
                                              <-  requests and watches (`bayplan.client.piped`), tokens to sign, which components do not run
     ping                                     ->  pong: its event loop turns
-    metrics, stop                            ->
+    metrics, scheduler, stop                 ->
 
 A component process that ends is replaced, after a delay that doubles with each time; so is one whose event loop does not turn for `_FROZEN_SECONDS`. Its
 successor lists and watches anew and goes on, as after a restart of the cluster: what components know they have from the API. If the fork server ends,
@@ -164,6 +164,12 @@ class Companion:
             return b""
         return await self._process.metrics()
 
+    async def scheduler_state(self) -> dict[str, Any] | None:
+        """The scheduler's queue and latest attempts; None if it does not answer."""
+        if self._process is None or self._process.silence():
+            return None
+        return await self._process.scheduler_state()
+
     async def close(self) -> None:
         """End the components."""
         if self._watching is None:
@@ -265,6 +271,16 @@ class _ComponentProcess:
         except (PipeError, TimeoutError):
             return b""
         return text
+
+    async def scheduler_state(self) -> dict[str, Any] | None:
+        """See Companion."""
+        assert self._pipe is not None
+        try:
+            async with asyncio.timeout(_METRICS_SECONDS):
+                state: dict[str, Any] | None = await self._pipe.ask("scheduler")
+        except (PipeError, TimeoutError):
+            return None
+        return state
 
     async def stop(self) -> None:
         """End the components, and with them the process."""

@@ -71,7 +71,12 @@ class _Host:
         self._pipe: Pipe = await open_pipe(end)
         self._server = PipedServer(self._pipe)
         self._kinds = KindTable((*DEFAULT_KINDS, *optional_kinds(self._settings.api.runtime_config)))
-        self._pipe.answerers |= {"start": self._start, "metrics": self._rendered, "stop": self._stop}
+        self._pipe.answerers |= {
+            "start": self._start,
+            "metrics": self._rendered,
+            "scheduler": self._scheduler,
+            "stop": self._stop,
+        }
         self._pipe.hearers["ping"] = lambda: self._pipe.tell("pong")
         for module in _AFTER_FORK:
             importlib.import_module(module)
@@ -112,6 +117,11 @@ class _Host:
     async def _sign(self, claims: dict[str, Any]) -> str:
         token: str = await self._pipe.ask("sign", claims)
         return token
+
+    async def _scheduler(self) -> dict[str, Any] | None:
+        """The scheduler's queue and latest attempts; None if it does not run."""
+        scheduler = self._components.scheduler if self._components is not None else None
+        return scheduler.state() if scheduler is not None else None
 
     async def _rendered(self) -> bytes:
         return self._metrics.render()

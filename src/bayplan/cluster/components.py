@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bayplan.controllers.certificate_rules import Authority
     from bayplan.controllers.service_account_tokens import TokenSigner
     from bayplan.kubelet.simulator import NodeSimulator
+    from bayplan.scheduler.service import SchedulerService
 
 CONTROLLERS: Final = "controllers"
 SCHEDULER: Final = "scheduler"
@@ -78,6 +79,8 @@ class Components:
         }
         if settings.descheduler_policy is not None:
             self._makers[DESCHEDULER] = partial(self._descheduler, settings.descheduler_policy)
+        self.scheduler: SchedulerService | None = None
+        """The latest one."""
         self.node_simulator: NodeSimulator | None = None
         """The running one."""
 
@@ -164,7 +167,7 @@ class Components:
     def _scheduler(self) -> Coroutine[Any, Any, None]:
         from bayplan.scheduler.service import SchedulerService
 
-        service = SchedulerService(
+        self.scheduler = service = SchedulerService(
             self._connect("system:kube-scheduler"),
             clock=self._clock,
             randomness=self._randomness,

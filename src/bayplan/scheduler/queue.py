@@ -94,6 +94,10 @@ class SchedulingQueue:
         """A queued pod by `namespace/name`, pods being scheduled included."""
         return self._pods.get(key)
 
+    def pods(self) -> Iterable[QueuedPod]:
+        """All queued pods, pods being scheduled included, the first that came first."""
+        return self._pods.values()
+
     def sizes(self) -> dict[str, int]:
         """Number of pods per place: active, backoff, unschedulable, gated, in-flight."""
         self._advance()

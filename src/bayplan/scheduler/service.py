@@ -21,6 +21,7 @@ from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder
 from bayplan.informers import InformerFactory
 from bayplan.scheduler import settings as scheduler_settings
+from bayplan.scheduler.attempts import AttemptLog
 from bayplan.scheduler.binding import POD_BINDING, Changes, ClientActions, carry_out
 from bayplan.scheduler.binding_cycle import BindingCycle, Failure, failed
 from bayplan.scheduler.core import Outcome, SchedulerCore
@@ -92,6 +93,7 @@ class SchedulerService:
         self.metrics.pending_calls.labels(POD_BINDING).set_function(lambda: float(self.actions.pending))
         self._http = HttpDoor()
         self._extenders = ExtenderTalk(self.core, door or self._http, self._changed)
+        self._attempts = AttemptLog(clock)
         self._absent: set[str] = set()
         """Kinds that the server does not have, or does not let us read."""
         self._making_room = asyncio.Semaphore(_MAKING_ROOM)
@@ -103,6 +105,10 @@ class SchedulerService:
         self.metrics.goroutines.labels("prioritizing_extender").set_function(
             lambda: float(self._extenders.prioritizing)
         )
+
+    def state(self) -> dict[str, Any]:
+        """The queue and the latest attempts, for people."""
+        return self._attempts.state(self.core.queue)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -191,7 +197,9 @@ class SchedulerService:
             if outcome is None:
                 await self._wait()
                 continue
-            self.metrics.decided(outcome.decision, self.clock.monotonic() - started)
+            seconds = self.clock.monotonic() - started
+            self.metrics.decided(outcome.decision, seconds)
+            self._attempts.add(outcome.decision, outcome.queued.attempts, seconds)
             if outcome.group is not None:
                 self.metrics.group_decided(
                     outcome.group.outcome, outcome.decision.profile, self.clock.monotonic() - started

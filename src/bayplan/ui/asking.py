@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
@@ -17,18 +18,31 @@ from bayplan.ui.watched import Watched
 _REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
 
+SchedulerState = Callable[[], Awaitable[dict[str, Any] | None]]
+"""The state of a scheduler (`scheduler.attempts`); None if it does not answer."""
+
+
 class Asking:
     """Answers what pages ask about one cluster."""
 
-    def __init__(self, watched: Watched, questions: Questions, *, allow_changes: bool) -> None:
+    def __init__(
+        self, watched: Watched, questions: Questions, scheduler: SchedulerState | None, *, allow_changes: bool
+    ) -> None:
+        self._scheduler = scheduler
         self._watched = watched
         self._questions = questions
         self._allow_changes = allow_changes
+
+    @property
+    def knows_scheduler(self) -> bool:
+        """Whether the scheduler of the cluster can be asked for its state."""
+        return self._scheduler is not None
 
     def add_routes(self, app: web.Application) -> None:
         """Serve them."""
         app.router.add_get("/api/why", self._why)
         app.router.add_get("/api/fixes", self._fixes)
+        app.router.add_get("/api/scheduler", self._scheduler_state)
         app.router.add_get("/api/steps", self._steps)
         app.router.add_post("/api/what-if", self._what_if)
         app.router.add_get("/api/report/{number}", self._report)
@@ -42,6 +56,14 @@ class Asking:
 
     async def _steps(self, request: web.Request) -> web.Response:
         return _json({"steps": pod_steps(await read_chain(self._watched, *_pod(request)))})
+
+    async def _scheduler_state(self, _: web.Request) -> web.Response:
+        if self._scheduler is None:
+            raise RequestError(404, "the scheduler of this cluster cannot be asked for its state")
+        state = await self._scheduler()
+        if state is None:
+            raise RequestError(503, "the scheduler does not answer")
+        return _json(state)
 
     async def _what_if(self, request: web.Request) -> web.Response:
         return _json(await self._questions.what_if(await _object(request)))

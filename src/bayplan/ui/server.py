@@ -14,7 +14,7 @@ from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.ui import objects
 from bayplan.ui.access import HEADERS, Access
-from bayplan.ui.asking import Asking
+from bayplan.ui.asking import Asking, SchedulerState
 from bayplan.ui.errors import RequestError, UiError
 from bayplan.ui.feed import Feed
 from bayplan.ui.questions import Questions
@@ -40,11 +40,13 @@ class UiServer:
         feed: Feed,
         settings: UiSettings,
         source: Sequence[str],
+        scheduler: SchedulerState | None = None,
         *,
         clock: Clock,
         randomness: Randomness,
     ) -> None:
-        """source: the options of the command line that say which cluster this is, for questions about it."""
+        """source: the options of the command line that say which cluster this is, for questions about it. scheduler: asks its
+        scheduler for its state; None if that cannot be reached."""
         self.watched = watched
         self.feed = feed
         self.settings = settings
@@ -52,7 +54,7 @@ class UiServer:
         self._randomness = randomness
         self._files = StaticFiles()
         questions = Questions(source, settings.scheduler_config)
-        self._asking = Asking(watched, questions, allow_changes=settings.allow_changes)
+        self._asking = Asking(watched, questions, scheduler, allow_changes=settings.allow_changes)
         self._runner: web.AppRunner | None = None
         self.access: Access | None = None
 
@@ -78,7 +80,12 @@ class UiServer:
                 f"the page cannot listen on {_ADDRESS}:{self.settings.port}: {error.strerror or error}; choose another port with --ui-port"
             ) from error
         self.access = Access(self._randomness, runner.addresses[0][1])
-        self.feed.tell(title=self.settings.title, changes=self.settings.allow_changes, version=__version__)
+        self.feed.tell(
+            scheduler=self._asking.knows_scheduler,
+            title=self.settings.title,
+            changes=self.settings.allow_changes,
+            version=__version__,
+        )
         await self.watched.start()
         return self.access.url
 

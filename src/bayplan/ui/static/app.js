@@ -5,7 +5,8 @@ import { Feed } from "./feed.js";
 import { count } from "./format.js";
 import { useRoute } from "./route.js";
 import { MapView } from "./map/view.js";
-import { Events, Nodes, Pods, Queues, Workloads } from "./views/tables.js";
+import { Decisions, Queues } from "./views/scheduler.js";
+import { Events, Nodes, Pods, Workloads } from "./views/tables.js";
 import { Steps } from "./views/steps.js";
 import { WhatIf } from "./views/whatif.js";
 import { Why } from "./views/why.js";
@@ -18,10 +19,11 @@ const VIEWS = [
   ["nodes", "Nodes", Nodes],
   ["events", "Events", Events],
   ["queues", "Queues", Queues],
+  ["decisions", "Decisions", Decisions],
   ["what-if", "What if", WhatIf],
 ];
 const POD_VIEWS = [{ name: "why", title: "Why", show: Why }, { name: "steps", title: "Its way", show: Steps }];
-const KEYS = [["/", "search"], ["?", "these keys"], ["g then a letter", "go: m map, p pods, w workloads, n nodes, e events, q queues, i what if"], ["t", "dark or light"], ["Esc", "close, clear"],
+const KEYS = [["/", "search"], ["?", "these keys"], ["g then a letter", "go: m map, p pods, w workloads, n nodes, e events, q queues, d decisions, i what if"], ["t", "dark or light"], ["Esc", "close, clear"],
   ["← → ↑ ↓", "choose a node on the map"], ["+ − 0", "zoom the map, show all of it"], ["Enter", "open the chosen node"]];
 
 function App({ store }) {
@@ -82,7 +84,7 @@ function Help({ close }) {
     <p><button class="button" onClick=${close}>Close</button></p></div></div>`;
 }
 
-const INITIALS = { m: "map", p: "pods", w: "workloads", n: "nodes", e: "events", q: "queues", i: "what-if" };
+const INITIALS = { m: "map", p: "pods", w: "workloads", n: "nodes", e: "events", q: "queues", i: "what-if", d: "decisions" };
 
 function useKeys(box, setHelp, setSearch) {
   useEffect(() => {

@@ -126,4 +126,4 @@ const QUEUE_TABLE = [
   since(POD.created),
 ];
 /** Pods without a node, by what their conditions say of where they wait. */
-export const Queues = (more) => html`<${Filtered} ...${more} table="pods" title="Pods that wait" columns=${QUEUE_TABLE} sorted=${[0, -1]} keep=${waits} />`;
+export const Waiting = (more) => html`<${Filtered} ...${more} table="pods" title="Pods that wait" columns=${QUEUE_TABLE} sorted=${[0, -1]} keep=${waits} />`;
