@@ -61,7 +61,9 @@ async def page_of(
     url = await server.start()
     try:
         base = url.partition("/?")[0]
-        async with aiohttp.ClientSession(base, cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        async with aiohttp.ClientSession(
+            base, cookie_jar=aiohttp.CookieJar(unsafe=True), connector=aiohttp.TCPConnector(limit=0)
+        ) as session:
             async with session.get(url) as response:
                 assert response.status == 200
             yield Page(server, url, session)
