@@ -39,9 +39,9 @@ class TestSqliteStoreWithoutCache(StoreConformance, StoreProperties):
 
 @needs_etcd
 class TestEtcdStore(StoreConformance, StoreProperties):
-    """With a real etcd. Revisions are counted from the one at which the store was opened."""
+    """With a real etcd, whose clock is the machine's. Revisions are counted from the one at which the store was opened."""
 
     examples = 20
 
     def make_store(self, folder: Path, clock: Clock) -> Store:
-        return RebasedEtcdStore(shared_server().endpoint, clock)
+        return RebasedEtcdStore(shared_server().endpoint)

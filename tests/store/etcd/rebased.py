@@ -14,7 +14,7 @@ from bayplan.store.etcd.layout import KeyLayout
 from bayplan.store.etcd.settings import EtcdSettings
 from bayplan.store.etcd.store import EtcdStore
 from bayplan.store.interface import Deliver, Event, KeyValue, Lost, RangeResult, Watch
-from bayplan.support.clock import Clock, SystemClock
+from bayplan.support.clock import SystemClock
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
@@ -25,10 +25,10 @@ class RebasedEtcdStore:
 
     sole_writer = False
 
-    def __init__(self, endpoint: str, clock: Clock) -> None:
+    def __init__(self, endpoint: str) -> None:
         self._settings = EtcdSettings(endpoints=(endpoint,))
         self._layout = KeyLayout(f"/test-{next(_numbers)}")
-        self._store = EtcdStore(self._settings, clock=clock, layout=self._layout, compaction_interval=0)
+        self._store = EtcdStore(self._settings, clock=SystemClock(), layout=self._layout, compaction_interval=0)
         self._base = 0
 
     @property
