@@ -12,7 +12,7 @@ def large_copy(nodes: int, pods: int) -> ClusterCopy:
     """So many nodes in three zones with three pools each, and pods of forty applications on them."""
     names = [f"node-{'abc'[number % 3]}-{number}" for number in range(nodes)]
     made = [_node(name, number) for number, name in enumerate(names)]
-    placed = [_pod(number, names[(number * 7919) % nodes]) for number in range(pods)]
+    placed = [_pod(number, names[(number * 7919 + number * number % 37) % nodes]) for number in range(pods)]
     return ClusterCopy({"Node": made, "Pod": placed}, taken_at="2026-01-02T03:04:05Z", source="a large cluster")
 
 

@@ -81,10 +81,10 @@ async def _views(tab: Watched, directory: Path, waiting: str, running: str) -> N
 
 async def prepared(client: Any) -> None:
     """Taint a node, cordon another one, and want what fits nowhere."""
-    node = await eventually(lambda: client.get(core_v1.Node, "node-5"))
+    node = await eventually(lambda: client.get(core_v1.Node, "node-05"))
     node.spec.taints = (core_v1.Taint(key="pool", value="heavy", effect="NoSchedule"),)
     await client.update(node)
-    node = await client.get(core_v1.Node, "node-3")
+    node = await client.get(core_v1.Node, "node-03")
     node.spec.unschedulable = True
     await client.update(node)
     made: apps_v1.Deployment = deployment("reports", 1, namespace="shop", cpu="6")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from bayplan.ui.pod_steps import Chain, paths, pod_steps
@@ -103,6 +104,28 @@ def test_who_wrote_what_is_told() -> None:
     assert step(steps, "Seen by")["who"] == "node"
     assert step(steps, "Seen by")["fields"] == ["status.phase", "status.podIP"]
     assert step(steps, "Bound")["who"] == "mine"
+
+
+def test_the_scheduler_knows_more_than_events() -> None:
+    attempt = {
+        "pod": "default/p",
+        "at": 1767323045.5,
+        "micros": 230,
+        "number": 2,
+        "node": "n",
+        "feasible": 3,
+        "nodes": 4,
+    }
+    waits = {"place": "backoff", "waited": 1.25, "attempts": 1, "rejectedBy": ["NodeResourcesFit"]}
+    chain = dataclasses.replace(running_chain(), attempts=[{**attempt, "node": ""}, attempt], queued=waits)
+    steps = pod_steps(chain)
+    decided = step(steps, "Decided")
+    assert (decided["time"], decided["source"]) == ("2026-01-02T03:04:05.500000Z", "the scheduler")
+    assert decided["detail"] == "n: 3 of 4 nodes fit; decided in 230 µs, attempt 2"
+    assert (
+        step(steps, "Queued")["detail"]
+        == "now backoff, in the queue for 1.2 s, 1 attempts, rejected by NodeResourcesFit"
+    )
 
 
 def test_what_has_not_happened_has_no_time_and_says_so() -> None:

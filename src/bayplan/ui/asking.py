@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -55,7 +56,15 @@ class Asking:
         return _json(await self._questions.fixes(*_pod(request)))
 
     async def _steps(self, request: web.Request) -> web.Response:
-        return _json({"steps": pod_steps(await read_chain(self._watched, *_pod(request)))})
+        namespace, name = _pod(request)
+        chain = await read_chain(self._watched, namespace, name)
+        state = await self._scheduler() if self._scheduler is not None else None
+        if state is not None:
+            key = f"{namespace}/{name}"
+            attempts = [one for one in state["attempts"] if one["pod"] == key]
+            queued = next((one for one in state["queue"] if one["pod"] == key), None)
+            chain = dataclasses.replace(chain, attempts=attempts, queued=queued)
+        return _json({"steps": pod_steps(chain)})
 
     async def _scheduler_state(self, _: web.Request) -> web.Response:
         if self._scheduler is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 Tree = Mapping[str, Any]
@@ -38,6 +39,10 @@ class Chain:
     pod: Tree
     owners: Sequence[Tree] = ()
     events: Sequence[Tree] = ()
+    attempts: Sequence[Tree] = ()
+    """What the scheduler itself says of its attempts for the pod (`scheduler.attempts`), newest first; nothing if it cannot be asked."""
+    queued: Tree | None = None
+    """Where the pod is in the scheduler's queue, as that says."""
 
     def event(self, obj: Tree, *reasons: str, text: str = "") -> Tree | None:
         """The first event about an object with one of the reasons."""
@@ -101,7 +106,7 @@ def _scheduling(chain: Chain) -> Iterator[Step]:
     scheduler = pod.get("spec", {}).get("schedulerName", "default-scheduler")
     failures = chain.events_of(pod, "FailedScheduling")
     if not gates:
-        yield Step("Queued by the scheduler", "", scheduler, "not recorded in the API", "active, in order of priority")
+        yield _queued(chain, scheduler)
     for event in failures:
         series = event.get("series") or {}
         count = series.get("count") or event.get("count") or 1
@@ -124,6 +129,10 @@ def _scheduling(chain: Chain) -> Iterator[Step]:
             "event Scheduled",
             scheduled.get("message", ""),
         )
+    chosen = next((one for one in chain.attempts if one["node"]), None)
+    if chosen is not None:
+        detail = f"{chosen['node']}: {chosen['feasible']} of {chosen['nodes']} nodes fit; decided in {chosen['micros']} µs, attempt {chosen['number']}"
+        decided = Step("Decided: a node is chosen", moment(chosen["at"]), scheduler, "the scheduler", detail)
     if node:
         bound = Step(
             "Bound to the node",
@@ -135,6 +144,21 @@ def _scheduling(chain: Chain) -> Iterator[Step]:
         )
     yield decided
     yield bound  # fmt: skip
+
+
+def _queued(chain: Chain, scheduler: str) -> Step:
+    """That the pod came to the queue, and where in it it is."""
+    queued = chain.queued
+    if queued is None:
+        return Step("Queued by the scheduler", "", scheduler, "not recorded in the API")
+    detail = f"now {queued['place']}, in the queue for {queued['waited']:.1f} s, {queued['attempts']} attempts"
+    detail += f", rejected by {', '.join(queued['rejectedBy'])}" if queued["rejectedBy"] else ""
+    return Step("Queued by the scheduler", "", scheduler, "the scheduler", detail)
+
+
+def moment(seconds: float) -> str:
+    """A Unix time as RFC 3339 with microseconds."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _on_node(chain: Chain) -> Iterator[Step]:

@@ -135,7 +135,7 @@ function hatch(context, x, y, size, colour, ground) {
 function drawInside(context, node, x, y, size, share, used, all, options, verdict) {
   const { colours, resource } = options;
   const ready = node[NODE.ready], name = node[NODE.name];
-  const ink = !ready ? colours.ink : verdict ? verdict.ink : inkOn(colours, share);
+  const ink = verdict ? verdict.ink || colours.ink : !ready ? colours.ink : inkOn(colours, share);
   context.save();
   context.beginPath();
   context.rect(x, y, size, size);
@@ -155,7 +155,8 @@ function drawInside(context, node, x, y, size, share, used, all, options, verdic
   context.restore();
 }
 
-function drawPods(context, name, x, y, size, head, ink, { store, colours, foundPods }) {
+function drawPods(context, name, x, y, size, head, ink, { store, colours, foundPods, pods = true }) {
+  if (!pods) return;
   const keys = store.used.get(name)?.keys;
   if (!keys?.size) return;
   const { side, columns } = podGrid(keys.size, size, head);

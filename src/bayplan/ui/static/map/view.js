@@ -9,14 +9,14 @@ import { draw, palette, podAt } from "./draw.js";
 const CLOSEST = 900;   // pixels of a cell
 const PAN = 60;
 
-/** verdicts: node -> {colour, ink, words} in place of the free share; null for that. */
-export function ClusterMap({ store, resource, search, verdicts = null, height = null }) {
+/** verdicts: node -> {colour, ink, words} in place of the free share; null for that. pods: whether those of the present are shown inside. */
+export function ClusterMap({ store, resource, search, verdicts = null, height = null, pods = true }) {
   const canvas = useRef(), view = useRef({ x: 0, y: 0, zoom: 1 }), dirty = useRef(() => {}), plan = useRef(null), pointers = useRef(new Map());
   const [hover, setHover] = useState(null);
   const [focus, setFocus] = useState("");
   const found = useFound(store, search);
   const shape = useShape(store);
-  const state = { store, resource, focus, hover: hover?.node, verdicts, ...found };
+  const state = { store, resource, focus, hover: hover?.node, verdicts, pods, ...found };
   const latest = useRef(state);
   latest.current = state;
 
@@ -70,7 +70,7 @@ export function ClusterMap({ store, resource, search, verdicts = null, height = 
     const at = view.current, node = nodeAt(plan.current, at.x + x / at.zoom, at.y + y / at.zoom);
     if (!node) return null;
     const [left, top] = plan.current.places.get(node);
-    return { node, pod: podAt(store, node, cell(), (at.x - left) * at.zoom + x, (at.y - top) * at.zoom + y), x, y };
+    return { node, pod: pods && podAt(store, node, cell(), (at.x - left) * at.zoom + x, (at.y - top) * at.zoom + y), x, y };
   };
   const reveal = (name) => {
     const [x, y] = plan.current.places.get(name) || [0, 0], at = view.current, size = plan.current.cell;

@@ -82,7 +82,7 @@ function verdictsOf(store, counts, before) {
   for (const name of store.tables.nodes.keys()) {
     const pods = counts.get(name) || 0, change = pods - (before.get(name) || 0), share = pods / most;
     const colour = change < 0 ? `rgb(181 72 58 / ${0.35 + 0.6 * Math.min(1, -change / 8)})` : change > 0 ? `rgb(28 107 67 / ${0.35 + 0.6 * Math.min(1, change / 8)})` : `rgb(80 130 185 / ${0.15 + 0.5 * share})`;
-    found.set(name, { colour, ink: Math.abs(change) > 3 ? "#ffffff" : "#14140f", words: `${pods} pods${change ? ` (${change > 0 ? "+" : "−"}${Math.abs(change)})` : ""}` });
+    found.set(name, { colour, words: `${pods} pods${change ? ` (${change > 0 ? "+" : "−"}${Math.abs(change)})` : ""}` });
   }
   return found;
 }
@@ -114,6 +114,6 @@ function Replay({ store, outcome, moves }) {
   return html`<div class="bar replay"><button class="button main" onClick=${play}>${speed ? "Pause" : "Play"}</button><button class="button" onClick=${next} disabled=${at >= end}>Step</button>
       <input type="range" min="0" max=${end} step="any" value=${at} aria-label="Virtual time" aria-valuetext=${`${seconds(at)} of ${seconds(end)}`} onInput=${(event) => { setSpeed(0); setAt(Number(event.currentTarget.value)); }} />
       <span>${seconds(at)} of ${seconds(end)}</span>${sample && html`<span class="quiet">${count(sample.running)} on nodes, ${count(sample.pending)} waiting</span>`}</div>
-    <div class="split tight"><figure><figcaption>Before</figcaption><${ClusterMap} store=${store} resource="pods" search="" verdicts=${then} height=${300} /></figure>
-      <figure><figcaption>${at >= end ? "After" : `After ${seconds(at)}`}</figcaption><${ClusterMap} store=${store} resource="pods" search="" verdicts=${now} height=${300} /></figure></div>`;
+    <div class="split tight"><figure><figcaption>Before</figcaption><${ClusterMap} store=${store} resource="pods" search="" verdicts=${then} pods=${false} height=${300} /></figure>
+      <figure><figcaption>${at >= end ? "After" : `After ${seconds(at)}`}</figcaption><${ClusterMap} store=${store} resource="pods" search="" verdicts=${now} pods=${false} height=${300} /></figure></div>`;
 }
