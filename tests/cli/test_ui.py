@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,6 +104,21 @@ def test_what_makes_no_sense_is_refused(arguments: tuple[str, ...], words: str) 
     done = subprocess.run([BAYPLAN, *arguments], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert words in done.stderr
+
+
+def test_a_cluster_whose_page_cannot_listen_ends_and_says_why(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        options = ("--store=memory:", "--port=0", f"--kubeconfig={tmp_path / 'kubeconfig'}", "--nodes=0")
+        done = subprocess.run(
+            [BAYPLAN, "up", *options, "--ui", f"--ui-port={port}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "choose another port with --ui-port" in done.stderr
 
 
 def test_a_damaged_copy_is_named(tmp_path: Path) -> None:

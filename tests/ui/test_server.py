@@ -83,6 +83,21 @@ def test_other_hosts_and_sites_are_refused_even_with_the_cookie() -> None:
     with_copy(story)
 
 
+def test_a_failure_of_the_server_itself_says_nothing_of_its_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ValueError("an inner secret")
+
+    monkeypatch.setattr("bayplan.ui.objects.selected", broken)
+
+    async def story(page: Page) -> None:
+        async with page.session.get("/api/select?table=pods") as response:
+            assert response.status == 500
+            assert response.headers["Content-Security-Policy"] == HEADERS["Content-Security-Policy"]
+            assert "secret" not in await response.text()
+
+    with_copy(story)
+
+
 def test_the_page_is_not_served_on_other_addresses() -> None:
     async def story(page: Page) -> None:
         runner = page.server._runner

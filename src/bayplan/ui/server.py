@@ -106,6 +106,11 @@ class UiServer:
             response = web.json_response({"error": error.message}, status=error.status)
         except web.HTTPException as error:
             response = web.json_response({"error": error.reason}, status=error.status)
+        except ConnectionError:
+            raise  # there is nobody to answer
+        except Exception:
+            logger.exception("%s %s could not be answered", request.method, request.path)
+            response = web.json_response({"error": "bayplan could not answer; its log says why"}, status=500)
         if not response.prepared:
             for name, value in HEADERS.items():
                 response.headers.setdefault(name, value)
