@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bayplan.api.types import coordination_v1
+from bayplan.api.types import coordination_v1, core_v1
 from bayplan.cli.election import election_of
 from bayplan.cli.main import main
 from bayplan.cli.output import Failure
@@ -40,6 +40,7 @@ SLOW = {"leaseDuration": "1m", "renewDeadline": "40s", "retryPeriod": "5s"}
             {"resourceName": "second"},
             Election(name="third"),
         ),
+        ({"leader_elect_resource_lock": "endpoints"}, {}, Election(name="kube-scheduler", resource="endpoints")),
         (
             {"leader_elect_retry_period": "3s"},
             {**SLOW, "leaseDuration": 60_000_000_000},
@@ -57,6 +58,7 @@ def test_flags_go_before_the_configuration(flags: Any, configured: Any, expected
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
+        ({"leader_elect_resource_lock": "configmaps"}, "'configmaps' is none of leases, endpoints"),
         ({"leader_elect_lease_duration": "soon"}, "--leader-elect-lease-duration: 'soon' is no duration"),
         ({"leader_elect_renew_deadline": "20s"}, "lease_duration must be greater than renew_deadline"),
     ],
@@ -73,14 +75,15 @@ def test_a_configuration_that_is_wrong_is_told_before_anything_is_asked(tmp_path
     assert (result.exit_code, "leaderElection.resourceLock" in result.output) == (1, True), result.output
 
 
-def test_a_component_waits_for_its_own_lease_only_and_says_for_whom() -> None:
+@pytest.mark.parametrize(("resource", "kind"), [("leases", coordination_v1.Lease), ("endpoints", core_v1.Endpoints)])
+def test_a_component_waits_for_its_own_lock_only_and_says_for_whom(resource: str, kind: Any) -> None:
     async def component(cluster: Any, name: str, stop: asyncio.Event, started: list[str], waits: list[str]) -> None:
         async def work() -> None:
             started.append(name)
             await asyncio.Event().wait()
 
         clock, randomness = SystemClock(), SystemRandomness()
-        election = Election(name=name.partition(":")[0])
+        election = Election(name=name.partition(":")[0], resource=resource)
         await run_component(
             cluster.cluster.client(),
             name,
@@ -111,8 +114,8 @@ def test_a_component_waits_for_its_own_lease_only_and_says_for_whom() -> None:
             await until(lambda: names[2] in started)
             assert started == [names[0], names[2]]
             assert [leader.startswith(names[0]) for leader in waits] == [True]
-            leases = await cluster.client.list(coordination_v1.Lease, "kube-system")
-            assert {"kube-scheduler", "quiet"} <= {lease.metadata.name for lease in leases.items}
+            locks = await cluster.client.list(kind, "kube-system")
+            assert {"kube-scheduler", "quiet"} <= {lock.metadata.name for lock in locks.items}
             stop.set()
             await asyncio.gather(*tasks)
 

@@ -33,7 +33,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_flags_of_kube_apiserver_become_those_of_bayplan(tmp_path: Path) -> None:
     given = [
         ("authorization-mode", "RBAC"),
-        ("allow-privileged", "true"),
+        ("etcd-prefix", "/x"),
         ("secure-port", "1"),
         ("etcd-servers", "http://e"),
         ("cert-dir", str(tmp_path)),

@@ -46,6 +46,10 @@ class ApiServerSettings:
     """Default admission plugins not to run."""
     admission_configuration: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What the admission configuration file says, by name of the plugin."""
+    default_not_ready_toleration_seconds: int = 300
+    """How long pods stay on a node that is not ready, unless they say it themselves."""
+    default_unreachable_toleration_seconds: int = 300
+    """How long pods stay on a node that cannot be reached, unless they say it themselves."""
     encryption_provider_config: str = ""
     """File that says which objects are encrypted in the store, with which keys; "" for none."""
     encryption_reload: bool = False

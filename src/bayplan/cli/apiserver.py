@@ -9,6 +9,8 @@ import click
 from bayplan.cli.audit_flags import audit_options
 from bayplan.cli.data_directory import make_directory
 from bayplan.cli.etcd_flags import EtcdFlags, etcd_options
+from bayplan.cli.kube_command import KubeCommand
+from bayplan.cli.kube_flag_tables import API_SERVER
 from bayplan.cli.kube_flags import api_server_settings
 from bayplan.cli.kubeconfig_file import check_kubeconfig
 from bayplan.cli.running_cluster import run_until_stopped
@@ -16,7 +18,7 @@ from bayplan.cli.running_cluster import run_until_stopped
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
-@click.command()
+@click.command(cls=KubeCommand, table=API_SERVER)
 @click.option(
     "--store",
     metavar="URL",
@@ -102,6 +104,36 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     default="",
     metavar="BOOL",
     help="Whether to read that file again when it changes.",
+)
+@click.option(
+    "--default-not-ready-toleration-seconds",
+    default="300",
+    show_default=True,
+    metavar="SECONDS",
+    help="How long pods stay on a node that is not ready, unless they say it themselves.",
+)
+@click.option(
+    "--default-unreachable-toleration-seconds",
+    default="300",
+    show_default=True,
+    metavar="SECONDS",
+    help="How long pods stay on a node that cannot be reached, unless they say it themselves.",
+)
+@click.option("--runtime-config", default="", help="Optional APIs to serve: GROUP/VERSION=true, api/alpha=true.")
+@click.option("--max-request-bytes", default="3145728", show_default=True, help="Largest request body.")
+@click.option(
+    "--min-request-timeout",
+    default="1800",
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a watch lasts at least.",
+)
+@click.option(
+    "--enable-aggregator-routing",
+    default="true",
+    show_default=True,
+    metavar="BOOL",
+    help="Whether requests for aggregated servers go to an endpoint of their service, or to its cluster IP.",
 )
 @click.option("--service-cluster-ip-range", default="10.96.0.0/16", show_default=True, help="Range of cluster IPs.")
 @click.option("--service-node-port-range", default="30000-32767", show_default=True, help="Range of node ports.")

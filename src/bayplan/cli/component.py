@@ -79,8 +79,8 @@ def run(
     def waits(leader: str) -> None:
         assert election is not None
         click.echo(
-            f"waiting: {leader} holds the lease {election.namespace}/{election.name} "
-            "(another lease: --leader-elect-resource-name, none: --leader-elect=false)"
+            f"waiting: {leader} holds the lock {election.namespace}/{election.name} "
+            "(another lock: --leader-elect-resource-name, none: --leader-elect=false)"
         )
 
     async def main() -> None:

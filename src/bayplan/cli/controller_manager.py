@@ -9,11 +9,13 @@ import click
 
 from bayplan.cli import component
 from bayplan.cli.controller_flags import DURATION, flag_options, settings_of
+from bayplan.cli.kube_command import KubeCommand
+from bayplan.cli.kube_flag_tables import CONTROLLER_MANAGER
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
-@click.command()
+@click.command(cls=KubeCommand, table=CONTROLLER_MANAGER)
 @click.option(
     "--controllers",
     default="*",

@@ -31,18 +31,22 @@ def election_options(defaults: Mapping[str, Any]) -> Callable[[F], F]:
             default = defaults.get(field, usual)
             option = click.option(f"--leader-elect-{flag}", metavar="TIME", help=f"{text}  [default: {default}]")
             function = option(function)
+        function = click.option(
+            "--leader-elect-resource-lock",
+            help="What the lock is: leases or endpoints (an annotation, as clusters before 1.14 had it).  [default: leases]",
+        )(function)
         function = click.option("--leader-elect-resource-namespace", help="Its namespace.  [default: kube-system]")(
             function
         )
         function = click.option(
-            "--leader-elect-resource-name", help="Name of the lease.  [default: the name of the component]"
+            "--leader-elect-resource-name", help="Name of the lock.  [default: the name of the component]"
         )(function)
         return click.option(
             "--leader-elect",
             type=bool,
             is_flag=False,
             flag_value=True,
-            help=f"Work only while holding the lease.  [default: {defaults.get('leaderElect', True)}]",
+            help=f"Work only while holding the lock.  [default: {defaults.get('leaderElect', True)}]",
         )(function)
 
     return decorate
@@ -60,7 +64,7 @@ def election_times(lease_duration: float, renew_deadline: float, retry_period: f
 
 def election_of(component: str, flags: Mapping[str, Any], configured: Mapping[str, Any]) -> Election | None:
     """What the flags say, else `leaderElection` of the configuration, else the defaults. None: work without a lease. Raises Failure."""
-    from bayplan.cluster.standalone import Election
+    from bayplan.cluster.standalone import ELECTION_RESOURCES, Election
     from bayplan.support.durations import go_seconds
 
     def said(flag: str, field: str, default: Any) -> Any:
@@ -77,7 +81,11 @@ def election_of(component: str, flags: Mapping[str, Any], configured: Mapping[st
         except ValueError as error:
             raise Failure(f"--leader-elect-{flag}: {error}") from error
     times = election_times(seconds["leaseDuration"], seconds["renewDeadline"], seconds["retryPeriod"])
+    resource = said("leader_elect_resource_lock", "resourceLock", "") or "leases"
+    if resource not in ELECTION_RESOURCES:
+        raise Failure(f"--leader-elect-resource-lock: {resource!r} is none of {', '.join(ELECTION_RESOURCES)}")
     return Election(
+        resource=resource,
         name=said("leader_elect_resource_name", "resourceName", component) or component,
         namespace=said("leader_elect_resource_namespace", "resourceNamespace", "") or "kube-system",
         times=times,

@@ -28,6 +28,8 @@ API_SERVER_FLAGS = {
     "--admission-control-config-file": "file with the configuration of admission plugins",
     "--encryption-provider-config": "file that says which objects are encrypted in the store, with which keys",
     "--encryption-provider-config-automatic-reload": "whether to read that file again when it changes",
+    "--default-not-ready-toleration-seconds": "how long pods stay on a node that is not ready, unless they say it themselves",
+    "--default-unreachable-toleration-seconds": "how long pods stay on a node that cannot be reached, unless they say it themselves",
     "--max-request-bytes": "largest request body",
     "--max-requests-inflight": "reading requests that are worked on at once, 0 for no limit",
     "--max-mutating-requests-inflight": "changing requests that are worked on at once, 0 for no limit",
@@ -96,7 +98,7 @@ def api_server_settings(
                 if field == "enable_admission_plugins":  # besides those that a whole cluster has
                     changes[field] = tuple(dict.fromkeys((*settings.enable_admission_plugins, *changes[field])))
             except ValueError as error:
-                raise click.UsageError(f"{value!r}: {error}") from error
+                raise click.UsageError(f"{name}: {value!r}: {error}") from error
     settings = replace(settings, audit=audit_settings(given), **changes)
     if text := given.get("--runtime-config"):
         settings = replace(settings, runtime_config=(*settings.runtime_config, *_runtime_config(text)))
@@ -220,6 +222,8 @@ def _names(text: str) -> tuple[str, ...]:
 _FIELDS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "--service-cluster-ip-range": ("service_cluster_ip_range", _ranges),
     "--service-node-port-range": ("service_node_port_range", _port_range),
+    "--default-not-ready-toleration-seconds": ("default_not_ready_toleration_seconds", int),
+    "--default-unreachable-toleration-seconds": ("default_unreachable_toleration_seconds", int),
     "--max-request-bytes": ("max_request_bytes", int),
     "--max-requests-inflight": ("max_requests_inflight", int),
     "--max-mutating-requests-inflight": ("max_mutating_requests_inflight", int),

@@ -9,10 +9,12 @@ from typing import Any
 import click
 
 from bayplan.cli import component
+from bayplan.cli.kube_command import KubeCommand
+from bayplan.cli.kube_flag_tables import SCHEDULER
 from bayplan.cli.output import Failure
 
 
-@click.command()
+@click.command(cls=KubeCommand, table=SCHEDULER)
 @click.option(
     "--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="KubeSchedulerConfiguration."
 )

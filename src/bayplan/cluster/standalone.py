@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from bayplan.client import Client
-from bayplan.client.leader_election import ElectionSettings, LeaderElector, LeaseLock
+from bayplan.client.leader_election import ElectionSettings, EndpointsLock, LeaderElector, LeaseLock, Lock
 from bayplan.cluster.errors import ClusterError
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
@@ -15,13 +16,19 @@ from bayplan.support.pages import PageServer, metrics_page, ready_page
 from bayplan.support.randomness import Randomness
 from bayplan.support.running import wait_for_stop
 
+_LOCKS: Final[Mapping[str, Callable[[Client, str, str], Lock]]] = {"leases": LeaseLock, "endpoints": EndpointsLock}
+"""By the resource that holds the lock."""
+ELECTION_RESOURCES: Final = tuple(_LOCKS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Election:
-    """The lease that a component holds while it works."""
+    """The lock that a component holds while it works."""
 
     name: str
     namespace: str = "kube-system"
+    resource: str = "leases"
+    """What the lock is: `leases`, or `endpoints` as in clusters before 1.14."""
     times: ElectionSettings = field(default_factory=ElectionSettings)
 
 
@@ -72,14 +79,14 @@ async def run_component(
     waits: Callable[[str], None],
     health: HealthServer,
 ) -> None:
-    """Run a component until told to stop; with `election` only while it holds that lease. Raises what the component raises.
+    """Run a component until told to stop; with `election` only while it holds that lock. Raises what the component raises.
 
-    waits: told who holds the lease that the component waits for.
+    waits: told who holds the lock that the component waits for.
     """
     if election is not None:
         identity = f"{name}_{randomness.uuid4()}"
         elector = LeaderElector(
-            LeaseLock(client, election.namespace, election.name),
+            _LOCKS[election.resource](client, election.namespace, election.name),
             identity,
             clock=clock,
             randomness=randomness,

@@ -14,51 +14,8 @@ from bayplan.envtest.etcd import STORE_PATH
 
 _PREFERRED: Final = ("etcd-servers", "cert-dir", "tls-cert-file", "tls-private-key-file")
 """Flags of which more follows than their values."""
-_WITHOUT_MEANING: Final = frozenset(
-    (
-        "allow-privileged",
-        "advertise-address",
-        "contention-profiling",
-        "default-not-ready-toleration-seconds",
-        "default-unreachable-toleration-seconds",
-        "default-watch-cache-size",
-        "delete-collection-workers",
-        "enable-aggregator-routing",
-        "enable-garbage-collector",
-        "enable-priority-and-fairness",
-        "endpoint-reconciler-type",
-        "etcd-cafile",
-        "etcd-certfile",
-        "etcd-compaction-interval",
-        "etcd-count-metric-poll-period",
-        "etcd-keyfile",
-        "etcd-prefix",
-        "event-ttl",
-        "external-hostname",
-        "feature-gates",
-        "goaway-chance",
-        "http2-max-streams-per-connection",
-        "livez-grace-period",
-        "log-flush-frequency",
-        "logging-format",
-        "max-connection-bytes-per-sec",
-        "min-request-timeout",
-        "permit-address-sharing",
-        "permit-port-sharing",
-        "profiling",
-        "storage-backend",
-        "storage-media-type",
-        "tls-cipher-suites",
-        "tls-min-version",
-        "vmodule",
-        "watch-cache",
-        "watch-cache-sizes",
-    )
-)
-"""Flags of kube-apiserver that say how it works inside, or what Bayplan always does."""
-_SWITCHES: Final = frozenset(
-    ("help", "h", "allow-privileged", "profiling", "watch-cache", "enable-aggregator-routing", "anonymous-auth")
-)
+_OF_ETCD: Final = ("etcd-cafile", "etcd-certfile", "etcd-keyfile", "etcd-prefix", "etcd-compaction-interval")
+"""Flags about an etcd, in the place of which there is Bayplan's store."""
 _ASK_SECONDS: Final = 10.0
 
 
@@ -67,9 +24,9 @@ def main(words: Sequence[str] | None = None) -> int:
     from bayplan.cli.apiserver import command
 
     given = list(sys.argv[1:] if words is None else words)
-    known = {option.lstrip("-"): parameter for parameter in command.params for option in parameter.opts}
+    known = command.flags()
     try:
-        flags = list(flags_of(given, _SWITCHES))
+        flags = list(flags_of(given, command.switches()))
         if any(name in ("help", "h") for name, _ in flags):
             print(_help(known))
             return 0
@@ -87,9 +44,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _help(known: Iterable[str]) -> str:
     """All flags: envtest looks there for some."""
-    names = sorted({*known, *_WITHOUT_MEANING})
     return "Usage: kube-apiserver [flags]\n  A stand-in for envtest, by Bayplan.\n" + "".join(
-        f"  --{each}\n" for each in names
+        f"  --{each}\n" for each in known
     )
 
 
@@ -99,9 +55,9 @@ def translated(flags: Iterable[tuple[str, str]], known: Iterable[str]) -> list[s
     for name, value in flags:
         if name in special:
             special[name] = value
-        elif name in names:
+        elif name in names and name not in _OF_ETCD:
             found.append(f"--{name}={value}")
-        elif name not in _WITHOUT_MEANING:
+        elif name not in _OF_ETCD:
             raise ArgumentError(f"unknown flag: --{name}")
     directory = Path(special["cert-dir"] or "/var/run/kubernetes").absolute()
     found += [f"--cert-dir={directory / 'bayplan'}", f"--kubeconfig={directory / 'bayplan' / 'kubeconfig'}"]

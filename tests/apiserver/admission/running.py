@@ -22,12 +22,14 @@ def run(
     enabled: tuple[str, ...] = (),
     disabled: tuple[str, ...] = (),
     configuration: Mapping[str, Mapping[str, Any]] | None = None,
+    **more: Any,
 ) -> None:
-    """Run a case against a fresh server."""
+    """Run a case against a fresh server. more: further fields of its settings."""
     settings = ApiServerSettings(
         enable_admission_plugins=enabled,
         disable_admission_plugins=disabled,
         admission_configuration=configuration or {},
+        **more,
     )
 
     async def inner() -> None:

@@ -21,6 +21,23 @@ KATA = node_v1.RuntimeClass(
 )
 
 
+def test_the_server_says_how_long_pods_stay_on_nodes_that_fail() -> None:
+    async def case(client: Client) -> None:
+        own = core_v1.Toleration(key="node.kubernetes.io/unreachable", operator="Exists", effect="NoExecute")
+        plain = (await client.create(pod())).spec.tolerations
+        assert [(one.key, one.toleration_seconds) for one in plain] == [
+            ("node.kubernetes.io/not-ready", 20),
+            ("node.kubernetes.io/unreachable", 0),
+        ]
+        told = (await client.create(pod("told", tolerations=(own,)))).spec.tolerations
+        assert [(one.key, one.toleration_seconds) for one in told] == [
+            ("node.kubernetes.io/unreachable", None),
+            ("node.kubernetes.io/not-ready", 20),
+        ]
+
+    run(case, default_not_ready_toleration_seconds=20, default_unreachable_toleration_seconds=0)
+
+
 def test_a_runtime_class_brings_overhead_nodes_and_tolerations() -> None:
     async def case(client: Client) -> None:
         await client.create(KATA)
