@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bayplan.api.types import core_v1
-from bayplan.cli.descheduler import command
+from bayplan.cli.descheduler import _print_pass, command
 from bayplan.cli.election import election_of
 from bayplan.cli.main import main
 from bayplan.client.leader_election import ElectionSettings
 from bayplan.cluster.standalone import Election
+from bayplan.descheduler.report import Attempt, PassReport
+from bayplan.descheduler.settings import DeschedulerSettings
 from bayplan.testing.builders import deployment
 from bayplan.testing.cluster import running_cluster
 
@@ -129,10 +132,16 @@ def test_one_pass_ends_by_itself_and_an_unknown_priority_class_is_a_failure(poli
             kubeconfig = tmp_path / "kubeconfig"
             await asyncio.to_thread(kubeconfig.write_text, cluster.cluster.kubeconfig())
             dry = await descheduled(kubeconfig, "--dry-run")
-            assert dry == (0, "started: descheduler\n")
+            started, *lines, last = dry[1].splitlines()
+            assert (dry[0], started, last) == (0, "started: descheduler", "would evict 3 pods, left 0")
+            assert len(lines) == 3
+            assert all(
+                re.fullmatch(r"would evict default/web-\S+ from node-\d \(PodLifeTime\): .*", one) for one in lines
+            )
             assert {pod.metadata.uid for pod in await cluster.pods(app="web")} == before
             done = await descheduled(kubeconfig)
             assert done[0] == 0, done[1]
+            assert done[1].splitlines()[-1] == "evicted 3 pods, left 0"
             await cluster.rolled_out("web", 3)
             assert not {pod.metadata.uid for pod in await cluster.pods(app="web")} & before
             events = (await cluster.client.list(core_v1.Event, "default")).items
@@ -143,3 +152,39 @@ def test_one_pass_ends_by_itself_and_an_unknown_priority_class_is_a_failure(poli
             assert 'priorityclasses.scheduling.k8s.io "missing" not found' in failed[1]
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [
+        (
+            0.0,
+            [
+                "evicted n/p from a (PodLifeTime): it is old",
+                "left n/q on a (PodLifeTime): a budget",
+                "failed: LowNodeUtilization: no metrics",
+                "no pod was looked at: too few nodes",
+                "evicted 1 pods, left 1",
+            ],
+        ),
+        (
+            60.0,
+            [
+                "failed: LowNodeUtilization: no metrics",
+                "no pod was looked at: too few nodes",
+                "evicted 1 pods, left 1",
+            ],
+        ),
+    ],
+)
+def test_what_is_said_of_a_pass(interval: float, expected: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    report = PassReport(
+        [
+            Attempt("n/p", "a", "default", "PodLifeTime", "it is old", True),
+            Attempt("n/q", "a", "default", "PodLifeTime", "it is old", False, "a budget"),
+        ],
+        ["LowNodeUtilization: no metrics"],
+        "too few nodes",
+    )
+    _print_pass(DeschedulerSettings(descheduling_interval=interval), report)
+    assert capsys.readouterr().out.splitlines() == expected

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from bayplan.cli import component
 from bayplan.cli.controller_flags import DURATION
 from bayplan.cli.output import FILE, Unanswerable
+
+if TYPE_CHECKING:
+    from bayplan.descheduler.report import PassReport
+    from bayplan.descheduler.settings import DeschedulerSettings
 
 NAME: Final = "descheduler"
 _ELECTION: Final = {
@@ -98,7 +103,15 @@ def command(
     def make(client: Any, clock: Any, randomness: Any, metrics: Any) -> Any:
         from bayplan.descheduler.service import DeschedulerService
 
-        return DeschedulerService(client, policy, settings, clock=clock, randomness=randomness, metrics=metrics)
+        return DeschedulerService(
+            client,
+            policy,
+            settings,
+            clock=clock,
+            randomness=randomness,
+            metrics=metrics,
+            on_pass=partial(_print_pass, settings),
+        )
 
     component.run(
         NAME,
@@ -108,3 +121,18 @@ def command(
         serves_metrics=not disable_metrics,
         **options,
     )
+
+
+def _print_pass(settings: DeschedulerSettings, report: PassReport) -> None:
+    """Say what a pass did: of a single one everything, of one of many how many evictions there were."""
+    done = "would evict" if settings.dry_run else "evicted"
+    if settings.descheduling_interval <= 0:
+        for one in report.evicted:
+            click.echo(f"{done} {one.pod} from {one.node} ({one.strategy}): {one.reason}")
+        for one in report.refused:
+            click.echo(f"left {one.pod} on {one.node} ({one.strategy}): {one.objection}")
+    for error in report.errors:
+        click.echo(f"failed: {error}")
+    if report.skipped:
+        click.echo(f"no pod was looked at: {report.skipped}")
+    click.echo(f"{done} {len(report.evicted)} pods, left {len(report.refused)}")

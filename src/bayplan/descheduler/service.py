@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -55,11 +56,14 @@ class DeschedulerService:
         clock: Clock,
         randomness: Randomness,
         metrics: Registry,
+        on_pass: Callable[[PassReport], None] = lambda report: None,
     ) -> None:
+        """on_pass: called after each pass that `run` makes."""
         self._client = client
         self._policy = replace(policy, node_selector=settings.node_selector or policy.node_selector)
         self._settings = settings
         self._clock = clock
+        self._on_pass = on_pass
         self._metrics = DeschedulerMetrics(metrics)
         self._informers = InformerFactory(client, clock, randomness)
         self._recorder = EventRecorder(client, REQUESTED_BY, clock, randomness)
@@ -106,6 +110,7 @@ class DeschedulerService:
             logger.error("no pass: %s", error)
             return
         logger.info("evicted %d pods, refused %d", len(report.evicted), len(report.refused))
+        self._on_pass(report)
 
     async def _pass(self) -> PassReport:
         """One pass over the cluster as it is known now."""
