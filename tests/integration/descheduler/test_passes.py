@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from bayplan.api.codec import from_tree
+from bayplan.api.errors import not_found_error
 from bayplan.api.types import apps_v1, core_v1, policy_v1
 from bayplan.client.client import MERGE_PATCH
+from bayplan.client.errors import TransportError
 from bayplan.descheduler.errors import PolicyError
 from bayplan.descheduler.policy import DeschedulerPolicy
 from bayplan.descheduler.service import DeschedulerService
@@ -302,5 +304,36 @@ def test_grace_period_and_annotations_go_with_the_eviction() -> None:
         await descheduler(cluster, wanted).run_once()
         ending = await cluster.client.get(core_v1.Pod, before.metadata.name, "default")
         assert ending.metadata.deletion_grace_period_seconds == 7
+
+    virtual(scenario)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (not_found_error("pods", "", "web"), 'pod not found when evicting "'),
+        (TransportError("the connection broke"), "the connection broke"),
+    ],
+)
+def test_an_eviction_that_fails_does_not_end_the_pass(error: Exception, expected: str) -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.client.create(deployment("web", 2))
+        await rolled_out(cluster, 2)
+        client = cluster.connect("descheduler")
+
+        async def fail(*_: object, **__: object) -> None:
+            raise error
+
+        client.evict = fail  # type: ignore[method-assign]
+        service = DeschedulerService(
+            client,
+            ALL,
+            DeschedulerSettings(),
+            clock=cluster.clock,
+            randomness=SeededRandomness("descheduler"),
+            metrics=Registry(),
+        )
+        report = await service.run_once()
+        assert [one.objection.startswith(expected) for one in report.refused] == [True, True]
 
     virtual(scenario)
