@@ -126,7 +126,7 @@ def test_real_usage_is_looked_at_where_it_is_collected() -> None:
     assert evicted(low(), sized("a", "b"), pods) == []
     made = decisions(wanted, snapshot(sized("a", "b"), pods))
     assert [one.error for one in made if isinstance(one, StrategyEnd)] == [
-        "metrics client not initialized: set metricsProviders to source KubernetesMetrics"
+        "metrics client not initialized: metricsProviders needs source KubernetesMetrics, and the cluster metrics.k8s.io"
     ]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from bayplan.api.quota.amounts import to_wire
 from bayplan.client import Client
+from bayplan.descheduler.errors import UsageError
 from bayplan.descheduler.usage_reader import read_usage
 
 
@@ -50,5 +51,5 @@ def test_lists_may_be_null() -> None:
 
 
 def test_an_answer_that_is_no_list_is_an_error() -> None:
-    with pytest.raises(ValueError, match="items"):
+    with pytest.raises(UsageError, match=r"metrics\.k8s\.io/v1beta1/nodes: .*items"):
         read(nodes="x", pods=[])

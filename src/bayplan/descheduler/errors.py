@@ -17,5 +17,9 @@ class PolicyError(DeschedulerError, ValueError):
         self.errors = tuple(errors)
 
 
+class UsageError(DeschedulerError):
+    """The metrics API does not say what nodes and pods use."""
+
+
 class StrategyError(DeschedulerError):
     """A strategy cannot run in this pass, such as one that needs usage figures that nobody has."""

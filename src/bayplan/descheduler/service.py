@@ -13,7 +13,7 @@ from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.client.events import NORMAL, WARNING, EventRecorder, shortened
 from bayplan.descheduler import planner
-from bayplan.descheduler.errors import PolicyError
+from bayplan.descheduler.errors import PolicyError, UsageError
 from bayplan.descheduler.metrics import ERROR, SUCCESS, DeschedulerMetrics
 from bayplan.descheduler.planner import Decision, Eviction, Outcome, PassSkipped, Refusal, StrategyEnd, StrategyStart
 from bayplan.descheduler.policy import DeschedulerPolicy
@@ -69,22 +69,23 @@ class DeschedulerService:
         self._recorder = EventRecorder(client, REQUESTED_BY, clock, randomness)
 
     async def run(self) -> None:
-        """Make passes. Raises PolicyError for a priority class that does not exist at the start."""
+        """Make passes. Raises PolicyError for a priority class that does not exist, unless it was there at the start and passes follow each other."""
         interval = self._settings.descheduling_interval
         async with Supervisor("descheduler") as tasks:
             try:
                 await self._begin(tasks)
                 while True:
-                    await self._pass_or_log()
                     if interval <= 0:
+                        self._on_pass(await self._pass())
                         break
+                    await self._pass_or_log()
                     await self._clock.sleep(interval)
                 await self._recorder.flush()
             finally:
                 await self._informers.stop()
 
     async def run_once(self) -> PassReport:
-        """Make one pass, whatever the interval is. Raises PolicyError, ApiError, TransportError."""
+        """Make one pass, whatever the interval is. Raises PolicyError."""
         async with Supervisor("descheduler") as tasks:
             try:
                 await self._begin(tasks)
@@ -106,7 +107,7 @@ class DeschedulerService:
     async def _pass_or_log(self) -> None:
         try:
             report = await self._pass()
-        except (PolicyError, ApiError, TransportError) as error:
+        except PolicyError as error:
             logger.error("no pass: %s", error)
             return
         logger.info("evicted %d pods, refused %d", len(report.evicted), len(report.refused))
@@ -115,7 +116,7 @@ class DeschedulerService:
     async def _pass(self) -> PassReport:
         """One pass over the cluster as it is known now."""
         began = self._clock.monotonic()
-        usage = await read_usage(self._client) if self._policy.collects_usage else None
+        usage = await self._usage()
         report = PassReport()
         running = planner.run_pass(self._policy, self._snapshot(usage))
         outcome: Outcome | None = None
@@ -133,6 +134,16 @@ class DeschedulerService:
             outcome = await self._carry_out(decision, report)
         self._metrics.pass_took(self._clock.monotonic() - began)
         return report
+
+    async def _usage(self) -> Usage | None:
+        """What nodes and pods really use; None if nobody wants to know or can tell. Strategies that need it say so."""
+        if not self._policy.collects_usage:
+            return None
+        try:
+            return await read_usage(self._client)
+        except UsageError as error:
+            logger.error("no usage: %s", error)
+            return None
 
     def _snapshot(self, usage: Usage | None) -> ClusterSnapshot:
         return ClusterSnapshot(

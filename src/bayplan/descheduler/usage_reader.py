@@ -9,8 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
+from bayplan.api.errors import ApiError
 from bayplan.api.quota.amounts import Amounts, add, parsed
 from bayplan.client import Client
+from bayplan.client.errors import TransportError
+from bayplan.descheduler.errors import UsageError
 from bayplan.descheduler.snapshot import Usage
 
 _PATH: Final = "/apis/metrics.k8s.io/v1beta1"
@@ -44,7 +47,7 @@ class _Pods(msgspec.Struct):
 
 
 async def read_usage(client: Client) -> Usage:
-    """Usage of all nodes and pods. Raises ApiError, TransportError, ValueError for an answer that is no list of metrics."""
+    """Usage of all nodes and pods. Raises UsageError."""
     nodes: _Nodes = await _read(client, "nodes", _Nodes)
     pods: _Pods = await _read(client, "pods", _Pods)
     return Usage(
@@ -54,7 +57,10 @@ async def read_usage(client: Client) -> Usage:
 
 
 async def _read(client: Client, resource: str, kind: type[Any]) -> Any:
-    return msgspec.json.decode(await client.raw("GET", f"{_PATH}/{resource}"), type=kind)
+    try:
+        return msgspec.json.decode(await client.raw("GET", f"{_PATH}/{resource}"), type=kind)
+    except (ApiError, TransportError, ValueError) as error:
+        raise UsageError(f"{_PATH}/{resource}: {error}") from error
 
 
 def _total(pod: _Pod) -> Amounts:

@@ -58,7 +58,9 @@ class MeasuredUsage:
 
     def __init__(self, snapshot: SnapshotIndex) -> None:
         if snapshot.usage is None:
-            raise StrategyError("metrics client not initialized: set metricsProviders to source KubernetesMetrics")
+            raise StrategyError(
+                "metrics client not initialized: metricsProviders needs source KubernetesMetrics, and the cluster metrics.k8s.io"
+            )
         self._usage = snapshot.usage
         self._snapshot = snapshot
 

@@ -256,7 +256,7 @@ def test_real_usage_is_read_from_the_metrics_api() -> None:
         assert report.errors == []
         without = await descheduler(cluster, policy("LowNodeUtilization", utilization)).run_once()
         assert without.errors == [
-            "LowNodeUtilization: metrics client not initialized: set metricsProviders to source KubernetesMetrics"
+            "LowNodeUtilization: metrics client not initialized: metricsProviders needs source KubernetesMetrics, and the cluster metrics.k8s.io"
         ]
 
     virtual(scenario)
@@ -335,5 +335,38 @@ def test_an_eviction_that_fails_does_not_end_the_pass(error: Exception, expected
         )
         report = await service.run_once()
         assert [one.objection.startswith(expected) for one in report.refused] == [True, True]
+
+    virtual(scenario)
+
+
+def test_a_cluster_without_metrics_fails_only_strategies_that_need_them() -> None:
+    async def scenario(cluster: VirtualCluster) -> None:
+        await cluster.client.create(deployment("web", 2))
+        await rolled_out(cluster, 2)
+        client = cluster.connect("descheduler")
+
+        async def fail(*_: object) -> bytes:
+            raise not_found_error("nodes", "metrics.k8s.io", "")
+
+        client.raw = fail  # type: ignore[method-assign, assignment]
+        utilization = {
+            "thresholds": {"cpu": 50},
+            "targetThresholds": {"cpu": 60},
+            "metricsUtilization": {"source": "KubernetesMetrics"},
+        }
+        for wanted, errors, evicted in (
+            (policy("PodLifeTime", {"states": ["Running"]}, metricsProviders=[{"source": "KubernetesMetrics"}]), 0, 2),
+            (policy("LowNodeUtilization", utilization, metricsProviders=[{"source": "KubernetesMetrics"}]), 1, 0),
+        ):
+            service = DeschedulerService(
+                client,
+                wanted,
+                DeschedulerSettings(),
+                clock=cluster.clock,
+                randomness=SeededRandomness("descheduler"),
+                metrics=Registry(),
+            )
+            report = await service.run_once()
+            assert (len(report.errors), len(report.evicted)) == (errors, evicted)
 
     virtual(scenario)
