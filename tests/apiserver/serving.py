@@ -86,10 +86,13 @@ def client_of(api: ApiServer, user: User = ADMIN) -> Client:
 
 @contextlib.asynccontextmanager
 async def served(
-    settings: ApiServerSettings | None = None, *, kubelet_tls: ssl.SSLContext | None = None
+    settings: ApiServerSettings | None = None,
+    *,
+    kubelet_tls: ssl.SSLContext | None = None,
+    store: Store | None = None,
 ) -> AsyncIterator[Served]:
     """An API server over HTTPS, alone: no controllers, no nodes."""
-    async with opened(settings=settings or AS_RECORDED) as api:
+    async with opened(store, settings or AS_RECORDED) as api:
         authenticator = api.context.authenticator
         for token, name, uid, groups in TOKENS.values():
             authenticator.add_token(token, name, groups, uid)

@@ -7,18 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from bayplan.store.interface import Store
 from bayplan.testing import transcripts
 from bayplan.testing.replay import Player, Report
+from tests.apiserver.etcd_stores import etcd_store, new_prefix
 from tests.apiserver.serving import TOKENS, served
+from tests.store.etcd.server import needs_etcd
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "api"
 TOPICS = sorted(path.stem for path in GOLDEN.glob("*.json"))
 
 
-async def play(topic: str) -> list[Report]:
-    """Play all scenarios of a topic on one fresh server."""
+async def play(topic: str, store: Store | None = None) -> list[Report]:
+    """Play all scenarios of a topic on one fresh server, over a memory store unless one is given."""
     tokens = {user: row[0] for user, row in TOKENS.items()}
-    async with served() as server:
+    async with served(store=store) as server:
         player = Player(server.url, tokens, server.session)
         return [await player.play(scenario) for scenario in transcripts.load(GOLDEN / f"{topic}.json")]
 
@@ -26,6 +29,14 @@ async def play(topic: str) -> list[Report]:
 @pytest.mark.parametrize("topic", TOPICS)
 def test_scenarios_are_answered_as_recorded(topic: str) -> None:
     reports = asyncio.run(play(topic))
+    assert reports
+    assert {report.scenario: report.differing for report in reports if not report.matches} == {}
+
+
+@needs_etcd
+@pytest.mark.parametrize("topic", TOPICS)
+def test_scenarios_are_answered_as_recorded_on_etcd(topic: str) -> None:
+    reports = asyncio.run(play(topic, etcd_store(new_prefix())))
     assert reports
     assert {report.scenario: report.differing for report in reports if not report.matches} == {}
 

@@ -4,44 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import os
 from collections.abc import AsyncIterator
 
 import pytest
 
 from bayplan.api.errors import ApiError
-from bayplan.api.kinds import DEFAULT_KINDS
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.apiserver.etcd_layout import etcd_folders
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client
 from bayplan.store.etcd.client import EtcdClient
-from bayplan.store.etcd.options import EtcdOptions
-from bayplan.store.url import open_store
-from bayplan.support.clock import SystemClock
+from tests.apiserver.etcd_stores import etcd_store, new_prefix
 from tests.apiserver.serving import client_of, opened
 from tests.store.etcd.clients import PATIENCE
 from tests.store.etcd.clients import client_of as etcd_client_of
 from tests.store.etcd.server import Forwarder, needs_etcd, shared_server
 
 pytestmark = needs_etcd
-_numbers = itertools.count(1)
 
 
-def new_prefix() -> str:
-    """A prefix that no other test has."""
-    return f"/ha-{os.getpid()}-{next(_numbers)}"
-
-
-@contextlib.asynccontextmanager
-async def api_on_etcd(prefix: str, port: int = 0) -> AsyncIterator[ApiServer]:
+def api_on_etcd(prefix: str, port: int = 0) -> contextlib.AbstractAsyncContextManager[ApiServer]:
     """A server over the shared etcd, reached at a port of its own if one is given."""
-    endpoint = f"127.0.0.1:{port}" if port else shared_server().endpoint
-    options = EtcdOptions(prefix=prefix, root="/registry/", folders=etcd_folders(DEFAULT_KINDS), compaction_interval=0)
-    store = open_store(f"etcd://{endpoint}", clock=SystemClock(), tells_previous=False, etcd=options)
-    async with opened(store) as api:
-        yield api
+    return opened(etcd_store(prefix, port))
 
 
 @contextlib.asynccontextmanager

@@ -54,6 +54,7 @@ def _etcd_store(url: str, rest: str, clock: Clock, tells_previous: bool, options
     except ValueError as error:
         raise ValueError(f"store {url!r}: {error}") from None
     try:
+        from bayplan.store.etcd.client import EtcdClient
         from bayplan.store.etcd.store import EtcdStore
     except ImportError as error:
         raise ValueError(f"store {url!r}: {error.name} is missing: pip install 'bayplan[etcd]'") from error
@@ -65,7 +66,7 @@ def _etcd_store(url: str, rest: str, clock: Clock, tells_previous: bool, options
         password=options.password,
     )
     return EtcdStore(
-        settings,
+        EtcdClient(settings, clock=clock),
         clock=clock,
         layout=KeyLayout(options.prefix, options.folders, root=options.root),
         tells_previous=tells_previous,

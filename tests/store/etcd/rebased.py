@@ -27,8 +27,9 @@ class RebasedEtcdStore:
 
     def __init__(self, endpoint: str) -> None:
         self._settings = EtcdSettings(endpoints=(endpoint,))
+        client = EtcdClient(self._settings, clock=SystemClock())
         self._layout = KeyLayout(f"/test-{next(_numbers)}")
-        self._store = EtcdStore(self._settings, clock=SystemClock(), layout=self._layout, compaction_interval=0)
+        self._store = EtcdStore(client, clock=SystemClock(), layout=self._layout, compaction_interval=0)
         self._base = 0
 
     @property

@@ -34,7 +34,6 @@ from bayplan.store.etcd.errors import (
 from bayplan.store.etcd.follower import Follower
 from bayplan.store.etcd.layout import KeyLayout
 from bayplan.store.etcd.leases import LeasePool
-from bayplan.store.etcd.settings import EtcdSettings
 from bayplan.store.interface import Deliver, KeyValue, Lost, RangeResult, Watch
 from bayplan.store.watching import Subscription
 from bayplan.support.clock import Clock
@@ -54,18 +53,19 @@ class EtcdStore:
 
     def __init__(
         self,
-        settings: EtcdSettings,
+        client: EtcdClient,
         *,
         clock: Clock,
         layout: KeyLayout,
         tells_previous: bool = True,
         compaction_interval: float = 300.0,
     ) -> None:
-        """compaction_interval: seconds between two compactions by this server or another; 0 for none by this one."""
+        """client: is the store's from now on, and closed with it.
+        compaction_interval: seconds between two compactions by this server or another; 0 for none by this one."""
         self._clock = clock
-        self._seconds = settings.request_timeout
+        self._seconds = client.settings.request_timeout
         self._layout = layout
-        self._client = EtcdClient(settings, clock=clock)
+        self._client = client
         self._attachments = Attachments()
         self._follower = Follower(self._client, clock, layout, self._attachments.take, previous=tells_previous)
         self._leases = LeasePool(self._client, clock)
@@ -80,6 +80,7 @@ class EtcdStore:
         """Monotonic seconds at which each write that runs began."""
         self._write_number = 0
         self._write_failure = ""
+        self._read_failure = ""
         self._idle = asyncio.Event()
         self._idle.set()
         self._reading: asyncio.Task[int] | None = None
@@ -102,7 +103,7 @@ class EtcdStore:
             waited = self._clock.monotonic() - next(iter(self._writes.values()))
             if waited > _SLOW_WRITE:
                 return f"a write has been waiting for etcd for {waited:.0f} seconds"
-        return self._follower.failure or self._write_failure
+        return self._follower.failure or self._write_failure or self._read_failure
 
     def _was_compacted(self, revision: int) -> None:
         """etcd was compacted to a revision: it can still be read, but of its events a deletion is gone, so that watches begin behind it."""
@@ -269,7 +270,10 @@ class EtcdStore:
         try:
             revision = await asyncio.shield(reading)
         except EtcdError as error:
-            raise self._unavailable(error) from error
+            failure = self._unavailable(error)
+            self._read_failure = str(failure)
+            raise failure from error
+        self._read_failure = ""
         await self._follower.reached(revision, self._seconds)
 
     async def _read_revision(self, before: asyncio.Task[int] | None) -> int:

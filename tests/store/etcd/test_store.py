@@ -1,0 +1,213 @@
+"""What an etcd store does besides the contract: leases, compaction beside others, lost answers, errors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bayplan.store.errors import StoreUnavailable, ValueTooLarge
+from bayplan.store.etcd.attachments import Attachments
+from bayplan.store.etcd.client import EtcdClient, TxnResult
+from bayplan.store.etcd.compactor import KEY, Compactor
+from bayplan.store.etcd.errors import EtcdUnavailable
+from bayplan.store.etcd.layout import KeyLayout
+from bayplan.store.etcd.leases import LeasePool
+from bayplan.store.etcd.settings import EtcdSettings
+from bayplan.store.etcd.store import EtcdStore
+from bayplan.support.clock import SystemClock
+from bayplan.testing.clock import ManualClock
+from bayplan.testing.store_conformance import Recorder
+from tests.store.etcd.clients import client_of, running
+from tests.store.etcd.server import free_ports, needs_etcd, shared_server
+
+pytestmark = needs_etcd
+_numbers = itertools.count(1)
+
+
+def new_layout() -> KeyLayout:
+    """A prefix that no other test has."""
+    return KeyLayout(f"/store-{os.getpid()}-{next(_numbers)}")
+
+
+def client_to(endpoint: str, **settings: Any) -> EtcdClient:
+    """A client that its store closes."""
+    return EtcdClient(EtcdSettings(endpoints=(endpoint,), **settings), clock=SystemClock())
+
+
+@contextlib.asynccontextmanager
+async def opened(client: EtcdClient | None = None, layout: KeyLayout | None = None) -> AsyncIterator[EtcdStore]:
+    """An open store under a prefix of its own."""
+    store = EtcdStore(
+        client or client_to(shared_server().endpoint),
+        clock=SystemClock(),
+        layout=layout or new_layout(),
+        compaction_interval=0,
+    )
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def test_keys_with_a_time_to_live_go_by_themselves() -> None:
+    async def run() -> None:
+        async with opened() as store:
+            recorder = Recorder()
+            await store.watch("/", store.revision + 1, recorder)
+            first = await store.put("/short", b"1", ttl=1)
+            await store.put("/kept", b"1", ttl=1)
+            await store.put("/kept", b"2")
+            await recorder.until(first + 3)
+            gone = recorder.events[-1]
+            assert (gone.key, gone.value, gone.previous, gone.previous_revision) == ("/short", None, b"1", first)
+            found = await store.get("/kept")
+            assert found is not None
+            assert found.value == b"2"
+
+    asyncio.run(run())
+
+
+def test_keys_that_end_at_about_the_same_time_share_a_lease() -> None:
+    async def run() -> None:
+        async with client_of(shared_server().endpoint) as client:
+            clock = ManualClock()
+            pool = LeasePool(client, clock)
+            leases = await asyncio.gather(*[pool.lease(3600.0) for _ in range(1000)])
+            assert len(set(leases)) == 1
+            assert 3600 < await client.time_to_live(leases[0]) <= 3660
+            full = await pool.lease(3600.0)
+            assert full != leases[0]
+            assert await pool.lease(10.0) not in (full, leases[0])
+            clock.advance(59)
+            assert await pool.lease(3600.0) == full
+            clock.advance(2)
+            late = await pool.lease(3600.0)
+            assert late != full
+            pool.forget(late)
+            assert await pool.lease(3600.0) != late
+
+    asyncio.run(run())
+
+
+def test_a_lease_that_has_gone_is_replaced() -> None:
+    async def run() -> None:
+        layout = new_layout()
+        async with opened(layout=layout) as store, client_of(shared_server().endpoint) as client:
+            await store.put("/a", b"1", ttl=1000)
+            lease = (await client.range(layout.to_etcd("/a"))).kvs[0].lease
+            await client.revoke(lease)
+            await store.put("/b", b"1", ttl=1000)
+            assert (await client.range(layout.to_etcd("/b"))).kvs[0].lease not in (0, lease)
+
+    asyncio.run(run())
+
+
+def test_one_of_several_servers_compacts_in_each_interval(tmp_path: Path) -> None:
+    async def run() -> None:
+        with running(tmp_path) as server:
+            async with client_of(server.endpoint) as client:
+                told: list[list[int]] = [[], []]
+                pair = [Compactor(client, ManualClock(), 300.0, told[index].append) for index in range(2)]
+                revisions = []
+                for turn in range(4):
+                    revisions.append(await client.put(b"/a", b"%d" % turn) + 1)
+                    for one in pair:
+                        await one.take_turn()
+                assert [kv.value for kv in (await client.range(KEY)).kvs] == [b"%d" % revisions[2]]
+                assert await client.compacted_revision() == revisions[2]
+                assert told == [revisions[:3], revisions[:3]]
+
+    asyncio.run(run())
+
+
+class LosesAnswers(EtcdClient):
+    """Carries transactions out, and says that nobody answered, so many times."""
+
+    losses = 0
+
+    async def transaction(self, *arguments: Any) -> TxnResult:
+        result = await super().transaction(*arguments)
+        if self.losses:
+            self.losses -= 1
+            raise EtcdUnavailable("Socket closed", maybe_done=True)
+        return result
+
+
+def test_a_guarded_write_whose_answer_was_lost_succeeds_once() -> None:
+    async def run() -> None:
+        client = LosesAnswers(EtcdSettings(endpoints=(shared_server().endpoint,)), clock=SystemClock())
+        async with opened(client) as store:
+            recorder = Recorder()
+            await store.watch("/", store.revision + 1, recorder)
+            client.losses = 2
+            first = await store.put("/a", b"1", guard=0)
+            client.losses = 1
+            second = await store.put("/a", b"2", guard=first)
+            client.losses = 1
+            third = await store.delete("/a", guard=second)
+            assert [event.value for event in recorder.events] == [b"1", b"2", None]
+            assert recorder.revisions == [first, second, third]
+            client.losses = 1
+            with pytest.raises(StoreUnavailable):
+                await store.put("/b", b"1")
+
+    asyncio.run(run())
+
+
+def test_a_value_that_is_too_large_is_no_failure_of_the_store() -> None:
+    async def run() -> None:
+        async with opened() as store:
+            with pytest.raises(ValueTooLarge):
+                await store.put("/a", b"x" * 4_400_000)
+            assert store.write_error == ""
+            await store.put("/a", b"x")
+
+    asyncio.run(run())
+
+
+def test_no_etcd_is_said_at_open() -> None:
+    async def run() -> None:
+        with pytest.raises(StoreUnavailable, match=r"does not answer.*check that etcd runs"):
+            async with opened(client_to(f"127.0.0.1:{free_ports(1)[0]}", request_timeout=0.5)):
+                pass
+
+    asyncio.run(run())
+
+
+def test_a_full_etcd_is_said_with_the_next_step_and_shown_as_the_write_error(tmp_path: Path) -> None:
+    async def run() -> None:
+        with running(tmp_path, "--quota-backend-bytes=6000000") as server:
+            async with opened(client_to(server.endpoint)) as store:
+                results = await asyncio.gather(
+                    *[store.put(f"/{number}", b"x" * 2_000_000) for number in range(8)], return_exceptions=True
+                )
+                assert any("etcdctl alarm disarm" in str(one) for one in results)
+                assert "etcdctl alarm disarm" in store.write_error
+                assert await store.get("/none") is None
+
+    asyncio.run(run())
+
+
+def test_attachments_go_to_the_event_with_their_bytes_and_to_no_other() -> None:
+    attachments = Attachments()
+    first, second = object(), object()
+    pending = attachments.add("/a", b"1", first)
+    attachments.add("/a", b"2", second)
+    assert attachments.take("/a", b"3") is None
+    assert attachments.take("/b", b"1") is None
+    assert attachments.take("/a", b"2") is second
+    assert attachments.take("/a", b"2") is None
+    attachments.discard(pending)
+    attachments.discard(pending)
+    assert attachments.take("/a", b"1") is None
+    attachments.add("/a", None, first)
+    attachments.add("/a", None, second)
+    assert attachments.take("/a", None) is None
