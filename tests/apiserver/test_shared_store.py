@@ -12,6 +12,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client
+from bayplan.store.errors import StoreUnavailable
 from bayplan.store.etcd.client import EtcdClient
 from tests.apiserver.etcd_stores import etcd_store, new_prefix
 from tests.apiserver.serving import client_of, opened
@@ -217,6 +218,18 @@ def test_after_a_compaction_during_an_outage_clients_list_anew_and_nothing_is_mi
                 batch = await again.next_batch()
             assert [obj.metadata.name for _, obj in batch] == ["newest"]
         await forwarder.cut()
+
+    asyncio.run(run())
+
+
+def test_objects_that_kube_apiserver_wrote_as_protobuf_are_refused_with_the_next_step() -> None:
+    async def run() -> None:
+        prefix = new_prefix()
+        async with client_of_etcd() as etcd:
+            await etcd.put(f"{prefix}/configmaps/default/a".encode(), b"k8s\0rest")
+            with pytest.raises(StoreUnavailable, match=r"/registry/core/configmaps/default/a.*--storage-media-type"):
+                async with api_on_etcd(prefix):
+                    pass
 
     asyncio.run(run())
 

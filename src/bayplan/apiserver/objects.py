@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from bayplan.api.errors import ApiError, failure, internal_error, service_unavailable
 from bayplan.api.kinds import Kind, KindTable
-from bayplan.api.protobuf import message_of
+from bayplan.api.protobuf import MAGIC, message_of
 from bayplan.apiserver.cache import Prepared, ResourceCache, stored_value
 from bayplan.apiserver.custom_resources.mixed_cache import is_outdated, mixed
 from bayplan.apiserver.watching import Entry
@@ -91,6 +91,11 @@ class ObjectStore:
             cache = self._cache_of_key(item.key)
             if cache is None:
                 self._unknown[_prefix_of(item.key)] += 1
+            elif item.value.startswith(MAGIC):
+                raise StoreUnavailable(
+                    f"{item.key} is in protobuf, as kube-apiserver writes it, and objects are kept as JSON here: let it rewrite them with "
+                    "--storage-media-type=application/json"
+                )
             else:
                 cache.load(item.key, item.value, item.mod_revision, item.create_revision)
         self.revision = revision
