@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Awaitable
@@ -317,6 +318,7 @@ def etcdctl(client_endpoint: str, *arguments: str) -> None:
     subprocess.run(command, check=True, env=environment, capture_output=True, timeout=30)
 
 
+@pytest.mark.skipif(shutil.which("etcdctl") is None, reason="there is no etcdctl on PATH (Debian: etcd-client)")
 def test_a_user_needs_the_password_and_the_permission(tmp_path: Path) -> None:
     async def run() -> None:
         with running(tmp_path) as server:
