@@ -129,7 +129,8 @@ class ObjectStore:
             except StoreError as error:
                 logger.warning("the store cannot be read anew: %s", error)
                 await asyncio.sleep(_RELIST_PAUSE)
-        self._relisting = None
+        if self._relisting is asyncio.current_task():  # the new watch may have been lost already
+            self._relisting = None
 
     async def _read_again(self) -> None:
         """Replace the contents of all caches by what the store has now, and follow it from there. Raises StoreError."""
@@ -139,8 +140,9 @@ class ObjectStore:
             prefix = _prefix_of(item.key)
             if prefix in found:
                 found[prefix].append(item)
-        for prefix, cache in self._caches.items():
-            cache.replace(found.get(prefix, ()), revision)
+        for prefix, items in found.items():
+            if prefix in self._caches:
+                self._caches[prefix].replace(items, revision)
         if revision > self.revision:
             self._show(revision)
         self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
@@ -175,6 +177,10 @@ class ObjectStore:
         late = self._joining[prefix] = []
         try:
             revision = await self._read(cache)
+            while self._relisting is not None:  # events were missed while it was read
+                await asyncio.wait([self._relisting])
+                late.clear()
+                revision = await self._read(cache)
         finally:
             del self._joining[prefix]
         self._unknown.pop(prefix, None)
@@ -189,8 +195,11 @@ class ObjectStore:
         """Take in all objects of a kind. Returns the revision as of which that is."""
         revision = self.store.revision
         try:
-            async for item in self._items(cache.kind.storage_prefix, revision):
-                cache.load(item.key, item.value, item.mod_revision, item.create_revision)
+            if cache.count:  # again
+                cache.replace([item async for item in self._items(cache.kind.storage_prefix, revision)], revision)
+            else:
+                async for item in self._items(cache.kind.storage_prefix, revision):
+                    cache.load(item.key, item.value, item.mod_revision, item.create_revision)
         except StoreCorrupt as error:
             raise internal_error(str(error)) from error
         except StoreError as error:

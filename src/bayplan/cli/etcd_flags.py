@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -13,19 +13,16 @@ from bayplan.store.etcd.options import EtcdOptions
 from bayplan.support.tls_files import TlsFiles
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-_OPTIONS: Final = (
-    click.option("--etcd-servers", metavar="URLS", help="Servers of etcd, with commas, such as https://10.0.0.1:2379."),
-    click.option("--etcd-cafile", type=_FILE, help="Authority of their certificates."),
-    click.option("--etcd-certfile", type=_FILE, help="Certificate that etcd sees."),
-    click.option("--etcd-keyfile", type=_FILE, help="Key of that certificate."),
-    click.option("--etcd-prefix", default="/registry", show_default=True, help="Prefix of all keys in etcd."),
-    click.option(
-        "--etcd-compaction-interval",
-        default="5m0s",
-        show_default=True,
-        help="How often etcd is compacted, by one of the API servers; 0 for not by this one.",
-    ),
-)
+ETCD_FLAGS: Final = {
+    "--etcd-servers": "servers of etcd, with commas, such as https://10.0.0.1:2379",
+    "--etcd-cafile": "authority of their certificates",
+    "--etcd-certfile": "certificate that etcd sees",
+    "--etcd-keyfile": "key of that certificate",
+    "--etcd-prefix": "prefix of all keys in etcd (default /registry)",
+    "--etcd-compaction-interval": "how often etcd is compacted, by one of the API servers; 0 for not by this one (default 5m0s)",
+}
+"""Name -> meaning."""
+_DEFAULTS: Final = {"--etcd-prefix": "/registry", "--etcd-compaction-interval": "5m0s"}
 
 
 class EtcdFlags(NamedTuple):
@@ -41,30 +38,41 @@ def etcd_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def command(**given: Any) -> Any:
-        flags = {name: given.pop(name) for name in tuple(given) if name.startswith("etcd_")}
-        return function(etcd=_parsed(**flags), **given)
+        flags = {_flag(name): given.pop(name) or "" for name in tuple(given) if name.startswith("etcd_")}
+        return function(etcd=_parsed(flags), **given)
 
-    for option in reversed(_OPTIONS):
-        command = option(command)
+    for name, meaning in reversed(ETCD_FLAGS.items()):
+        kind = _FILE if name.endswith("file") else str
+        command = click.option(name, type=kind, help=f"{meaning[:1].upper()}{meaning[1:]}.")(command)
     return command
 
 
-def _parsed(
-    etcd_servers: str | None,
-    etcd_cafile: Path | None,
-    etcd_certfile: Path | None,
-    etcd_keyfile: Path | None,
-    etcd_prefix: str,
-    etcd_compaction_interval: str,
-) -> EtcdFlags:
+def split_etcd_flags(flags: Sequence[str]) -> tuple[EtcdFlags, tuple[str, ...]]:
+    """What flags of the form `--name=value` say about etcd, and the others. Raises UsageError."""
+    from bayplan.cli.kube_flags import parse_flags
+
+    own = [flag for flag in flags if flag.partition("=")[0] in ETCD_FLAGS]
+    given = parse_flags(own, ETCD_FLAGS)
+    for name, value in given.items():
+        if name.endswith("file") and not Path(value).is_file():
+            raise click.UsageError(f"{name}: {value}: no such file")
+    return _parsed(given), tuple(flag for flag in flags if flag not in own)
+
+
+def _flag(name: str) -> str:
+    """The flag of a parameter."""
+    return f"--{name.replace('_', '-')}"
+
+
+def _parsed(given: Mapping[str, Any]) -> EtcdFlags:
     """Raises UsageError."""
     from bayplan.cli.kube_flags import seconds
 
-    if (etcd_certfile is None) != (etcd_keyfile is None):
+    values = {name: str(given.get(name) or _DEFAULTS.get(name, "")) for name in ETCD_FLAGS}
+    files = [values[name] for name in ("--etcd-cafile", "--etcd-certfile", "--etcd-keyfile")]
+    if bool(files[1]) != bool(files[2]):
         raise click.UsageError("--etcd-certfile and --etcd-keyfile belong together")
-    files = [str(path) if path is not None else "" for path in (etcd_cafile, etcd_certfile, etcd_keyfile)]
-    interval = etcd_compaction_interval
-    prefix = f"/{etcd_prefix.strip('/')}"
+    interval, prefix = values["--etcd-compaction-interval"], f"/{values['--etcd-prefix'].strip('/')}"
     if prefix == "/":
         raise click.UsageError("--etcd-prefix: the prefix must not be empty")
     options = EtcdOptions(
@@ -72,4 +80,5 @@ def _parsed(
         tls=TlsFiles(*files) if any(files) else None,
         compaction_interval=0.0 if interval == "0" else seconds(interval),
     )
-    return EtcdFlags(f"etcd://{etcd_servers}" if etcd_servers else "", options)
+    servers = values["--etcd-servers"]
+    return EtcdFlags(f"etcd://{servers}" if servers else "", options)

@@ -59,6 +59,7 @@ class UpOptions:
     def settings(self) -> ClusterSettings:
         """The cluster that they describe. Raises UsageError, Failure."""
         from bayplan.cli.controller_flags import parsed_settings
+        from bayplan.cli.etcd_flags import split_etcd_flags
         from bayplan.cli.kube_flags import api_server_settings
         from bayplan.cli.simulated_pods import kwok_objects
         from bayplan.cluster.settings import CLUSTER_API, CLUSTER_CONTROLLERS, ClusterSettings
@@ -67,12 +68,16 @@ class UpOptions:
         directory = self.directory
         if directory is not None:
             make_directory(directory)
-        api, tokens, anonymous = api_server_settings(self._apiserver_flags, CLUSTER_API)
+        etcd, flags = split_etcd_flags(self._apiserver_flags)
+        if etcd.url and self.store:
+            raise click.UsageError("--store and --apiserver-flag=--etcd-servers name the same; give one of them")
+        api, tokens, anonymous = api_server_settings(flags, CLUSTER_API)
         if self.encrypt_secrets:
             api = replace(api, encryption_provider_config=str(self._own_encryption(api.encryption_provider_config)))
         kwok = kwok_objects(self.stages)
         return ClusterSettings(
-            store=self.store or (f"sqlite:{directory}/store.db" if directory else "memory:"),
+            etcd=etcd.options,
+            store=etcd.url or self.store or (f"sqlite:{directory}/store.db" if directory else "memory:"),
             directory=directory / "pki" if directory else None,
             bind_address=self.bind,
             port=self.port,

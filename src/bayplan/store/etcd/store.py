@@ -23,6 +23,7 @@ from bayplan.store.etcd.attachments import Attachments
 from bayplan.store.etcd.client import EtcdClient, Page, TxnResult, delete_op, get_op, mod_revision_is, put_op
 from bayplan.store.etcd.compactor import Compactor
 from bayplan.store.etcd.errors import (
+    EtcdAccessDenied,
     EtcdCompacted,
     EtcdError,
     EtcdFutureRevision,
@@ -149,6 +150,10 @@ class EtcdStore:
             )
         if isinstance(error, EtcdTooLarge):
             return ValueTooLarge(str(error))
+        if isinstance(error, EtcdAccessDenied):
+            return StoreUnavailable(
+                f"etcd does not permit it ({error}): its user needs to read all keys, and to write those under the prefix and compact_rev_key"
+            )
         return StoreUnavailable(str(error))
 
     async def _raise(self, error: EtcdError, revision: int) -> NoReturn:
