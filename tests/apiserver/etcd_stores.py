@@ -21,8 +21,8 @@ def new_prefix() -> str:
     return f"/ha-{os.getpid()}-{next(_numbers)}"
 
 
-def etcd_store(prefix: str, port: int = 0) -> Store:
-    """A store under a prefix, reached at a port of its own if one is given."""
-    endpoint = f"127.0.0.1:{port}" if port else shared_server().endpoint
+def etcd_store(prefix: str, *endpoints: str) -> Store:
+    """A store under a prefix, at these members if they are given."""
+    servers = ",".join(endpoints) or shared_server().endpoint
     options = EtcdOptions(prefix=prefix, root="/registry/", folders=etcd_folders(DEFAULT_KINDS), compaction_interval=0)
-    return open_store(f"etcd://{endpoint}", clock=SystemClock(), tells_previous=False, etcd=options)
+    return open_store(f"etcd://{servers}", clock=SystemClock(), tells_previous=False, etcd=options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -16,16 +17,16 @@ from bayplan.store.errors import StoreUnavailable
 from bayplan.store.etcd.client import EtcdClient
 from tests.apiserver.etcd_stores import etcd_store, new_prefix
 from tests.apiserver.serving import client_of, opened
-from tests.store.etcd.clients import PATIENCE
+from tests.store.etcd.clients import PATIENCE, running_cluster
 from tests.store.etcd.clients import client_of as etcd_client_of
 from tests.store.etcd.server import Forwarder, needs_etcd, shared_server
 
 pytestmark = needs_etcd
 
 
-def api_on_etcd(prefix: str, port: int = 0) -> contextlib.AbstractAsyncContextManager[ApiServer]:
-    """A server over the shared etcd, reached at a port of its own if one is given."""
-    return opened(etcd_store(prefix, port))
+def api_on_etcd(prefix: str, *endpoints: str) -> contextlib.AbstractAsyncContextManager[ApiServer]:
+    """A server over the shared etcd, or over these members."""
+    return opened(etcd_store(prefix, *endpoints))
 
 
 @contextlib.asynccontextmanager
@@ -190,7 +191,11 @@ def test_after_a_compaction_during_an_outage_clients_list_anew_and_nothing_is_mi
     async def run() -> None:
         prefix, forwarder = new_prefix(), Forwarder(shared_server().port)
         await forwarder.mend()
-        async with api_on_etcd(prefix) as other, api_on_etcd(prefix, forwarder.port) as api, client_of_etcd() as etcd:
+        async with (
+            api_on_etcd(prefix) as other,
+            api_on_etcd(prefix, f"127.0.0.1:{forwarder.port}") as api,
+            client_of_etcd() as etcd,
+        ):
             first, second = client_of(other), client_of(api)
             for name in ("kept", "changed", "gone"):
                 await first.create(config_map(name, n="0"))
@@ -238,7 +243,7 @@ def test_while_etcd_is_away_requests_fail_and_nothing_is_shown_as_present() -> N
     async def run() -> None:
         prefix, forwarder = new_prefix(), Forwarder(shared_server().port)
         await forwarder.mend()
-        async with api_on_etcd(prefix, forwarder.port) as api:
+        async with api_on_etcd(prefix, f"127.0.0.1:{forwarder.port}") as api:
             client = client_of(api)
             await client.create(config_map("a", n="0"))
             await forwarder.cut()
@@ -253,5 +258,30 @@ def test_while_etcd_is_away_requests_fail_and_nothing_is_shown_as_present() -> N
             assert (await client.get(core_v1.ConfigMap, "a", "default")).data == {"n": "0"}
             await client.create(config_map("b"))
         await forwarder.cut()
+
+    asyncio.run(run())
+
+
+def test_requests_go_on_when_a_member_of_etcd_dies(tmp_path: Path) -> None:
+    async def run() -> None:
+        with running_cluster(tmp_path) as members:
+            async with api_on_etcd("/registry", *[one.endpoint for one in members]) as api:
+                client = client_of(api)
+                listed = await client.list(core_v1.ConfigMap, "default")
+                stream = await client.watch(core_v1.ConfigMap, "default", resource_version=listed.resource_version)
+                names = iter(range(400))
+
+                async def write() -> None:
+                    for number in names:
+                        if number == 100:
+                            members[0].stop()
+                        await client.create(config_map(f"m{number}"))
+
+                await asyncio.gather(*[write() for _ in range(20)])
+                seen: list[str] = []
+                async with asyncio.timeout(PATIENCE):
+                    while len(seen) < 400:
+                        seen += [obj.metadata.name for _, obj in await stream.next_batch()]
+                assert sorted(seen) == sorted(f"m{number}" for number in range(400))
 
     asyncio.run(run())
