@@ -169,6 +169,7 @@ def test_large_pasts_come_whole_in_fragments() -> None:
                 await client.put(root + b"%02d" % number, bytes([number]) * 1_500_000)
             client.watch(root, root + b"z", start_revision=first, on_events=seen.take, on_lost=seen.lose)
             await seen.until(lambda: len(seen.events) == 13)
+            assert seen.batches == 1
             assert [value[:1] for value in seen.values] == [b"", *[bytes([number]) for number in range(12)]]
             await client.delete(root, root + b"z")
 
@@ -272,6 +273,16 @@ async def until_no_quorum(client: EtcdClient) -> None:
             except EtcdUnavailable as error:
                 if "no quorum" in str(error):
                     return
+
+
+def test_a_member_that_is_not_there_is_passed_over() -> None:
+    async def run() -> None:
+        dead, live = f"127.0.0.1:{free_ports(1)[0]}", shared_server().endpoint
+        async with client_of(dead, live) as client:
+            assert await client.put(new_key(), b"1") > 0
+            assert client.endpoint == live
+
+    asyncio.run(run())
 
 
 def test_nobody_there_is_said_with_the_endpoint() -> None:
