@@ -23,6 +23,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 Story = Callable[[Watched, Page, Cluster], Coroutine[Any, Any, None]]
 VIEWS = (
     "#/map",
+    "#/decisions",
     "#/pods",
     "#/workloads",
     "#/nodes",
@@ -45,7 +46,7 @@ def with_browser(story: Story, *, nodes: int = 3, pods: int = 2, **browser: Any)
             await eventually(lambda: account(client))
             await client.create(deployment("web", pods))
             await client.create(pod("big", containers=(container(cpu="900"),)))
-            async with page_of(client) as page, browser_on(page.url, **browser) as tab:
+            async with page_of(client, (), cluster.scheduler_state) as page, browser_on(page.url, **browser) as tab:
                 await story(tab, page, cluster)
         finally:
             await cluster.stop()
@@ -66,6 +67,7 @@ def test_every_view_shows_itself_and_the_address_keeps_no_token() -> None:
             VIEWS,
             (
                 "free",
+                "most points",
                 "Running",
                 "Deployment",
                 "node-3",
@@ -208,6 +210,8 @@ def test_why_and_what_if_are_asked_and_shown(tmp_path: Path) -> None:
         async with page_of(small_copy(), [f"--cluster={file}"]) as page, browser_on(page.url) as tab:
             await tab.open("#/pod/shop/db/why")
             await tab.see("Insufficient cpu")
+            await tab.tab.click(".group")
+            assert await tab.tab.evaluate("() => document.querySelector('.group').ariaPressed") == "true"
             await tab.tab.click("text=Find the smallest changes")
             await tab.see("lower the cpu request of container main from 9")
             await tab.tab.click(".fixes button")

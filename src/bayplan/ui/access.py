@@ -15,7 +15,7 @@ from bayplan.ui.errors import RequestError
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": POLICY,

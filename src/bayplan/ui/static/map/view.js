@@ -9,14 +9,14 @@ import { draw, palette, podAt } from "./draw.js";
 const CLOSEST = 900;   // pixels of a cell
 const PAN = 60;
 
-/** verdicts: node -> {colour, ink, words} in place of the free share; null for that. pods: whether those of the present are shown inside. */
-export function ClusterMap({ store, resource, search, verdicts = null, height = null, pods = true }) {
+/** verdicts: node -> {colour, ink, words} in place of the free share; null for that. pods: whether those of the present are shown inside. only: nodes that stand out. */
+export function ClusterMap({ store, resource, search, verdicts = null, height = null, pods = true, only = null }) {
   const canvas = useRef(), view = useRef({ x: 0, y: 0, zoom: 1 }), dirty = useRef(() => {}), plan = useRef(null), pointers = useRef(new Map());
   const [hover, setHover] = useState(null);
   const [focus, setFocus] = useState("");
   const found = useFound(store, search);
   const shape = useShape(store);
-  const state = { store, resource, focus, hover: hover?.node, verdicts, pods, ...found };
+  const state = { store, resource, focus, hover: hover?.node, verdicts, pods, ...found, ...(only ? { found: only } : {}) };
   const latest = useRef(state);
   latest.current = state;
 

@@ -53,12 +53,16 @@ function sorted(data) {
 
 function Verdicts({ store, data }) {
   const { refused, fits, verdicts, best } = useMemo(() => sorted(data), [data]);
+  const [chosen, setChosen] = useState(null);
+  const only = useMemo(() => chosen && new Set(chosen), [chosen]);
+  const group = (key, nodes, colour, words, more = null) => html`<li key=${key}><button class="group" aria-pressed=${chosen === nodes} onClick=${() => setChosen(chosen === nodes ? null : nodes)}>
+    <i style=${{ background: colour }}></i><b>${count(nodes.length)}</b><span>${words}</span></button>${more}</li>`;
+  const fitting = useMemo(() => fits.map(([node]) => node), [fits]);
   const high = Math.min(420, 150 + 40 * Math.sqrt(store.tables.nodes.size));
-  return html`<div class="why"><div class="why-map"><${ClusterMap} store=${store} resource="cpu" search="" verdicts=${verdicts} height=${high} /></div>
+  return html`<div class="why"><div class="why-map"><${ClusterMap} store=${store} resource="cpu" search="" verdicts=${verdicts} height=${high} only=${only} /></div>
     <ul class="groups" aria-label="Nodes by verdict">
-      ${fits.length > 0 && html`<li><i style=${{ background: FITS.colour }}></i><b>${count(fits.length)}</b><span>${fits.length === 1 ? "fits" : "fit"}</span></li>`}
-      ${refused.map((group) => html`<li key=${group.plugin + group.words}><i style=${{ background: group.colour }}></i><b>${count(group.nodes.length)}</b>
-        <span>${group.words}<small>${group.plugin}: ${group.nodes.slice(0, 4).map((node) => html`<a href=${to("node", node)}>${node}</a> `)}${group.nodes.length > 4 ? `and ${count(group.nodes.length - 4)} more` : ""}</small></span></li>`)}</ul></div>
+      ${fits.length > 0 && group("fits", fitting, FITS.colour, fitting.length === 1 ? "fits" : "fit")}
+      ${refused.map((one) => group(one.plugin + one.words, one.nodes, one.colour, one.words, html`<small>${one.plugin}: ${one.nodes.slice(0, 4).map((node) => html`<a href=${to("node", node)}>${node}</a> `)}${one.nodes.length > 4 ? `and ${count(one.nodes.length - 4)} more` : ""}</small>`))}</ul></div>
     ${fits.length > 0 && fits[0][1].scores && html`<${Waterfall} data=${data} fits=${fits} best=${best} />`}`;
 }
 
