@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -31,10 +32,9 @@ class Page:
     session: aiohttp.ClientSession
 
     async def text(self, path: str, status: int = 200) -> str:
-        async with self.session.get(path) as response:
-            text = await response.text()
-            assert response.status == status, text
-            return text
+        async with asyncio.timeout(60), self.session.get(path) as response:
+            assert response.status == status, await response.content.read(1000)
+            return await response.text()
 
     async def json(self, path: str, status: int = 200) -> Any:
         return msgspec.json.decode(await self.text(path, status))

@@ -82,7 +82,7 @@ class Questions:
     async def _answer(self, verb: str, *arguments: str, stdin: bytes = b"") -> Any:
         async with self._places:
             code, output, errors = await _run((*_PROGRAM, verb, *self._options, *arguments), stdin)
-        if code < _NO_SENSE and output:
+        if code < _NO_SENSE:
             with contextlib.suppress(msgspec.DecodeError):
                 return msgspec.json.decode(output)
         said = errors.decode(errors="replace").strip().splitlines()
