@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Awaitable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -145,7 +146,7 @@ def test_watches_share_a_stream_and_see_their_own_keys() -> None:
             ]
             for number in range(50):
                 await client.put(root + b"%d/a" % number, b"%d" % number)
-            await seen[49].until(lambda: bool(seen[49].events))
+            await asyncio.gather(*[one.until(partial(bool, one.events)) for one in seen])
             await seen[0].until(lambda: len(seen[0].events) == 2)
             assert seen[0].values == [b"first", b"0"]
             assert seen[0].events[1].prev_kv.value == b"first"
