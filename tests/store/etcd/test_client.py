@@ -127,6 +127,10 @@ def test_maintenance_calls_say_what_the_member_is(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def _has_events(seen: Seen, count: int) -> bool:
+    return len(seen.events) >= count
+
+
 def test_watches_share_a_stream_and_see_their_own_keys() -> None:
     async def run() -> None:
         async with client_of(shared_server().endpoint) as client:
@@ -146,8 +150,9 @@ def test_watches_share_a_stream_and_see_their_own_keys() -> None:
             ]
             for number in range(50):
                 await client.put(root + b"%d/a" % number, b"%d" % number)
-            await asyncio.gather(*[one.until(partial(bool, one.events)) for one in seen])
-            await seen[0].until(lambda: len(seen[0].events) == 2)
+            for one in seen[1:]:
+                await one.until(partial(_has_events, one, 1))
+            await seen[0].until(partial(_has_events, seen[0], 2))
             assert seen[0].values == [b"first", b"0"]
             assert seen[0].events[1].prev_kv.value == b"first"
             assert [one.values for one in seen[1:]] == [[b"%d" % number] for number in range(1, 50)]
