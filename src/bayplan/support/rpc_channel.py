@@ -54,6 +54,7 @@ class RpcChannel:
         try:
             return await invoke(request, timeout=seconds, metadata=tuple(metadata))
         except aio.AioRpcError as error:
+            _raise_if_cancelled()
             raise _converted(error) from error
         except asyncio.CancelledError:
             _raise_if_cancelled()
@@ -93,6 +94,7 @@ class RpcStream:
         try:
             await self._call.write(message)
         except aio.AioRpcError as error:
+            _raise_if_cancelled()
             raise _converted(error) from error
         except (asyncio.CancelledError, asyncio.InvalidStateError, aio.UsageError) as error:
             _raise_if_cancelled()
@@ -103,6 +105,7 @@ class RpcStream:
         try:
             message = await self._call.read()
         except aio.AioRpcError as error:
+            _raise_if_cancelled()
             raise _converted(error) from error
         except (asyncio.CancelledError, asyncio.InvalidStateError, aio.UsageError) as error:
             _raise_if_cancelled()
@@ -115,7 +118,7 @@ class RpcStream:
 
 
 def _raise_if_cancelled() -> None:
-    """gRPC raises CancelledError when a channel is closed as well; only the task's own cancellation is one."""
+    """gRPC raises CancelledError when a channel is closed as well, and an error of the call when a task is cancelled; only the task's own cancellation is one."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

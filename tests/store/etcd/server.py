@@ -148,6 +148,9 @@ class Forwarder:
             writer.transport.abort()
             return
         self._writers |= {writer, there_writer}
+        if not self.is_whole:  # it was cut while this connection was made
+            for one in (writer, there_writer):
+                one.transport.abort()
         try:
             await asyncio.gather(_copy(reader, there_writer), _copy(there_reader, writer))
         finally:

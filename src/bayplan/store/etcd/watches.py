@@ -168,7 +168,7 @@ class WatchStream:
     async def _run(self) -> None:
         """Keep the stream open until there are no watches."""
         wait = _FIRST_WAIT
-        while True:
+        while not self._closed:
             started = self._clock.monotonic()
             try:
                 await self._serve()
