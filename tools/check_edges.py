@@ -96,7 +96,7 @@ EDGES = {
     "cluster/credentials.py": {"chance"},
     "cluster/encryption.py": {"chance"},
     "cluster/standalone.py": {"sockets"},
-    "ui/asking.py": {"sockets"},
+    "ui/question_routes.py": {"sockets"},
     "ui/server.py": {"sockets"},
     "ui/static_files.py": {"sockets"},
     "cli/": {"time", "threads", "sockets"},

@@ -16,11 +16,11 @@ from bayplan.client import Client
 from bayplan.simulation.copies import ClusterCopy
 from bayplan.support.clock import SystemClock
 from bayplan.support.randomness import SystemRandomness
-from bayplan.ui.asking import SchedulerState
+from bayplan.ui.cluster_source import ClusterSource, CopiedCluster, LiveCluster
 from bayplan.ui.feed import Feed
+from bayplan.ui.question_routes import SchedulerState
 from bayplan.ui.server import UiServer
 from bayplan.ui.settings import UiSettings
-from bayplan.ui.watched import CopiedCluster, LiveCluster, Watched
 
 
 @dataclass
@@ -50,13 +50,13 @@ async def page_of(
     """Serve a page for as long as the context lasts. source_options: for questions, as the command line takes them."""
     clock, randomness = SystemClock(), SystemRandomness()
     feed = Feed(clock, 0.02)
-    watched: Watched
+    cluster: ClusterSource
     if isinstance(source, ClusterCopy):
-        watched = CopiedCluster(source, feed)
+        cluster = CopiedCluster(source, feed)
     else:
-        watched = LiveCluster(source, feed, clock=clock, randomness=randomness)
+        cluster = LiveCluster(source, feed, clock=clock, randomness=randomness)
     server = UiServer(
-        watched, feed, UiSettings(**settings), source_options, scheduler, clock=clock, randomness=randomness
+        cluster, feed, UiSettings(**settings), source_options, scheduler, clock=clock, randomness=randomness
     )
     url = await server.start()
     try:

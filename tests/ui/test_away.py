@@ -20,7 +20,7 @@ from bayplan.cluster.settings import ClusterSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.testing.builders import pod
 from bayplan.testing.cluster import eventually
-from bayplan.ui import watched
+from bayplan.ui import cluster_source
 from tests.ui.page import Page, page_of
 from tests.ui.test_server import next_frame
 
@@ -61,7 +61,7 @@ class Broken(Transport):
 def test_a_cluster_that_does_not_answer_is_told_of_until_it_does(
     error: Exception, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watched, "_ALIVE_SECONDS", 0.02)
+    monkeypatch.setattr(cluster_source, "_ALIVE_SECONDS", 0.02)
 
     async def whole() -> None:
         cluster = Cluster(ClusterSettings(nodes=SimulatorSettings(nodes=1, start_seconds=0.02)))

@@ -130,9 +130,9 @@ def test_a_page_that_is_far_behind_takes_a_snapshot(monkeypatch: pytest.MonkeyPa
 def test_status_is_sent_when_it_changes() -> None:
     async def story(feed: Feed, _: dict[str, Row]) -> None:
         feed.followers = 1
-        feed.tell(unreachable="gone")
+        feed.set_status(unreachable="gone")
         await asyncio.sleep(1)
-        feed.tell(unreachable="gone")
+        feed.set_status(unreachable="gone")
         await asyncio.sleep(1)
         assert feed.number == 1
         frames = feed.after(0)

@@ -246,10 +246,10 @@ def test_more_streams_than_allowed_are_refused_and_free_places_taken_again() -> 
         path = f"/api/changes?after={number}"
         async with page.session.get(path), page.session.get(path):
             assert "close some" in await page.text(path, 503)
-        page.server.feed.tell(something="new")  # what is written shows that the pages are gone
+        page.server.feed.set_status(something="new")  # what is written shows that the pages are gone
 
         async def let_in() -> bool:
-            page.server.feed.tell(turn=page.server.feed.number)
+            page.server.feed.set_status(turn=page.server.feed.number)
             return page.server.feed.followers < 2
 
         await eventually(let_in)

@@ -15,7 +15,7 @@ from bayplan.cli.output import Failure, scheduler_config_option
 if TYPE_CHECKING:
     from bayplan.client import Client
     from bayplan.simulation.copies import ClusterCopy
-    from bayplan.ui.asking import SchedulerState
+    from bayplan.ui.question_routes import SchedulerState
     from bayplan.ui.server import UiServer
     from bayplan.ui.settings import UiSettings
 
@@ -103,16 +103,16 @@ def page_server(
     that can be reached."""
     from bayplan.support.clock import SystemClock
     from bayplan.support.randomness import SystemRandomness
+    from bayplan.ui.cluster_source import ClusterSource, CopiedCluster, LiveCluster
     from bayplan.ui.feed import Feed
     from bayplan.ui.server import UiServer
-    from bayplan.ui.watched import CopiedCluster, LiveCluster, Watched
 
     clock, randomness = SystemClock(), SystemRandomness()
     feed = Feed(clock, settings.interval)
-    watched: Watched
+    cluster: ClusterSource
     if copy is not None:
-        watched = CopiedCluster(copy, feed)
+        cluster = CopiedCluster(copy, feed)
     else:
         assert client is not None
-        watched = LiveCluster(client, feed, clock=clock, randomness=randomness)
-    return UiServer(watched, feed, settings, source, scheduler, clock=clock, randomness=randomness)
+        cluster = LiveCluster(client, feed, clock=clock, randomness=randomness)
+    return UiServer(cluster, feed, settings, source, scheduler, clock=clock, randomness=randomness)

@@ -9,28 +9,28 @@ import msgspec
 from bayplan.api.errors import ApiError
 from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.client.errors import TransportError
+from bayplan.ui.cluster_source import ClusterSource, kind_of
 from bayplan.ui.errors import RequestError
 from bayplan.ui.questions import named
-from bayplan.ui.watched import Watched, kind_of
 
 PATCHED: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController"})
 """Kinds whose pod template may be changed."""
 
 
-async def patch_template(watched: Watched, change: Any, *, allowed: bool) -> str:
+async def patch_template(cluster: ClusterSource, change: Any, *, allowed: bool) -> str:
     """Patch the pod template of a workload. change: `kind`, `namespace`, `name`, `patch` (a strategic merge patch of the pod's spec). Returns what was
     done. Raises RequestError."""
     if not allowed:
         raise RequestError(403, "this page is read-only; start bayplan with --allow-changes")
-    if watched.client is None:
+    if cluster.client is None:
         raise RequestError(403, "a copy cannot be changed")
     if not isinstance(change, dict) or change.get("kind") not in PATCHED or not isinstance(change.get("patch"), dict):
         raise RequestError(400, f"a kind ({', '.join(sorted(PATCHED))}), a namespace, a name and a patch are expected")
-    kind = kind_of(watched, change["kind"])
+    kind = kind_of(cluster, change["kind"])
     path = kind.path(named(change.get("namespace")), named(change.get("name")))
     body = msgspec.json.encode({"spec": {"template": {"spec": change["patch"]}}})
     try:
-        await watched.client.raw("PATCH", path, {"fieldManager": "bayplan-ui"}, body, STRATEGIC_PATCH)
+        await cluster.client.raw("PATCH", path, {"fieldManager": "bayplan-ui"}, body, STRATEGIC_PATCH)
     except ApiError as error:
         raise RequestError(error.code if error.code in (403, 404, 409, 422) else 502, error.message) from error
     except TransportError as error:

@@ -103,7 +103,7 @@ class Feed:
         self._changed[table][key] = None
         self._soon()
 
-    def tell(self, **status: Any) -> None:
+    def set_status(self, **status: Any) -> None:
         """Change what is said of the cluster as a whole."""
         if all(self.status.get(name) == value for name, value in status.items()):
             return

@@ -15,23 +15,23 @@ from bayplan.api.selectors import SelectorError
 from bayplan.api.strategies import strategy_for
 from bayplan.client.errors import TransportError
 from bayplan.informers.cache import key_of
+from bayplan.ui.cluster_source import ClusterSource, kind_of
 from bayplan.ui.errors import RequestError
-from bayplan.ui.watched import Watched, kind_of
 
 _MOST_LINES: Final = 2000
 _MOST_BYTES: Final = 1 << 20
 
 
-async def object_tree(watched: Watched, kind_name: str, namespace: str, name: str) -> dict[str, Any]:
+async def object_tree(cluster: ClusterSource, kind_name: str, namespace: str, name: str) -> dict[str, Any]:
     """An object as plain data, values of secrets replaced by their sizes. Raises RequestError."""
     try:
-        kind = kind_of(watched, kind_name)
+        kind = kind_of(cluster, kind_name)
     except KeyError:
         raise RequestError(404, f"there is no kind {kind_name}") from None
-    if watched.client is None:
-        tree = _copied(watched, kind.kind, namespace, name)
+    if cluster.client is None:
+        tree = _copied(cluster, kind.kind, namespace, name)
     else:
-        data = await answer(watched, kind.path(namespace if kind.namespaced else "", name))
+        data = await answer(cluster, kind.path(namespace if kind.namespaced else "", name))
         tree = msgspec.json.decode(data)
     if kind.kind == "Secret":
         for field in ("data", "stringData"):
@@ -39,9 +39,9 @@ async def object_tree(watched: Watched, kind_name: str, namespace: str, name: st
     return tree
 
 
-def _copied(watched: Watched, kind: str, namespace: str, name: str) -> dict[str, Any]:
-    assert watched.copy is not None
-    for obj in watched.copy.of(kind):
+def _copied(cluster: ClusterSource, kind: str, namespace: str, name: str) -> dict[str, Any]:
+    assert cluster.copy is not None
+    for obj in cluster.copy.of(kind):
         if obj.metadata.name == name and (obj.metadata.namespace or "") in (namespace, ""):
             found: dict[str, Any] = to_tree(obj)
             return found
@@ -59,29 +59,29 @@ def yaml_of(tree: Mapping[str, Any], *, managed_fields: bool) -> str:
     return text
 
 
-async def logs(watched: Watched, namespace: str, name: str, container: str, lines: int, previous: bool) -> str:
+async def logs(cluster: ClusterSource, namespace: str, name: str, container: str, lines: int, previous: bool) -> str:
     """The last lines of a container. Raises RequestError."""
-    if watched.client is None:
+    if cluster.client is None:
         raise RequestError(404, "a copy has no logs")
     query = {"tailLines": str(min(lines, _MOST_LINES)), "limitBytes": str(_MOST_BYTES)}
     query |= {"container": container} if container else {}
     query |= {"previous": "true"} if previous else {}
-    path = kind_of(watched, "Pod").path(namespace, name, "log")
-    return (await answer(watched, path, query)).decode(errors="replace")
+    path = kind_of(cluster, "Pod").path(namespace, name, "log")
+    return (await answer(cluster, path, query)).decode(errors="replace")
 
 
-async def answer(watched: Watched, path: str, query: Mapping[str, str] | None = None) -> bytes:
+async def answer(cluster: ClusterSource, path: str, query: Mapping[str, str] | None = None) -> bytes:
     """What the cluster answers. Raises RequestError."""
-    assert watched.client is not None
+    assert cluster.client is not None
     try:
-        return await watched.client.raw("GET", path, query)
+        return await cluster.client.raw("GET", path, query)
     except ApiError as error:
         raise RequestError(error.code if error.code in (403, 404) else 502, error.message) from error
     except TransportError as error:
         raise RequestError(502, str(error)) from error
 
 
-def selected(watched: Watched, table: str, labels: str, fields: str) -> list[str]:
+def selected(cluster: ClusterSource, table: str, labels: str, fields: str) -> list[str]:
     """Keys of the rows whose objects the selectors of the API choose. Raises RequestError."""
     try:
         label_selector, field_selector = parse_labels(labels), parse_fields(fields)
@@ -89,8 +89,8 @@ def selected(watched: Watched, table: str, labels: str, fields: str) -> list[str
         raise RequestError(400, str(error)) from error
     found: list[str] = []
     known = False
-    for cls, cache in watched.caches.items():
-        kind = kind_of(watched, cls.__name__)
+    for cls, cache in cluster.caches.items():
+        kind = kind_of(cluster, cls.__name__)
         own = kind.plural == table
         if not own and not (table == "workloads" and kind.group in ("apps", "batch")):
             continue

@@ -136,7 +136,7 @@ def pod_status(pod: core_v1.Pod) -> str:
 
 
 def workload_row(kind: str, obj: Any) -> Row:
-    """A workload of one of the kinds that `watched` follows."""
+    """A workload of one of the kinds that `cluster_source` follows."""
     desired, ready, updated, available = _replicas(kind, obj)
     metadata = obj.metadata
     return kind, metadata.namespace, metadata.name, desired, ready, updated, available, metadata.creation_timestamp

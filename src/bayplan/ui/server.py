@@ -14,13 +14,13 @@ from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.ui import objects
 from bayplan.ui.access import HEADERS, Access
-from bayplan.ui.asking import Asking, SchedulerState
+from bayplan.ui.cluster_source import ClusterSource
 from bayplan.ui.errors import RequestError, UiError
 from bayplan.ui.feed import Feed
+from bayplan.ui.question_routes import QuestionRoutes, SchedulerState
 from bayplan.ui.questions import Questions
 from bayplan.ui.settings import UiSettings
 from bayplan.ui.static_files import StaticFiles
-from bayplan.ui.watched import Watched
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class UiServer:
 
     def __init__(
         self,
-        watched: Watched,
+        cluster: ClusterSource,
         feed: Feed,
         settings: UiSettings,
         source: Sequence[str],
@@ -47,14 +47,14 @@ class UiServer:
     ) -> None:
         """source: the options of the command line that say which cluster this is, for questions about it. scheduler: asks its
         scheduler for its state; None if that cannot be reached."""
-        self.watched = watched
+        self.source = cluster
         self.feed = feed
         self.settings = settings
         self._clock = clock
         self._randomness = randomness
         self._files = StaticFiles()
         questions = Questions(source, settings.scheduler_config)
-        self._asking = Asking(watched, questions, scheduler, allow_changes=settings.allow_changes)
+        self._question_routes = QuestionRoutes(cluster, questions, scheduler, allow_changes=settings.allow_changes)
         self._runner: web.AppRunner | None = None
         self.access: Access | None = None
 
@@ -68,7 +68,7 @@ class UiServer:
         app.router.add_get("/api/object", self._object)
         app.router.add_get("/api/logs", self._logs)
         app.router.add_get("/api/select", self._select)
-        self._asking.add_routes(app)
+        self._question_routes.add_routes(app)
         # A question whose page is gone is asked no more.
         self._runner = runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
         await runner.setup()
@@ -80,19 +80,19 @@ class UiServer:
                 f"the page cannot listen on {_ADDRESS}:{self.settings.port}: {error.strerror or error}; choose another port with --ui-port"
             ) from error
         self.access = Access(self._randomness, runner.addresses[0][1])
-        self.feed.tell(
-            scheduler=self._asking.knows_scheduler,
+        self.feed.set_status(
+            scheduler=self._question_routes.knows_scheduler,
             title=self.settings.title,
             changes=self.settings.allow_changes,
             version=__version__,
         )
-        await self.watched.start()
+        await self.source.start()
         return self.access.url
 
     async def stop(self) -> None:
         """End all streams and stop listening."""
         self.feed.close()
-        await self.watched.stop()
+        await self.source.stop()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -173,7 +173,7 @@ class UiServer:
     async def _object(self, request: web.Request) -> web.StreamResponse:
         query = request.query
         tree = await objects.object_tree(
-            self.watched, query.get("kind", ""), query.get("namespace", ""), query.get("name", "")
+            self.source, query.get("kind", ""), query.get("namespace", ""), query.get("name", "")
         )
         managed = query.get("managedFields") == "true"
         return web.Response(text=objects.yaml_of(tree, managed_fields=managed), content_type="text/plain")
@@ -181,7 +181,7 @@ class UiServer:
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         query = request.query
         text = await objects.logs(
-            self.watched,
+            self.source,
             query.get("namespace", ""),
             query.get("name", ""),
             query.get("container", ""),
@@ -193,7 +193,7 @@ class UiServer:
     async def _select(self, request: web.Request) -> web.StreamResponse:
         query = request.query
         labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
-        return _json({"keys": objects.selected(self.watched, query.get("table", ""), labels, fields)})
+        return _json({"keys": objects.selected(self.source, query.get("table", ""), labels, fields)})
 
 
 def _json(data: Any) -> web.Response:

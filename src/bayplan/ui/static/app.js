@@ -22,7 +22,7 @@ const VIEWS = [
   ["decisions", "Decisions", Decisions],
   ["what-if", "What if", WhatIf],
 ];
-const POD_VIEWS = [{ name: "why", title: "Why", show: Why }, { name: "steps", title: "Its way", show: Steps }];
+const POD_VIEWS = [{ name: "why", title: "Why", show: Why }, { name: "steps", title: "Timeline", show: Steps }];
 const KEYS = [["/", "search"], ["?", "these keys"], ["g then a letter", "go: m map, p pods, w workloads, n nodes, e events, q queues, d decisions, i what if"], ["t", "dark or light"], ["Esc", "close, clear"],
   ["← → ↑ ↓", "choose a node on the map"], ["+ − 0", "zoom the map, show all of it"], ["Enter", "open the chosen node"]];
 

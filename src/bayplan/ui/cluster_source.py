@@ -56,7 +56,7 @@ _RIGHTS_EVERY: Final = 6
 """Of so many signs of life each comes with another look at what may be listed."""
 
 
-class Watched(Protocol):
+class ClusterSource(Protocol):
     """A cluster as the page sees it."""
 
     @property
@@ -144,7 +144,7 @@ class LiveCluster:
             if count % _RIGHTS_EVERY == 0 or self._refused or self._feed.status.get("unreachable"):
                 await self._look()
             else:
-                self._feed.tell(unreachable=await self._absence("/version"))
+                self._feed.set_status(unreachable=await self._absence("/version"))
 
     async def _look(self) -> None:
         """Whether the server answers, and what may be listed."""
@@ -157,7 +157,7 @@ class LiveCluster:
                 else:
                     self._refused.pop(cls, None)
                     self._follow(cls, table, prefix)
-        self._feed.tell(unreachable=away, refused={cls.__name__: why for cls, why in self._refused.items()})
+        self._feed.set_status(unreachable=away, refused={cls.__name__: why for cls, why in self._refused.items()})
 
     async def _absence(self, path: str, **query: str) -> str:
         """Why a path cannot be read; "" if it can."""
@@ -205,7 +205,7 @@ class CopiedCluster:
             self.caches[cls] = cache
         add_tables(feed, self.caches)
         refused = {cls.__name__: copy.why_unread(cls.__name__) for cls, _, _ in _followed()}
-        feed.tell(
+        feed.set_status(
             copy=copy.source or "a copy",
             taken_at=copy.taken_at,
             refused={kind: why for kind, why in refused.items() if why},
@@ -218,7 +218,7 @@ class CopiedCluster:
         """Nothing changes."""
 
 
-def kind_of(watched: Watched, name: str) -> Kind:
+def kind_of(cluster: ClusterSource, name: str) -> Kind:
     """The kind that is meant. Raises KeyError."""
-    kinds = watched.client.kinds if watched.client is not None else KindTable(DEFAULT_KINDS)
+    kinds = cluster.client.kinds if cluster.client is not None else KindTable(DEFAULT_KINDS)
     return kinds.named(name)

@@ -10,11 +10,11 @@ import msgspec
 from aiohttp import web
 
 from bayplan.ui.changes import patch_template
+from bayplan.ui.cluster_source import ClusterSource
 from bayplan.ui.errors import RequestError
 from bayplan.ui.pod_chain import read_chain
 from bayplan.ui.pod_steps import pod_steps
 from bayplan.ui.questions import Questions, named
-from bayplan.ui.watched import Watched
 
 _REPORT_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
@@ -23,14 +23,14 @@ SchedulerState = Callable[[], Awaitable[dict[str, Any] | None]]
 """The state of a scheduler (`scheduler.attempts`); None if it does not answer."""
 
 
-class Asking:
+class QuestionRoutes:
     """Answers what pages ask about one cluster."""
 
     def __init__(
-        self, watched: Watched, questions: Questions, scheduler: SchedulerState | None, *, allow_changes: bool
+        self, cluster: ClusterSource, questions: Questions, scheduler: SchedulerState | None, *, allow_changes: bool
     ) -> None:
         self._scheduler = scheduler
-        self._watched = watched
+        self._source = cluster
         self._questions = questions
         self._allow_changes = allow_changes
 
@@ -57,7 +57,7 @@ class Asking:
 
     async def _steps(self, request: web.Request) -> web.Response:
         namespace, name = _pod(request)
-        chain = await read_chain(self._watched, namespace, name)
+        chain = await read_chain(self._source, namespace, name)
         state = await self._scheduler() if self._scheduler is not None else None
         if state is not None:
             key = f"{namespace}/{name}"
@@ -86,7 +86,7 @@ class Asking:
         return web.Response(body=report, content_type="text/html", charset="utf-8", headers=headers)
 
     async def _patch(self, request: web.Request) -> web.Response:
-        return _json({"done": await patch_template(self._watched, await _object(request), allowed=self._allow_changes)})
+        return _json({"done": await patch_template(self._source, await _object(request), allowed=self._allow_changes)})
 
 
 def _pod(request: web.Request) -> tuple[str, str]:
