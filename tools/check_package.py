@@ -24,6 +24,7 @@ _LARGEST: Final = 4 << 20
 """Bytes of a wheel."""
 _IN_WHEEL: Final = (
     "bayplan/py.typed",
+    "bayplan/api/types/openapi.json.gz",
     "bayplan/api/types/texts.json.gz",
     "bayplan/api/printing/columns.json",
     "bayplan/examples/shop.yaml",

@@ -4,7 +4,8 @@
     python -m tools.generate_api --check    exit 1 if a file differs from what would be written
 
 The definitions come with the development dependency `kubernetes-validate`; `tools/field_facts.json` (see `extract_field_facts.py`) adds what they do not
-say: the order of fields, which ones are pointers and when Go leaves them out. Both together give structs that encode as Kubernetes does:
+say: the order of fields, which ones are pointers and when Go leaves them out, and `tools/openapi_facts.json` (see `extract_openapi_facts.py`) what documents
+of servers have besides. Both together give structs that encode as Kubernetes does:
 
     Go                                  here
     string, omitempty                   str = ""                      left out when empty
@@ -322,6 +323,7 @@ def outputs() -> dict[pathlib.Path, str]:
     ]
     files[TARGET / "go_types.json"] = "{\n" + ",\n".join(rows) + "\n}\n"
     files[TARGET / "texts.json.gz"] = texts_file()
+    files[TARGET / "openapi.json.gz"] = (pathlib.Path(__file__).parent / "openapi_facts.json").read_text()
     return files
 
 
