@@ -101,6 +101,27 @@ class TestOpenApi:
         found = merge(self.OWN, [("x.io/v1", self.other(Thing={"items": {"$ref": "#/definitions/Thing"}}))])
         assert found["definitions"]["Thing"] == {"items": {"$ref": "#/definitions/Thing"}}
 
+    def test_shared_parameters_come_along(self) -> None:
+        taken = {"limit-a": {"name": "limit", "type": "integer"}, "body-b": {"name": "body"}}
+        theirs = {
+            "limit-a": taken["limit-a"],
+            "body-b": {"name": "body", "schema": {"$ref": "#/definitions/Part"}},
+            "unused-c": {"name": "unused"},
+        }
+        item = {"parameters": [{"$ref": f"#/parameters/{name}"} for name in ("limit-a", "body-b")]}
+        body = {
+            "paths": {"/apis/x.io/v1/things": item},
+            "parameters": theirs,
+            "definitions": {"Part": {"type": "integer"}},
+        }
+        found = merge({**self.OWN, "parameters": taken}, [("x.io/v1", msgspec.json.encode(body))])
+        assert found["paths"]["/apis/x.io/v1/things"]["parameters"] == [
+            {"$ref": "#/parameters/limit-a"},
+            {"$ref": "#/parameters/body-b_v2"},
+        ]
+        renamed = {"name": "body", "schema": {"$ref": "#/definitions/Part_v2"}}
+        assert found["parameters"] == {**taken, "body-b_v2": renamed}
+
     @pytest.mark.parametrize("body", [b"", b"[]", b'{"paths": []}', b'{"definitions": {}}', b'{"paths": 1}'])
     def test_documents_that_make_no_sense_add_nothing(self, body: bytes) -> None:
         assert merge(self.OWN, [("x.io/v1", body)]) == self.OWN
