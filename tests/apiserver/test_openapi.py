@@ -47,13 +47,14 @@ def references(tree: Any) -> Iterator[str]:
 
 def test_every_reference_of_version_2_leads_somewhere(openapi: OpenApi) -> None:
     tree = json.loads(get(openapi, "/openapi/v2"))
-    known = {f"#/definitions/{name}" for name in tree["definitions"]}
-    assert set(references(tree)) <= known
+    known = {f"#/{part}/{name}" for part in ("definitions", "parameters") for name in tree[part]}
+    assert set(references(tree)) == known
 
 
 def test_every_document_of_version_3_is_complete(openapi: OpenApi) -> None:
     for prefix in json.loads(get(openapi, "/openapi/v3"))["paths"]:
         tree = json.loads(get(openapi, f"/openapi/v3/{prefix}"))
+        assert tree["components"]["securitySchemes"]["BearerToken"]["in"] == "header"
         known = {f"#/components/schemas/{name}" for name in tree.get("components", {}).get("schemas", {})}
         assert set(references(tree)) <= known
         assert tree["paths"]
@@ -89,6 +90,55 @@ def test_the_protobuf_form_holds_every_path_and_definition(openapi: OpenApi) -> 
     assert paths == list(tree["paths"])
     assert definitions == list(tree["definitions"])
     assert document[1] == b"2.0"
+
+
+def only(data: bytes, *numbers: int) -> bytes:
+    """The first field of a message inside messages."""
+    for number in numbers:
+        data = next(value for one, value in fields(data) if one == number)
+    return data
+
+
+def named(data: bytes, number: int, name: str) -> bytes:
+    """The value of that name among a message's fields."""
+    return next(only(one, 2) for at, one in fields(data) if at == number and only(one, 1).decode() == name)
+
+
+def texts(data: bytes, number: int) -> list[str]:
+    return [one.decode() for at, one in fields(data) if at == number]
+
+
+def test_the_protobuf_form_holds_what_operations_have(openapi: OpenApi) -> None:
+    document = get(openapi, "/openapi/v2", MEDIA_TYPE)
+    tree = json.loads(get(openapi, "/openapi/v2"))
+    item = named(only(document, 8), 2, "/api/v1/namespaces/{name}")
+    put, shown = only(item, 3), tree["paths"]["/api/v1/namespaces/{name}"]["put"]
+    keys = {"tags": 1, "produces": 6, "consumes": 7, "schemes": 10}
+    assert {key: texts(put, number) for key, number in keys.items()} == {key: shown[key] for key in keys}
+    assert (texts(put, 3), texts(put, 5)) == ([shown["description"]], [shown["operationId"]])
+    body, dry_run, manager = [one for at, one in fields(put) if at == 8][:3]
+    assert texts(only(body, 1, 1), 2) == ["body"]
+    assert texts(only(body, 1, 1, 5), 1) == ["#/definitions/io.k8s.api.core.v1.Namespace"]
+    assert texts(only(dry_run, 1, 2, 3), 3) == [shown["parameters"][1]["description"]]
+    assert texts(only(manager, 2), 1) == [shown["parameters"][2]["$ref"]]
+    created = named(only(put, 9), 1, "201")
+    assert texts(only(created, 1, 2, 1), 1) == ["#/definitions/io.k8s.api.core.v1.Namespace"]
+
+
+def test_the_protobuf_form_holds_what_operations_share(openapi: OpenApi) -> None:
+    document = get(openapi, "/openapi/v2", MEDIA_TYPE)
+    tree = json.loads(get(openapi, "/openapi/v2"))
+    assert [only(one, 1).decode() for _, one in fields(only(document, 10))] == list(tree["parameters"])
+    assert texts(only(named(only(document, 10), 1, "namespace-vgWSWtn3"), 2, 4), 4) == ["namespace"]
+    key = only(named(only(document, 13), 1, "BearerToken"), 2)
+    assert [texts(key, number) for number in (1, 2, 3)] == [["apiKey"], ["authorization"], ["header"]]
+    assert texts(only(document, 12, 1), 1) == ["BearerToken"]
+
+
+def test_the_protobuf_form_has_every_method(openapi: OpenApi) -> None:
+    document = get(openapi, "/openapi/v2", MEDIA_TYPE)
+    item = named(only(document, 8), 2, "/api/v1/nodes/{name}/proxy")
+    assert [number for number, _ in fields(item)][:7] == [2, 3, 4, 5, 6, 7, 8]
 
 
 def fields(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -22,7 +22,14 @@ _HEAD: Final[dict[str, Schema]] = {
 }
 _METADATA: Final = "Metadata that all objects of the cluster have."
 """Used where the published texts are not installed."""
-_MORE = "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+_CONVENTIONS: Final = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+_EMBEDDED_TEXTS: Final = {
+    "apiVersion": "apiVersion defines the versioned schema of this representation of an object. More info: "
+    f"{_CONVENTIONS}#resources",
+    "kind": "kind is a string value representing the type of this object. In CamelCase. More info: "
+    f"{_CONVENTIONS}#types-kinds",
+}
+_INTEGER_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
 _ALTERNATIVES = ("allOf", "anyOf", "oneOf", "not")
 _SELECTABLE = "x-kubernetes-selectable-fields"
 
@@ -42,7 +49,11 @@ def published(kind: CustomKind, *, v2: bool) -> dict[str, Schema]:
     fields = [{"fieldPath": one.json_path.removeprefix(".")} for one in kind.definition.selectable_fields]
     selectable = {_SELECTABLE: fields} if fields else {}
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
-    items = {"type": "array", "items": {"$ref": name}, "description": f"List of {kind.plural}. {_MORE}"}
+    items = {
+        "type": "array",
+        "items": {"$ref": name},
+        "description": f"List of {kind.plural}. More info: {_CONVENTIONS}",
+    }
     return {
         name: {**schema, "x-kubernetes-group-version-kind": [gvk], **selectable},
         f"{name}List": {
@@ -78,16 +89,30 @@ def _whole(kind: CustomKind, *, v2: bool) -> Schema:
 
 def _shown(schema: Schema, *, v2: bool) -> Schema:
     """A schema as it is published."""
-    found: dict[str, Any] = _for_v2(schema) if v2 else dict(schema)
+    found: dict[str, Any] = _for_v2(schema) if v2 else _for_v3(schema)
     if "properties" in found:
         found["properties"] = {name: _shown(inner, v2=v2) for name, inner in found["properties"].items()}
     for key in ("items", "additionalProperties"):
         if isinstance(found.get(key), dict):
             found[key] = _shown(found[key], v2=v2)
     if schema.get(EMBEDDED) and not (v2 and schema.get(PRESERVE)):
-        found["properties"] = {**found.get("properties", {}), **_head("ConfigMap", METADATA_DEFINITION)}
+        head = _head("ConfigMap", METADATA_DEFINITION)
+        texts = {name: {**head[name], "description": text} for name, text in _EMBEDDED_TEXTS.items()}
+        found["properties"] = {**found.get("properties", {}), **head, **texts}
         found["required"] = list(dict.fromkeys((*found.get("required", ()), "kind", "apiVersion")))
     return found
+
+
+def _for_v3(schema: Schema) -> dict[str, Any]:
+    """A schema in which what may be an integer or a string says so in words that every reader of OpenAPI knows."""
+    if not schema.get("x-kubernetes-int-or-string") or schema.get("anyOf") == _INTEGER_OR_STRING:
+        return dict(schema)
+    others = schema.get("allOf", [])
+    if others and others[0].get("anyOf") == _INTEGER_OR_STRING:
+        return dict(schema)
+    if "anyOf" not in schema:
+        return {**schema, "anyOf": _INTEGER_OR_STRING}
+    return {**schema, "allOf": [{"anyOf": _INTEGER_OR_STRING}, *others]}
 
 
 def _for_v2(schema: Schema) -> dict[str, Any]:

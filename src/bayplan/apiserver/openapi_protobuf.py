@@ -5,13 +5,15 @@ The message types and field numbers are those of gnostic's `OpenAPIv2.proto`; on
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-_METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "patch": 8}
+_METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
+_OPERATION_TEXTS = {"description": 3, "operationId": 5}
 _STRINGS = {"$ref": 1, "format": 2, "title": 3, "description": 4}
 
 
@@ -48,6 +50,10 @@ def _extensions(number: int, row: dict[str, Any]) -> bytes:
     )
 
 
+def _texts(number: int, texts: Iterable[str]) -> bytes:
+    return b"".join(_text(number, text) for text in texts)
+
+
 def document(tree: dict[str, Any]) -> bytes:
     """A whole OpenAPI v2 document (as JSON would show it)."""
     info = _text(1, tree["info"]["title"]) + _text(2, tree["info"]["version"])
@@ -55,31 +61,75 @@ def document(tree: dict[str, Any]) -> bytes:
         _message(2, _text(1, path) + _message(2, _path_item(item))) for path, item in tree["paths"].items()
     )
     schemas = b"".join(_named_schema(name, schema) for name, schema in tree["definitions"].items())
-    return _text(1, tree["swagger"]) + _message(2, info) + _message(8, paths) + _message(9, schemas)
+    shared = b"".join(
+        _message(1, _text(1, name) + _message(2, _parameter(one))) for name, one in tree.get("parameters", {}).items()
+    )
+    data = _text(1, tree["swagger"]) + _message(2, info) + _message(8, paths) + _message(9, schemas)
+    return data + _message(10, shared) + _security(tree)
+
+
+def _security(tree: dict[str, Any]) -> bytes:
+    """What a client may identify itself with; every definition is an API key."""
+    wanted = b"".join(
+        _message(
+            12, b"".join(_message(1, _text(1, name) + _message(2, _texts(1, scopes))) for name, scopes in one.items())
+        )
+        for one in tree.get("security", ())
+    )
+    keys = {"type": 1, "name": 2, "in": 3, "description": 4}
+    items = b"".join(
+        _message(1, _text(1, name) + _message(2, _message(2, b"".join(_text(keys[key], one[key]) for key in keys))))
+        for name, one in tree.get("securityDefinitions", {}).items()
+    )
+    return wanted + _message(13, items)
 
 
 def _path_item(item: dict[str, Any]) -> bytes:
     data = b"".join(_message(number, _operation(item[method])) for method, number in _METHODS.items() if method in item)
-    return data + b"".join(_message(9, _parameter(one)) for one in item.get("parameters", ()))
+    return data + b"".join(_message(9, _parameter_item(one)) for one in item.get("parameters", ()))
 
 
 def _operation(operation: dict[str, Any]) -> bytes:
-    data = _text(5, operation["operationId"]) if "operationId" in operation else b""
-    data += b"".join(_message(8, _parameter(one)) for one in operation.get("parameters", ()))
+    data = _texts(1, operation.get("tags", ()))
+    data += b"".join(_text(number, operation[key]) for key, number in _OPERATION_TEXTS.items() if key in operation)
+    data += _texts(6, operation.get("produces", ())) + _texts(7, operation.get("consumes", ()))
+    data += b"".join(_message(8, _parameter_item(one)) for one in operation.get("parameters", ()))
     codes = b"".join(
-        _message(1, _text(1, code) + _message(2, _message(1, _text(1, response["description"]))))
+        _message(1, _text(1, code) + _message(2, _message(1, _response(response))))
         for code, response in operation.get("responses", {}).items()
     )
-    return data + _message(9, codes) + _extensions(13, operation)
+    return data + _message(9, codes) + _texts(10, operation.get("schemes", ())) + _extensions(13, operation)
+
+
+def _response(response: dict[str, Any]) -> bytes:
+    data = _text(1, response["description"])
+    return data + _message(2, _message(1, _schema(response["schema"]))) if "schema" in response else data
+
+
+def _parameter_item(parameter: dict[str, Any]) -> bytes:
+    """A parameter where it is used: itself, or a reference to a shared one."""
+    if "$ref" in parameter:
+        return _message(2, _text(1, parameter["$ref"]))
+    return _message(1, _parameter(parameter))
 
 
 def _parameter(parameter: dict[str, Any]) -> bytes:
-    """A path or query parameter, inside the messages that stand for "one of"."""
+    """A body, path or query parameter, inside the messages that stand for "one of"."""
     place = parameter["in"]
+    if place == "body":
+        required = _flag(4) if parameter.get("required") else b""
+        return _message(
+            1, _text(2, parameter["name"]) + _text(3, place) + required + _message(5, _schema(parameter["schema"]))
+        )
     data = _flag(1) if parameter.get("required") else b""
-    data += _text(2, place) + _text(4, parameter["name"])
-    data += _text(6 if place == "query" else 5, parameter.get("type", "string"))
-    return _message(1, _message(2, _message(3 if place == "query" else 4, data)))
+    data += _text(2, place)
+    if "description" in parameter:
+        data += _text(3, parameter["description"])
+    is_query = place == "query"
+    data += _text(4, parameter["name"]) + _text(6 if is_query else 5, parameter.get("type", "string"))
+    if parameter.get("uniqueItems"):
+        data += _flag(20 if is_query else 19)
+    return _message(2, _message(3 if is_query else 4, data))
 
 
 def _named_schema(name: str, schema: dict[str, Any], number: int = 1) -> bytes:

@@ -9,6 +9,8 @@ import pytest
 from bayplan.api.schema import definitions
 from bayplan.apiserver import openapi_custom
 from bayplan.apiserver.openapi_custom import published
+from bayplan.apiserver.openapi_custom_routes import routes_of
+from bayplan.apiserver.openapi_routes import operation_id
 from tests.api.custom_resources.test_kinds import rows, version
 from tests.apiserver.custom_resources import things
 
@@ -50,7 +52,23 @@ CASES: dict[str, tuple[Tree, Tree]] = {
 @pytest.mark.parametrize(("field", "expected"), CASES.values(), ids=CASES.keys())
 def test_version_2_leaves_out_what_it_does_not_know(field: Tree, expected: Tree) -> None:
     assert shown(field, v2=True) == expected
-    assert shown(field, v2=False) == field
+    either = {"anyOf": EITHER} if "x-kubernetes-int-or-string" in field else {}
+    assert shown(field, v2=False) == {**field, **either}
+
+
+EITHER = [{"type": "integer"}, {"type": "string"}]
+INT_OR_STRING = {"x-kubernetes-int-or-string": True}
+VERSION_3_CASES: dict[str, tuple[Tree, Tree]] = {
+    "nothing else": ({}, {"anyOf": EITHER}),
+    "what says so itself": ({"anyOf": EITHER}, {"anyOf": EITHER}),
+    "what says so first": ({"allOf": [{"anyOf": EITHER}, {}]}, {"allOf": [{"anyOf": EITHER}, {}]}),
+    "other alternatives": ({"anyOf": [{}], "allOf": [{}]}, {"anyOf": [{}], "allOf": [{"anyOf": EITHER}, {}]}),
+}
+
+
+@pytest.mark.parametrize(("field", "expected"), VERSION_3_CASES.values(), ids=VERSION_3_CASES.keys())
+def test_version_3_says_which_types_an_integer_or_string_has(field: Tree, expected: Tree) -> None:
+    assert shown({**INT_OR_STRING, **field}, v2=False) == {**INT_OR_STRING, **expected}
 
 
 @pytest.mark.parametrize("v2", [True, False])
@@ -58,6 +76,7 @@ def test_embedded_objects_have_what_all_objects_have(v2: bool) -> None:
     found = shown({"type": "object", "x-kubernetes-embedded-resource": True, "required": ["kind"]}, v2=v2)
     assert set(found["properties"]) == {"apiVersion", "kind", "metadata"}
     assert found["required"] == ["kind", "apiVersion"]
+    assert found["properties"]["kind"]["description"].startswith("kind is a string value representing the type")
     loose = shown({"type": "object", "x-kubernetes-embedded-resource": True, **PRESERVE}, v2=v2)
     assert ("properties" in loose) is not v2
 
@@ -108,13 +127,12 @@ def test_schemas_are_published() -> None:
             things.definition(things.version(schema=things.structure(a=field, o={"x-kubernetes-int-or-string": True})))
         )
         paths = (await door.get("/openapi/v3")).tree["paths"]
-        assert set(paths) - set(before) == {"apis/example.com/v1", "apis/example.com"} or set(paths) - set(before) == {
-            "apis/example.com/v1"
-        }
+        assert set(paths) - set(before) == {"apis/example.com/v1"}
         first = paths["apis/example.com/v1"]["serverRelativeURL"]
         document = (await door.get(first)).tree
         schema = document["components"]["schemas"]["com.example.v1.Thing"]
         assert schema["properties"]["spec"]["properties"]["a"] == field
+        assert document["info"] == {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
         assert schema["x-kubernetes-group-version-kind"] == [{"group": "example.com", "version": "v1", "kind": "Thing"}]
         assert document["components"]["schemas"]["com.example.v1.ThingList"]["properties"]["items"]["items"]
         patches = document["paths"]["/apis/example.com/v1/namespaces/{namespace}/things/{name}"]["patch"][
@@ -131,3 +149,46 @@ def test_schemas_are_published() -> None:
         assert "com.example.v1.Thing" not in (await door.get("/openapi/v2")).tree["definitions"]
 
     things.serving(scenario)
+
+
+OPERATIONS: dict[str, tuple[str, str]] = {
+    "get /apis/example.com/v1/things": ("listExampleComV1ThingForAllNamespaces", "list objects of kind Thing"),
+    "get {}": ("listExampleComV1NamespacedThing", "list objects of kind Thing"),
+    "post {}": ("createExampleComV1NamespacedThing", "create a Thing"),
+    "delete {}": ("deleteExampleComV1CollectionNamespacedThing", "delete collection of Thing"),
+    "get {}/{{name}}": ("readExampleComV1NamespacedThing", "read the specified Thing"),
+    "put {}/{{name}}": ("replaceExampleComV1NamespacedThing", "replace the specified Thing"),
+    "patch {}/{{name}}": ("patchExampleComV1NamespacedThing", "partially update the specified Thing"),
+    "delete {}/{{name}}": ("deleteExampleComV1NamespacedThing", "delete a Thing"),
+    "get {}/{{name}}/status": ("readExampleComV1NamespacedThingStatus", "read status of the specified Thing"),
+    "put {}/{{name}}/status": ("replaceExampleComV1NamespacedThingStatus", "replace status of the specified Thing"),
+    "patch {}/{{name}}/status": (
+        "patchExampleComV1NamespacedThingStatus",
+        "partially update status of the specified Thing",
+    ),
+    "get {}/{{name}}/scale": ("readExampleComV1NamespacedThingScale", "read scale of the specified Thing"),
+    "put {}/{{name}}/scale": ("replaceExampleComV1NamespacedThingScale", "replace scale of the specified Thing"),
+    "patch {}/{{name}}/scale": (
+        "patchExampleComV1NamespacedThingScale",
+        "partially update scale of the specified Thing",
+    ),
+}
+SUBRESOURCES = {"status": {}, "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}
+
+
+def test_every_operation_of_a_custom_resource_is_described() -> None:
+    kind = rows(version("v1", subresources=SUBRESOURCES))["v1"]
+    place = "/apis/example.com/v1/namespaces/{namespace}/things"
+    found = {f"{one.method} {one.path}": (operation_id(one), one.description) for one in routes_of(kind)}
+    assert found == {name.format(place): row for name, row in OPERATIONS.items()}
+
+
+def test_what_operations_of_a_custom_resource_take_and_give() -> None:
+    kind = rows(version("v1", subresources=SUBRESOURCES))["v1"]
+    found = {f"{one.method} {one.path.rpartition('/')[2]}": one for one in routes_of(kind)}
+    assert (found["put scale"].body, found["put scale"].produced) == ("io.k8s.api.autoscaling.v1.Scale",) * 2
+    assert found["put scale"].responses == ((200, "OK"), (201, "Created"))
+    assert (found["post things"].body, found["get things"].produced) == (NAME, f"{NAME}List")
+    assert "resourceVersion" in {one.name for one in found["get {name}"].parameters}
+    assert not found["delete {name}"].body_is_required
+    assert "application/strategic-merge-patch+json" not in found["patch {name}"].consumes
