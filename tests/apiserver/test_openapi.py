@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from bayplan.api.kinds import DEFAULT_KINDS
+from bayplan.apiserver import openapi_protobuf_v3
 from bayplan.apiserver.openapi import OpenApi
 from bayplan.apiserver.openapi_protobuf import CONTENT_TYPE, MEDIA_TYPE
 from bayplan.apiserver.requests import ANONYMOUS, Request
@@ -161,10 +163,99 @@ def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
         if tag & 7 == 0:
             varint()
             continue
+        if tag & 7 == 1:
+            at += 8
+            continue
         assert tag & 7 == 2
         size = varint()
         yield tag >> 3, data[at : at + size]
         at += size
+
+
+V2, V2_ANSWER = MEDIA_TYPE, CONTENT_TYPE
+V3, V3_ANSWER = openapi_protobuf_v3.MEDIA_TYPE, openapi_protobuf_v3.CONTENT_TYPE
+JSON = "application/json"
+FORMS = {
+    "nothing is asked for": ("v3/version", "", JSON),
+    "anything": ("v3/version", "*/*", JSON),
+    "anything of the kind": ("v2", "application/*", JSON),
+    "protobuf": ("v3/version", V3, V3_ANSWER),
+    "protobuf as answers name it": ("v3/version", V3_ANSWER, V3_ANSWER),
+    "protobuf of the second version": ("v2", V2_ANSWER, V2_ANSWER),
+    "the other version's protobuf": ("v2", V3, None),
+    "protobuf of objects": ("v3/version", "application/vnd.kubernetes.protobuf", None),
+    "a page": ("v2", "text/html", None),
+    "protobuf rather than JSON": ("v3/version", f"{JSON};q=0.5, {V3}", V3_ANSWER),
+    "a page rather than JSON": ("v2", f"text/html, {JSON};q=0.2", JSON),
+}
+
+
+@pytest.mark.parametrize(("document", "accept", "expected"), FORMS.values(), ids=FORMS.keys())
+def test_the_form_is_what_the_client_wants_most(
+    openapi: OpenApi, document: str, accept: str, expected: str | None
+) -> None:
+    response = openapi.handle(Request("GET", f"/openapi/{document}", {}, ANONYMOUS, accept=accept))
+    assert response is not None
+    if expected is None:
+        assert (response.code, response.body, response.content_type) == (406, b"", "")
+    else:
+        assert (response.code, response.content_type) == (200, expected)
+        assert (response.body[:1] == b"{") == (expected == JSON)
+
+
+def test_the_protobuf_form_of_version_3(openapi: OpenApi) -> None:
+    document = get(openapi, "/openapi/v3/api/v1", V3)
+    tree = json.loads(get(openapi, "/openapi/v3/api/v1"))
+    paths, schemas = only(document, 4), only(document, 5, 1)
+    assert [only(one, 1).decode() for _, one in fields(paths)] == list(tree["paths"])
+    assert [only(one, 1).decode() for _, one in fields(schemas)] == list(tree["components"]["schemas"])
+    put, shown = (
+        only(named(paths, 1, "/api/v1/namespaces/{name}"), 5),
+        tree["paths"]["/api/v1/namespaces/{name}"]["put"],
+    )
+    assert (texts(put, 1), texts(put, 3), texts(put, 5)) == (
+        ["core_v1"],
+        [shown["description"]],
+        [shown["operationId"]],
+    )
+    assert [texts(only(one, 1), 1) for at, one in fields(put) if at == 6] == [
+        [one["name"]] for one in shown["parameters"]
+    ]
+    assert texts(only(named(only(put, 7, 1, 2), 1, "*/*"), 1, 2), 1) == [
+        "#/components/schemas/io.k8s.api.core.v1.Namespace"
+    ]
+    assert [only(one, 1).decode() for at, one in fields(only(put, 8)) if at == 2] == list(shown["responses"])
+
+
+def test_schemas_of_version_3_as_protobuf(openapi: OpenApi) -> None:
+    schemas = only(get(openapi, "/openapi/v3/api/v1", V3), 5, 1)
+    port = only(named(schemas, 1, "io.k8s.api.core.v1.ContainerPort"), 1)
+    protocol = only(named(only(port, 31), 1, "protocol"), 1)
+    assert texts(port, 23) == ["containerPort"]
+    assert texts(only(protocol, 33), 3) == ["TCP"]
+    assert [texts(one, 2) for at, one in fields(protocol) if at == 24] == [['"SCTP"'], ['"TCP"'], ['"UDP"']]
+    metadata = only(named(only(named(schemas, 1, "io.k8s.api.core.v1.Pod"), 1, 31), 1, "metadata"), 1)
+    assert texts(only(metadata, 26, 2), 1) == ["#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]
+
+
+WRITTEN = {
+    "an integer": ({"minLength": 300}, b"\x80\x01\xac\x02"),
+    "a float": ({"minimum": 1}, b"\x69" + struct.pack("<d", 1.0)),
+    "no items": ({"uniqueItems": False}, b""),
+    "a default of false": ({"default": False}, b"\x8a\x02\x02\x10\x00"),
+    "a default of zero": ({"default": 0}, b"\x8a\x02\x09\x09" + bytes(8)),
+    "a default map": ({"default": {}}, b"\x8a\x02\x00"),
+    "any further properties": ({"additionalProperties": True}, b"\x82\x02\x02\x10\x01"),
+    "what must not be": ({"not": {"type": "a"}}, b"\xea\x01\x04\xca\x01\x01a"),
+}
+
+
+@pytest.mark.parametrize(("schema", "expected"), WRITTEN.values(), ids=WRITTEN.keys())
+def test_members_of_schemas_that_only_custom_resources_have(schema: dict[str, Any], expected: bytes) -> None:
+    parts = {"openapi": "", "info": {"title": "", "version": ""}, "paths": {}}
+    data = openapi_protobuf_v3.document({**parts, "components": {"schemas": {"a": schema}}})
+    assert data.endswith(expected)
+    assert only(named(only(data, 5, 1), 1, "a"), 1) == expected
 
 
 def test_fields_have_their_published_texts(openapi: OpenApi) -> None:

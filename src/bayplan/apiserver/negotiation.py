@@ -58,6 +58,19 @@ def negotiate_document(accept: str) -> str:
     return _negotiate(plain, OFFERED).media_type
 
 
+def first_acceptable(accept: str, offered: Sequence[str]) -> str | None:
+    """The offered media type that a client wants most, of equal ones the first that is offered; None if it takes none."""
+    if not accept:
+        return offered[0]
+    for clause in _by_quality(accept):
+        wanted = _parse(clause)[0]
+        kind, _, rest = wanted.partition("/")
+        for one in offered:
+            if wanted in ("*/*", one.lower()) or (rest == "*" and one.startswith(f"{kind}/")):
+                return one
+    return None
+
+
 def check_produced(accept: str, produced: Sequence[str]) -> None:
     """Whether a client takes one of the types of a route. Raises ApiError (406)."""
     if not accept or any(_parse(clause)[0] in ("*/*", *produced) for clause in accept.split(",")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -13,10 +14,16 @@ from bayplan import KUBERNETES_VERSION
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.schema import Schema
-from bayplan.apiserver import openapi_builtin_routes, openapi_custom, openapi_custom_routes, openapi_protobuf
+from bayplan.apiserver import (
+    openapi_builtin_routes,
+    openapi_custom,
+    openapi_custom_routes,
+    openapi_protobuf,
+    openapi_protobuf_v3,
+)
 from bayplan.apiserver.aggregation.openapi import merge
 from bayplan.apiserver.aggregation.registry import AggregatedApis, RemoteApi
-from bayplan.apiserver.negotiation import negotiate
+from bayplan.apiserver.negotiation import JSON, first_acceptable
 from bayplan.apiserver.openapi_builtin_routes import OTHERS, discovery_route
 from bayplan.apiserver.openapi_paths import paths_v2, paths_v3
 from bayplan.apiserver.openapi_routes import Route
@@ -33,6 +40,24 @@ _TOKEN: Final = {
         "in": "header",
     }
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """A version of OpenAPI: its protobuf form, by two names of which the second is that of the answer, and what answers depend on."""
+
+    media_type: str
+    content_type: str
+    protobuf: Callable[[dict[str, Any]], bytes]
+    vary: str
+
+
+_V2: Final = _Version(
+    openapi_protobuf.MEDIA_TYPE, openapi_protobuf.CONTENT_TYPE, openapi_protobuf.document, "Accept-Encoding, Accept"
+)
+_V3: Final = _Version(
+    openapi_protobuf_v3.MEDIA_TYPE, openapi_protobuf_v3.CONTENT_TYPE, openapi_protobuf_v3.document, "Accept"
+)
 _UNGROUPED: Final = {
     "api": discovery_route("/api/"),
     "apis": discovery_route("/apis/"),
@@ -61,46 +86,46 @@ class OpenApi:
         return {"/".join(key): self._aggregated.remote(key) for key in sorted(self._aggregated.services())}
 
     def handle(self, request: Request) -> Response | None:
-        """The document asked for; None if there is none. Raises ApiError (406)."""
+        """The document asked for; None if there is none."""
         path = request.path.rstrip("/")
         if self._made_of != (stamp := self._stamp()):
             self._documents.clear()
             self._made_of = stamp
         if path == "/openapi/v2":
-            if openapi_protobuf.MEDIA_TYPE in request.accept:
-                return self._protobuf()
-            negotiate(request.accept)
-            return self._respond(path, self._v2, headers={"Vary": "Accept-Encoding, Accept"})
+            return self._respond(request, path, self._v2, _V2)
         if path == "/openapi/v3":
-            return self._respond(path, self._index, "text/plain; charset=utf-8")
-        name = path.removeprefix("/openapi/v3/")
+            return Response(200, self._encoded(path, self._index, msgspec.json.encode), "text/plain; charset=utf-8")
+        make = self._maker(path.removeprefix("/openapi/v3/"))
+        return None if make is None else self._respond(request, path, make, _V3)
+
+    def _maker(self, name: str) -> Callable[[], dict[str, Any]] | None:
+        """What makes a document of version 3; None if there is none of that name."""
         for group, versions in self.kinds.groups().items():
             for version in versions:
                 if name == _prefix(group, version):
-                    make = functools.partial(self._v3, group, version)
-                    return self._respond(path, make, headers={"Vary": "Accept"})
-        if name in _index_routes(self.kinds):
-            make = functools.partial(_document_v3, [_index_routes(self.kinds)[name]])
-            return self._respond(path, make, headers={"Vary": "Accept"})
-        return None
+                    return functools.partial(self._v3, group, version)
+        route = _index_routes(self.kinds).get(name)
+        return None if route is None else functools.partial(_document_v3, [route])
 
-    def _respond(
-        self,
-        path: str,
-        make: Callable[[], Any],
-        content_type: str = "application/json",
-        headers: dict[str, str] | None = None,
-    ) -> Response:
-        data = self._documents.get(path)
-        if data is None:
-            data = self._documents[path] = msgspec.json.encode(make())
-        return Response(200, data, content_type, headers or {})
+    def _respond(self, request: Request, path: str, make: Callable[[], dict[str, Any]], version: _Version) -> Response:
+        """A document as JSON or protobuf, whichever the client wants; 406 without a body, as Kubernetes answers, if it wants neither."""
+        form = first_acceptable(request.accept, (JSON, version.media_type, version.content_type))
+        headers = {"Vary": version.vary}
+        if form is None:
+            return Response(406, b"", "", headers)
+        if form == JSON:
+            return Response(200, self._encoded(path, make, msgspec.json.encode), JSON, headers, is_final=True)
+        data = self._encoded(f"{path} protobuf", make, version.protobuf)
+        return Response(200, data, version.content_type, headers)
 
-    def _protobuf(self) -> Response:
-        data = self._documents.get(openapi_protobuf.MEDIA_TYPE)
+    def _encoded(
+        self, name: str, make: Callable[[], dict[str, Any]], encode: Callable[[dict[str, Any]], bytes]
+    ) -> bytes:
+        """A document, made when it is first asked for."""
+        data = self._documents.get(name)
         if data is None:
-            data = self._documents[openapi_protobuf.MEDIA_TYPE] = openapi_protobuf.document(self._v2())
-        return Response(200, data, openapi_protobuf.CONTENT_TYPE)
+            data = self._documents[name] = encode(make())
+        return data
 
     def _index(self) -> dict[str, Any]:
         contents = dict.fromkeys(sorted(_index_routes(self.kinds)), "")

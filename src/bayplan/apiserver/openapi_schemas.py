@@ -100,7 +100,7 @@ def _shown_v2(schema: Schema) -> Schema:
 def _inner(key: str, value: Any, convert: Callable[[Schema], Schema]) -> Any:
     """A member of a schema; schemas inside it are converted."""
     if key == "properties":
-        return {name: convert(one) for name, one in value.items()}
+        return {name: convert(one) for name, one in sorted(value.items())}
     if key == "oneOf":
         return [convert(one) for one in value]
     return convert(value) if isinstance(value, dict) and key in ("items", "additionalProperties") else value
