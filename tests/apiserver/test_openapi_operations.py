@@ -80,6 +80,68 @@ def test_operation_ids(second: Tree, name: str) -> None:
     assert second["paths"][path][method]["operationId"] == IDS[name]
 
 
+DESCRIPTIONS = {
+    f"get {PODS}": "list or watch objects of kind Pod",
+    "get /api/v1/componentstatuses": "list objects of kind ComponentStatus",
+    f"delete {PODS}": "delete collection of Pod",
+    f"delete {PODS}/{{name}}": "delete a Pod",
+    "post /api/v1/namespaces/{namespace}/endpoints": "create Endpoints",
+    "delete /apis/networking.k8s.io/v1/namespaces/{namespace}/ingresses/{name}": "delete an Ingress",
+    f"patch {PODS}/{{name}}/status": "partially update status of the specified Pod",
+    f"post {PODS}/{{name}}/exec": "connect POST requests to exec of Pod",
+    "get /api/v1/watch/pods": "watch individual changes to a list of Pod. deprecated: use the 'watch' parameter with a list operation instead.",
+    "get /apis/apps/": "get information of a group",
+    "get /apis/apps/v1/": "get available resources",
+}
+
+
+@pytest.mark.parametrize("name", DESCRIPTIONS)
+def test_descriptions(second: Tree, name: str) -> None:
+    method, path = name.split()
+    assert second["paths"][path][method]["description"] == DESCRIPTIONS[name]
+
+
+LISTED = {
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "namespace",
+    "pretty",
+    "resourceVersion",
+    "resourceVersionMatch",
+}
+LISTED |= {"sendInitialEvents", "shardSelector", "timeoutSeconds"}
+WATCHED = {"allowWatchBookmarks", "watch"}
+DELETED = {
+    "body",
+    "dryRun",
+    "gracePeriodSeconds",
+    "ignoreStoreReadErrorWithClusterBreakingPotential",
+    "orphanDependents",
+    "propagationPolicy",
+}
+WRITTEN = {"dryRun", "fieldManager", "fieldValidation", "namespace", "pretty"}
+TAKEN = {
+    f"get {PODS}": LISTED | WATCHED,
+    f"delete {PODS}": LISTED | DELETED,
+    f"post {PODS}": WRITTEN | {"body"},
+    f"get {PODS}/{{name}}": {"name", "namespace", "pretty"},
+    f"put {PODS}/{{name}}": WRITTEN | {"body", "name"},
+    f"patch {PODS}/{{name}}": WRITTEN | {"body", "force", "name"},
+    f"delete {PODS}/{{name}}": DELETED | {"name", "namespace", "pretty"},
+    f"get {PODS}/{{name}}/portforward": {"name", "namespace", "ports"},
+    "get /api/v1/nodes/{name}/proxy/{path}": {"name", "path"},
+    "get /version/": set(),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_operations_take(second: Tree, name: str) -> None:
+    method, path = name.split()
+    assert {one["name"] for one in parameters(second, path, method)} == TAKEN[name]
+
+
 def test_operation_ids_are_unique_and_words(openapi: OpenApi, second: Tree) -> None:
     found = Counter(one["operationId"] for _, _, one in operations(second))
     assert [name for name, count in found.items() if count > 1] == []
@@ -245,6 +307,8 @@ def test_ids_and_tags_leave_out_what_no_identifier_has() -> None:
     route = Route("/apis/stable.my-example.com/v1beta1/things", "get", "listThing", "", ())
     assert operation_id(route) == "listStableMyExampleComV1beta1Thing"
     assert tag(route) == "stableMyExampleCom_v1beta1"
+    digit = Route("/apis/3d.example.com/v1/things", "get", "listThing", "", ())
+    assert (operation_id(digit), tag(digit)) == ("listDExampleComV1Thing", "DExampleCom_v1")
 
 
 def test_fields_have_their_defaults_and_values(openapi: OpenApi, second: Tree) -> None:

@@ -11,6 +11,7 @@ from bayplan.apiserver import openapi_custom
 from bayplan.apiserver.openapi_custom import published
 from bayplan.apiserver.openapi_custom_routes import routes_of
 from bayplan.apiserver.openapi_routes import operation_id
+from bayplan.apiserver.openapi_schemas import schemas_v3
 from tests.api.custom_resources.test_kinds import rows, version
 from tests.apiserver.custom_resources import things
 
@@ -181,6 +182,15 @@ def test_every_operation_of_a_custom_resource_is_described() -> None:
     place = "/apis/example.com/v1/namespaces/{namespace}/things"
     found = {f"{one.method} {one.path}": (operation_id(one), one.description) for one in routes_of(kind)}
     assert found == {name.format(place): row for name, row in OPERATIONS.items()}
+
+
+def test_shared_definitions_name_what_the_server_for_custom_resources_knows() -> None:
+    deleted = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+    kind = rows(version("v1"))["v1"]
+    found = schemas_v3([deleted], published(kind, v2=False), "example.com", "v1")
+    groups = {one["group"] for one in found[deleted]["x-kubernetes-group-version-kind"]}
+    assert {"", "apps", "storage.k8s.io"} <= groups
+    assert not groups & {"admission.k8s.io", "apiextensions.k8s.io", "example.com"}
 
 
 def test_what_operations_of_a_custom_resource_take_and_give() -> None:
