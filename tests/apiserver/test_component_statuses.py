@@ -41,7 +41,7 @@ def items(response: Response) -> dict[str, Any]:
 
 def test_components_say_how_they_are() -> None:
     found = items(asked())
-    assert list(found) == ["scheduler", "controller-manager", "dns", "etcd-0"]
+    assert list(found) == ["controller-manager", "dns", "etcd-0", "scheduler"]
     assert found["scheduler"] == [{"type": "Healthy", "status": "True", "message": "ok"}]
     assert found["dns"] == [{"type": "Healthy", "status": "False", "message": "it has ended"}]
     assert "127.0.0.1:10257: connect: connection refused" in found["controller-manager"][0]["message"]
@@ -51,8 +51,8 @@ def test_kubectl_gets_its_columns() -> None:
     table = json.loads(asked(accept=TABLE).body)
     assert [each["name"] for each in table["columnDefinitions"]] == ["Name", "Status", "Message", "Error"]
     rows = [each["cells"] for each in table["rows"]]
-    assert rows[0] == ["scheduler", "Healthy", "ok", ""]
-    assert rows[2] == ["dns", "Unhealthy", "it has ended", ""]
+    assert rows[3] == ["scheduler", "Healthy", "ok", ""]
+    assert rows[1] == ["dns", "Unhealthy", "it has ended", ""]
 
 
 @pytest.mark.parametrize("path", [PATH, f"{PATH}/dns"])
