@@ -69,10 +69,30 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
     try:
         process.send_signal(signal.SIGTERM)
         eventually(lambda: get(tmp_path, "/readyz")[0] == 500)
+        time.sleep(0.5)  # sooner it counts as the same
         process.send_signal(signal.SIGINT)
         assert process.wait(5) == 1
     finally:
         stop(process)
+
+
+def test_timeout_which_signals_the_process_and_its_group_ends_a_cluster_in_order(tmp_path: Path) -> None:
+    command = [
+        "timeout",
+        "--preserve-status",
+        "5",
+        BAYPLAN,
+        "up",
+        "--data-dir",
+        str(tmp_path),
+        "--port",
+        "0",
+        "--nodes",
+        "1",
+    ]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "ready: " in ended.stdout
 
 
 @pytest.mark.parametrize("wrong", ["-1s", "soon"])

@@ -7,15 +7,23 @@ import contextlib
 import os
 import signal
 import sys
+from typing import Final
+
+_ONE_REQUEST: Final = 0.3
+"""Seconds within which a second signal is still the first one: `timeout` signals a process, and then the group that it is in."""
 
 
 def stop_event() -> asyncio.Event:
     """Set when the process is told to stop. Told so again, it ends at once with exit code 1, as Kubernetes' processes do."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    told = 0.0
 
     def signalled() -> None:
-        if stop.is_set():
+        nonlocal told
+        if not stop.is_set():
+            told = loop.time()
+        elif loop.time() - told > _ONE_REQUEST:
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(OSError, ValueError):
                     stream.flush()
