@@ -28,10 +28,10 @@ async def make_many(server: Served, number: int, size: int = 1) -> list[str]:
     return made
 
 
-async def open_watch(server: Served, accept: str = "application/json") -> aiohttp.ClientResponse:
+async def open_watch(server: Served, accept: str = "application/json", query: str = "") -> aiohttp.ClientResponse:
     headers = {**server.headers(), "Accept": accept}
     timeout = aiohttp.ClientTimeout(None)
-    return await server.session.get(f"{server.url}{MAPS}?watch=1", headers=headers, timeout=timeout)
+    return await server.session.get(f"{server.url}{MAPS}?watch=1{query}", headers=headers, timeout=timeout)
 
 
 async def names(watch: aiohttp.ClientResponse, until: str) -> list[str]:
@@ -57,6 +57,28 @@ def test_everybody_gets_every_event_in_order(monkeypatch: pytest.MonkeyPatch) ->
             for watch in watches:
                 assert await names(watch, expected[-1]) == expected
                 watch.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("", ["m-old", "m-new"]),
+        ("&resourceVersion=0", ["m-old", "m-new"]),
+        ("&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", ["m-new"]),
+        ("&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=0", ["m-new"]),
+        ("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", ["m-old", "m-new"]),
+    ],
+)
+def test_a_watch_without_initial_events_begins_now(query: str, told: list[str]) -> None:
+    async def run() -> None:
+        async with served() as server:
+            await make(server, "m-old")
+            watch = await open_watch(server, query=query)
+            await make(server, "m-new")
+            assert await names(watch, "m-new") == told
+            watch.close()
 
     asyncio.run(run())
 

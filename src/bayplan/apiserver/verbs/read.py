@@ -372,7 +372,9 @@ def watch(call: Call) -> Response:
         else settings.min_request_timeout * (1 + call.context.randomness.random())
     )
     watcher.render = shape.watch_renderer()
-    if initial or revision == 0:
+    if revision == 0 and "sendInitialEvents" in query and not initial:
+        watcher.start_revision = call.context.objects.revision
+    elif initial or revision == 0:
         _send_initial(call, watcher, cache, bookmark=initial and watcher.bookmarks)
     else:
         for event in cache.events_after(revision):
