@@ -9,12 +9,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bayplan.cli import apiserver, controller_manager, scheduler
+from bayplan.cli import apiserver, controller_manager, kubelet, proxy, scheduler
 from bayplan.cli.feature_gates import known_gates
 from bayplan.cli.kube_command import KubeCommand
-from bayplan.cli.kube_flag_tables import API_SERVER, CONTROLLER_MANAGER, SCHEDULER, FlagTable
+from bayplan.cli.kube_flag_tables import API_SERVER, CONTROLLER_MANAGER, KUBELET, PROXY, SCHEDULER, FlagTable
 
-COMMANDS: list[Any] = [apiserver.command, scheduler.command, controller_manager.command]
+COMMANDS: list[Any] = [apiserver.command, scheduler.command, controller_manager.command, kubelet.command, proxy.command]
 TABLE = FlagTable(
     without_effect={"watch-cache": "all is in memory", "vmodule": "logs are lines"},
     refused={"oidc-issuer-url": "there is no OIDC"},
@@ -109,6 +109,6 @@ def test_no_flag_has_two_meanings(command: KubeCommand) -> None:
     assert not own & set(names)
 
 
-@pytest.mark.parametrize("table", [API_SERVER, SCHEDULER, CONTROLLER_MANAGER])
+@pytest.mark.parametrize("table", [API_SERVER, SCHEDULER, CONTROLLER_MANAGER, KUBELET, PROXY])
 def test_switches_are_flags(table: FlagTable) -> None:
     assert table.switches <= set(names_of(table))

@@ -45,7 +45,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[KubeProxyConfiguratio
         (("--nftables-sync-period", "soon"), "'soon' is no duration"),
         (("--nodeport-addresses", "10.0.0.1"), "nodePortAddresses[0]: '10.0.0.1': must be a valid CIDR"),
         (("--detect-local-mode", "BridgeInterface"), "detectLocal.bridgeInterface: must not be empty"),
-        (("--feature-gates", "A"), "--feature-gates: 'A' is not NAME=true or NAME=false"),
+        (("--feature-gates", "A"), "--feature-gates: missing bool value for A"),
         (("--conntrack-min", "many"), "--conntrack-min"),
         (("--cluster-cird", "x"), "--cluster-cird"),
     ],
@@ -79,7 +79,7 @@ def test_flags_stand_for_fields(started: list[Any]) -> None:
         "--detect-local-mode=InterfaceNamePrefix",
         "--healthz-bind-address=",
         "--metrics-bind-address=0.0.0.0",
-        "--feature-gates=A=true,B=false",
+        "--feature-gates=HPAScaleToZero=true,AllBeta=false",
         "--hostname-override=N",
     )
     assert result.exit_code == 0, result.output
@@ -99,7 +99,7 @@ def test_flags_stand_for_fields(started: list[Any]) -> None:
     assert tree["conntrack"]["udpTimeout"] == "10s"
     assert tree["detectLocal"]["interfaceNamePrefix"] == "cali"
     assert (tree["healthzBindAddress"], tree["metricsBindAddress"]) == ("", "0.0.0.0:10249")
-    assert tree["featureGates"] == {"A": True, "B": False}
+    assert tree["featureGates"] == {"HPAScaleToZero": True, "AllBeta": False}
 
 
 def test_with_a_file_the_flags_of_fields_do_not_count(started: list[Any], tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import click
-
 Rows = Mapping[str, tuple[str, ...] | tuple[Any, ...]]
 """Flag -> a row that begins with the field, such as `authentication.x509.clientCAFile`."""
 
@@ -26,14 +24,3 @@ def put_field(tree: dict[str, Any], field: str, value: Any) -> None:
     for part in path:
         tree = tree.setdefault(part, {})
     tree[last] = value
-
-
-def feature_gates(text: str) -> dict[str, bool]:
-    """`A=true,B=false`. Raises UsageError."""
-    found = {}
-    for part in filter(None, text.split(",")):
-        name, equals, value = part.partition("=")
-        if not name or not equals or value.lower() not in ("true", "false"):
-            raise click.UsageError(f"--feature-gates: {part!r} is not NAME=true or NAME=false")
-        found[name] = value.lower() == "true"
-    return found

@@ -224,3 +224,72 @@ CONTROLLER_MANAGER: Final = _table(
     },
 )
 """Flags of kube-controller-manager."""
+
+KUBELET: Final = _table(
+    without_effect={
+        **_EVERYWHERE,
+        "requests to the API are not held back": "kube-api-burst kube-api-qps event-burst event-qps",
+        "JSON is spoken with the API": "kube-api-content-type",
+        "pods are looked at when something changes": "sync-frequency http-check-frequency",
+        "streams end when one of their ends does": "streaming-connection-idle-timeout",
+        "volumes are measured when they are asked about": "volume-stats-agg-period",
+        "the system's processes stay in the cgroups that they are in": "kubelet-cgroups runtime-cgroups system-cgroups kube-reserved-cgroup "
+        "system-reserved-cgroup",
+        "packets are the business of the pod network and the service proxy": "hairpin-mode make-iptables-util-chains?",
+        "files are opened up to the limit of the process": "max-open-files",
+        "memory is looked at in rounds": "kernel-memcg-notification?",
+        "one kubelet runs per --root-dir": "lock-file exit-on-lock-contention?",
+        "of each container the last one that ended is kept": "maximum-dead-containers maximum-dead-containers-per-container "
+        "minimum-container-ttl-duration",
+        "there are no volume plugins but CSI drivers": "volume-plugin-dir experimental-mounter-path",
+        "that is for Windows": "windows-priorityclass windows-service?",
+        "what pods get is what eviction leaves": "experimental-allocatable-ignore-eviction?",
+    },
+    refused={
+        "Python's TLS decides that: TLS 1.2 and 1.3 with the ciphers of its OpenSSL": "tls-cipher-suites",
+        "static pods come from --pod-manifest-path": "manifest-url manifest-url-header",
+        "a kubelet runs until it is stopped": "runonce?",
+        "memory is not reserved by QoS class": "qos-reserved",
+    },
+    fixed={
+        "cloud-provider": "|external",
+        "read-only-port": "0",
+        "protect-kernel-defaults?": "false",
+        "tls-min-version": "VersionTLS10|VersionTLS11|VersionTLS12",
+    },
+    former={
+        "--container-runtime-endpoint": "container-runtime docker-endpoint",
+        "the runtime's own configuration, which knows its CNI plugins and the pause image": "network-plugin cni-conf-dir cni-bin-dir "
+        "cni-cache-dir network-plugin-mtu pod-infra-container-image",
+        "--kubeconfig": "api-servers require-kubeconfig?",
+        "--config and --config-dir": "dynamic-config-dir",
+        "--register-with-taints": "register-schedulable?",
+        "Pod Security, which refuses such pods": "allow-privileged?",
+        "--seccomp-default, and profiles below --root-dir": "seccomp-profile-root",
+        "nothing: /metrics/cadvisor is at the kubelet's port": "cadvisor-port",
+        "nothing: volumes of pods that ended go": "keep-terminated-pod-volumes?",
+        "--bootstrap-kubeconfig": "experimental-bootstrap-kubeconfig",
+    },
+)
+"""Flags of kubelet."""
+
+PROXY: Final = _table(
+    without_effect={
+        **{
+            reason: names for reason, names in _EVERYWHERE.items() if "profiling" not in names and "metric" not in names
+        },
+        "the mode is nftables": "iptables-localhost-nodeports? iptables-masquerade-bit iptables-min-sync-period iptables-sync-period "
+        "ipvs-exclude-cidrs ipvs-min-sync-period ipvs-scheduler ipvs-strict-arp? ipvs-sync-period ipvs-tcp-timeout ipvs-tcpfin-timeout "
+        "ipvs-udp-timeout",
+        "requests to the API are not held back": "kube-api-burst kube-api-qps",
+        "JSON is spoken with the API": "kube-api-content-type",
+    },
+    refused={"a configuration is written by hand": "write-config-to"},
+    fixed={},
+    former={
+        "--healthz-bind-address": "healthz-port",
+        "--metrics-bind-address": "metrics-port",
+        "nothing: there is no proxy in user space": "udp-timeout proxy-port-range",
+    },
+)
+"""Flags of kube-proxy."""

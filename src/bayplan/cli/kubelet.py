@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from bayplan.cli.configuration_flags import feature_gates, given_fields, put_field
+from bayplan.cli.configuration_flags import given_fields, put_field
+from bayplan.cli.feature_gates import gates_of
+from bayplan.cli.kube_command import KubeCommand
+from bayplan.cli.kube_flag_tables import KUBELET
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
@@ -63,6 +66,47 @@ _CONFIGURED: Final = {
         "CPUs that the system keeps, such as 0,2-3, in the place of the cpu of --system-reserved and --kube-reserved.",
     ),
     "--provider-id": ("providerID", str, "Identity of the machine at a cloud."),
+    "--authentication-token-webhook-cache-ttl": (
+        "authentication.webhook.cacheTTL",
+        str,
+        "How long it is remembered whose a bearer token is.",
+    ),
+    "--authorization-webhook-cache-authorized-ttl": (
+        "authorization.webhook.cacheAuthorizedTTL",
+        str,
+        "How long it is remembered that a request is allowed.",
+    ),
+    "--authorization-webhook-cache-unauthorized-ttl": (
+        "authorization.webhook.cacheUnauthorizedTTL",
+        str,
+        "How long it is remembered that a request is not allowed.",
+    ),
+    "--container-log-max-files": ("containerLogMaxFiles", int, "Log files that are kept of a container."),
+    "--container-log-max-size": ("containerLogMaxSize", str, "Size at which a log file is rotated, such as 10Mi."),
+    "--cpu-cfs-quota-period": ("cpuCFSQuotaPeriod", str, "Period of limits of CPU, such as 100ms."),
+    "--eviction-max-pod-grace-period": (
+        "evictionMaxPodGracePeriod",
+        int,
+        "Seconds that pods get at most when a soft threshold evicts them.",
+    ),
+    "--eviction-pressure-transition-period": (
+        "evictionPressureTransitionPeriod",
+        str,
+        "How long pressure has to be over before the node says so.",
+    ),
+    "--file-check-frequency": ("fileCheckFrequency", str, "How often static pods are looked for."),
+    "--image-gc-high-threshold": ("imageGCHighThresholdPercent", int, "Use of the disk (percent) at which images go."),
+    "--image-gc-low-threshold": ("imageGCLowThresholdPercent", int, "Use of the disk (percent) down to which they go."),
+    "--minimum-image-ttl-duration": ("imageMinimumGCAge", str, "Age that an unused image must have to go."),
+    "--node-status-max-images": ("nodeStatusMaxImages", int, "Images in the node's status; -1 for all."),
+    "--node-status-update-frequency": ("nodeStatusUpdateFrequency", str, "How often the node's status is looked at."),
+    "--oom-score-adj": ("oomScoreAdj", int, "How ready the kernel is to end the kubelet when memory ends."),
+    "--pod-cidr": ("podCIDR", str, "Network of the pods, for a node without an API server."),
+    "--pod-max-pids": ("podPidsLimit", int, "Processes that a pod may have; -1 for as many as the node."),
+    "--pods-per-core": ("podsPerCore", int, "Pods that the node takes per CPU; 0 for no such limit."),
+    "--registry-burst": ("registryBurst", int, "Images that may be pulled at once beyond --registry-qps."),
+    "--registry-qps": ("registryPullQPS", int, "Images that are pulled per second at most; 0 for no limit."),
+    "--runtime-request-timeout": ("runtimeRequestTimeout", str, "How long the runtime may take for a request."),
 }
 """Flags that stand for a field of the configuration: name -> (field, type, help)."""
 _SWITCHES: Final = {
@@ -77,6 +121,30 @@ _SWITCHES: Final = {
     "--serialize-image-pulls": ("serializeImagePulls", "Pull one image at a time."),
     "--seccomp-default": ("seccompDefault", "Give all pods the runtime's seccomp profile."),
     "--fail-swap-on": ("failSwapOn", "Refuse machines that swap."),
+    "--cgroups-per-qos": ("cgroupsPerQOS", "Make cgroups of QoS classes and pods."),
+    "--cpu-cfs-quota": ("cpuCFSQuota", "Enforce limits of CPU."),
+    "--enable-controller-attach-detach": (
+        "enableControllerAttachDetach",
+        "Leave attaching volumes to the controller manager.",
+    ),
+    "--enable-debugging-handlers": ("enableDebuggingHandlers", "Serve logs, exec, attach and port forwarding."),
+    "--enable-server": ("enableServer", "Serve at all."),
+    "--local-storage-capacity-isolation": (
+        "localStorageCapacityIsolation",
+        "Account for ephemeral storage, and evict pods that take too much.",
+    ),
+    "--rotate-server-certificates": ("serverTLSBootstrap", "Ask the API for the server's certificate."),
+}
+_LISTS: Final = {
+    "--allowed-unsafe-sysctls": (
+        "allowedUnsafeSysctls",
+        "Sysctls that pods may set besides the safe ones, with commas.",
+    ),
+    "--cluster-dns": ("clusterDNS", "Addresses of the cluster's DNS, with commas."),
+    "--enforce-node-allocatable": (
+        "enforceNodeAllocatable",
+        "What is kept within what pods get: none, or of pods, system-reserved, kube-reserved, with commas.",
+    ),
 }
 _MAPS: Final = {
     "--system-reserved": ("systemReserved", "What the system keeps, such as cpu=100m,memory=200Mi."),
@@ -114,13 +182,12 @@ def _with_flags(function: F) -> F:
         multiple=True,
         help="Memory of a NUMA node that the system keeps, such as 0:memory=1Gi,hugepages-1Gi=2Gi; may be given several times.",
     )(function)
-    function = click.option("--cluster-dns", default=None, help="Addresses of the cluster's DNS, with commas.")(
-        function
-    )
+    for name, (_, text) in reversed(_LISTS.items()):
+        function = click.option(name, default=None, help=text)(function)
     return click.option("--register-with-taints", default=None, help="Taints KEY=VALUE:EFFECT, with commas.")(function)
 
 
-@click.command()
+@click.command(cls=KubeCommand, table=KUBELET)
 @click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="KubeletConfiguration.")
 @click.option(
     "--config-dir", type=click.Path(path_type=Path, exists=True, file_okay=False), help="More of it, in files *.conf."
@@ -342,12 +409,14 @@ def _configuration(config: Path | None, extra: Path | None, options: dict[str, A
     from bayplan.support.configuration import to_tree
 
     tree = to_tree(load(config, extra))
-    for name, field, value in given_fields(options, _CONFIGURED, _SWITCHES, _MAPS):
-        put_field(tree, field, _read_map(name, value) if name in _MAPS else value)
+    for _, field, value in given_fields(options, _CONFIGURED, _SWITCHES):
+        put_field(tree, field, value)
+    for name, field, value in given_fields(options, _MAPS):
+        put_field(tree, field, _read_map(name, value))
+    for _, field, value in given_fields(options, _LISTS):
+        put_field(tree, field, [each for each in value.split(",") if each])
     if options["pod_logs"]:
         tree["podLogsDir"] = options["pod_logs"]
-    if options["cluster_dns"]:
-        tree["clusterDNS"] = [each for each in options["cluster_dns"].split(",") if each]
     if options["cpu_manager_reconcile_period"]:
         tree["cpuManagerReconcilePeriod"] = options["cpu_manager_reconcile_period"]
     if options["reserved_memory"]:
@@ -360,5 +429,5 @@ def _configuration(config: Path | None, extra: Path | None, options: dict[str, A
 
 def _read_map(name: str, text: str) -> dict[str, Any]:
     if name == "--feature-gates":
-        return feature_gates(text)
+        return gates_of(text)
     return dict(_pairs(name, text, "<=" if name in ("--eviction-hard", "--eviction-soft") else "="))

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from bayplan.cli.configuration_flags import feature_gates, given_fields, put_field
+from bayplan.cli.configuration_flags import given_fields, put_field
+from bayplan.cli.feature_gates import gates_of
+from bayplan.cli.kube_command import KubeCommand
+from bayplan.cli.kube_flag_tables import PROXY
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
@@ -105,7 +108,7 @@ def _with_flags(function: F) -> F:
     )(function)
 
 
-@click.command()
+@click.command(cls=KubeCommand, table=PROXY)
 @click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -251,7 +254,7 @@ def _configuration(config: Path | None, options: dict[str, Any]) -> KubeProxyCon
     if options["nodeport_addresses"]:
         tree["nodePortAddresses"] = options["nodeport_addresses"].split(",")
     if options["feature_gates"]:
-        tree["featureGates"] = feature_gates(options["feature_gates"])
+        tree["featureGates"] = gates_of(options["feature_gates"])
     found = from_tree(tree, "flags")
     for flag, attribute in (("healthz_bind_address", "healthz_bind_address"), ("metrics_bind_address",) * 2):
         if options[flag] == "":
