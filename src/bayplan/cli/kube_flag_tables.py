@@ -68,7 +68,7 @@ _EVERYWHERE_FIXED: Final = {
     "tls-min-version": "VersionTLS10|VersionTLS11|VersionTLS12",
 }
 _AUTHENTICATION: Final = (
-    "users are known by client certificates, static tokens, tokens of service accounts and a proxy's headers only"
+    "users are known by client certificates, static tokens, tokens of service accounts and bootstrap tokens only"
 )
 
 API_SERVER: Final = _table(
