@@ -14,7 +14,6 @@ import msgspec
 from bayplan.api.errors import ApiError, bad_request, internal_error, method_not_allowed, request_too_large
 from bayplan.api.kinds import DEFAULT_KINDS, KindTable, optional_kinds
 from bayplan.apiserver.admission.chain import build_chain
-from bayplan.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds, toleration_seconds
 from bayplan.apiserver.aggregation.forwarding import not_available, relay_to
 from bayplan.apiserver.aggregation.registry import AggregatedApis, is_available
 from bayplan.apiserver.allocation import Allocators
@@ -102,9 +101,7 @@ class ApiServer:
             kinds=kinds,
             objects=objects,
             admission=build_chain(
-                settings.enable_admission_plugins,
-                settings.disable_admission_plugins,
-                {**settings.admission_configuration, DefaultTolerationSeconds.name: toleration_seconds(settings)},
+                settings.enable_admission_plugins, settings.disable_admission_plugins, settings.admission_configuration
             ),
             authenticator=Authenticator(audiences=accounts.issuer.audiences, sources=[accounts.user, joining.user]),
             service_accounts=accounts,

@@ -108,6 +108,10 @@ def test_events_beyond_the_limit_are_refused() -> None:
     run(case, enabled=("EventRateLimit",), configuration={"EventRateLimit": limits})
 
 
-def test_a_configuration_for_a_plugin_without_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="LimitRanger takes no configuration"):
-        build_chain([], [], {"LimitRanger": {}})
+@pytest.mark.parametrize("plugin", ["LimitRanger", "DefaultTolerationSeconds"])
+def test_a_configuration_for_a_plugin_without_one_is_refused(plugin: str) -> None:
+    async def case(client: Client) -> None:
+        raise AssertionError("the server has started")
+
+    with pytest.raises(ValueError, match=f"{plugin} takes no configuration"):
+        run(case, configuration={plugin: {}})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+import functools
+from typing import Final
 
 from bayplan.api.kinds import Kind
 from bayplan.api.trusted import trust
@@ -13,24 +13,22 @@ from bayplan.apiserver.settings import ApiServerSettings
 
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-_DEFAULT: Final = 300
 
 
-def toleration_seconds(settings: ApiServerSettings) -> dict[str, int]:
-    """What the server's flags say to the plugin: its configuration."""
-    return {
-        _NOT_READY: settings.default_not_ready_toleration_seconds,
-        _UNREACHABLE: settings.default_unreachable_toleration_seconds,
-    }
-
-
-def _tolerations(seconds: Mapping[str, int]) -> tuple[Toleration, ...]:
-    """Not ready first."""
-    keys = (_NOT_READY, _UNREACHABLE)
-    made = tuple(
-        Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=seconds[key]) for key in keys
+@functools.lru_cache(maxsize=16)
+def _tolerations(not_ready: int, unreachable: int) -> tuple[Toleration, ...]:
+    """The tolerations that are added, from their seconds."""
+    seconds = {_NOT_READY: not_ready, _UNREACHABLE: unreachable}
+    return trust(
+        tuple(
+            Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=value)
+            for key, value in seconds.items()
+        )
     )
-    return trust(made)
+
+
+def _default_tolerations(settings: ApiServerSettings) -> tuple[Toleration, ...]:
+    return _tolerations(settings.default_not_ready_toleration_seconds, settings.default_unreachable_toleration_seconds)
 
 
 def _covers(toleration: Toleration, key: str) -> bool:
@@ -44,22 +42,15 @@ class DefaultTolerationSeconds(AdmissionPlugin):
     keeps_defaults = True
     decided_by = ()
 
-    def __init__(self) -> None:
-        self._added = _tolerations({_NOT_READY: _DEFAULT, _UNREACHABLE: _DEFAULT})
-
-    def configure(self, configuration: Mapping[str, Any]) -> None:
-        """Seconds by the key of the taint, as the server's flags say."""
-        self._added = _tolerations(configuration)
-
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return kind.kind == "Pod" and not kind.group and operation in (CREATE, UPDATE) and not subresource
 
     def admit(self, request: AdmissionRequest) -> None:
         """Add the tolerations that are missing."""
-        spec = request.obj.spec
+        spec, added = request.obj.spec, _default_tolerations(request.call.context.settings)
         if not spec.tolerations:
-            spec.tolerations = self._added
+            spec.tolerations = added
             return
-        missing = [one for one in self._added if not any(_covers(given, one.key) for given in spec.tolerations)]
+        missing = [one for one in added if not any(_covers(given, one.key) for given in spec.tolerations)]
         if missing:
             spec.tolerations = (*spec.tolerations, *missing)
