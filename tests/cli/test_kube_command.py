@@ -92,7 +92,7 @@ def test_the_version() -> None:
 
 def test_gates_are_those_of_this_version() -> None:
     gates = known_gates()
-    assert len(gates) == 230
+    assert len(gates) == 232
     assert list(gates) == sorted(gates)
     assert not any(gate.stage == "Alpha" and gate.default for gate in gates.values())
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 Rows = Mapping[str, tuple[str, ...] | tuple[Any, ...]]
 """Flag -> a row that begins with the field, such as `authentication.x509.clientCAFile`."""
@@ -24,3 +28,21 @@ def put_field(tree: dict[str, Any], field: str, value: Any) -> None:
     for part in path:
         tree = tree.setdefault(part, {})
     tree[last] = value
+
+
+def field_options(*, values: Rows, switches: Rows, texts: Rows) -> Callable[[F], F]:
+    """Options of a command for fields; those that are not given are None.
+
+    values: field, type and help. switches: truth values, by field and help. texts: what the command reads itself, by field and help.
+    """
+
+    def decorate(function: F) -> F:
+        for name, (_, kind, text) in reversed(tuple(values.items())):
+            function = click.option(name, type=kind, default=None, help=text)(function)
+        for name, (_, text) in reversed(tuple(switches.items())):
+            function = click.option(name, type=bool, default=None, help=text)(function)
+        for name, (_, text) in reversed(tuple(texts.items())):
+            function = click.option(name, default=None, help=text)(function)
+        return function
+
+    return decorate

@@ -28,7 +28,7 @@ class Gate(NamedTuple):
 
 @functools.cache
 def known_gates() -> dict[str, Gate]:
-    """All gates by name, in the order of their names."""
+    """All gates by name, in the order of their names. AllAlpha and AllBeta stand for those of their stage that are not named."""
     lines = resources.files(__package__).joinpath("feature_gates.csv").read_text().splitlines()
     rows = (line.split(",") for line in lines)
     return {name: Gate(stage, locked == "locked", default == "true") for name, stage, locked, default in rows}
@@ -50,7 +50,7 @@ def gates_of(text: str) -> dict[str, bool]:
         )
         if setting is None:
             raise click.UsageError(f"--feature-gates: invalid value of {name}: {value.strip()!r} is not true or false")
-        gate = known_gates().get(name) or _group(name)
+        gate = known_gates().get(name)
         if gate is None:
             raise click.UsageError(f"--feature-gates: unrecognized feature gate: {name}")
         if gate.is_locked and setting != gate.default:
@@ -62,11 +62,6 @@ def gates_of(text: str) -> dict[str, bool]:
     return found
 
 
-def _group(name: str) -> Gate | None:
-    """AllAlpha and AllBeta stand for all gates of their stage that are not named."""
-    return {"AllAlpha": Gate("Alpha", False, False), "AllBeta": Gate("Beta", False, False)}.get(name)
-
-
 def gates_without_effect(gates: dict[str, bool]) -> list[str]:
     """Those that are set otherwise than Bayplan behaves."""
-    return [name for name, setting in gates.items() if setting != (known_gates().get(name) or _group(name)).default]  # type: ignore[union-attr]
+    return [name for name, setting in gates.items() if setting != known_gates()[name].default]

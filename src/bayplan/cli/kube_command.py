@@ -42,6 +42,7 @@ class KubeCommand(click.Command):
     def _own_arguments(self, ctx: click.Context, words: list[str]) -> list[str]:
         """The arguments that are options of this command, written so that they are read as Go programs read them. Raises UsageError."""
         options, own, ignored = self._options(), [], {}
+        others = {*self.flags(), *self.table.former}
         rest = iter(words)
         for word in rest:
             if word == "--":
@@ -57,7 +58,7 @@ class KubeCommand(click.Command):
                 own.append(f"--{name}=true" if bare else f"--{name}{equals}{value}")
             elif name == "version" and value != "false":
                 _show_version(ctx)
-            elif name == _GATES or name in self.flags() or name in self.table.former:
+            elif name in others:
                 if not equals:
                     value = "true" if name in self.table.switches else next(rest, "")
                 if why := self._why_without_effect(ctx, name, value):

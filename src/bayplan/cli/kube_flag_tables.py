@@ -58,14 +58,20 @@ _EVERYWHERE: Final[Reasons] = {
     "HTTP/1.1 is what is spoken": "http2-max-streams-per-connection disable-http2-serving?",
     "a port is bound by one process": "permit-address-sharing? permit-port-sharing?",
 }
+_CIPHERS: Final = "Python's TLS decides that: TLS 1.2 and 1.3 with the ciphers of its OpenSSL"
 _TLS_REFUSED: Final[Reasons] = {
-    "Python's TLS decides that: TLS 1.2 and 1.3 with the ciphers of its OpenSSL": "tls-cipher-suites tls-curve-preferences",
+    _CIPHERS: "tls-cipher-suites tls-curve-preferences",
     "one certificate is served, --tls-cert-file": "tls-sni-cert-key",
 }
+_TLS_VERSIONS: Final = "VersionTLS10|VersionTLS11|VersionTLS12"
 _EVERYWHERE_FIXED: Final = {
     "emulated-version": "1.36|kube=1.36",
     "min-compatibility-version": "1.36|kube=1.36|1.35|kube=1.35",
-    "tls-min-version": "VersionTLS10|VersionTLS11|VersionTLS12",
+    "tls-min-version": _TLS_VERSIONS,
+}
+_CLIENT: Final[Reasons] = {
+    "requests to the API are not held back": "kube-api-burst kube-api-qps",
+    "JSON is spoken with the API": "kube-api-content-type",
 }
 _AUTHENTICATION: Final = (
     "users are known by client certificates, static tokens, tokens of service accounts and bootstrap tokens only"
@@ -145,8 +151,7 @@ _HEALTH_ONLY: Final[Reasons] = {
     "requestheader-allowed-names requestheader-client-ca-file requestheader-extra-headers-prefix requestheader-group-headers "
     "requestheader-uid-headers requestheader-username-headers authorization-always-allow-paths authorization-kubeconfig "
     "authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl",
-    "requests to the API are not held back": "kube-api-burst kube-api-qps",
-    "JSON is spoken with the API": "kube-api-content-type",
+    **_CLIENT,
 }
 _CLIENT_REFUSED: Final[Reasons] = {"the address of the API stands in --kubeconfig": "master"}
 _VERSION_FIXED: Final = {key: value for key, value in _EVERYWHERE_FIXED.items() if not key.startswith("tls")}
@@ -228,8 +233,8 @@ CONTROLLER_MANAGER: Final = _table(
 KUBELET: Final = _table(
     without_effect={
         **_EVERYWHERE,
-        "requests to the API are not held back": "kube-api-burst kube-api-qps event-burst event-qps",
-        "JSON is spoken with the API": "kube-api-content-type",
+        **_CLIENT,
+        "events are written as they come": "event-burst event-qps",
         "pods are looked at when something changes": "sync-frequency http-check-frequency",
         "streams end when one of their ends does": "streaming-connection-idle-timeout",
         "volumes are measured when they are asked about": "volume-stats-agg-period",
@@ -246,7 +251,7 @@ KUBELET: Final = _table(
         "what pods get is what eviction leaves": "experimental-allocatable-ignore-eviction?",
     },
     refused={
-        "Python's TLS decides that: TLS 1.2 and 1.3 with the ciphers of its OpenSSL": "tls-cipher-suites",
+        _CIPHERS: "tls-cipher-suites",
         "static pods come from --pod-manifest-path": "manifest-url manifest-url-header",
         "a kubelet runs until it is stopped": "runonce?",
         "memory is not reserved by QoS class": "qos-reserved",
@@ -255,7 +260,7 @@ KUBELET: Final = _table(
         "cloud-provider": "|external",
         "read-only-port": "0",
         "protect-kernel-defaults?": "false",
-        "tls-min-version": "VersionTLS10|VersionTLS11|VersionTLS12",
+        "tls-min-version": _TLS_VERSIONS,
     },
     former={
         "--container-runtime-endpoint": "container-runtime docker-endpoint",
@@ -281,8 +286,7 @@ PROXY: Final = _table(
         "the mode is nftables": "iptables-localhost-nodeports? iptables-masquerade-bit iptables-min-sync-period iptables-sync-period "
         "ipvs-exclude-cidrs ipvs-min-sync-period ipvs-scheduler ipvs-strict-arp? ipvs-sync-period ipvs-tcp-timeout ipvs-tcpfin-timeout "
         "ipvs-udp-timeout",
-        "requests to the API are not held back": "kube-api-burst kube-api-qps",
-        "JSON is spoken with the API": "kube-api-content-type",
+        **_CLIENT,
     },
     refused={"a configuration is written by hand": "write-config-to"},
     fixed={},

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from bayplan.cli.configuration_flags import given_fields, put_field
+from bayplan.cli.configuration_flags import field_options, given_fields, put_field
 from bayplan.cli.feature_gates import gates_of
 from bayplan.cli.kube_command import KubeCommand
 from bayplan.cli.kube_flag_tables import KUBELET
@@ -166,12 +166,7 @@ _MAPS: Final = {
 
 
 def _with_flags(function: F) -> F:
-    for name, (_, kind, text) in reversed(_CONFIGURED.items()):
-        function = click.option(name, type=kind, default=None, help=text)(function)
-    for name, (_, text) in reversed(_SWITCHES.items()):
-        function = click.option(name, type=bool, default=None, help=text)(function)
-    for name, (_, text) in reversed(_MAPS.items()):
-        function = click.option(name, default=None, help=text)(function)
+    function = field_options(values=_CONFIGURED, switches=_SWITCHES, texts={**_LISTS, **_MAPS})(function)
     function = click.option(
         "--cpu-manager-reconcile-period",
         default=None,
@@ -182,8 +177,6 @@ def _with_flags(function: F) -> F:
         multiple=True,
         help="Memory of a NUMA node that the system keeps, such as 0:memory=1Gi,hugepages-1Gi=2Gi; may be given several times.",
     )(function)
-    for name, (_, text) in reversed(_LISTS.items()):
-        function = click.option(name, default=None, help=text)(function)
     return click.option("--register-with-taints", default=None, help="Taints KEY=VALUE:EFFECT, with commas.")(function)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from bayplan.cli.configuration_flags import given_fields, put_field
+from bayplan.cli.configuration_flags import field_options, given_fields, put_field
 from bayplan.cli.feature_gates import gates_of
 from bayplan.cli.kube_command import KubeCommand
 from bayplan.cli.kube_flag_tables import PROXY
@@ -94,13 +94,8 @@ _SWITCHES: Final = {
 
 
 def _with_flags(function: F) -> F:
-    for name, (_, kind, text) in reversed(_CONFIGURED.items()):
-        function = click.option(name, type=kind, default=None, help=text)(function)
-    for name, (_, text) in reversed(_SWITCHES.items()):
-        function = click.option(name, is_flag=False, flag_value=True, type=bool, default=None, help=text)(function)
-    function = click.option("--feature-gates", default=None, help="Features A=true,B=false; none has an effect.")(
-        function
-    )
+    gates = {"--feature-gates": ("featureGates", "Features A=true,B=false; none has an effect.")}
+    function = field_options(values=_CONFIGURED, switches=_SWITCHES, texts=gates)(function)
     return click.option(
         "--nodeport-addresses",
         default=None,
