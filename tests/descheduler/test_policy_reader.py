@@ -71,7 +71,7 @@ def test_nulls_are_what_is_left_out() -> None:
 
 def test_extension_points_have_two_spellings() -> None:
     for name in ("preevictionfilter", "preEvictionFilter"):
-        parse_policy(tree(points={name: {"enabled": ["DefaultEvictor"]}}))
+        assert parse_policy(tree(points={name: {"enabled": ["DefaultEvictor"]}})) == parse_policy(tree())
 
 
 LIFE = {"name": "PodLifeTime", "args": {"maxPodLifeTimeSeconds": 1}}
@@ -243,8 +243,10 @@ def test_a_file_that_is_no_policy(tmp_path: Path) -> None:
 
 
 def test_deviations_may_be_larger_below_than_above() -> None:
-    thresholds = {"thresholds": {"cpu": 60}, "targetThresholds": {"cpu": 50}, "useDeviationThresholds": True}
-    parse_policy(tree({"name": "LowNodeUtilization", "args": thresholds}))
+    thresholds: dict[str, Any] = {"thresholds": {"cpu": 60}, "targetThresholds": {"cpu": 50}}
+    assert problems({"name": "LowNodeUtilization", "args": thresholds})
+    thresholds["useDeviationThresholds"] = True
+    assert parse_policy(tree({"name": "LowNodeUtilization", "args": thresholds})).profiles
 
 
 def test_every_strategy_is_registered_under_its_name_and_documented() -> None:

@@ -1,6 +1,6 @@
 """What servers say in their OpenAPI documents besides the published definitions: defaults, values and query parameters.
 
-`types/openapi.json.gz` is read when a document is made, and forgotten when the documents are.
+`types/openapi.json.gz` is read when the first document is made.
 """
 
 from __future__ import annotations
