@@ -11,24 +11,12 @@ from typing import Any
 
 import msgspec
 
-
-def _varint(value: int) -> bytes:
-    data = bytearray()
-    while value > 127:
-        data.append(value & 127 | 128)
-        value >>= 7
-    data.append(value)
-    return bytes(data)
-
-
-def message(number: int, data: bytes) -> bytes:
-    """A field that holds a message or string."""
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
+from bayplan.api.protobuf.wire import FIXED64, VARINT, delimited, tag, varint
 
 
 def text(number: int, value: str) -> bytes:
     """A string."""
-    return message(number, value.encode())
+    return delimited(number, value.encode())
 
 
 def texts(number: int, values: Iterable[str]) -> bytes:
@@ -38,23 +26,23 @@ def texts(number: int, values: Iterable[str]) -> bytes:
 
 def integer(number: int, value: int) -> bytes:
     """A boolean, or an integer that is not negative."""
-    return _varint(number << 3) + _varint(int(value))
+    return tag(number, VARINT) + varint(int(value))
 
 
 def double(number: int, value: float) -> bytes:
     """A float of 64 bits."""
-    return _varint(number << 3 | 1) + struct.pack("<d", value)
+    return tag(number, FIXED64) + struct.pack("<d", value)
 
 
 def any_value(number: int, value: Any) -> bytes:
     """A value as YAML text; JSON is YAML."""
-    return message(number, text(2, msgspec.json.encode(value).decode()))
+    return delimited(number, text(2, msgspec.json.encode(value).decode()))
 
 
 def extensions(number: int, row: Mapping[str, Any]) -> bytes:
     """What begins with `x-`."""
     return b"".join(
-        message(number, text(1, key) + any_value(2, value))
+        delimited(number, text(1, key) + any_value(2, value))
         for key, value in sorted(row.items())
         if key.startswith("x-")
     )

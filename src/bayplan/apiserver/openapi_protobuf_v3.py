@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from bayplan.api.protobuf.wire import delimited
 from bayplan.apiserver.openapi_protobuf_fields import (
     any_value,
     double,
     extensions,
     integer,
     members,
-    message,
     text,
     texts,
 )
@@ -35,77 +35,81 @@ def document(tree: Tree) -> bytes:
     components = tree["components"]
     inside = b""
     if "schemas" in components:
-        inside += message(1, _named(components["schemas"], _schema_or_reference))
+        inside += delimited(1, _named(components["schemas"], _schema_or_reference))
     if "securitySchemes" in components:
-        inside += message(7, _named(components["securitySchemes"], _security_scheme))
+        inside += delimited(7, _named(components["securitySchemes"], _security_scheme))
     paths = _named(tree["paths"], _path_item)
-    return text(1, tree["openapi"]) + message(2, info) + message(4, paths) + message(5, inside)
+    return text(1, tree["openapi"]) + delimited(2, info) + delimited(4, paths) + delimited(5, inside)
 
 
 def _named(rows: Tree, write: Callable[[Any], bytes], number: int = 1) -> bytes:
     """A map: a repeated message of name and value."""
-    return b"".join(message(number, text(1, name) + message(2, write(one))) for name, one in rows.items())
+    return b"".join(delimited(number, text(1, name) + delimited(2, write(one))) for name, one in rows.items())
 
 
 def _security_scheme(scheme: Tree) -> bytes:
-    return message(1, members(scheme, strings=_SCHEMES, integers={}, doubles={}))
+    return delimited(1, members(scheme, strings=_SCHEMES, integers={}, doubles={}))
 
 
 def _path_item(item: Tree) -> bytes:
-    data = b"".join(message(number, _operation(item[method])) for method, number in _METHODS.items() if method in item)
-    return data + b"".join(message(13, _parameter(one)) for one in item.get("parameters", ()))
+    data = b"".join(
+        delimited(number, _operation(item[method])) for method, number in _METHODS.items() if method in item
+    )
+    return data + b"".join(delimited(13, _parameter(one)) for one in item.get("parameters", ()))
 
 
 def _operation(operation: Tree) -> bytes:
     data = texts(1, operation["tags"]) + text(3, operation["description"]) + text(5, operation["operationId"])
-    data += b"".join(message(6, _parameter(one)) for one in operation.get("parameters", ()))
+    data += b"".join(delimited(6, _parameter(one)) for one in operation.get("parameters", ()))
     if "requestBody" in operation:
-        data += message(7, message(1, _request_body(operation["requestBody"])))
-    return data + message(8, _named(operation["responses"], _response, 2)) + extensions(13, operation)
+        data += delimited(7, delimited(1, _request_body(operation["requestBody"])))
+    return data + delimited(8, _named(operation["responses"], _response, 2)) + extensions(13, operation)
 
 
 def _parameter(parameter: Tree) -> bytes:
     data = members(parameter, strings={"name": 1, "in": 2, "description": 3}, integers={"required": 4}, doubles={})
-    return message(1, data + message(10, _schema_or_reference(parameter["schema"])))
+    return delimited(1, data + delimited(10, _schema_or_reference(parameter["schema"])))
 
 
 def _request_body(body: Tree) -> bytes:
-    return message(2, _named(body["content"], _media_type)) + (integer(3, True) if body.get("required") else b"")
+    return delimited(2, _named(body["content"], _media_type)) + (integer(3, True) if body.get("required") else b"")
 
 
 def _response(response: Tree) -> bytes:
     data = text(1, response["description"])
-    return message(1, data + message(3, _named(response["content"], _media_type)) if "content" in response else data)
+    return delimited(
+        1, data + delimited(3, _named(response["content"], _media_type)) if "content" in response else data
+    )
 
 
 def _media_type(content: Tree) -> bytes:
-    return message(1, _schema_or_reference(content["schema"]))
+    return delimited(1, _schema_or_reference(content["schema"]))
 
 
 def _schema_or_reference(schema: Tree) -> bytes:
     if "$ref" in schema:
-        return message(2, text(1, schema["$ref"]))
-    return message(1, _schema(schema))
+        return delimited(2, text(1, schema["$ref"]))
+    return delimited(1, _schema(schema))
 
 
 def _schema(schema: Tree) -> bytes:
     data = members(schema, strings=_STRINGS, integers=_INTEGERS, doubles=_DOUBLES)
     data += texts(23, schema.get("required", ())) + b"".join(any_value(24, one) for one in schema.get("enum", ()))
     for key, number in (("allOf", 26), ("oneOf", 27), ("anyOf", 28)):
-        data += b"".join(message(number, _schema_or_reference(one)) for one in schema.get(key, ()))
+        data += b"".join(delimited(number, _schema_or_reference(one)) for one in schema.get(key, ()))
     if "not" in schema:
-        data += message(29, _schema(schema["not"]))
+        data += delimited(29, _schema(schema["not"]))
     if "items" in schema:
-        data += message(30, message(1, _schema_or_reference(schema["items"])))
+        data += delimited(30, delimited(1, _schema_or_reference(schema["items"])))
     if "properties" in schema:
-        data += message(31, _named(schema["properties"], _schema_or_reference))
+        data += delimited(31, _named(schema["properties"], _schema_or_reference))
     values = schema.get("additionalProperties")
     if values is not None:
-        data += message(
-            32, integer(2, values) if isinstance(values, bool) else message(1, _schema_or_reference(values))
+        data += delimited(
+            32, integer(2, values) if isinstance(values, bool) else delimited(1, _schema_or_reference(values))
         )
     if "default" in schema:
-        data += message(33, _default(schema["default"]))
+        data += delimited(33, _default(schema["default"]))
     return data + extensions(36, schema)
 
 
