@@ -18,6 +18,7 @@ from bayplan.apiserver.negotiation import JSON, OFFERED, check_produced, negotia
 from bayplan.apiserver.openapi import OpenApi
 from bayplan.apiserver.representation import in_form
 from bayplan.apiserver.requests import Request, Response
+from bayplan.support.memo_metrics import memo_metrics
 from bayplan.support.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class NonResource:
 
     async def _metrics(self) -> Response:
         further = self.server.further_metrics
-        text = self.server.metrics.render() + (await further() if further is not None else b"")
+        text = self.server.metrics.render() + memo_metrics() + (await further() if further is not None else b"")
         return Response(200, text, CONTENT_TYPE)
 
     def _discover(self, request: Request, path: str) -> Response:

@@ -9,9 +9,12 @@ from typing import Any, Final
 
 from bayplan.support.allocator import keep_freed_memory, release_freed_memory
 from bayplan.support.garbage import collect_seldom, collect_young
+from bayplan.support.memo import age_all
 
 _RELEASE_SECONDS: Final = 30.0
 """Between two releases of freed memory, each of which takes some milliseconds."""
+_RELEASES_PER_AGING: Final = 5
+"""Memos lose what was not asked for in the time of so many releases, to twice as many."""
 
 
 def raise_open_files_limit() -> None:
@@ -43,9 +46,13 @@ def run_loop(coroutine: Coroutine[Any, Any, None]) -> None:
 async def _releasing_memory(coroutine: Coroutine[Any, Any, None]) -> None:
     loop = asyncio.get_running_loop()
     timer: asyncio.TimerHandle
+    releases = 0
 
     def release() -> None:
-        nonlocal timer
+        nonlocal timer, releases
+        releases += 1
+        if releases % _RELEASES_PER_AGING == 0:
+            age_all()
         collect_young()
         release_freed_memory()
         timer = loop.call_later(_RELEASE_SECONDS, release)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from bayplan.support.memo_metrics import memo_metrics
 from bayplan.support.metrics import CONTENT_TYPE, Registry
 
 Page = Callable[[], web.Response]
@@ -42,8 +43,8 @@ class PageServer:
 
 
 def metrics_page(registry: Registry) -> Page:
-    """A page with all metrics, for Prometheus."""
-    return lambda: web.Response(body=registry.render(), headers={"Content-Type": CONTENT_TYPE})
+    """A page with all metrics, those of the process's memos included, for Prometheus."""
+    return lambda: web.Response(body=registry.render() + memo_metrics(), headers={"Content-Type": CONTENT_TYPE})
 
 
 def ready_page(not_ready: Callable[[], str], ready: str = "ok") -> Page:
