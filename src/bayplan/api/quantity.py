@@ -10,7 +10,9 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
-from functools import lru_cache, total_ordering
+from functools import total_ordering
+
+from bayplan.support.memo import memoized
 
 PATTERN_MESSAGE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 """Kubernetes' own words, shown to users as they are."""
@@ -152,7 +154,7 @@ def _decimal_text(unscaled: int, scale: int, *, exponent_form: bool) -> str:
     return f"{unscaled}{_DECIMAL_BY_EXPONENT[exponent]}"
 
 
-@lru_cache(maxsize=65536)
+@memoized(65536)
 def parse(value: str | int | float) -> Quantity:
     """Parse what stands on the wire (`"100m"`, `"1.5Gi"`, `2`, `0.1`); ValueError (Kubernetes' words) if invalid."""
     text = value.strip() if isinstance(value, str) else repr(value)

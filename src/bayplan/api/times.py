@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from bayplan.api import quantity, schema
+from bayplan.support.memo import memoized
 from bayplan.support.timestamps import rfc3339, unix_seconds
 
 SECONDS_LAYOUT = "2006-01-02T15:04:05Z07:00"
@@ -100,12 +101,12 @@ def _settled(text: str, layout: str) -> str:
     return text if _is_canonical(text, layout) else canonical(text, layout)
 
 
-@functools.lru_cache(maxsize=8192)
+@memoized(8192)
 def _is_canonical(text: str, layout: str) -> bool:
     return (_CANONICAL_MICRO if layout is MICRO_LAYOUT else _CANONICAL).fullmatch(text) is not None
 
 
-@functools.lru_cache(maxsize=4096)
+@memoized(4096)
 def _settled_quantity(value: str | int | float) -> str:
     """A quantity in its canonical spelling. Raises FormError."""
     try:

@@ -53,6 +53,7 @@ from bayplan.apiserver.object_parts import parts_of
 from bayplan.apiserver.objects import too_large
 from bayplan.apiserver.renewals import renewed
 from bayplan.apiserver.requests import bool_parameter
+from bayplan.support.memo import memoized
 from bayplan.support.timestamps import rfc3339
 
 SERVER = "kube-apiserver"
@@ -69,7 +70,7 @@ def manager_name(call: Call) -> str:
     return given or _from_user_agent(call.request.user_agent)
 
 
-@functools.lru_cache(maxsize=512)
+@memoized(512)
 def _from_user_agent(user_agent: str) -> str:
     printable = "".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())
     return printable.encode()[:_MANAGER_LENGTH].decode(errors="ignore")

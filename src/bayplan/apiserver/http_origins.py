@@ -5,25 +5,25 @@ Source: apimachinery's `util/net/http.go`, `SourceIPs`.
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 from typing import TYPE_CHECKING
 
 from bayplan.apiserver.requests import Origin
+from bayplan.support.memo import memoized
 
 if TYPE_CHECKING:
     from bayplan.apiserver.http_connection import Connection
-    from bayplan.apiserver.http_headers import Head
+    from bayplan.apiserver.http_headers import ParsedHeaders
 
 
-def origin_of(connection: Connection, head: Head) -> Origin:
+def origin_of(connection: Connection, head: ParsedHeaders) -> Origin:
     """What is known before the first line of a request has been looked at."""
     transport = connection.transport
     peer = transport.get_extra_info("peername") if transport is not None else None
     return Origin(source_ips(head.forwarded_for, head.real_ip, peer[0] if peer else ""))
 
 
-@functools.lru_cache(maxsize=1024)
+@memoized(1024)
 def source_ips(forwarded_for: str, real_ip: str, remote: str) -> tuple[str, ...]:
     """The addresses that a request came through. forwarded_for, real_ip: headers that proxies set; remote: the other end of the connection."""
     found = [address for part in forwarded_for.split(",") if (address := _address(part.strip()))]

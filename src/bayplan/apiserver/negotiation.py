@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bayplan.api.errors import failure, not_acceptable
+from bayplan.support.memo import memoized
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -32,7 +32,7 @@ class Form:
 PLAIN = Form()
 
 
-@functools.lru_cache(maxsize=512)
+@memoized(512)
 def negotiate(accept: str, *, is_list: bool = False) -> Form:
     """The first of the wanted forms that can be given. Raises ApiError (406) if none can.
 
@@ -43,13 +43,13 @@ def negotiate(accept: str, *, is_list: bool = False) -> Form:
     return _negotiate(accept, OFFERED)
 
 
-@functools.lru_cache(maxsize=512)
+@memoized(512)
 def negotiate_custom(accept: str) -> Form:
     """The same for custom resources, which have no routes of their own and no protobuf form."""
     return _negotiate(accept, (JSON, YAML))
 
 
-@functools.lru_cache(maxsize=512)
+@memoized(512)
 def negotiate_document(accept: str) -> str:
     """The media type of a document that has one form only, such as those of discovery: clauses that ask for another are passed over. Raises ApiError (406)."""
     plain = ",".join(clause for clause in accept.split(",") if "as" not in _parse(clause)[1])

@@ -3,7 +3,6 @@ written like that all day long. Only the writer's time changes then, which is to
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import msgspec
@@ -13,6 +12,7 @@ from bayplan.api.managedfields.fieldset import has
 from bayplan.api.managedfields.managers import Identity, parsed_fields
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry, ObjectMeta
 from bayplan.apiserver.object_parts import METADATA, parts_of
+from bayplan.support.memo import memoized
 
 Path = tuple[str, ...]
 _VALUES = (str, int, float)
@@ -59,7 +59,7 @@ def _gather(old: Any, new: Any, above: Path, changes: list[Path]) -> bool:
     return True
 
 
-@functools.lru_cache(maxsize=1024)
+@memoized(1024)
 def _owns(fields: bytes, path: Path) -> bool:
     return has(parsed_fields(fields), path)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 from typing import TYPE_CHECKING, Final
 
 from bayplan.api.simulated_nodes import is_simulated
 from bayplan.api.types import core_v1
 from bayplan.apiserver.watching import Entry, Event, Watcher
+from bayplan.support.memo import memoized
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,7 +105,7 @@ def _add(networks: _Networks, node: core_v1.Node) -> None:
             networks.setdefault((version, bits), {})[number] = None
 
 
-@functools.lru_cache(maxsize=1 << 14)
+@memoized(1 << 14)
 def _network(text: str) -> tuple[int, int, int] | None:
     """IP version, bits that follow the prefix, and number of a network or address; None for anything else."""
     try:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from bayplan.api.kinds import BUILT_IN, OPTIONAL, Kind
+from bayplan.support.memo import memoized
 
 _ALIKE: Final = 0.85
 """Likeness of two names, 0 to 1, from which on one counts as the other misspelt."""
@@ -63,7 +63,7 @@ class UnservedKinds:
         return [one.to_dict() for one in self]
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def is_custom(api_version: str, kind: str) -> bool:
     """Whether a kind belongs to a group that is not Kubernetes' own.
 

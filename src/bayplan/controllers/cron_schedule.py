@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from bayplan.support.durations import go_seconds
+from bayplan.support.memo import memoized
 
 _DESCRIPTORS = {
     "@yearly": "0 0 1 1 *",
@@ -84,7 +84,7 @@ class Schedule:
         return (by_month and by_week) if self.both_days else (by_month or by_week)
 
 
-@lru_cache(maxsize=256)
+@memoized(256)
 def _times_of_day(hours: tuple[int, ...], minutes: tuple[int, ...], day: date, zone: tzinfo) -> tuple[float, ...]:
     """The times of a day, in order: none for those that a change of clocks skips, two for those that it repeats."""
     times = set()
@@ -98,7 +98,7 @@ def _times_of_day(hours: tuple[int, ...], minutes: tuple[int, ...], day: date, z
     return tuple(sorted(times))
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def parse(text: str) -> Schedule:
     """A schedule that validation has let through. Raises ValueError."""
     if text.startswith("@every "):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ except ImportError as error:
     ) from error
 
 from bayplan.dns.records import Record, RecordType
+from bayplan.support.memo import memoized
 
 Message = dns.message.Message
 Name = dns.name.Name
@@ -286,7 +286,7 @@ def _rrset(record: Record, question: dns.name.Name) -> dns.rrset.RRset:
     return dns.rrset.from_rdata(name, record.ttl, _rdata(record))
 
 
-@functools.lru_cache(4096)
+@memoized(4096)
 def _interned_name(text: str) -> dns.name.Name:
     return dns.name.from_text(text)
 

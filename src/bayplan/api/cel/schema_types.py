@@ -6,7 +6,6 @@ in their use is found only when a policy is evaluated; numbers or strings that a
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from bayplan.api.cel.types import (
     map_of,
     struct,
 )
+from bayplan.support.memo import memoized
 
 Schema = dict[str, Any]
 
@@ -53,7 +53,7 @@ def escaped(name: str) -> str | None:
     return _ESCAPED.sub(lambda match: _ESCAPES[match.group()], name)
 
 
-@functools.lru_cache(maxsize=4096)
+@memoized(4096)
 def unescaped(name: str) -> str | None:
     """The field that an expression means; None if no field is written so."""
     if "__" not in name:

@@ -6,13 +6,13 @@ Source of the behaviour: `kube-openapi/pkg/validation/strfmt`; a format that is 
 from __future__ import annotations
 
 import calendar
-import functools
 import re
 from collections.abc import Callable
 
 from bayplan.api.custom_resources import network_formats as network
 from bayplan.api.custom_resources.mail_addresses import is_mail_address
 from bayplan.api.validation.formats import dns_label, dns_subdomain
+from bayplan.support.memo import memoized
 
 
 def _pattern(text: str, flags: int = 0) -> Callable[[str], bool]:
@@ -141,7 +141,7 @@ OF_NUMBERS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 _UNCHECKED = frozenset(("password",))
 
 
-@functools.lru_cache(maxsize=256)
+@memoized(256)
 def _normalized(name: str) -> str:
     return name.replace("-", "")
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from bayplan.api.custom_resources import patterns
+from bayplan.support.memo import memoized
 
 Values = list[Any]
 Step = Callable[[Values], Values]
@@ -48,7 +49,7 @@ class JsonPath:
         return next(iter(self.find(tree)), None)
 
 
-@functools.lru_cache(maxsize=1024)
+@memoized(1024)
 def path_of(text: str) -> JsonPath:
     """A path, understood once. Raises PathError."""
     return JsonPath(text)

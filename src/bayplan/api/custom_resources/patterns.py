@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
+from bayplan.support.memo import memoized
 
-@functools.lru_cache(maxsize=1024)
+
+@memoized(1024)
 def _compiled(pattern: str) -> Any:
     """A pattern to be searched for, None for what is none."""
     import re2  # slow to import, and few schemas have patterns

@@ -6,7 +6,6 @@ Of 50 alternatives of an `anyOf` 49 may be wrong for each of thousands of items,
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ from bayplan.api.custom_resources import patterns
 from bayplan.api.custom_resources.correlation import Before, same
 from bayplan.api.custom_resources.enums import enum_values
 from bayplan.api.schema import Schema
+from bayplan.support.memo import memoized
 
 Rejects = Callable[[Any, Before | None], bool]
 """Takes a value and what it was before the change."""
@@ -39,7 +39,7 @@ def rejects(value: Any, schema: Schema, before: Before | None) -> bool:
     return any(test(value, before) for test in _tests(_Same(schema)))
 
 
-@functools.lru_cache(maxsize=4096)
+@memoized(4096)
 def _tests(key: _Same) -> tuple[Rejects, ...]:
     """The quick tests of a schema."""
     schema = key.schema

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+
+from bayplan.support.memo import memoized
 
 _PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _HOST = (
@@ -30,7 +31,7 @@ def _repository(image: str) -> str:
     return (rest if is_registry else name).partition(":")[0]
 
 
-@lru_cache(maxsize=16384)
+@memoized(16384)
 def pull_policy(image: str) -> str:
     """`Always` for images tagged `latest` or not at all, else `IfNotPresent` (malformed names too)."""
     match = _REFERENCE(image)

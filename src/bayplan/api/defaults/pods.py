@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 import msgspec
 
 from bayplan.api import quantity
 from bayplan.api.types import core_v1, meta_v1
+from bayplan.support.memo import memoized
 
 Resources = dict[str, str | int | float]
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
@@ -126,7 +126,7 @@ def _qos_of(parts: list[core_v1.ResourceRequirements]) -> str:
 _COMPUTE = ("cpu", "memory")
 
 
-@lru_cache(maxsize=65536)
+@memoized(65536)
 def _is_positive(amount: str | int | float | None) -> bool:
     return amount is not None and quantity.parse(amount).sign() > 0
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from bayplan.api import codec, quantity
+from bayplan.support.memo import memoized
 
 
-@lru_cache(maxsize=65536)
+@memoized(65536)
 def canonical(value: str | int | float) -> str:
     """The canonical spelling. Raises codec.DecodeError if the value is no quantity."""
     try:
@@ -16,7 +15,7 @@ def canonical(value: str | int | float) -> str:
         raise codec.DecodeError(str(error)) from None
 
 
-@lru_cache(maxsize=65536)
+@memoized(65536)
 def _rounded(value: str | int | float) -> str:
     try:
         parsed = quantity.parse(value)

@@ -30,6 +30,7 @@ from bayplan.api.managedfields.fieldset import (
 from bayplan.api.managedfields.merge import merge, remove, validate, with_named_fields
 from bayplan.api.managedfields.typed import Type, TypedError
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
+from bayplan.support.memo import memoized
 
 APPLY, UPDATE = "Apply", "Update"
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -128,7 +129,7 @@ def read_entries(entries: Iterable[ManagedFieldsEntry]) -> dict[Identity, Owned]
     return found
 
 
-@functools.lru_cache(maxsize=1024)
+@memoized(1024)
 def parsed_fields(data: bytes) -> FieldSet:
     """The set that some JSON holds. Objects of one origin have equal sets, so few differ."""
     try:

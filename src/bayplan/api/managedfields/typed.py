@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from bayplan.api.schema import Schema, definitions
+from bayplan.support.memo import memoized
 
 SCALAR, LIST, MAP, ANY = "scalar", "list", "map", "any"
 
@@ -94,7 +95,7 @@ class Type:
         return "k:" + msgspec.json.encode(found, order="sorted").decode()
 
 
-@functools.lru_cache(maxsize=4096)
+@memoized(4096)
 def key_of(key: str, value: str) -> str:
     """The path element of an item with one key. Names of conditions and containers come again and again."""
     return "k:" + msgspec.json.encode({key: value}).decode()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 from bayplan.api.pod_security import baseline, restricted
 from bayplan.api.pod_security.policy import PRIVILEGED, RESTRICTED, Policy
 from bayplan.api.pod_security.violations import Subject, Violation
 from bayplan.api.types import core_v1, meta_v1
+from bayplan.support.memo import memoized
 
 Check = Callable[[Subject, int], Violation | None]
 
@@ -51,7 +51,7 @@ STRICTER = (
 """What `restricted` adds, told behind the former."""
 
 
-@lru_cache(maxsize=256)
+@memoized(256)
 def checks_of(policy: Policy) -> tuple[Check, ...]:
     """The checks of a policy, in order."""
     if policy.level == PRIVILEGED:

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from bayplan.support.memo import memoized
+
 MAGIC = b"k8s\x00"
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -101,7 +103,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         at += size
 
 
-@functools.lru_cache(maxsize=1024)
+@memoized(1024)
 def _head(api_version: str, kind: str) -> bytes:
     return MAGIC + delimited(1, delimited(1, api_version.encode()) + delimited(2, kind.encode()))
 

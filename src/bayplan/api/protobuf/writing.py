@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import functools
 import importlib
 import importlib.util
 import struct
@@ -36,6 +35,7 @@ from bayplan.api.protobuf.wire import BYTES, FIXED64, VARINT, ProtobufError, del
 from bayplan.api.schema import Schema, definition_of, definitions
 from bayplan.api.types import meta_v1
 from bayplan.api.types.scalars import always_null
+from bayplan.support.memo import memoized
 from bayplan.support.timestamps import parse_rfc3339
 
 _Writer = Callable[[Any], bytes]
@@ -312,17 +312,17 @@ def _raw_extension(value: Any) -> bytes:
     return delimited(1, escaped(msgspec.json.encode(value)))
 
 
-@functools.lru_cache(maxsize=4096)
+@memoized(4096)
 def _quantity(value: str | int | float) -> bytes:
     return delimited(1, str(value).encode())
 
 
-@functools.lru_cache(maxsize=4096)
+@memoized(4096)
 def _time(value: str) -> bytes:
     return b"\x08%b\x10\x00" % varint(int(parse_rfc3339(value) // 1))
 
 
-@functools.lru_cache(maxsize=4096)
+@memoized(4096)
 def _micro_time(value: str) -> bytes:
     whole, _, rest = value.partition(".")
     micros = int((rest.rstrip("Zz") + "000000")[:6]) if rest else 0

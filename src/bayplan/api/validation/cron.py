@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from functools import lru_cache
 from typing import Final
 
 from bayplan.api.errors import invalid
 from bayplan.api.validation.fields import Errors
+from bayplan.support.memo import memoized
 
 _MONTHS: Final = {
     name: number
@@ -36,7 +36,7 @@ class CronError(ValueError):
     """A schedule is malformed; the message says why."""
 
 
-@lru_cache(maxsize=1024)
+@memoized(1024)
 def schedule_problem(schedule: str) -> str:
     """What is wrong with a schedule; "" if it is valid."""
     try:
@@ -126,7 +126,7 @@ def _may_be_part(part: str) -> bool:
     return part not in (".", "..") and not part.startswith("-") and _PART.fullmatch(part) is not None
 
 
-@lru_cache(maxsize=256)
+@memoized(256)
 def _zone_exists(name: str) -> bool:
     try:
         zoneinfo.ZoneInfo(name)

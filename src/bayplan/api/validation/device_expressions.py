@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+from bayplan.support.memo import memoized
+
 if TYPE_CHECKING:
     from bayplan.api.cel.checker import Environment
 
@@ -31,7 +33,7 @@ def environment() -> Environment:
     return Environment({"device": struct(name)}, {name: fields}, has_bindings=True)
 
 
-@functools.lru_cache(maxsize=1024)
+@memoized(1024)
 def expression_problem(text: str) -> str:
     """Why an expression is refused, empty if it is not."""
     from bayplan.api.cel.checker import check

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +14,7 @@ from bayplan.api.errors import Deferred, FieldError, duplicate, forbidden, inval
 from bayplan.api.types import meta_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.cidrs import read_ipv6, read_octets, strict_cidr
+from bayplan.support.memo import memoized
 
 Errors = list[FieldError]
 
@@ -107,7 +108,7 @@ def check_port_number_or_name(errors: Errors, path: str, port: int | str) -> Non
             errors.append(invalid(path, port, message))
 
 
-@lru_cache(maxsize=65536)
+@memoized(65536)
 def parse_ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """An address, leading zeros in its parts allowed (Go's old parser); None if it is none."""
     if octets := read_octets(value):
@@ -157,7 +158,7 @@ _NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-@lru_cache(maxsize=16384)
+@memoized(16384)
 def parse_cidr(value: str) -> Network | None:
     """The network of a CIDR, host bits cut off and leading zeros allowed; None if it is none."""
     address, slash, length = value.partition("/")

@@ -8,8 +8,9 @@ Source: apimachinery's `util/validation` and `api/validate/content` packages.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final
+
+from bayplan.support.memo import memoized
 
 Messages = tuple[str, ...]
 
@@ -112,7 +113,7 @@ _VALUE_MESSAGE = regex_message(
 )
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def dns_label(value: str) -> Messages:
     """A lowercase RFC 1123 label, up to 63 characters."""
     if len(value) <= 63 and _label(value):
@@ -123,7 +124,7 @@ def dns_label(value: str) -> Messages:
     return tuple(messages)
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def dns_subdomain(value: str) -> Messages:
     """A lowercase RFC 1123 subdomain, up to 253 characters."""
     if len(value) <= 253 and _subdomain(value):
@@ -140,7 +141,7 @@ def long_name(value: str) -> Messages:
     return messages if len(value) <= 253 else ("must be no more than 253 bytes", *messages[1:])
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def dns_subdomain_with_underscore(value: str) -> Messages:
     """A subdomain whose labels may hold underscores (DNS search paths)."""
     messages = [too_long_message(253)] if len(value) > 253 else []
@@ -149,7 +150,7 @@ def dns_subdomain_with_underscore(value: str) -> Messages:
     return tuple(messages)
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def dns_1035_label(value: str) -> Messages:
     """A DNS label that begins with a letter."""
     messages = [too_long_message(63)] if len(value) > 63 else []
@@ -158,7 +159,7 @@ def dns_1035_label(value: str) -> Messages:
     return tuple(messages)
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def wildcard_subdomain(value: str) -> Messages:
     """`*.` and a subdomain."""
     messages = [too_long_message(253)] if len(value) > 253 else []
@@ -167,7 +168,7 @@ def wildcard_subdomain(value: str) -> Messages:
     return tuple(messages)
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def label_key(value: str) -> Messages:
     """A qualified name: `[subdomain/]name`."""
     prefix, slash, name = value.partition("/")
@@ -196,7 +197,7 @@ def label_key(value: str) -> Messages:
     return tuple(messages)
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def label_value(value: str) -> Messages:
     """The value of a label."""
     messages = ["must be no more than 63 bytes"] if len(value) > 63 else []
@@ -205,7 +206,7 @@ def label_value(value: str) -> Messages:
     return tuple(messages)
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def port_name(value: str) -> Messages:
     """An IANA service name: up to 15 of a-z, 0-9 and single hyphens, with a letter."""
     messages = []
@@ -247,7 +248,7 @@ def http_header_name(value: str) -> Messages:
     )
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def env_var_name(value: str) -> Messages:
     """Printable ASCII other than `=`."""
     messages = [] if value else ["environment variable name must be non-empty"]
@@ -266,7 +267,7 @@ def _parent_directory(value: str) -> list[str]:
     return ["must not start with '..'"] if value.startswith("..") else []
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def config_map_key(value: str) -> Messages:
     """A key of a ConfigMap or Secret: a file name."""
     messages = [too_long_message(253)] if len(value) > 253 else []

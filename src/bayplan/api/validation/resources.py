@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 
 from bayplan.api import quantity
 from bayplan.api.defaults.pods import container_limits, container_requests
@@ -12,6 +11,7 @@ from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, not_fo
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import NOT_NEGATIVE, Errors
+from bayplan.support.memo import memoized
 
 Resources = Mapping[str, str | int | float]
 
@@ -61,7 +61,7 @@ def is_native(name: str) -> bool:
     return "/" not in name or "kubernetes.io/" in name
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def is_extended(name: str) -> bool:
     """Whether a name can be that of an extended resource (`example.com/gpu`)."""
     if is_native(name) or name.startswith("requests."):
@@ -69,7 +69,7 @@ def is_extended(name: str) -> bool:
     return not formats.label_key("requests." + name)
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def is_integer_resource(name: str) -> bool:
     """Whether amounts must be whole numbers."""
     return name in _INTEGER or is_extended(name)
@@ -90,7 +90,7 @@ def resource_name_messages(name: str) -> formats.Messages:
     return formats.OK
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def container_resource_messages(name: str) -> formats.Messages:
     """What is wrong with a resource that a container asks for."""
     messages = resource_name_messages(name)
@@ -102,7 +102,7 @@ def container_resource_messages(name: str) -> formats.Messages:
     return messages
 
 
-@lru_cache(maxsize=4096)
+@memoized(4096)
 def quota_resource_messages(name: str) -> formats.Messages:
     """What is wrong with a resource that a quota limits."""
     messages = resource_name_messages(name)
@@ -120,7 +120,7 @@ def check_amount(errors: Errors, path: str, name: str, value: str | int | float)
         errors.append(invalid(path, str(parsed), "must be an integer"))
 
 
-@lru_cache(maxsize=65536)
+@memoized(65536)
 def _plain(name: str, value: str | int | float) -> bool:
     """Whether nothing can be wrong with this amount by itself."""
     errors: list[FieldError] = []
@@ -128,7 +128,7 @@ def _plain(name: str, value: str | int | float) -> bool:
     return not errors and not container_resource_messages(name) and not name.startswith(HUGE_PAGES)
 
 
-@lru_cache(maxsize=65536)
+@memoized(65536)
 def _at_most(request: str | int | float, limit: str | int | float) -> bool:
     return quantity.parse(request).compare(quantity.parse(limit)) <= 0
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bayplan.kubelet.simulator.errors import KwokFileError
+from bayplan.support.memo import memoized
 
 if TYPE_CHECKING:
     from bayplan.api.cel.checker import Environment
@@ -44,7 +45,7 @@ def value_of(expression: str, objects: Mapping[str, Any], scope: Scope) -> Any:
     return outcome.value
 
 
-@functools.lru_cache(maxsize=1024)
+@memoized(1024)
 def program(expression: str, scope: Scope) -> Program:
     """A compiled expression, remembered. Raises KwokFileError."""
     from bayplan.api.cel.checker import check

@@ -6,10 +6,10 @@ The language is `bayplan.api.cel`, which is loaded when the first expression is 
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from bayplan.api.validation.device_expressions import environment, expression_problem
+from bayplan.support.memo import memoized
 
 if TYPE_CHECKING:
     from bayplan.api.types.resource_v1 import Device
@@ -59,7 +59,7 @@ def split_name(name: str, driver: str) -> tuple[str, str]:
     return (domain, plain) if slash else (driver, name)
 
 
-@lru_cache(maxsize=1024)
+@memoized(1024)
 def compiled(text: str) -> DeviceExpression:
     """A compiled expression, remembered. Raises ExpressionError."""
     return DeviceExpression(text)

@@ -4,11 +4,11 @@ Sources: cel-go's `matches`; `k8s.io/apiserver/pkg/cel/library/regex.go`."""
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from bayplan.api.cel.functions.registry import INT, STRING, Table
 from bayplan.api.cel.values import EvaluationError
+from bayplan.support.memo import memoized
 
 TABLE = Table()
 _IN_GO = {
@@ -25,7 +25,7 @@ _IN_GO = {
 """What Go says of a pattern, by what RE2 says."""
 
 
-@functools.lru_cache(maxsize=2048)
+@memoized(2048)
 def compiled(pattern: str) -> Any:
     """A pattern, to be searched for. Raises EvaluationError for what is none, in Go's words."""
     import re2  # slow to import, and few expressions have patterns
