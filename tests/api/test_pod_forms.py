@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bayplan.api.strategies import pods
-from bayplan.api.strategies.pod_forms import SoundForms, form_of
+from bayplan.api.strategies import pod_forms, pods
+from bayplan.api.strategies.pod_forms import ValidForms, form_of
 from bayplan.api.strategies.pods import PodStrategy
 from bayplan.api.trusted import trust
 from bayplan.api.types import core_v1, meta_v1
@@ -76,7 +76,7 @@ def test_a_sound_spec_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_was_not_asked_for_last_is_not_remembered() -> None:
-    forms = SoundForms()
+    forms = ValidForms()
     first, second = _spec("token", "app:1"), _spec("token", "app:2")
     assert not forms.knows(first)
     assert not forms.knows(second)
@@ -85,7 +85,7 @@ def test_what_was_not_asked_for_last_is_not_remembered() -> None:
 
 
 def test_claims_named_after_the_pod_and_pods_of_one_node_are_not_remembered() -> None:
-    forms = SoundForms()
+    forms = ValidForms()
     ephemeral = core_v1.Volume(name="data", ephemeral=core_v1.EphemeralVolumeSource())
     for spec in (core_v1.PodSpec(volumes=(ephemeral,)), core_v1.PodSpec(node_name="n1")):
         assert not forms.knows(spec)
@@ -93,12 +93,13 @@ def test_claims_named_after_the_pod_and_pods_of_one_node_are_not_remembered() ->
         assert not forms.knows(spec)
 
 
-def test_the_oldest_form_makes_room() -> None:
-    forms = SoundForms()
-    specs = [core_v1.PodSpec(hostname=f"n{number}") for number in range(513)]
+def test_the_oldest_form_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_forms, "_MOST_BYTES", 5000)
+    forms = ValidForms()
+    specs = [core_v1.PodSpec(hostname=f"n{number}") for number in range(50)]
     for spec in specs:
         assert not forms.knows(spec)
         forms.remember(spec)
     assert not forms.knows(specs[0])
-    assert forms.knows(specs[1])
-    assert forms.knows(specs[512])
+    assert forms.knows(specs[48])
+    assert forms.knows(specs[49])

@@ -72,8 +72,8 @@ def test_what_is_no_pod_is_an_error() -> None:
 
 
 def test_old_specs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pods, "_KEPT", 1)
-    monkeypatch.setattr(pods, "_FORMS_KEPT", 1)
+    monkeypatch.setattr(pods, "_SPECS_BYTES", 2500)
+    monkeypatch.setattr(pods, "_FORMS_BYTES", 2500)
     read = PodDecoder()
     first = read(pod("a", image="1"))
     for name in ("b", "c"):
@@ -85,7 +85,7 @@ def test_old_specs_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_pod_that_is_heard_of_now_and_then_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pods, "_KEPT", 2)
+    monkeypatch.setattr(pods, "_SPECS_BYTES", 5000)
     read = PodDecoder()
     first = read(pod("a"))
     for name in "bcdefgh":

@@ -70,7 +70,7 @@ def test_pods_of_one_spec_are_compiled_once_wherever_they_run(monkeypatch: pytes
 
 
 def test_pods_of_one_kind_share_a_shape_however_many_kinds_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShapeTable, "LIMIT", 3)
+    monkeypatch.setattr(ShapeTable, "MOST_BYTES", 30_000)
     snapshot = Snapshot()
     infos = [snapshot.pod_info(made_pod(f"p{number}", labels={"app": str(number)})) for number in range(10)]
     again = [snapshot.pod_info(made_pod(f"q{number}", labels={"app": str(number)})) for number in range(10)]

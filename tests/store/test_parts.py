@@ -15,7 +15,6 @@ from bayplan.store.settings import HistorySettings
 from bayplan.store.sorted_keys import SortedKeys
 from bayplan.store.sqlite import SqliteStore
 from bayplan.store.url import open_store
-from bayplan.store.value_cache import ValueCache
 from bayplan.testing.clock import ManualClock
 
 
@@ -55,21 +54,6 @@ def test_sorted_keys_stay_in_order_over_many_chunks() -> None:
     assert keys.between("", "~") == model
     assert keys.between("05000", "15000", 5000) == [key for key in model if "05000" <= key < "15000"][:5000]
     assert keys.count("05000", "15000") == sum("05000" <= key < "15000" for key in model)
-
-
-def test_the_value_cache_forgets_the_least_recently_used() -> None:
-    cache = ValueCache(3 * 1300)
-    for key in "abc":
-        cache.put(key, key.encode() * 1000)
-    assert cache.get("a") == b"a" * 1000
-    cache.put("d", b"d" * 1000)
-    assert [cache.get(key) is not None for key in "abcd"] == [True, False, True, True]
-    cache.put("a", b"")
-    cache.drop("c")
-    cache.drop("c")
-    cache.put("e", b"e" * 1000)
-    assert [cache.get(key) is not None for key in "acde"] == [True, False, True, True]
-    assert len(cache) == 3
 
 
 def test_stores_are_chosen_by_url() -> None:

@@ -28,6 +28,7 @@ from bayplan.apiserver.authorization.node import NODES
 from bayplan.apiserver.cache import ResourceCache, stored_value
 from bayplan.apiserver.generated_names import generated_name
 from bayplan.support.hit_rate import HitRate
+from bayplan.support.memo import Memo
 from bayplan.support.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 _replace = msgspec.structs.replace
 _QUERY: Final = frozenset(("fieldManager", "fieldValidation"))
 _LONGEST_BODY: Final = 8192
-_MOST_SEEN: Final = 1024
+_TEMPLATES_BYTES: Final = 16 << 20
+_SEEN_BYTES: Final = 1 << 20
 _LEAST_HITS: Final = 0.2
 """Pods of known templates among all, from which on templates pay."""
 _GIVEN_NAME: Final = re.compile(rb'"name": ?"([a-z0-9][a-z0-9.-]*)"')
@@ -81,6 +83,8 @@ class Template:
         data = stored_value(kind, self._of(name, uid, time, volume))
         self._slots = tuple(_MARKS.index(mark.decode()) for mark in _MARK.findall(data))
         self._form = _MARK.sub(b"%b", data.replace(b"%", b"%%"))
+        self.size = len(prefix) + len(suffix) + 5 * len(data)
+        """Bytes, about: an object takes some times as much as its JSON."""
 
     def _of(self, name: str, uid: str, time: str, volume: str) -> core_v1.Pod:
         pod = self._pod
@@ -108,11 +112,11 @@ class Crowds:
     """The templates that are known."""
 
     def __init__(self) -> None:
-        self._generated: dict[tuple[Place, bytes], Template] = {}
+        self._generated: Memo[tuple[Place, bytes], Template] = Memo("create_templates", most_bytes=_TEMPLATES_BYTES)
         """Those whose pods get their names: by body."""
-        self._named: dict[tuple[Place, bytes, bytes], Template] = {}
+        self._named: Memo[tuple[Place, bytes, bytes], Template] = Memo("create_templates", most_bytes=_TEMPLATES_BYTES)
         """Those whose pods bring their names: by what stands before and after the name, so that thousands cost no more than one."""
-        self._seen: set[int] = set()
+        self._seen: Memo[int, bool] = Memo("create_bodies_seen", most_bytes=_SEEN_BYTES)
         """Bodies that came once: hashes of place, prefix and suffix."""
         self._hit_rate = HitRate(_LEAST_HITS)
         self._caches: tuple[Caches, Caches] | None = None
@@ -155,7 +159,7 @@ class Crowds:
         template = self._generated.get((place, body))
         if template is not None:
             return (template, "") if template.basis == basis else None
-        if not self._named:
+        if not len(self._named):
             return None
         for match in itertools.islice(_GIVEN_NAME.finditer(body), _MOST_NAMES):
             start, end = match.span(1)
@@ -176,22 +180,16 @@ class Crowds:
         else:
             return  # what is the name, and what another text that is the same?
         seen = hash((place, prefix, suffix))
-        if seen not in self._seen:
-            if len(self._seen) >= _MOST_SEEN:
-                self._seen.clear()
-            self._seen.add(seen)
+        if self._seen.get(seen) is None:
+            self._seen.put(seen, value=True, size=0)
         elif is_one_of_many(pod):
             self._learn(place, Template(kind, pod, basis, prefix, suffix, "" if named else pod.metadata.generate_name))
 
     def _learn(self, place: Place, template: Template) -> None:
         if template.base:
-            if len(self._generated) >= _MOST_SEEN:
-                self._generated.clear()
-            self._generated[place, template.prefix] = template
-            return
-        if len(self._named) >= _MOST_SEEN:
-            self._named.clear()
-        self._named[place, template.prefix, template.suffix] = template
+            self._generated.put((place, template.prefix), template, template.size)
+        else:
+            self._named.put((place, template.prefix, template.suffix), template, template.size)
 
 
 def _caches(call: Call) -> tuple[Caches, Caches]:

@@ -25,7 +25,7 @@ from bayplan.apiserver.http_connection import Connection
 from bayplan.apiserver.http_connections import ConnectionServer
 from bayplan.apiserver.http_drain import drain, refusal_while_draining
 from bayplan.apiserver.http_head import HEAD_LIMIT
-from bayplan.apiserver.http_headers import NO_QUERY, Head, Heads
+from bayplan.apiserver.http_headers import NO_QUERY, ParsedHeaders, header_cache
 from bayplan.apiserver.http_listener import Listener
 from bayplan.apiserver.http_origins import origin_of
 from bayplan.apiserver.http_relay import Relays
@@ -80,7 +80,7 @@ class HttpServer:
         self.in_flight = InFlight(settings.max_requests_inflight, settings.max_mutating_requests_inflight)
         for label, count in (("readOnly", self._reading), ("mutating", self._mutating)):
             server.measured.in_flight.labels(label).set_function(count)
-        self.heads = Heads()
+        self.header_cache = header_cache()
 
     def _reading(self) -> float:
         return float(self.in_flight.reading)
@@ -239,7 +239,7 @@ class HttpServer:
             return await auditor.unauthenticated(request, response)
         return await auditor.refused(request, response)
 
-    def _add_origin(self, http: web.BaseRequest, connection: Connection, head: Head, request: Request) -> None:
+    def _add_origin(self, http: web.BaseRequest, connection: Connection, head: ParsedHeaders, request: Request) -> None:
         """Say from where a request comes."""
         request.origin = origin = origin_of(connection, head)
         origin.uri, origin.audit_id = http.raw_path, http.headers.get(_AUDIT_ID, "")
@@ -290,7 +290,7 @@ class HttpServer:
         return request
 
     def request(
-        self, connection: Connection, head: Head, method: str, path: str, query: Mapping[str, str], body: bytes
+        self, connection: Connection, head: ParsedHeaders, method: str, path: str, query: Mapping[str, str], body: bytes
     ) -> Request | Response:
         """See Desk."""
         if not connection.has_spoken:
@@ -329,8 +329,8 @@ class HttpServer:
         return b"".join(chunks)
 
 
-def _head(headers: Mapping[str, str]) -> Head:
-    return Head(
+def _head(headers: Mapping[str, str]) -> ParsedHeaders:
+    return ParsedHeaders(
         headers.get("Authorization", ""),
         headers.get("Content-Type", ""),
         headers.get("Accept", ""),

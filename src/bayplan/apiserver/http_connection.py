@@ -24,7 +24,16 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from bayplan.apiserver.http_answer import LastAnswer, usual_bytes, with_close
 from bayplan.apiserver.http_head import ChunkedBody, Refusal, read_head, refusal_of_beginning
-from bayplan.apiserver.http_headers import LINE, LONGEST_BLOCK, NO_QUERY, OWN_WAYS, Head, Heads, block_of, query_of
+from bayplan.apiserver.http_headers import (
+    LINE,
+    LONGEST_BLOCK,
+    NO_QUERY,
+    OWN_WAYS,
+    HeaderCache,
+    ParsedHeaders,
+    block_of,
+    query_of,
+)
 from bayplan.apiserver.http_listener import has_input, peer_of
 from bayplan.apiserver.requests import Request, Response, User
 
@@ -39,12 +48,12 @@ _LINGER_SECONDS: Final = 0.5
 class Desk(Protocol):
     """Who answers requests."""
 
-    heads: Heads
+    header_cache: HeaderCache
     is_draining: bool
     """Whether the server ends: each connection closes after its next answer."""
 
     def request(
-        self, connection: Connection, head: Head, method: str, path: str, query: Mapping[str, str], body: bytes
+        self, connection: Connection, head: ParsedHeaders, method: str, path: str, query: Mapping[str, str], body: bytes
     ) -> Request | Response:
         """A request as the API server wants it, or what its sender gets instead."""
 
@@ -146,7 +155,7 @@ class Connection(RequestHandler):
         if line is None or end < 0 or self._desk.is_draining:
             return False
         block, size = block_of(data, line.end(), end)
-        head = self._desk.heads.of(block)
+        head = self._desk.header_cache.get(block)
         if head is None or len(data) != end + 4 + size:
             return False
         method, path, query = line.groups()
@@ -304,10 +313,10 @@ class Connection(RequestHandler):
         """Whether a request, or a part of one, has come and is not answered."""
         return not (self._at_rest or self._discards) or bool(self._partial)
 
-    def learn(self, head: Head) -> None:
+    def learn(self, head: ParsedHeaders) -> None:
         """Remember the headers of the request in aiohttp's hands, which has come whole and says this."""
         if self._block and self._is_complete:
-            self._desk.heads.learn(self._block, head)
+            self._desk.header_cache.put(self._block, head, 2 * len(self._block))
             self._block = b""
 
     def take_answered(self) -> tuple[Request, Response] | None:

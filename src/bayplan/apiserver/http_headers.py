@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from multidict import MultiDict, MultiDictProxy
 
 from bayplan.apiserver.requests import Impersonation
+from bayplan.support.memo import Memo, memoized
 
 LINE = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[\w/.:-]*)(?:\?([\w=&.:-]*))? HTTP/1\.1(?=\r\n)", re.ASCII)
 _LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ?(\d{1,9})(?=\r\n)")
@@ -20,11 +20,9 @@ OWN_WAYS = re.compile(
 )
 """Headers that say how a request or its connection is to be taken."""
 LONGEST_BLOCK = 8 << 10
-_MOST_BLOCKS = 1000
-"""Blocks of headers that are remembered, and their bytes."""
 
 
-class Head(NamedTuple):
+class ParsedHeaders(NamedTuple):
     """What a block of headers says."""
 
     authorization: str
@@ -36,24 +34,19 @@ class Head(NamedTuple):
     real_ip: str = ""
 
 
-class Heads:
-    """The blocks of headers that aiohttp has read, from the end of the first line to the empty one, without `Content-Length`."""
+HeaderCache = Memo[bytes, ParsedHeaders]
+"""What blocks of headers say: by their bytes, from the end of the first line to the empty one, without `Content-Length`."""
 
-    def __init__(self) -> None:
-        self._known: dict[bytes, Head] = {}
-        self.of = self._known.get
 
-    def learn(self, block: bytes, head: Head) -> None:
-        """Remember a block."""
-        if len(self._known) >= _MOST_BLOCKS:
-            self._known.clear()
-        self._known[block] = head
+def header_cache() -> HeaderCache:
+    """A cache for one listener."""
+    return Memo("request_headers", most_bytes=4 << 20)
 
 
 NO_QUERY: Mapping[str, str] = {}
 
 
-@functools.lru_cache(maxsize=256)
+@memoized(256)
 def query_of(text: bytes) -> Mapping[str, str]:
     """The parameters of a query in which nothing is escaped."""
     pairs = (pair.partition("=") for pair in text.decode().split("&") if pair)

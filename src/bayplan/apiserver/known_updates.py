@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,10 +24,11 @@ from bayplan.api.managedfields.managers import (
     write_entries,
 )
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
+from bayplan.support.memo import Memo
 
 _MOST_OWNERS = 8
 """More are rare, and from ten on their times decide who is merged with whom."""
-_KEPT_CASES, _LONGEST_CASE = 1024, 16384
+_LONGEST_CASE = 16384
 _NOW = "now"
 
 _encode = msgspec.json.Encoder().encode
@@ -44,7 +45,7 @@ class _Outcome(NamedTuple):
     """Whether the writer owns something that it has written now."""
 
 
-_kept: dict[tuple[object, ...], _Outcome] = {}
+_kept: Final[Memo[tuple[object, ...], _Outcome]] = Memo("managed_fields_updates", most_bytes=16 << 20)
 
 
 def entries_after(
@@ -90,9 +91,7 @@ def entries_after(
             outcome = _work_out(entries, changes.filtered(ownable), who, api_version, addresses)
         except MalformedError:
             return None
-        if len(_kept) >= _KEPT_CASES:
-            _kept.clear()
-        _kept[case] = outcome
+        _kept.put(case, outcome, 2 * (size + len(changed)))
     return entries if outcome.is_same else _put_down(outcome, entries, owners, who, api_version, now, addresses)
 
 

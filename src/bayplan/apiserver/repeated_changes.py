@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bayplan.api.strategies.pods import NODE_FIELD, NOMINATION_FIELD
 from bayplan.api.types import core_v1
@@ -24,6 +24,7 @@ from bayplan.apiserver.crowds import is_usual_name
 from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict
 from bayplan.support.hit_rate import HitRate
+from bayplan.support.memo import Memo
 from bayplan.support.timestamps import rfc3339
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ BINDING: Final = f"{CREATE}/binding"
 _QUERY: Final = frozenset(("fieldManager", "fieldValidation"))
 _LONGEST: Final = 8192
 """Bytes of a request, and of a pod."""
-_MOST: Final = 4096
+_MOST_BYTES: Final = 16 << 20
+"""Of each table."""
+_KEY_BYTES: Final = 500
+"""What a key holds besides the request's body."""
 _MOST_TRIED: Final = 8
 """Forms of the pods with the same labels, of one request: each is compared with the pod."""
 _LEAST_HITS: Final = 0.25
@@ -78,11 +82,22 @@ class _Wording(NamedTuple):
     """The node that the request gives the pod; "" if it gives it none."""
 
 
+class _Asked(NamedTuple):
+    """A request, whatever pod it is about."""
+
+    body: bytes
+    operation: str
+    content_type: str
+    writer: _Key
+    labels: _Key
+    """Those that the pod gets."""
+
+
 class _Subject(NamedTuple):
     """A pod, and what is asked for it."""
 
     entry: Entry
-    asked: _Key
+    asked: _Asked
     now: bytes
     times: list[bytes]
     """Those in the request."""
@@ -244,13 +259,13 @@ class RepeatedChanges:
     """What is known of changes."""
 
     def __init__(self) -> None:
-        self._known: dict[_Key, list[_Case]] = {}
+        self._known: Memo[_Key, list[_Case]] = Memo("write_memo_cases", most_bytes=_MOST_BYTES)
         """By request and the pod's labels: those of an application have the same ones."""
-        self._once: dict[_Key, _Key] = {}
+        self._once: Memo[_Key, _Key] = Memo("write_memo_outcomes", most_bytes=_MOST_BYTES)
         """What came out once: outcome by case."""
-        self._asked: set[_Key] = set()
+        self._asked: Memo[_Asked, bool] = Memo("write_memo_requests", most_bytes=_MOST_BYTES)
         """Requests that were seen, whatever they were about."""
-        self._wordings: dict[bytes, _Wording] = {}
+        self._wordings: Memo[bytes, _Wording] = Memo("write_memo_skeletons", most_bytes=_MOST_BYTES)
         """By request without a pod's uid; none of those that give it a node."""
         self._hit_rates: dict[str, HitRate] = {}
         """By operation."""
@@ -273,11 +288,10 @@ class RepeatedChanges:
             return None
         body, times, given = self._wording(request.body, entry, operation)
         writer = (request.user_agent, query.get("fieldManager"), query.get("fieldValidation"), request.reads_warnings)
-        asked = (body, operation, request.content_type, writer, tuple(labels.items()) if labels else ())
-        if asked not in self._asked:
+        asked = _Asked(body, operation, request.content_type, writer, tuple(labels.items()) if labels else ())
+        if self._asked.get(asked) is None:
             if _ESCAPE not in body:
-                _make_room(self._asked)
-                self._asked.add(asked)
+                self._asked.put(asked, value=True, size=len(body))
             return None
         if not self._is_nobody_asked(call, operation, admitted=labels is not None) or (
             given and not is_usual_name(given)
@@ -304,8 +318,7 @@ class RepeatedChanges:
         if wording is None:
             wording = _worded(body, _NOMINATED)
             if not wording.given:
-                _make_room(self._wordings)
-                self._wordings[body] = wording
+                self._wordings.put(body, wording, 2 * len(body))
         return wording
 
     def find(self, subject: _Subject) -> tuple[_Case, _Texts] | None:
@@ -333,14 +346,13 @@ class RepeatedChanges:
         key = (subject.asked, _digest(before), tuple(slots), subject.keeps_node)
         outcome = (_digest(later), tuple(sorted(fields.items())))
         if self._once.get(key) != outcome:
-            _make_room(self._once)
-            self._once[key] = outcome
+            self._once.put(key, outcome, _KEY_BYTES + len(subject.asked.body))
             return
         after_form = _Form(later.replace(_ANY_REVISION, b"", 1))
         case = _Case(key, _Form(before), slots[0], slots[1:], subject.keeps_node, after_form, fields)
-        others = [one for one in self._known.get(subject.group, ()) if one.key != key]  # found by several at a time
-        _make_room(self._known)
-        self._known[subject.group] = [case, *others[: _MOST_TRIED - 1]]
+        others = [one for one in self._known.get(subject.group) or () if one.key != key]  # found by several at a time
+        cases = [case, *others[: _MOST_TRIED - 1]]
+        self._known.put(subject.group, cases, len(cases) * (len(before) + len(later) + _KEY_BYTES))
 
     def _is_nobody_asked(self, call: Call, operation: str, *, admitted: bool) -> bool:
         """Whether users have nobody asked about such a change, nor has any other plugin something to say (or it has said it)."""
@@ -376,11 +388,6 @@ def _worded(body: bytes, giving: re.Pattern[bytes]) -> _Wording:
     if times:
         body = _TIME.sub(_SOME_TIME, body)
     return _Wording(body, times, given[1].decode() if given is not None else "")
-
-
-def _make_room(kept: dict[Any, Any] | set[_Key]) -> None:
-    if len(kept) >= _MOST:
-        kept.clear()
 
 
 def _is_volume(text: bytes | None) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -23,14 +23,14 @@ from bayplan.api.types import core_v1
 from bayplan.api.types.meta_v1 import ObjectMeta
 from bayplan.api.types.scalars import Object
 from bayplan.client.transport import EventDecoder
+from bayplan.support.memo import Memo
 
-_KEPT: Final = 32_768
-"""Pods whose latest spec is remembered; at most twice as many."""
-_FORMS_KEPT: Final = 512
-"""Forms that are remembered; at most twice as many."""
-
-K = TypeVar("K")
-V = TypeVar("V")
+_SPECS_BYTES: Final = 128 << 20
+"""Memory for the latest spec of each pod."""
+_SPEC_BYTES: Final = 1000
+"""Of a spec that shares its parts with those of its form."""
+_FORMS_BYTES: Final = 32 << 20
+"""Memory for forms."""
 
 
 class _Parts(Object):
@@ -63,8 +63,8 @@ class PodDecoder(EventDecoder):
     """From JSON to pods, of which news of one pod share its spec, and pods of one template the parts of theirs."""
 
     def __init__(self) -> None:
-        self._known: _Recent[str, _Known] = _Recent(_KEPT)
-        self._templates: _Recent[Form, _Template] = _Recent(_FORMS_KEPT)
+        self._known: Memo[str, _Known] = Memo("pod_specs", most_bytes=_SPECS_BYTES)
+        self._templates: Memo[Form, _Template] = Memo("pod_spec_forms", most_bytes=_FORMS_BYTES)
 
     def __call__(self, data: bytes) -> core_v1.Pod:
         """Raises DecodeError."""
@@ -92,7 +92,7 @@ class PodDecoder(EventDecoder):
         known = self._known.get(uid)
         if known is None or b"".join(known.texts) != text:
             known = self._changed(text, known)
-            self._known.put(uid, known)
+            self._known.put(uid, known, _SPEC_BYTES)
         return core_v1.Pod(
             kind=parts.kind,
             api_version=parts.api_version,
@@ -108,39 +108,13 @@ class PodDecoder(EventDecoder):
         template = self._templates.get(form)
         if template is None:
             template = _Template(form, names, placed if placed is not None else _decode_spec(text))
-            self._templates.put(form, template)
+            self._templates.put(form, template, 4 * len(text))
             spec = template.spec if placed is None or template.is_sound() else _decode_spec(text)
         elif template.is_sound():
             spec = placed if placed is not None else template.spec_with(names)
         else:
             spec = _decode_spec(text)
         return _Known(_put_together(template.form, names), spec)
-
-
-class _Recent(Generic[K, V]):
-    """What was last put or asked for: `kept` entries at least, twice as many at most."""
-
-    def __init__(self, kept: int) -> None:
-        self._kept = kept
-        self._young: dict[K, V] = {}
-        self._old: dict[K, V] = {}
-
-    def get(self, key: K) -> V | None:
-        found = self._young.get(key)
-        if found is None:
-            found = self._old.get(key)
-            if found is not None:
-                self.put(key, found)
-        return found
-
-    def drop(self, key: K) -> None:
-        self._young.pop(key, None)
-        self._old.pop(key, None)
-
-    def put(self, key: K, value: V) -> None:
-        if len(self._young) >= self._kept:
-            self._old, self._young = self._young, {}
-        self._young[key] = value
 
 
 class _Known(NamedTuple):

@@ -21,12 +21,14 @@ from bayplan.scheduler.shared_answers import SharedAnswers
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 from bayplan.scheduler.snapshot.snapshot import Snapshot
+from bayplan.support.memo import Memo
 from bayplan.support.metrics import Counter
 
 P = TypeVar("P", bound=Plugin)
 
 DEFAULT_BINDER: Final = "DefaultBinder"
-PLANS_KEPT: Final = 4096
+PLANS_BYTES: Final = 4 << 20
+_PLAN_BYTES: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Profile:
             snapshot, filters, self.score, {*self.missing_for_filters, *self.missing_for_scores}
         )
         self._binds_plainly = len(self.bind) == 1 and self.bind[0].name == DEFAULT_BINDER and not self.post_bind
-        self._plugin_plans: dict[int, tuple[PodShape, PluginPlan]] = {}
+        self._plugin_plans: Memo[int, tuple[PodShape, PluginPlan]] = Memo("plugin_plans", most_bytes=PLANS_BYTES)
 
     def _check(self) -> None:
         if len(self.queue_sort) != 1:
@@ -124,9 +126,7 @@ class Profile:
         pre_bind = tuple(plugin for plugin in self.pre_bind if plugin.concerns(shape))
         plain = self._binds_plainly and not (reserve or permit or pre_bind)
         plugin_plan = PluginPlan(pre_enqueue, reserve, permit, pre_bind, tuple(self.bind), tuple(self.post_bind), plain)
-        if len(self._plugin_plans) >= PLANS_KEPT:
-            self._plugin_plans.clear()
-        self._plugin_plans[id(shape)] = (shape, plugin_plan)
+        self._plugin_plans.put(id(shape), (shape, plugin_plan), _PLAN_BYTES)
         return plugin_plan
 
     def gate(self, pod: PodInfo) -> tuple[str, Reject] | None:

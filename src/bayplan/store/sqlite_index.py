@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from bayplan.store.sorted_keys import SortedKeys
 from bayplan.store.sqlite_load import Current
 from bayplan.store.sqlite_write import PendingWrite
-from bayplan.store.value_cache import ValueCache
+from bayplan.support.memo import Memo
 
 
 class CommittedIndex:
@@ -24,7 +24,7 @@ class CommittedIndex:
         """(mod revision, create revision) of every key that exists, as of `revision`."""
         self.keys = SortedKeys()
         """The keys of `entries`."""
-        self.values = ValueCache(value_cache_bytes)
+        self.values: Memo[str, bytes] = Memo("store_values", most_bytes=value_cache_bytes)
         self.keeps_written = keeps_written
         """Whether values are kept when they are written; otherwise only when they are read."""
 
@@ -42,7 +42,7 @@ class CommittedIndex:
     def read(self, key: str, revision: int, value: bytes) -> None:
         """Keep a value that was read from the file, if it is the current one."""
         if self.is_current(key, revision):
-            self.values.put(key, value)
+            self.values.put(key, value, len(key) + len(value))
 
     def is_current(self, key: str, revision: int) -> bool:
         """Whether the newest change of a key is that of a revision."""
@@ -60,6 +60,6 @@ class CommittedIndex:
             self.keys.add(key)
         self.entries[key] = (write.revision, write.create_revision)
         if self.keeps_written:
-            self.values.put(key, value)
+            self.values.put(key, value, len(key) + len(value))
         else:
             self.values.drop(key)

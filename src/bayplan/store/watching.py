@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from bayplan.store.interface import Deliver, Event, Lost
+from bayplan.support.memo import Memo
 
-_REMEMBERED_FOLDERS = 50_000
+_BYTES_PER_SUBSCRIPTION = 8
 
 
 class Subscription:
@@ -83,7 +84,9 @@ class WatchHub:
 
     def __init__(self) -> None:
         self._subscriptions: dict[Subscription, None] = {}
-        self._folders: dict[str, tuple[tuple[Subscription, ...], tuple[Subscription, ...]]] = {}
+        self._folders: Memo[str, tuple[tuple[Subscription, ...], tuple[Subscription, ...]]] = Memo(
+            "watched_folders", most_bytes=16 << 20
+        )
 
     def __len__(self) -> int:
         return len(self._subscriptions)
@@ -107,13 +110,11 @@ class WatchHub:
             subscription.cancel()
 
     def _of_folder(self, folder: str) -> tuple[tuple[Subscription, ...], tuple[Subscription, ...]]:
-        if len(self._folders) >= _REMEMBERED_FOLDERS:
-            self._folders.clear()
         whole = tuple(one for one in self._subscriptions if folder.startswith(one.prefix))
         within = tuple(
             one for one in self._subscriptions if len(one.prefix) > len(folder) and one.prefix.startswith(folder)
         )
-        self._folders[folder] = (whole, within)
+        self._folders.put(folder, (whole, within), len(folder) + _BYTES_PER_SUBSCRIPTION * (len(whole) + len(within)))
         return whole, within
 
     def publish_one(self, event: Event) -> None:

@@ -34,9 +34,9 @@ def a_job_pod(number: int) -> dict[str, Any]:
 
 
 def test_memory_stays_flat_while_workloads_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ShapeTable, "LIMIT", 10)
+    monkeypatch.setattr(ShapeTable, "MOST_BYTES", 100_000)
     monkeypatch.setattr(Cycle, "CACHE_BYTES", 1)
-    monkeypatch.setattr("bayplan.scheduler.profile.PLANS_KEPT", 10)
+    monkeypatch.setattr("bayplan.scheduler.profile.PLANS_BYTES", 10_000)
     planner = Planner([node(f"n{index}", labels={"zone": f"z{index}"}) for index in range(4)])
     for number in range(200):
         decision = planner.schedule(a_job_pod(number))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import Any
+from typing import Any, Final
 
 from bayplan.api.custom_resources.correlation import identity
 from bayplan.api.custom_resources.go_values import json_text
+from bayplan.support.memo import Memo
 
-_KEPT = 256
+_BYTES_PER_VALUE: Final = 200
 
 
 class EnumValues:
@@ -33,14 +33,14 @@ class EnumValues:
         return identity(value) in self._others
 
 
-_prepared: OrderedDict[int, EnumValues] = OrderedDict()
+_prepared: Final[Memo[int, EnumValues]] = Memo("custom_resource_enums", most_bytes=16 << 20)
+"""By identity of the list."""
 
 
 def enum_values(allowed: list[Any]) -> EnumValues:
     """The values of an `enum`, prepared once as long as it is in use. The list does not change."""
     found = _prepared.get(id(allowed))
     if found is None:
-        found = _prepared[id(allowed)] = EnumValues(allowed)
-        if len(_prepared) > _KEPT:
-            _prepared.popitem(last=False)
+        found = EnumValues(allowed)
+        _prepared.put(id(allowed), found, _BYTES_PER_VALUE * len(allowed))
     return found

@@ -11,7 +11,7 @@ from bayplan.api.defaults.pods import app_armor_from_annotations, default_pod, m
 from bayplan.api.errors import FieldError, forbidden
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths
 from bayplan.api.strategies.base import Strategy
-from bayplan.api.strategies.pod_forms import SoundForms
+from bayplan.api.strategies.pod_forms import ValidForms
 from bayplan.api.types import core_v1
 from bayplan.api.validation.ip_warnings import ip_warnings
 from bayplan.api.validation.meta import UpdateChecks
@@ -55,7 +55,7 @@ class PodStrategy(Strategy):
     )
 
     def __init__(self) -> None:
-        self._sound = SoundForms()
+        self._valid_forms = ValidForms()
 
     def default(self, obj: core_v1.Pod) -> None:
         default_pod_spec(obj.spec)
@@ -115,7 +115,7 @@ class PodStrategy(Strategy):
 
     def validate(self, obj: core_v1.Pod) -> list[FieldError]:
         annotations, spec = obj.metadata.annotations, obj.spec
-        if not annotations and self._sound.knows(spec):
+        if not annotations and self._valid_forms.knows(spec):
             return []
         errors: list[FieldError] = []
         if annotations:
@@ -159,11 +159,11 @@ class PodStrategy(Strategy):
     def warnings(self, obj: core_v1.Pod, old: core_v1.Pod | None) -> list[str]:
         """Updates give none: people seldom write pods themselves."""
         if old is None:
-            if self._sound.has_just_known(obj.spec):
+            if self._valid_forms.has_just_known(obj.spec):
                 return pod_name_warnings(obj.metadata.name)
             given = [*pod_name_warnings(obj.metadata.name), *pod_warnings("", obj.spec, obj.metadata)]
             if not given and not obj.metadata.annotations:
-                self._sound.remember(obj.spec)  # validation comes before warnings: there is nothing wrong with it
+                self._valid_forms.remember(obj.spec)  # validation comes before warnings: there is nothing wrong with it
             return given
         return []
 

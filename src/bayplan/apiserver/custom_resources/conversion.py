@@ -6,7 +6,6 @@ Source of the behaviour: Kubernetes' `apiextensions-apiserver/pkg/apiserver/conv
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
@@ -33,11 +32,12 @@ from bayplan.apiserver.webhooks.conversion_reviews import (
     version_for,
     without_revision,
 )
+from bayplan.support.memo import Memo
 from bayplan.support.metrics import Registry, exponential_buckets
 
 _SECONDS: Final = 30
 """How long a webhook may take, as in Kubernetes."""
-_REMEMBERED, _REMEMBERED_BYTES = 8192, 32 << 20
+_REMEMBERED_BYTES = 32 << 20
 """How many converted objects of a definition are kept, and how large they are altogether at most."""
 _MOST_REPEATS: Final = 500
 """How often a step may need one more object: it is wrong if it needs others each time."""
@@ -75,8 +75,7 @@ class WebhookConverter:
         self._group = definition.spec.group
         self._versions = {version.name for version in definition.spec.versions}
         self._metrics = _Metrics(context.metrics)
-        self._known: OrderedDict[_Key, MixedEntry] = OrderedDict()
-        self._known_bytes = 0
+        self._known: Memo[_Key, MixedEntry] = Memo("converted_objects", most_bytes=_REMEMBERED_BYTES)
         self._under_way: dict[_Key, asyncio.Task[dict[_Key, MixedEntry]]] = {}
         """The calls that will say what has been asked for and is not known yet: whoever wants it, too, waits for them."""
 
@@ -91,7 +90,6 @@ class WebhookConverter:
             key = _key(entry, kind)
             known = self._known.get(key)
             if known is not None:
-                self._known.move_to_end(key)
                 found[key] = known
             elif key in self._under_way:
                 waiting[self._under_way[key]] = None
@@ -139,11 +137,7 @@ class WebhookConverter:
         return found
 
     def _remember(self, key: _Key, entry: MixedEntry) -> None:
-        self._known[key] = entry
-        self._known_bytes += len(key.body) + len(entry.body)
-        while len(self._known) > _REMEMBERED or self._known_bytes > _REMEMBERED_BYTES:
-            old, gone = self._known.popitem(last=False)
-            self._known_bytes -= len(old.body) + len(gone.body)
+        self._known.put(key, entry, len(key.body) + len(entry.body))
 
     async def _convert(self, target: CustomKind, originals: Sequence[Tree]) -> list[Tree]:
         """Objects of other versions in a version, in the same order. Raises ApiError (500)."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from bayplan.api.types.core_v1 import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, VolumeNodeAffinity
+from bayplan.support.memo import Memo
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import PersistentVolume, Volume
@@ -136,14 +137,17 @@ def _aws_handle(volume_id: str) -> str:
     return name
 
 
+_VOLUME_BYTES: Final = 2000
+"""Of a volume and what was made of it."""
+
+
 class Translations:
     """Volumes as nodes see them that handle them through CSI; each is worked out once for as long as it stays the same."""
 
-    LIMIT: Final = 10_000
-    """Volumes remembered."""
-
     def __init__(self) -> None:
-        self._known: dict[int, tuple[PersistentVolume, PersistentVolume]] = {}
+        self._known: Memo[int, tuple[PersistentVolume, PersistentVolume]] = Memo(
+            "migrated_volumes", most_bytes=32 << 20
+        )
         """By identity of the volume, which is kept so that no other can take its place."""
 
     def seen_from(self, csi_node: CSINode | None, volume: PersistentVolume) -> PersistentVolume:
@@ -160,9 +164,7 @@ class Translations:
             raise TranslationError(f"could not translate pv: {error}") from error
         key = CSI_ZONES.get(plugin)
         result = volume if key is None else _with_zone_of_driver(volume, key)
-        if len(self._known) >= self.LIMIT:
-            self._known.clear()
-        self._known[id(volume)] = (volume, result)
+        self._known.put(id(volume), (volume, result), _VOLUME_BYTES)
         return result
 
 

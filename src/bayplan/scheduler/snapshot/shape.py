@@ -16,6 +16,7 @@ from bayplan.api import selectors
 from bayplan.api.selectors import NOTHING, LabelSelector, SelectorError
 from bayplan.scheduler.snapshot.counters import LabelGroup, PodCounts, TermGroup, TermKey
 from bayplan.scheduler.snapshot.resources import PodAmounts, ResourceTable, Vector, amounts_of
+from bayplan.support.memo import Memo
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Container, Pod, PodAffinityTerm, PodSpec, Volume
@@ -241,6 +242,8 @@ def keeps_shape(shape: PodShape, old: Pod, new: Pod, *, pending: bool = False) -
 
 
 _RELABELLED: Final = 64
+_SHAPE_BYTES: Final = 4000
+"""Of a shape, about."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -252,13 +255,13 @@ class ShapeTable:
 
     __slots__ = ("_counts", "_recent", "_resources", "_shapes")
 
-    LIMIT: Final = 8192
-    """Specs remembered; the oldest goes first."""
+    MOST_BYTES: Final = 64 << 20
+    """Memory for specs that are remembered with their shapes."""
 
     def __init__(self, resources: ResourceTable, counts: PodCounts) -> None:
         self._resources = resources
         self._counts = counts
-        self._recent: dict[Hashable, PodShape] = {}
+        self._recent: Memo[tuple[Hashable, bytes], PodShape] = Memo("pod_shapes", most_bytes=self.MOST_BYTES)
         self._shapes: WeakValueDictionary[Hashable, PodShape] = WeakValueDictionary()
 
     def shape(self, pod: Pod, *, pending: bool = False) -> PodShape:
@@ -274,9 +277,7 @@ class ShapeTable:
         shape = self._recent.get(known_as)
         if shape is None:
             shape = self._by_facts(place, pod, pending=pending)
-            if len(self._recent) >= self.LIMIT:
-                del self._recent[next(iter(self._recent))]
-            self._recent[known_as] = shape
+            self._recent.put(known_as, shape, len(known_as[1]) + _SHAPE_BYTES)
         return shape
 
     def _by_facts(self, place: Hashable, pod: Pod, *, pending: bool) -> PodShape:

@@ -13,6 +13,7 @@ from bayplan.scheduler.snapshot.catalog import is_controlled_by
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
 from bayplan.scheduler.snapshot.resources import ZERO
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
+from bayplan.support.memo import Memo
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Node, NodeSelector, PersistentVolume, PersistentVolumeClaim, Volume
@@ -118,18 +119,18 @@ def matcher_of(volume: PersistentVolume) -> NodeAffinityMatcher | None:
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return None
-    known = _MATCHERS.get(id(affinity.required))
+    known = _matchers.get(id(affinity.required))
     if known is not None and known[0] is affinity.required:
         return known[1]
     matcher = NodeAffinityMatcher({}, affinity.required)
-    if len(_MATCHERS) >= _MATCHERS_KEPT:
-        _MATCHERS.clear()
-    _MATCHERS[id(affinity.required)] = (affinity.required, matcher)
+    _matchers.put(id(affinity.required), (affinity.required, matcher), _MATCHER_BYTES)
     return matcher
 
 
-_MATCHERS_KEPT: Final = 100_000
-_MATCHERS: Final[dict[int, tuple[NodeSelector, NodeAffinityMatcher]]] = {}
+_MATCHER_BYTES: Final = 1000
+_matchers: Final[Memo[int, tuple[NodeSelector, NodeAffinityMatcher]]] = Memo(
+    "volume_node_affinity", most_bytes=128 << 20
+)
 """By identity of the selector, which is kept so that no other can take its place."""
 
 
