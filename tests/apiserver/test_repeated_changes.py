@@ -239,33 +239,33 @@ def test_what_is_sent_comes_to_what_it_would_alone(
 
 
 @pytest.fixture
-def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The requests that have begun before anybody waited for them."""
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The requests whose write was submitted without waiting."""
     paths: list[str] = []
-    begin = ApiServer.begin
+    submit = ApiServer.submit
 
     def noted(self: ApiServer, request: Request) -> Any:
-        ending = begin(self, request)
-        if ending is not None:
+        pending = submit(self, request)
+        if pending is not None:
             paths.append(f"{request.method} {request.path.removeprefix(PODS)}")
-        return ending
+        return pending
 
-    monkeypatch.setattr(ApiServer, "begin", noted)
+    monkeypatch.setattr(ApiServer, "submit", noted)
     return paths
 
 
-def test_what_is_begun_together_is_committed_together(begun: list[str], tmp_path: Path) -> None:
+def test_writes_that_are_submitted_together_are_committed_together(submitted: list[str], tmp_path: Path) -> None:
     async def run() -> None:
         async with PodServer(store=f"sqlite:{tmp_path}/store.db") as server:
             door = InProcessDoor(server.api, ADMIN)
             pods = await victims(server, 6)
             for one in pods[:4]:
                 assert [code for code, _ in await door.send([turn(*one, TARGET, GONE)])] == [200]
-            begun.clear()
+            submitted.clear()
             before = server.api.context.objects.revision
             answers = door.send([turn(*one, TARGET, GONE) for one in pods[4:]])
             assert await answers == [(200, b"")] * 2
-            assert begun == [
+            assert submitted == [
                 f"{what}" for name in ("p4", "p5") for what in (f"PATCH /{name}/status", f"DELETE /{name}")
             ]
             kind = server.api.context.kinds.of_kind("v1", "Pod")
@@ -278,8 +278,8 @@ def test_what_is_begun_together_is_committed_together(begun: list[str], tmp_path
 
 
 @pytest.mark.parametrize("closing", ["interceptor", "auditor"])
-def test_nothing_begins_where_somebody_looks_at_every_request(
-    closing: str, begun: list[str], monkeypatch: pytest.MonkeyPatch
+def test_nothing_is_submitted_early_where_every_request_is_intercepted(
+    closing: str, submitted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> None:
         async with PodServer() as server:
@@ -300,11 +300,11 @@ def test_nothing_begins_where_somebody_looks_at_every_request(
             pods = await victims(server, 8)
             for one in pods[:4]:
                 await door.send([turn(*one, TARGET, GONE)])
-            assert len(begun) > 2
-            begun.clear()
+            assert len(submitted) > 2
+            submitted.clear()
             monkeypatch.setattr(server.api, closing, intercept if closing == "interceptor" else Auditor())
             assert await door.send([turn(*pods[5], TARGET, GONE)]) == [(200, b"")]
-            assert (seen, begun) == (["PATCH", "DELETE"], [])
+            assert (seen, submitted) == (["PATCH", "DELETE"], [])
 
     asyncio.run(run())
 

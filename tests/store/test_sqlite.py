@@ -377,12 +377,12 @@ def test_what_has_begun_fails_with_what_it_builds_on(tmp_path: Path) -> None:
     async def check(store: SqliteStore) -> None:
         told: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-        large = store.begin("/a", b"x" * 1_000_000, guard=0)
+        large = store.submit("/a", b"x" * 1_000_000, guard=0)
         large.committed.cancel()
-        gone = store.begin("/a", None, guard=large.revision)
+        gone = store.submit("/a", None, guard=large.revision)
         with pytest.raises(StoreUnavailable):
             await gone.committed
-        assert store.under_way("/a") is None
+        assert store.pending("/a") is None
         assert await store.put("/a", b"small", guard=0) == 1
         del large, gone
         gc.collect()
@@ -400,7 +400,7 @@ def test_a_store_that_need_not_tell_previous_values_reads_what_is_current(tmp_pa
             found = await store.get("/a")
             assert found is not None
             assert found.value == b"%d" % number
-        writes = [store.begin("/a", b"%d" % number, guard=number - 1) for number in range(4, 7)]
+        writes = [store.submit("/a", b"%d" % number, guard=number - 1) for number in range(4, 7)]
         assert [await one.committed for one in writes] == [4, 5, 6]
         items = (await store.range("/", "0")).items
         assert [one.value for one in items] == [b"6"]

@@ -13,7 +13,7 @@ from bayplan.api.types import meta_v1
 from bayplan.apiserver.aggregation.probing import Question
 from bayplan.apiserver.relays import Purpose, Relay, not_over_http
 from bayplan.apiserver.requests import Request, Response, User
-from bayplan.apiserver.server import ApiServer, Ending, error_response
+from bayplan.apiserver.server import ApiServer, PendingResponse, error_response
 from bayplan.apiserver.watching import BOOKMARK, ERROR, Entry, Event, Watcher
 from bayplan.support.clock import Timer
 
@@ -49,31 +49,31 @@ class InProcessDoor:
             )
         )
 
-    def send(self, turns: Sequence[Sequence[Ask]]) -> Awaitable[list[tuple[int, bytes]]]:
-        """Answer requests, those of a turn one after the other until one fails: for each turn what that one, or the last, is answered.
+    def send(self, sequences: Sequence[Sequence[Ask]]) -> Awaitable[list[tuple[int, bytes]]]:
+        """Answer sequences of requests. Those of a sequence are made one after the other until one fails; its result is the response to that one, or to the last.
 
-        Those that are certain to succeed have begun when this returns, and are not waited for: the store commits together what belongs
-        together. A future if these are all.
+        Writes that are certain to succeed are submitted when this returns, without waiting for each, so that the store commits them together. Returns a
+        future if these are all.
         """
-        begun = [_Turn(self, asks) for asks in turns]
-        commits = [ending.committed for turn in begun for ending in turn.endings]
-        if not (commits and all(turn.has_begun for turn in begun)):
-            return _in_time(begun)
+        started = [_RequestSequence(self, asks) for asks in sequences]
+        commits = [one.committed for sequence in started for one in sequence.pending]
+        if not (commits and all(sequence.is_submitted for sequence in started)):
+            return _finished(started)
         answers: asyncio.Future[list[tuple[int, bytes]]] = asyncio.get_running_loop().create_future()
         left = len(commits)
 
-        def one_ended(_: asyncio.Future[int]) -> None:
+        def one_committed(_: asyncio.Future[int]) -> None:
             nonlocal left
             left -= 1
             if not (left or answers.done()):
-                answers.set_result([turn.ended() for turn in begun])
+                answers.set_result([sequence.response() for sequence in started])
 
         for committed in commits:
-            committed.add_done_callback(one_ended)
+            committed.add_done_callback(one_committed)
         return answers
 
-    def begin(self, ask: Ask) -> tuple[Request, Ending | None]:
-        """A request whose answer nobody reads, and its end if it has begun."""
+    def submit(self, ask: Ask) -> tuple[Request, PendingResponse | None]:
+        """A request whose response is not read, and that response if its write could be submitted."""
         method, path, body, content_type = ask
         request = Request(
             method,
@@ -86,7 +86,7 @@ class InProcessDoor:
             reads_warnings=False,
             reads_answer=False,
         )
-        return request, self._server.begin(request)
+        return request, self._server.submit(request)
 
     async def answer(self, request: Request) -> tuple[int, bytes]:
         """HTTP status code and body."""
@@ -130,62 +130,62 @@ class InProcessDoor:
         return response.code, b"", _SharedWatch(self._server, kind, watcher, self.time_out(watcher))
 
 
-class _Turn:
-    """Requests that are made one after the other until one fails. As many as can be have begun when it is made."""
+class _RequestSequence:
+    """Requests that are made one after the other until one fails. The writes of as many as possible are submitted at once."""
 
     def __init__(self, door: InProcessDoor, asks: Sequence[Ask]) -> None:
         self._door = door
         self._asks = iter(asks)
-        self.endings: list[Ending] = []
-        """Of those that have begun."""
+        self.pending: list[PendingResponse] = []
+        """Of the requests whose write is submitted."""
         self._next: Request | None = None
-        """What has to be waited for."""
-        self._begin()
+        """The first request whose write could not be submitted without waiting."""
+        self._submit()
 
-    def _begin(self) -> None:
+    def _submit(self) -> None:
         self._next = None
         for ask in self._asks:
-            request, ending = self._door.begin(ask)
-            if ending is None:
+            request, pending_response = self._door.submit(ask)
+            if pending_response is None:
                 self._next = request
                 return
-            self.endings.append(ending)
+            self.pending.append(pending_response)
 
     @property
-    def has_begun(self) -> bool:
-        """Whether all of it has begun."""
+    def is_submitted(self) -> bool:
+        """Whether the writes of all requests are submitted."""
         return self._next is None
 
-    async def end(self) -> tuple[int, bytes]:
-        """Go on to the end: HTTP status code and body of the first answer that is an error, or of the last."""
-        code, body = await self._all_ended()
+    async def finish(self) -> tuple[int, bytes]:
+        """Make the remaining requests. Returns HTTP status code and body of the first response that is an error, or of the last."""
+        code, body = await self._all_responses()
         while self._next is not None and code < 300:
             code, body = await self._door.answer(self._next)
             if code < 300:
-                self._begin()
-                if self.endings:
-                    code, body = await self._all_ended()
+                self._submit()
+                if self.pending:
+                    code, body = await self._all_responses()
         return code, body
 
-    async def _all_ended(self) -> tuple[int, bytes]:
-        if self.endings:
-            await asyncio.wait([ending.committed for ending in self.endings])
-        return self.ended()
+    async def _all_responses(self) -> tuple[int, bytes]:
+        if self.pending:
+            await asyncio.wait([one.committed for one in self.pending])
+        return self.response()
 
-    def ended(self) -> tuple[int, bytes]:
-        """HTTP status code and body of the first answer that is an error, or of the last, of those that have begun and ended."""
-        answers = [ending.answer() for ending in self.endings]
-        self.endings.clear()
-        for one in answers:
+    def response(self) -> tuple[int, bytes]:
+        """HTTP status code and body of the first response that is an error, or of the last, of the requests whose writes are committed."""
+        responses = [one.response() for one in self.pending]
+        self.pending.clear()
+        for one in responses:
             if one.code >= 300:
                 return one.code, one.body
-        return (answers[-1].code if answers else 200), b""
+        return (responses[-1].code if responses else 200), b""
 
 
-async def _in_time(turns: Sequence[_Turn]) -> list[tuple[int, bytes]]:
-    """Wait for the end of turns, which are at the same time."""
-    tasks = {turn: asyncio.create_task(turn.end()) for turn in turns[1:]}
-    return [await (tasks[turn] if turn in tasks else turn.end()) for turn in turns]
+async def _finished(sequences: Sequence[_RequestSequence]) -> list[tuple[int, bytes]]:
+    """Finish sequences, which run at the same time."""
+    tasks = {sequence: asyncio.create_task(sequence.finish()) for sequence in sequences[1:]}
+    return [await (tasks[sequence] if sequence in tasks else sequence.finish()) for sequence in sequences]
 
 
 class _SharedWatch:

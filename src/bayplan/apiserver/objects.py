@@ -28,8 +28,8 @@ _RELIST_PAUSE = 1.0
 """Seconds between two attempts to read everything anew."""
 
 
-class Writing(NamedTuple):
-    """A write that has begun."""
+class SubmittedWrite(NamedTuple):
+    """A write that was submitted to the store, and may not be committed yet."""
 
     entry: Entry
     """The object as it will be; as it is just before, if it is removed with it."""
@@ -293,25 +293,27 @@ class ObjectStore:
         key = kind.storage_key(namespace, name)
         return await self._put(kind, key, namespace, name, obj, stored_value(kind, obj), guard, ttl)
 
-    def begin(self, kind: Kind, entry: Entry, value: bytes, prepared: Prepared, *, removes: bool = False) -> Writing:
-        """Begin to write bytes over an entry, of an object that nobody has decoded, and perhaps to remove it right after. Others may build on it at once.
+    def submit(
+        self, kind: Kind, entry: Entry, value: bytes, prepared: Prepared, *, removes: bool = False
+    ) -> SubmittedWrite:
+        """Submit bytes to be written over an entry, of an object that was not decoded, and perhaps to be removed right after. Later writes may build on it at once.
 
         Raises store.Conflict, and ApiError.
         """
         key = kind.storage_key(entry.namespace, entry.name)
         try:
-            last = write = self.store.begin(key, value, guard=entry.revision, attachment=prepared)
+            last = write = self.store.submit(key, value, guard=entry.revision, attachment=prepared)
             written = self.cache(kind).make_entry(key, value, write.revision, entry.create_revision, prepared)
             if removes:
                 write.committed.cancel()
-                last = self.store.begin(key, None, guard=write.revision)
+                last = self.store.submit(key, None, guard=write.revision)
         except (StoreUnavailable, StoreClosed) as error:
             raise _unwritten(error) from error
-        return Writing(written, last.committed)
+        return SubmittedWrite(written, last.committed)
 
     def newest(self, kind: Kind, entry: Entry) -> Entry:
-        """An object as it will be when what has begun is written, as far as that is known."""
-        write = self.store.under_way(kind.storage_key(entry.namespace, entry.name))
+        """An object as it will be when pending writes are committed, as far as that is known."""
+        write = self.store.pending(kind.storage_key(entry.namespace, entry.name))
         if write is None or not isinstance(write.attachment, Prepared):
             return entry
         return write.attachment.entry or entry

@@ -29,7 +29,7 @@ from bayplan.support.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from bayplan.apiserver.context import Call
-    from bayplan.apiserver.objects import Writing
+    from bayplan.apiserver.objects import SubmittedWrite
 
 STATUS: Final = f"{UPDATE}/status"
 BINDING: Final = f"{CREATE}/binding"
@@ -218,19 +218,19 @@ class Change:
         Raises ApiError.
         """
         try:
-            writing = self.begin(removes=removes)
+            submitted = self.submit(removes=removes)
         except Conflict as race:
             await self._call.context.objects.settle(race)
             return None
-        if writing is None:
+        if submitted is None:
             return None
-        revision = await writing.done()
+        revision = await submitted.done()
         if not removes:
-            return writing.entry
-        return self._call.context.objects.cache(self._call.stored).as_deleted(writing.entry, revision)
+            return submitted.entry
+        return self._call.context.objects.cache(self._call.stored).as_deleted(submitted.entry, revision)
 
-    def begin(self, *, removes: bool = False) -> Writing | None:
-        """The same, which has begun when this returns. Raises ApiError, and store.Conflict if somebody else was faster."""
+    def submit(self, *, removes: bool = False) -> SubmittedWrite | None:
+        """Submit the change without waiting for its commit. Raises ApiError, and store.Conflict if another client was faster."""
         if self._known is None:
             return None
         case, texts = self._known
@@ -240,7 +240,7 @@ class Change:
             return None  # it may be too large in the form that counts
         fields = {**entry.fields, **case.fields, **self._subject.given_fields}
         prepared = Prepared(self._labels, fields, entry.uid)
-        return objects.begin(call.stored, entry, value, prepared, removes=removes)
+        return objects.submit(call.stored, entry, value, prepared, removes=removes)
 
     def learn(self, after: Entry) -> None:
         """What it came to, the long way, without any warning."""

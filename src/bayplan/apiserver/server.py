@@ -21,7 +21,6 @@ from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from bayplan.apiserver.authorization.chain import build_authorizer
 from bayplan.apiserver.authorization.impersonation import impersonated_user
-from bayplan.apiserver.begin import Begun, begin, may_begin
 from bayplan.apiserver.bootstrap import Restorer, publish_beside_others
 from bayplan.apiserver.bootstrap.kubernetes_service import publish_service, restore_service, withdraw_service
 from bayplan.apiserver.context import Call, Context
@@ -48,6 +47,7 @@ from bayplan.apiserver.service_account_tokens.verification import ServiceAccount
 from bayplan.apiserver.service_routes import ServiceRoutes
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.simulated_addresses import SimulatedAddresses
+from bayplan.apiserver.submitting import SubmittedRequest, may_submit, submit
 from bayplan.apiserver.subresources import SUBRESOURCES
 from bayplan.apiserver.upkeep import Upkeep
 from bayplan.apiserver.verbs import create, delete, patch, read, update
@@ -231,14 +231,14 @@ class ApiServer:
             self._measure_watch(request, path, response.watcher)
         return response
 
-    def begin(self, request: Request) -> Ending | None:
-        """`handle` for who has more to ask at once, and does not read answers: what the request does has begun when this returns.
+    def submit(self, request: Request) -> PendingResponse | None:
+        """`handle` for clients that send several requests at once and do not read the answers: the write is submitted when this returns.
 
-        It is certain to succeed unless the store fails. None if that cannot be said without waiting.
+        It is certain to succeed unless the store fails. None if that cannot be known without waiting.
         """
         if (
             self.context.objects.is_shared
-            or not may_begin(request)
+            or not may_submit(request)
             or self.auditor is not None
             or self.interceptor is not None
         ):
@@ -248,17 +248,17 @@ class ApiServer:
             path = self._admitted_path(request)
             if path is None:
                 return None
-            begun = begin(Call.of(self.context, request, path))
+            submitted = submit(Call.of(self.context, request, path))
         except ApiError:
-            return None  # it is said the long way
-        if begun is None:
+            return None  # the slow path answers it
+        if submitted is None:
             return None
-        return Ending(begun.writing.committed, partial(self._end, request, path, begun, started))
+        return PendingResponse(submitted.write.committed, partial(self._respond, request, path, submitted, started))
 
-    def _end(self, request: Request, path: ResourcePath, begun: Begun, started: float) -> Response:
-        """The answer to a request that had begun at a time, and has ended."""
-        problem = begun.writing.problem
-        response = _SUCCESSES[begun.code] if problem is None else refusal(request, problem)
+    def _respond(self, request: Request, path: ResourcePath, submitted: SubmittedRequest, started: float) -> Response:
+        """The response to a request whose write is committed, or has failed. started: when it came."""
+        problem = submitted.write.problem
+        response = _SUCCESSES[submitted.code] if problem is None else refusal(request, problem)
         self.measured.record(request, path, response, self.context.clock.now() - started)
         return response
 
@@ -357,16 +357,16 @@ class ApiServer:
 
 
 _SUCCESSES = {code: Response(code) for code in (200, 201)}
-"""Answers that nobody reads."""
+"""Responses that clients do not read."""
 
 
-class Ending(NamedTuple):
-    """The end of a request that has begun."""
+class PendingResponse(NamedTuple):
+    """The response to a request whose write is submitted."""
 
     committed: asyncio.Future[int]
-    """Done when the answer is there."""
-    answer: Callable[[], Response]
-    """The answer, to be asked for once."""
+    """Done when the response is there."""
+    response: Callable[[], Response]
+    """The response; to be called once."""
 
 
 def _check_routed(method: str, path: ResourcePath) -> None:

@@ -84,9 +84,9 @@ class Watch(Protocol):
         """Stop: no event is delivered after this returns. Calling it again does nothing."""
 
 
-class Begun(Protocol):
-    """A write that is under way. It is certain to be committed unless the store fails; then what was begun after it fails
-    as well."""
+class PendingWrite(Protocol):
+    """A write that was submitted and is not committed yet. It is certain to be committed unless the store fails; then the writes submitted after it
+    fail as well."""
 
     @property
     def revision(self) -> int:
@@ -98,8 +98,7 @@ class Begun(Protocol):
 
     @property
     def committed(self) -> asyncio.Future[int]:
-        """Its revision, once it is committed and the watches have it; or what the store raises. Who does not wait for it, but
-        for something that was begun later, cancels this."""
+        """Its revision, once it is committed and the watches have it; or what the store raises. Cancel this future if you wait only for a later write."""
 
 
 @runtime_checkable
@@ -163,12 +162,12 @@ class Store(Protocol):
         """Delete the key and return the revision of the deletion. Raises `Conflict` (also if the key does not
         exist)."""
 
-    def begin(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> Begun:
-        """`put`, or (if the value is None) `delete`, for who goes on before it is done. Raises `Conflict` at once, and `SharedStore` if this is no sole
+    def submit(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> PendingWrite:
+        """`put`, or (if the value is None) `delete`, without waiting for the commit. Raises `Conflict` at once, and `SharedStore` if this is no sole
         writer."""
 
-    def under_way(self, key: str) -> Begun | None:
-        """The newest write of the key that is not committed yet; None if there is none. `begin` can build on it."""
+    def pending(self, key: str) -> PendingWrite | None:
+        """The newest write of the key that is not committed yet; None if there is none. `submit` can build on it."""
 
     async def catch_up(self) -> None:
         """Return when the watches have everything that was committed before the call, by whomever; at once for a sole writer. Raises `StoreUnavailable`."""

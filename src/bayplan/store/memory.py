@@ -155,13 +155,13 @@ class MemoryStore:
         self._check_open()
         return self._delete(key, guard, attachment)
 
-    def begin(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> _Done:
+    def submit(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> _Done:
         if value is not None:
             return _Done(self._put(key, value, guard, None, attachment), attachment)
         self._check_open()
         return _Done(self._delete(key, guard, attachment), attachment)
 
-    def under_way(self, key: str) -> None:
+    def pending(self, key: str) -> None:
         """Nothing ever is."""
 
     def _delete(self, key: str, guard: int | None, attachment: object) -> int:
@@ -234,7 +234,7 @@ class MemoryStore:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A `Begun` that was committed at once."""
+    """A `PendingWrite` that was committed at once."""
 
     revision: int
     attachment: object

@@ -23,7 +23,7 @@ from bayplan.store.sqlite_index import CommittedIndex
 from bayplan.store.sqlite_load import Contents
 from bayplan.store.sqlite_reads import StoreReader
 from bayplan.store.sqlite_upkeep import Upkeep
-from bayplan.store.sqlite_write import PendingWrite
+from bayplan.store.sqlite_write import SqliteWrite
 from bayplan.store.watching import Subscription, WatchHub
 from bayplan.support.clock import Clock
 from bayplan.support.private_files import make_private_directory
@@ -140,14 +140,14 @@ class SqliteStore:
         self._check_open()
         return await self._writes.delete(key, guard, attachment).committed
 
-    def begin(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> PendingWrite:
+    def submit(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> SqliteWrite:
         if not self._opened:
             self._check_open()
         if value is None:
             return self._writes.delete(key, guard, attachment)
         return self._writes.put(key, value, guard, None, attachment)
 
-    def under_way(self, key: str) -> PendingWrite | None:
+    def pending(self, key: str) -> SqliteWrite | None:
         return self._writes.pending.get(key)
 
     async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:

@@ -19,7 +19,7 @@ from bayplan.store.interface import Event
 from bayplan.store.sqlite_file import SqliteFile
 from bayplan.store.sqlite_index import CommittedIndex
 from bayplan.store.sqlite_upkeep import Upkeep
-from bayplan.store.sqlite_write import PendingWrite
+from bayplan.store.sqlite_write import SqliteWrite
 from bayplan.store.watching import WatchHub
 from bayplan.support.clock import Clock
 from bayplan.support.worker import WorkerThread
@@ -47,10 +47,10 @@ class BatchWriter:
         self._thread: WorkerThread | None = None
         self._is_open = False
         """Whether new writes are taken."""
-        self.pending: dict[str, PendingWrite] = {}
+        self.pending: dict[str, SqliteWrite] = {}
         """The newest write of each key that is not committed yet."""
         self._next_revision = 1
-        self._gathering: list[PendingWrite] = []
+        self._gathering: list[SqliteWrite] = []
         self._parameters: list[object] = []
         """Of the statement that will write `_gathering`: `COLUMNS` for each."""
         self._busy = False
@@ -82,9 +82,7 @@ class BatchWriter:
             return f"{self._path}: a write has been waiting for the disk for {waited:.0f} seconds"
         return self._write_failure
 
-    def put(
-        self, key: str, value: bytes, guard: int | None, deadline: float | None, attachment: object
-    ) -> PendingWrite:
+    def put(self, key: str, value: bytes, guard: int | None, deadline: float | None, attachment: object) -> SqliteWrite:
         """Let the next batch set a value. Raises Conflict."""
         if not key.isascii():
             key.encode()  # fails here rather than in the batch, along with the writes of others
@@ -93,7 +91,7 @@ class BatchWriter:
             raise Conflict(key, guard, previous_revision)
         return self._append(key, value, created, previous, previous_revision, deadline, attachment)
 
-    def delete(self, key: str, guard: int | None, attachment: object) -> PendingWrite:
+    def delete(self, key: str, guard: int | None, attachment: object) -> SqliteWrite:
         """Let the next batch delete a key. Raises Conflict."""
         previous_revision, created, previous = self._newest(key)
         if previous_revision == 0 or (guard is not None and guard != previous_revision):
@@ -124,12 +122,12 @@ class BatchWriter:
         attachment: object,
         *,
         is_expiry: bool = False,
-    ) -> PendingWrite:
+    ) -> SqliteWrite:
         """Let the next batch carry a write that is certain to succeed if its batch does."""
         revision = self._next_revision
         self._next_revision = revision + 1
         created = created or revision
-        write = PendingWrite(
+        write = SqliteWrite(
             key,
             value,
             revision,
@@ -209,7 +207,7 @@ class BatchWriter:
         self._work(False)
 
     def _batch_done(
-        self, batch: list[PendingWrite], found: dict[int, bytes] | None, error: BaseException | None
+        self, batch: list[SqliteWrite], found: dict[int, bytes] | None, error: BaseException | None
     ) -> None:
         self._busy = False
         if found is None:
@@ -220,7 +218,7 @@ class BatchWriter:
             self._commit(batch, found)
         self._work(True)
 
-    def _commit(self, batch: list[PendingWrite], found: dict[int, bytes]) -> None:
+    def _commit(self, batch: list[SqliteWrite], found: dict[int, bytes]) -> None:
         index, pending, expiries = self._index, self.pending, self.expiries
         tells_previous = index.keeps_written
         events: list[Event] = []
@@ -241,7 +239,7 @@ class BatchWriter:
             if not write.committed.done():
                 write.committed.set_result(write.revision)
 
-    def _fail(self, batch: list[PendingWrite], error: BaseException | None) -> None:
+    def _fail(self, batch: list[SqliteWrite], error: BaseException | None) -> None:
         """Nothing of the batch is in the file; what gathered since may build on it, so it fails as well."""
         log.error("%s: %d writes failed: %s", self._path, len(batch) + len(self._gathering), error)
         failed = batch + self._gathering

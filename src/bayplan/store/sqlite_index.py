@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from bayplan.store.sorted_keys import SortedKeys
 from bayplan.store.sqlite_load import Current
-from bayplan.store.sqlite_write import PendingWrite
+from bayplan.store.sqlite_write import SqliteWrite
 from bayplan.support.memo import Memo
 
 
@@ -48,7 +48,7 @@ class CommittedIndex:
         """Whether the newest change of a key is that of a revision."""
         return self.entries.get(key, (0, 0))[0] == revision
 
-    def commit(self, write: PendingWrite) -> None:
+    def commit(self, write: SqliteWrite) -> None:
         """Follow a write that is in the file."""
         key, value = write.key, write.value
         if value is None:

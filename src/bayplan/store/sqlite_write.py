@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from bayplan.store.interface import Event
 
 
-class PendingWrite:
-    """A write between its guard check and its commit, as a `Begun`."""
+class SqliteWrite:
+    """A write between its guard check and its commit, as a `PendingWrite`."""
 
     __slots__ = (
         "attachment",

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from bayplan.store.errors import Untransformable
-from bayplan.store.interface import Begun, Deliver, Event, KeyValue, Lost, RangeResult, Store, Watch
+from bayplan.store.interface import Deliver, Event, KeyValue, Lost, PendingWrite, RangeResult, Store, Watch
 
 
 class Transformer(Protocol):
@@ -123,13 +123,13 @@ class TransformingStore:
     async def delete(self, key: str, *, guard: int | None = None, attachment: object = None) -> int:
         return await self._below.delete(key, guard=guard, attachment=attachment)
 
-    def begin(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> Begun:
+    def submit(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> PendingWrite:
         """See Store. Raises Untransformable, too."""
         stored = None if value is None else self._stored(key, value)
-        return self._below.begin(key, stored, guard=guard, attachment=attachment)
+        return self._below.submit(key, stored, guard=guard, attachment=attachment)
 
-    def under_way(self, key: str) -> Begun | None:
-        return self._below.under_way(key)
+    def pending(self, key: str) -> PendingWrite | None:
+        return self._below.pending(key)
 
     async def catch_up(self) -> None:
         await self._below.catch_up()

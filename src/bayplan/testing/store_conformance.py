@@ -157,18 +157,18 @@ class StoreConformance(ConformanceBase):
         needs_sole_writer(store, "it gives out revisions when it commits")
         recorder, mark = Recorder(), object()
         await store.watch("/", 1, recorder)
-        created = store.begin("/a", b"1", guard=0)
-        changed = store.begin("/a", b"2", guard=created.revision, attachment=mark)
-        under_way = store.under_way("/a")
+        created = store.submit("/a", b"1", guard=0)
+        changed = store.submit("/a", b"2", guard=created.revision, attachment=mark)
+        pending = store.pending("/a")
         assert changed.attachment is mark
-        assert under_way is None or (under_way.revision, under_way.attachment) == (changed.revision, mark)
-        deleted = store.begin("/a", None, guard=changed.revision)
+        assert pending is None or (pending.revision, pending.attachment) == (changed.revision, mark)
+        deleted = store.submit("/a", None, guard=changed.revision)
         assert [one.revision for one in (created, changed, deleted)] == [1, 2, 3]
         for guard in (1, 2, 3):
             with pytest.raises(Conflict):
-                store.begin("/a", b"late", guard=guard)
+                store.submit("/a", b"late", guard=guard)
             with pytest.raises(Conflict):
-                store.begin("/a", None, guard=guard)
+                store.submit("/a", None, guard=guard)
         created.committed.cancel()
         changed.committed.cancel()
         assert await deleted.committed == 3
@@ -176,8 +176,8 @@ class StoreConformance(ConformanceBase):
             (1, b"1", None), (2, b"2", mark), (3, None, None),
         ]  # fmt: skip
         assert await store.get("/a") is None
-        assert store.under_way("/a") is None
-        again = store.begin("/a", b"4", guard=0)
+        assert store.pending("/a") is None
+        again = store.submit("/a", b"4", guard=0)
         assert await again.committed == again.revision == await store.put("/a", b"5") - 1
 
     @with_store
@@ -447,7 +447,7 @@ class StoreConformance(ConformanceBase):
                 await call
         for value in (b"2", None):
             with pytest.raises(StoreClosed):
-                store.begin("/a", value, guard=1)
+                store.submit("/a", value, guard=1)
         clock.advance(10)
         assert recorder.revisions == [1]
 
@@ -471,8 +471,8 @@ class StoreConformance(ConformanceBase):
     async def test_a_shared_store_begins_nothing(self, store: Store, clock: ManualClock) -> None:
         if not store.sole_writer:
             with pytest.raises(SharedStore):
-                store.begin("/a", b"1", guard=0)
-            assert store.under_way("/a") is None
+                store.submit("/a", b"1", guard=0)
+            assert store.pending("/a") is None
         assert await store.get("/a") is None
 
     @with_store

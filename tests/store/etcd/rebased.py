@@ -97,11 +97,11 @@ class RebasedEtcdStore:
         delete = self._store.delete(key, guard=self._guard(guard), attachment=attachment)
         return self._here(await self._rebased(delete))
 
-    def begin(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> NoReturn:
-        self._store.begin(key, value, guard=guard, attachment=attachment)
+    def submit(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> NoReturn:
+        self._store.submit(key, value, guard=guard, attachment=attachment)
 
-    def under_way(self, key: str) -> None:
-        self._store.under_way(key)
+    def pending(self, key: str) -> None:
+        self._store.pending(key)
 
     async def catch_up(self) -> None:
         await self._store.catch_up()

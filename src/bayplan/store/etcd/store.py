@@ -204,12 +204,12 @@ class EtcdStore:
         self._check_open()
         return await self._write(key, None, guard, None, attachment)
 
-    def begin(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> NoReturn:
+    def submit(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> NoReturn:
         """Not here: etcd gives out revisions. Raises SharedStore."""
         self._check_open()
         raise SharedStore("a write in etcd has no revision before it is committed; await put or delete")
 
-    def under_way(self, key: str) -> None:
+    def pending(self, key: str) -> None:
         """Nothing that others could build on."""
 
     async def _write(

@@ -1,4 +1,4 @@
-"""Requests that have begun before anybody waits: changes of pods that are made to one after the other (see `repeated_changes`)."""
+"""Requests whose write is submitted without waiting for its commit: changes of pods that the write memo knows (see `repeated_changes`)."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ from typing import NamedTuple
 
 from bayplan.apiserver.admission.chain import DELETE
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.objects import Writing
+from bayplan.apiserver.objects import SubmittedWrite
 from bayplan.apiserver.repeated_changes import STATUS
 from bayplan.apiserver.requests import Request
 from bayplan.apiserver.subresources import binding
 from bayplan.store.errors import Conflict
 
 
-class Begun(NamedTuple):
-    """What a request does."""
+class SubmittedRequest(NamedTuple):
+    """A request whose write is submitted."""
 
     code: int
-    """HTTP status code of its answer."""
-    writing: Writing
+    """HTTP status code of its response."""
+    write: SubmittedWrite
 
 
-def may_begin(request: Request) -> bool:
-    """Whether it is worth while to look closer. Who reads the answer, or asks as somebody else, waits for it."""
+def may_submit(request: Request) -> bool:
+    """Whether it is worth while to try. Requests whose response is read, or that impersonate, take the slow path."""
     if request.reads_answer or request.impersonation is not None:
         return False
     return request.info.resource == "pods" and request.info.name != ""
 
 
-def begin(call: Call) -> Begun | None:
-    """Begin with what a request asks for; None if that is to be done the long way. Raises ApiError."""
+def submit(call: Call) -> SubmittedRequest | None:
+    """Submit the write of a request; None if only the slow path can do it. Raises ApiError."""
     verb, subresource = call.path.verb, call.path.subresource
     name = subresource.name if subresource is not None else ""
-    memory = call.context.repeated_changes
+    memo = call.context.repeated_changes
     removes = verb == "delete" and not name
     code = 200
     if verb == "patch" and name == "status":
-        change = memory.change(call, STATUS)
+        change = memo.change(call, STATUS)
     elif removes:
-        change = memory.change(call, DELETE)
+        change = memo.change(call, DELETE)
     elif verb == "create" and name == "binding":
         change, code = binding.known_change(call), 201
     else:
@@ -46,7 +46,7 @@ def begin(call: Call) -> Begun | None:
     if change is None:
         return None
     try:
-        writing = change.begin(removes=removes)
+        write = change.submit(removes=removes)
     except Conflict:
         return None
-    return None if writing is None else Begun(code, writing)
+    return None if write is None else SubmittedRequest(code, write)
