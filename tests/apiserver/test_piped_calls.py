@@ -39,7 +39,7 @@ def test_a_malformed_call_is_refused(name: str, caplog: pytest.LogCaptureFixture
     async def run() -> tuple[str, int, int]:
         async with asyncio.timeout(20), opened() as api:
             here, there = [await open_pipe(end) for end in socket.socketpair()]
-            here.hearers |= {"lines": lambda *_: None, "ended": lambda _: None}
+            here.notification_handlers |= {"lines": lambda *_: None, "ended": lambda _: None}
             server = PipedRequests(there, lambda _: InProcessDoor(api, ADMIN))
             try:
                 assert (await here.ask("watch", 7, "admin", NAMESPACES, {"watch": "1"}))[0] == 200

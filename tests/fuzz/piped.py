@@ -49,7 +49,7 @@ async def fuzz_pipe(seed: int, count: int, seconds: float) -> list[str]:
     logging.getLogger(_PIPE).propagate = False  # it tells of each call of wrong shape
     async with opened() as api:
         here, there = [await open_pipe(end) for end in socket.socketpair()]
-        here.hearers |= {"lines": lambda *_: None, "ended": lambda _: None}  # of watches that the calls open
+        here.notification_handlers |= {"lines": lambda *_: None, "ended": lambda _: None}  # of watches that the calls open
         server = PipedRequests(there, lambda _: InProcessDoor(api, ADMIN))
         try:
             for number in range(count):

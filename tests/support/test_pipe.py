@@ -39,16 +39,16 @@ def test_questions_are_answered_in_any_order_and_both_ways() -> None:
                 await gate.wait()
                 return [text]
 
-            theirs.answerers |= {"double": double, "late": late}
-            ours.answerers["double"] = double
-            waiting = ours.ask("late", "x")
-            assert await asyncio.gather(*(ours.ask("double", number) for number in range(100))) == [
+            theirs.request_handlers |= {"double": double, "late": late}
+            ours.request_handlers["double"] = double
+            waiting = ours.call("late", "x")
+            assert await asyncio.gather(*(ours.call("double", number) for number in range(100))) == [
                 2 * number for number in range(100)
             ]
             assert not waiting.done()
             gate.set()
             assert await waiting == ["x"]
-            assert await theirs.ask("double", 21) == 42
+            assert await theirs.call("double", 21) == 42
 
     asyncio.run(run())
 
@@ -57,13 +57,13 @@ def test_news_are_heard_in_order_before_later_answers() -> None:
     async def run() -> None:
         async with asyncio.timeout(10), two_ends() as (ours, theirs):
             heard: list[int] = []
-            theirs.hearers["news"] = heard.append
-            theirs.answerers["double"] = double
+            theirs.notification_handlers["news"] = heard.append
+            theirs.request_handlers["double"] = double
             for number in range(500):
-                ours.tell("news", number)
+                ours.notify("news", number)
                 if number % 100 == 50:
                     ours.flush()
-            await ours.ask("double", 1)
+            await ours.call("double", 1)
             assert heard == list(range(500))
 
     asyncio.run(run())
@@ -85,8 +85,8 @@ def test_others_have_their_turns_while_much_is_asked() -> None:
                 nonlocal at_once
                 at_once = 0
 
-            theirs.answerers["counted"] = counted
-            assert await asyncio.gather(*(ours.ask("counted", number) for number in range(1000))) == list(range(1000))
+            theirs.request_handlers["counted"] = counted
+            assert await asyncio.gather(*(ours.call("counted", number) for number in range(1000))) == list(range(1000))
             assert 1 < most <= 100
 
     asyncio.run(run())
@@ -99,9 +99,9 @@ def test_what_is_large_comes_whole() -> None:
             async def echo(data: bytes) -> bytes:
                 return data
 
-            theirs.answerers["echo"] = echo
+            theirs.request_handlers["echo"] = echo
             data = bytes(range(256)) * 50_000
-            assert await asyncio.gather(*(ours.ask("echo", data[:size]) for size in (0, 1, 70_000, len(data)))) == [
+            assert await asyncio.gather(*(ours.call("echo", data[:size]) for size in (0, 1, 70_000, len(data)))) == [
                 data[:size] for size in (0, 1, 70_000, len(data))
             ]
 
@@ -131,10 +131,10 @@ def test_frames_may_be_cut_anywhere(turns: list[list[bytes]], data: st.DataObjec
         spout, heard = Spout(), list[bytes]()
         sender, receiver = Pipe(), Pipe()
         sender.connection_made(spout)
-        receiver.hearers["news"] = heard.append
+        receiver.notification_handlers["news"] = heard.append
         for turn in turns:
             for one in turn:
-                sender.tell("news", one)
+                sender.notify("news", one)
             sender.flush()
         stream = spout.written
         cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
@@ -153,11 +153,11 @@ def test_what_an_answerer_raises_is_an_error_for_who_asked(caplog: pytest.LogCap
             async def broken() -> None:
                 raise ValueError("no")
 
-            theirs.answerers["broken"] = broken
+            theirs.request_handlers["broken"] = broken
             with pytest.raises(PipeError, match="ValueError: no"):
-                await ours.ask("broken")
+                await ours.call("broken")
             with pytest.raises(PipeError, match="MalformedCall: there is no topic 'unknown'"):
-                await ours.ask("unknown")
+                await ours.call("unknown")
 
     with caplog.at_level(logging.ERROR):
         asyncio.run(run())
@@ -180,9 +180,9 @@ def test_the_end_of_one_side_is_an_error_for_who_waits_and_ends_what_answers_the
                 finally:
                     ended.set()
 
-            theirs.answerers["forever"] = forever
+            theirs.request_handlers["forever"] = forever
             theirs.when_lost = lost.set
-            waiting = ours.ask("forever")
+            waiting = ours.call("forever")
             await started.wait()
             ours.close()
             await ended.wait()
@@ -190,8 +190,8 @@ def test_the_end_of_one_side_is_an_error_for_who_waits_and_ends_what_answers_the
             with pytest.raises(PipeError, match="has gone"):
                 await waiting
             with pytest.raises(PipeError, match="has gone"):
-                await theirs.ask("forever")
-            theirs.tell("nobody hears this")
+                await theirs.call("forever")
+            theirs.notify("nobody hears this")
 
     asyncio.run(run())
 
@@ -200,10 +200,10 @@ def test_what_is_said_after_the_end_goes_nowhere() -> None:
     async def run() -> None:
         async with asyncio.timeout(10), two_ends() as (ours, theirs):
             heard: list[int] = []
-            theirs.hearers["news"] = heard.append
-            ours.tell("news", 1)
+            theirs.notification_handlers["news"] = heard.append
+            ours.notify("news", 1)
             ours.close()
-            ours.tell("news", 2)
+            ours.notify("news", 2)
             await theirs.ended()
             assert heard == [1]
 
@@ -214,17 +214,17 @@ def test_who_sends_too_much_can_wait_until_it_is_read() -> None:
     async def run() -> None:
         async with asyncio.timeout(30), two_ends() as (ours, theirs):
             heard: list[bytes] = []
-            theirs.hearers["news"] = heard.append
-            theirs.answerers["double"] = double
+            theirs.notification_handlers["news"] = heard.append
+            theirs.request_handlers["double"] = double
             block = b"x" * (1 << 20)
             for _ in range(16):
-                ours.tell("news", block)
+                ours.notify("news", block)
                 ours.flush()
             draining = asyncio.create_task(ours.drained())
             await asyncio.sleep(0)
             assert not draining.done()
             await draining
-            await ours.ask("double", 1)
+            await ours.call("double", 1)
             assert len(heard) == 16
 
     asyncio.run(run())

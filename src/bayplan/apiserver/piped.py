@@ -52,10 +52,10 @@ class PipedRequests:
         self._numbers: dict[Watcher, int] = {}
         self._ready: list[Watcher] = []
         """Watchers with idle readers that have events."""
-        pipe.answerers["request"] = self._request
-        pipe.answerers["send"] = self._send
-        pipe.answerers["watch"] = self._watch
-        pipe.hearers["close"] = self._close
+        pipe.request_handlers["request"] = self._request
+        pipe.request_handlers["send"] = self._send
+        pipe.request_handlers["watch"] = self._watch
+        pipe.notification_handlers["close"] = self._close
 
     def _door(self, user: str) -> InProcessDoor:
         door = self._doors.get(user)
@@ -107,7 +107,7 @@ class PipedRequests:
             logger.exception("a watch ends")
         finally:
             del self._watches[number], self._numbers[watcher]
-            self._pipe.tell("ended", number)
+            self._pipe.notify("ended", number)
             watcher.close()
             if timer is not None:
                 timer.cancel()
@@ -138,7 +138,7 @@ class PipedRequests:
                     if not watcher.is_idle:
                         raise
                     watcher.wake(error)  # raised in the task of the watch: it concerns nobody else
-            self._pipe.tell("lines", lines, watches)
+            self._pipe.notify("lines", lines, watches)
             watchers = [watcher for watcher in watchers if watcher.has_events and watcher.is_idle]
             if watchers:
                 self._pipe.flush()

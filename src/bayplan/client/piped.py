@@ -24,8 +24,8 @@ class PipedServer:
         self.pipe = pipe
         self._watches: dict[int, _PipedWatch] = {}
         self._last = 0
-        pipe.hearers["lines"] = self._lines
-        pipe.hearers["ended"] = self._ended
+        pipe.notification_handlers["lines"] = self._lines
+        pipe.notification_handlers["ended"] = self._ended
         pipe.when_lost = self._lost
 
     def transport(self, user: str) -> PipedTransport:
@@ -41,7 +41,7 @@ class PipedServer:
     def remove(self, number: int) -> None:
         """Forget a watch, and let the other side do so."""
         if self._watches.pop(number, None) is not None:
-            self.pipe.tell("close", number)
+            self.pipe.notify("close", number)
 
     def _lines(self, lines: Sequence[bytes], watches: Sequence[tuple[int, Sequence[int]]]) -> None:
         """Events: the lines, and for each watch those that it gets."""
@@ -66,7 +66,7 @@ class PipedTransport(Transport):
 
     def __init__(self, server: PipedServer, user: str) -> None:
         self._server = server
-        self._ask = server.pipe.ask
+        self._ask = server.pipe.call
         self._user = user
 
     async def request(

@@ -213,9 +213,9 @@ class _ComponentProcess:
         """Open the pipe. Raises OSError."""
         self._pipe = pipe = await open_pipe(end)
         self._requests = PipedRequests(pipe, door)
-        pipe.hearers |= {"failures": self._failed, "pong": self._answered}
+        pipe.notification_handlers |= {"failures": self._failed, "pong": self._answered}
         if signer is not None:
-            pipe.answerers["sign"] = signer
+            pipe.request_handlers["sign"] = signer
 
     async def start(self, names: Sequence[str], trust: Trust) -> None:
         """Start components. Raises ClusterError, PipeError."""
@@ -226,7 +226,7 @@ class _ComponentProcess:
             "signs": trust.token_signer is not None,
             "authority": (authority.certificate, authority.key) if authority is not None else None,
         }
-        problem = await self._pipe.ask("start", names, vouches)
+        problem = await self._pipe.call("start", names, vouches)
         if problem:
             raise ClusterError(problem)
 
@@ -247,7 +247,7 @@ class _ComponentProcess:
         # Pings are counted, not seconds: if this process is stopped or busy, that says nothing about the other one.
         while not self._pipe.is_lost and self._unanswered * _PING_SECONDS < _FROZEN_SECONDS:
             self._unanswered += 1
-            self._pipe.tell("ping")
+            self._pipe.notify("ping")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PING_SECONDS):
                     await self._pipe.ended()
@@ -267,7 +267,7 @@ class _ComponentProcess:
         assert self._pipe is not None
         try:
             async with asyncio.timeout(_METRICS_SECONDS):
-                text: bytes = await self._pipe.ask("metrics")
+                text: bytes = await self._pipe.call("metrics")
         except (PipeError, TimeoutError):
             return b""
         return text
@@ -277,7 +277,7 @@ class _ComponentProcess:
         assert self._pipe is not None
         try:
             async with asyncio.timeout(_METRICS_SECONDS):
-                state: dict[str, Any] | None = await self._pipe.ask("scheduler")
+                state: dict[str, Any] | None = await self._pipe.call("scheduler")
         except (PipeError, TimeoutError):
             return None
         return state
@@ -287,7 +287,7 @@ class _ComponentProcess:
         if self._pipe is not None and not self.silence():
             with contextlib.suppress(PipeError, TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
-                    await self._pipe.ask("stop")
+                    await self._pipe.call("stop")
                     self.let_go()
                     await self._server.ended(self.pid)
                     return

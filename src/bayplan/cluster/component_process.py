@@ -71,13 +71,13 @@ class _Host:
         self._pipe: Pipe = await open_pipe(end)
         self._server = PipedServer(self._pipe)
         self._kinds = KindTable((*DEFAULT_KINDS, *optional_kinds(self._settings.api.runtime_config)))
-        self._pipe.answerers |= {
+        self._pipe.request_handlers |= {
             "start": self._start,
             "metrics": self._rendered,
             "scheduler": self._scheduler,
             "stop": self._stop,
         }
-        self._pipe.hearers["ping"] = lambda: self._pipe.tell("pong")
+        self._pipe.notification_handlers["ping"] = lambda: self._pipe.notify("pong")
         for module in _AFTER_FORK:
             importlib.import_module(module)
         await self._pipe.ended()
@@ -112,10 +112,10 @@ class _Host:
     def _changed(self) -> None:
         """Tell which components do not run."""
         if self._components is not None:
-            self._pipe.tell("failures", self._components.failures)
+            self._pipe.notify("failures", self._components.failures)
 
     async def _sign(self, claims: dict[str, Any]) -> str:
-        token: str = await self._pipe.ask("sign", claims)
+        token: str = await self._pipe.call("sign", claims)
         return token
 
     async def _scheduler(self) -> dict[str, Any] | None:

@@ -1,10 +1,10 @@
-"""Questions and news between two processes, over a socket that both have.
+"""Calls and notifications between two processes, over a socket that both have.
 
-    ask(topic, ...)     -> what the other side's answerer of the topic returns
-    tell(topic, ...)    -> no answer
+    call(topic, ...)      -> what the other side's request handler of the topic returns
+    notify(topic, ...)    -> no response
 
-All that is said in one turn of the event loop is one frame: eight bytes of length, then MessagePack. What is asked is taken up in
-the order in which it was asked, some in each turn of the loop, and answered in any order.
+All messages of one turn of the event loop are one frame: eight bytes of length, then MessagePack. Requests are handled in the order in which they were
+sent, some in each turn of the loop, and responses come in any order.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ _FULL: Final = 1 << 22
 """Bytes that may wait to be sent before `drained` waits."""
 _KERNEL_BUFFER: Final = 1 << 22
 """Bytes on their way between the processes, if the system allows as many: each turn of the loop sends no more than fits."""
-_TAKEN_UP: Final = 32
-"""Questions that are taken up in one turn of the loop: its turns stay short when thousands are asked at once, so that both sides work."""
+_HANDLED_PER_TURN: Final = 32
+"""Requests that are handled in one turn of the loop: its turns stay short when thousands come at once, so that both sides work."""
 
-_ASK, _ANSWER, _FAILURE, _TELL = range(4)
-"""What a message is: (ask, number, topic, arguments), (answer, number, result), (failure, number, text), (tell, topic, arguments)."""
+_REQUEST, _RESPONSE, _FAILURE, _NOTIFICATION = range(4)
+"""Message types: (request, number, topic, arguments), (response, number, result), (failure, number, text), (notification, topic, arguments)."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decode = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
 
-Answerer = Callable[..., Awaitable[Any]]
-"""Who answers with a future saves the making of a task."""
-Hearer = Callable[..., None]
+RequestHandler = Callable[..., Awaitable[Any]]
+"""A handler that returns a future saves the making of a task."""
+NotificationHandler = Callable[..., None]
 
 
 class PipeError(Exception):
-    """There is no answer: the other side has gone, or what answers there raised something."""
+    """There is no response: the other side has gone, or the request handler there raised something."""
 
 
 class MalformedCall(Exception):
-    """What an answerer raises of arguments that no caller of this project sends: the caller's fault, so no traceback of it is logged here."""
+    """Raised by a request handler for arguments that no caller of this project sends: the caller's fault, so no traceback is logged here."""
 
 
 class Pipe(asyncio.Protocol):
-    """One end. What is said must be made of what MessagePack knows: numbers, strings, bytes, sequences, mappings."""
+    """One end. Arguments and results are made of what MessagePack knows: numbers, strings, bytes, sequences, mappings."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -60,36 +60,36 @@ class Pipe(asyncio.Protocol):
         """The begin of a frame whose end has not come."""
         self._missing_until = 0
         """How long that must be before it is worth a look."""
-        self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._calls: dict[int, asyncio.Future[Any]] = {}
         self._last = 0
-        self._answering: dict[int, asyncio.Future[Any]] = {}
-        self._questions: deque[tuple[Any, ...]] = deque()
-        """What was asked and is not taken up yet."""
+        self._handling: dict[int, asyncio.Future[Any]] = {}
+        self._requests: deque[tuple[Any, ...]] = deque()
+        """Requests that came and are not handled yet."""
         self._room = asyncio.Event()
         self._room.set()
         self._end = asyncio.Event()
-        self.answerers: dict[str, Answerer] = {}
-        """What answers here, by topic."""
-        self.hearers: dict[str, Hearer] = {}
-        """What hears here, by topic."""
+        self.request_handlers: dict[str, RequestHandler] = {}
+        """By topic."""
+        self.notification_handlers: dict[str, NotificationHandler] = {}
+        """By topic."""
         self.when_lost: Callable[[], None] | None = None
         """Called once when the other side has gone."""
 
-    def ask(self, topic: str, *arguments: Any) -> asyncio.Future[Any]:
-        """The answer to come. Raises PipeError when it is awaited."""
+    def call(self, topic: str, *arguments: Any) -> asyncio.Future[Any]:
+        """The response to come. Raises PipeError when it is awaited."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.is_lost:
             future.set_exception(PipeError("the other process has gone"))
             return future
         self._last = number = self._last + 1
-        self._asked[number] = future
-        self._send((_ASK, number, topic, arguments))
+        self._calls[number] = future
+        self._send((_REQUEST, number, topic, arguments))
         return future
 
-    def tell(self, topic: str, *arguments: Any) -> None:
-        """Say something to who may be there to hear it."""
+    def notify(self, topic: str, *arguments: Any) -> None:
+        """Send a notification, if the other side is still there."""
         if not self.is_lost:
-            self._send((_TELL, topic, arguments))
+            self._send((_NOTIFICATION, topic, arguments))
 
     @property
     def is_lost(self) -> bool:
@@ -138,12 +138,12 @@ class Pipe(asyncio.Protocol):
         """See asyncio.Protocol."""
         self._end.set()
         self._room.set()
-        asked, self._asked = self._asked, {}
+        asked, self._calls = self._calls, {}
         for future in asked.values():
             if not future.done():
                 future.set_exception(PipeError("the other process has gone"))
-        self._questions.clear()
-        for answer in tuple(self._answering.values()):
+        self._requests.clear()
+        for answer in tuple(self._handling.values()):
             answer.cancel()
         if self.when_lost is not None:
             self.when_lost()
@@ -178,54 +178,54 @@ class Pipe(asyncio.Protocol):
 
     def _take(self, message: tuple[Any, ...]) -> None:
         what = message[0]
-        if what == _ASK:
-            self._questions.append(message)
-            if len(self._questions) == 1:
-                self._loop.call_soon(self._take_up)
-        elif what == _TELL:
-            self.hearers[message[1]](*message[2])
+        if what == _REQUEST:
+            self._requests.append(message)
+            if len(self._requests) == 1:
+                self._loop.call_soon(self._handle_requests)
+        elif what == _NOTIFICATION:
+            self.notification_handlers[message[1]](*message[2])
         else:
-            future = self._asked.pop(message[1])
+            future = self._calls.pop(message[1])
             if future.done():
-                return  # who asked has gone
-            if what == _ANSWER:
+                return  # the caller has gone
+            if what == _RESPONSE:
                 future.set_result(message[2])
             else:
                 future.set_exception(PipeError(message[2]))
 
-    def _take_up(self) -> None:
-        questions = self._questions
-        for _ in range(min(_TAKEN_UP, len(questions))):
-            _, number, topic, arguments = questions.popleft()
+    def _handle_requests(self) -> None:
+        requests = self._requests
+        for _ in range(min(_HANDLED_PER_TURN, len(requests))):
+            _, number, topic, arguments = requests.popleft()
             try:
-                answerer = self.answerers.get(topic)
-                if answerer is None:
+                handler = self.request_handlers.get(topic)
+                if handler is None:
                     raise MalformedCall(f"there is no topic {topic!r}")
-                answer = answerer(*arguments)
+                answer = handler(*arguments)
             except Exception as error:
                 self._fail(number, topic, error)
                 continue
             future = asyncio.ensure_future(answer, loop=self._loop)
-            self._answering[number] = future
-            future.add_done_callback(partial(self._answer, number, topic))
-        if questions:
-            self._loop.call_soon(self._take_up)
+            self._handling[number] = future
+            future.add_done_callback(partial(self._respond, number, topic))
+        if requests:
+            self._loop.call_soon(self._handle_requests)
 
-    def _answer(self, number: int, topic: str, answer: asyncio.Future[Any]) -> None:
-        del self._answering[number]
+    def _respond(self, number: int, topic: str, answer: asyncio.Future[Any]) -> None:
+        del self._handling[number]
         if answer.cancelled():
             return
         error = answer.exception()
         if error is not None:
             self._fail(number, topic, error)
         elif not self.is_lost:
-            self._send((_ANSWER, number, answer.result()))
+            self._send((_RESPONSE, number, answer.result()))
 
     def _fail(self, number: int, topic: str, error: BaseException) -> None:
         if isinstance(error, MalformedCall):
             log.error("refused %s: %s", topic, error)
         else:
-            log.error("answering %s", topic, exc_info=error)
+            log.error("handling %s", topic, exc_info=error)
         if not self.is_lost:
             self._send((_FAILURE, number, f"{type(error).__name__}: {error}"))
 
