@@ -11,7 +11,7 @@ import aiohttp
 
 from bayplan.apiserver.certificates import make_authority, sign
 from bayplan.apiserver.http import HttpServer
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
@@ -81,7 +81,7 @@ async def opened(store: Store | None = None, settings: ApiServerSettings | None 
 
 def client_of(api: ApiServer, user: User = ADMIN) -> Client:
     """An in-process client of one user."""
-    return Client(InProcessTransport(InProcessDoor(api, user)))
+    return Client(InProcessTransport(InProcessEndpoint(api, user)))
 
 
 @contextlib.asynccontextmanager

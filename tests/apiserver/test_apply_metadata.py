@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from bayplan.api.types import coordination_v1, meta_v1
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from tests.apiserver.serving import ADMIN, client_of, opened
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a"
@@ -24,7 +24,7 @@ def test_metadata_that_is_no_map_is_refused(metadata: object, exists: bool) -> N
                 name = meta_v1.ObjectMeta(name="a", namespace="default")
                 await client_of(api).create(coordination_v1.Lease(metadata=name))
             body = msgspec.json.encode({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata})
-            door = InProcessDoor(api, ADMIN)
+            door = InProcessEndpoint(api, ADMIN)
             return await door.call("PATCH", PATH, {"fieldManager": "x"}, body, "application/apply-patch+yaml")
 
     code, answer = asyncio.run(main())
@@ -36,7 +36,7 @@ def test_metadata_that_is_no_map_is_refused(metadata: object, exists: bool) -> N
 def test_an_object_with_unnamed_list_items_takes_updates_but_no_configuration() -> None:
     async def main() -> tuple[list[int], int, bytes]:
         async with opened() as api:
-            door = InProcessDoor(api, ADMIN)
+            door = InProcessEndpoint(api, ADMIN)
 
             async def ask(method: str, path: str, body: object, content_type: str, **query: str) -> tuple[int, bytes]:
                 return await door.call(method, path, query, msgspec.json.encode(body), content_type)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.piped import PipedRequests
 from bayplan.support.pipe import PipeError, open_pipe
 from tests.apiserver.serving import ADMIN, opened
@@ -40,14 +40,14 @@ def test_a_malformed_call_is_refused(name: str, caplog: pytest.LogCaptureFixture
         async with asyncio.timeout(20), opened() as api:
             here, there = [await open_pipe(end) for end in socket.socketpair()]
             here.notification_handlers |= {"lines": lambda *_: None, "ended": lambda _: None}
-            server = PipedRequests(there, lambda _: InProcessDoor(api, ADMIN))
+            server = PipedRequests(there, lambda _: InProcessEndpoint(api, ADMIN))
             try:
-                assert (await here.ask("watch", 7, "admin", NAMESPACES, {"watch": "1"}))[0] == 200
-                here.tell("close", "x")  # of a watch that there is not
+                assert (await here.call("watch", 7, "admin", NAMESPACES, {"watch": "1"}))[0] == 200
+                here.notify("close", "x")  # of a watch that there is not
                 with pytest.raises(PipeError) as caught:
-                    await here.ask(*MALFORMED[name])
-                made = await here.ask("request", "admin", "GET", f"{NAMESPACES}/made", {}, b"", "")
-                version = await here.ask("request", "admin", "GET", "/version", {}, b"", "")
+                    await here.call(*MALFORMED[name])
+                made = await here.call("request", "admin", "GET", f"{NAMESPACES}/made", {}, b"", "")
+                version = await here.call("request", "admin", "GET", "/version", {}, b"", "")
                 return str(caught.value), made[0], version[0]
             finally:
                 server.close()

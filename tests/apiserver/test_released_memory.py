@@ -8,7 +8,7 @@ import tracemalloc
 
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.cache import DECODED_UNSHARED, LINES_KEPT, ResourceCache
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.watching import Item
 from tests.apiserver.serving import ADMIN, client_of, opened
@@ -37,7 +37,7 @@ async def come_and_go(api: ApiServer, count: int, *, namespaces: bool = False) -
 def test_deleted_objects_are_let_go_of_with_their_history() -> None:
     async def run() -> None:
         async with opened() as api:
-            watch = await InProcessDoor(api, ADMIN).open(PATH, {"watch": "1"})
+            watch = await InProcessEndpoint(api, ADMIN).open(PATH, {"watch": "1"})
             assert watch.watcher is not None
             await come_and_go(api, 300)
             gc.collect()
@@ -61,7 +61,7 @@ def test_deleted_objects_are_let_go_of_with_their_history() -> None:
 def test_lines_of_watches_are_kept_for_the_newest_events_only() -> None:
     async def run() -> None:
         async with opened() as api:
-            watcher = (await InProcessDoor(api, ADMIN).open(PATH, {"watch": "1"})).watcher
+            watcher = (await InProcessEndpoint(api, ADMIN).open(PATH, {"watch": "1"})).watcher
             assert watcher is not None
             await come_and_go(api, LINES_KEPT)
             seen: list[tuple[Item, bytes]] = []
@@ -86,7 +86,7 @@ def test_decoded_objects_are_kept_for_those_who_share_them() -> None:
                 event.previous is not None and event.previous.decoded is not None for event in cache.events_after(0)
             )
             assert alone <= 2 * DECODED_UNSHARED
-            _, _, watch = await InProcessDoor(api, ADMIN).watch(cache.kind, PATH, {"watch": "1"})
+            _, _, watch = await InProcessEndpoint(api, ADMIN).watch(cache.kind, PATH, {"watch": "1"})
             assert watch is not None
             await come_and_go(api, count)
             shared = sum(event.entry is not None and event.entry.decoded is not None for event in cache.events_after(0))

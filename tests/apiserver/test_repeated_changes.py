@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from bayplan.api.protobuf import message_of
 from bayplan.api.types import core_v1
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.repeated_changes import Change, RepeatedChanges
 from bayplan.apiserver.requests import Request, User
@@ -205,7 +205,7 @@ def turn(name: str, uid: str, node: str, *steps: Step) -> list[tuple[str, str, b
 async def after_turns(turns: list[list[Step]], kind: dict[str, Any], store: str) -> list[Any]:
     """What a server answers when each pod in turn is sent the steps of a turn, and what is left in the end."""
     async with PodServer(store=store) as server:
-        door = InProcessDoor(server.api, ADMIN)
+        door = InProcessEndpoint(server.api, ADMIN)
         pods = []
         for index in range(8):
             node = f"n{index // 2}"
@@ -257,7 +257,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_writes_that_are_submitted_together_are_committed_together(submitted: list[str], tmp_path: Path) -> None:
     async def run() -> None:
         async with PodServer(store=f"sqlite:{tmp_path}/store.db") as server:
-            door = InProcessDoor(server.api, ADMIN)
+            door = InProcessEndpoint(server.api, ADMIN)
             pods = await victims(server, 6)
             for one in pods[:4]:
                 assert [code for code, _ in await door.send([turn(*one, TARGET, GONE)])] == [200]
@@ -283,7 +283,7 @@ def test_nothing_is_submitted_early_where_every_request_is_intercepted(
 ) -> None:
     async def run() -> None:
         async with PodServer() as server:
-            door = InProcessDoor(server.api, ADMIN)
+            door = InProcessEndpoint(server.api, ADMIN)
             seen: list[str] = []
 
             async def intercept(call: Any) -> None:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.certificates import make_authority, sign
 from bayplan.apiserver.http import HttpServer
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.piped import PipedRequests
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.tls import tls_context
@@ -48,7 +48,7 @@ class Door:
             return
         if self.transport == PIPED:
             self._pipes = [await open_pipe(end) for end in socket.socketpair()]
-            self._requests = PipedRequests(self._pipes[0], lambda _: InProcessDoor(self.api, ADMIN))
+            self._requests = PipedRequests(self._pipes[0], lambda _: InProcessEndpoint(self.api, ADMIN))
             self.client = Client(PipedServer(self._pipes[1]).transport("admin"))
             return
         trust = ssl.create_default_context(cadata=self._authority.certificate.decode())

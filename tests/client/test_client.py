@@ -12,7 +12,7 @@ from bayplan.api.types import core_v1, meta_v1, policy_v1
 from bayplan.client import Client
 from bayplan.client.client import JSON_PATCH, STRATEGIC_PATCH, WatchStream
 from bayplan.client.errors import TransportError
-from bayplan.client.transport import Ask
+from bayplan.client.transport import SentRequest
 from tests.client.doors import HTTP, PIPED, TRANSPORTS, Door, door
 
 Case = Callable[[Door], Awaitable[None]]
@@ -54,9 +54,9 @@ async def pod(client: Client, name: str, *, node_name: str = "") -> core_v1.Pod:
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-def labelling(name: str, value: str) -> Ask:
+def labelling(name: str, value: str) -> SentRequest:
     patch = b'{"metadata":{"labels":{"l":"%b"}}}' % value.encode()
-    return Ask("PATCH", f"{CONFIG_MAPS}/{name}", patch, "application/merge-patch+json")
+    return SentRequest("PATCH", f"{CONFIG_MAPS}/{name}", patch, "application/merge-patch+json")
 
 
 def test_requests_are_made_in_turn_until_one_fails(over: Callable[[Case], None]) -> None:
@@ -94,7 +94,7 @@ def test_what_a_pod_is_only_until_the_next_event_may_be_left_out(over: Callable[
         stream = await client.watch(core_v1.Pod)
         for one in made:
             path = f"/api/v1/namespaces/default/pods/{one.metadata.name}"
-            why = Ask("PATCH", f"{path}/status", target, "application/strategic-merge-patch+json")
+            why = SentRequest("PATCH", f"{path}/status", target, "application/strategic-merge-patch+json")
             await client.transport.send((why, client.deletion(core_v1.Pod, one.metadata.name, "default")))
         seen: dict[str, list[str]] = {}
         while sum(types.count("DELETED") for types in seen.values()) < len(made):

@@ -8,7 +8,7 @@ import socket
 import time
 from typing import Any, Final
 
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.piped import PipedRequests
 from bayplan.support.pipe import PipeError, open_pipe
 from tests.apiserver.serving import ADMIN, opened
@@ -49,8 +49,11 @@ async def fuzz_pipe(seed: int, count: int, seconds: float) -> list[str]:
     logging.getLogger(_PIPE).propagate = False  # it tells of each call of wrong shape
     async with opened() as api:
         here, there = [await open_pipe(end) for end in socket.socketpair()]
-        here.notification_handlers |= {"lines": lambda *_: None, "ended": lambda _: None}  # of watches that the calls open
-        server = PipedRequests(there, lambda _: InProcessDoor(api, ADMIN))
+        here.notification_handlers |= {
+            "lines": lambda *_: None,
+            "ended": lambda _: None,
+        }  # of watches that the calls open
+        server = PipedRequests(there, lambda _: InProcessEndpoint(api, ADMIN))
         try:
             for number in range(count):
                 if time.monotonic() > deadline:
@@ -61,18 +64,18 @@ async def fuzz_pipe(seed: int, count: int, seconds: float) -> list[str]:
                 try:
                     async with asyncio.timeout(_SECONDS):
                         if kind < 0.9:
-                            code, body = await here.ask("request", "admin", *call)
+                            code, body = await here.call("request", "admin", *call)
                             answers = [(code, body)]
                         elif kind < 0.95:
-                            answers = await here.ask(
+                            answers = await here.call(
                                 "send", "admin", [[(one.method, one.path, one.body, one.content_type)]]
                             )
                         elif kind < 0.97:
-                            code, body = await here.ask("watch", number, "admin", one.path, dict(one.query))
-                            here.tell("close", number)
+                            code, body = await here.call("watch", number, "admin", one.path, dict(one.query))
+                            here.notify("close", number)
                             answers = [(code, body)]
                         else:
-                            await here.ask(
+                            await here.call(
                                 chance.choice(("request", "send", "watch")),
                                 *chance.choices(_ARGUMENTS, k=chance.randrange(7)),
                             )
@@ -87,7 +90,7 @@ async def fuzz_pipe(seed: int, count: int, seconds: float) -> list[str]:
                     for code, body in answers
                     if is_fault(Answer(code, body))
                 ]
-            code, _ = await here.ask("request", "admin", "GET", "/version", {}, b"", "")
+            code, _ = await here.call("request", "admin", "GET", "/version", {}, b"", "")
             if code != 200:
                 faults.append(f"after {number} messages the pipe answers {code}")
         finally:

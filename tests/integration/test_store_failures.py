@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.cli.main import main
@@ -30,7 +30,7 @@ async def opened(path: Path, settings: SqliteSettings = QUIET) -> tuple[ApiServe
     store = SqliteStore(path, clock=SystemClock(), settings=settings)
     server = ApiServer(store, clock=SystemClock(), randomness=SystemRandomness())
     await server.open()
-    door = InProcessDoor(server, User("admin", ("system:masters", "system:authenticated")))
+    door = InProcessEndpoint(server, User("admin", ("system:masters", "system:authenticated")))
     return server, Client(InProcessTransport(door), server.context.kinds.built_in())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.client import Client
@@ -300,7 +300,7 @@ def play(case: Callable[[Played], Coroutine[Any, Any, None]], **options: Any) ->
         settings = ApiServerSettings(service_cluster_ip_range="10.0.0.0/16")
         api = ApiServer(open_store("memory:", clock=clock), clock=clock, randomness=randomness, settings=settings)
         await api.open()
-        client = Client(InProcessTransport(InProcessDoor(api, ADMIN)))
+        client = Client(InProcessTransport(InProcessEndpoint(api, ADMIN)))
         try:
             account = meta_v1.ObjectMeta(name="default", namespace="default")
             await client.create(core_v1.ServiceAccount(metadata=account))

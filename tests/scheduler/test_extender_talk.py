@@ -80,7 +80,12 @@ def test_a_pod_that_could_not_be_bound_leaves_its_node_only_when_nobody_is_asked
 
         client = Client(StubTransport(lambda method, path, query: b"{}"))
         service = SchedulerService(
-            client, clock=SystemClock(), randomness=SeededRandomness(1), metrics=Registry(), config=config, door=door
+            client,
+            clock=SystemClock(),
+            randomness=SeededRandomness(1),
+            metrics=Registry(),
+            config=config,
+            transport=door,
         )
         service.core.handle("Node", None, typed("Node", node("a")))
         service.core.handle("Pod", None, typed("Pod", pod("p")))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from bayplan.client.errors import TransportError
-from bayplan.client.transport import Ask
+from bayplan.client.transport import SentRequest
 from bayplan.scheduler.binding import Changes, ClientActions
 from bayplan.scheduler.framework.extension_points import Actions
 from bayplan.scheduler.framework.verdicts import ActionError, PluginError
@@ -268,8 +268,8 @@ class Api:
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         await self._answer(name)
 
-    async def send(self, asks: Sequence[Ask]) -> None:
-        for ask in asks:
+    async def send(self, requests: Sequence[SentRequest]) -> None:
+        for ask in requests:
             await self._answer(ask.path.split("/")[-2])
 
     async def _answer(self, name: str) -> None:

@@ -19,7 +19,7 @@ from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.certificates import CertificateUsers
 from bayplan.apiserver.authentication.headers import bearer_token, impersonation
 from bayplan.apiserver.certificates import KeyPair
-from bayplan.apiserver.http_answer import usual_answer, wants_pretty
+from bayplan.apiserver.http_answer import simple_response, wants_pretty
 from bayplan.apiserver.http_body import GZIP_THRESHOLD, pieces_of, send
 from bayplan.apiserver.http_connection import Connection
 from bayplan.apiserver.http_connections import ConnectionServer
@@ -154,7 +154,7 @@ class HttpServer:
                 connection.force_close()
 
     def now(self) -> float:
-        """See Desk."""
+        """See ApiHandler."""
         return self.server.context.clock.now()
 
     @property
@@ -164,11 +164,11 @@ class HttpServer:
 
     @property
     def answer_timeout(self) -> float:
-        """See Desk."""
+        """See ApiHandler."""
         return self.server.context.settings.request_timeout
 
     async def answer(self, request: Request) -> Response:
-        """See Desk."""
+        """See ApiHandler."""
         changes = self.in_flight.enter(request)
         if changes is None:
             auditor = self.server.auditor
@@ -203,8 +203,8 @@ class HttpServer:
             return await self._watches.serve(http, _headers(response), response.watcher)
         if response.relay is not None:
             return await self._relayed(http, request, response, response.relay)
-        usual = usual_answer(http, request, response, self.now())
-        return usual if usual is not None else await self._answer(http, response, pretty=wants_pretty(request))
+        simple = simple_response(http, request, response, self.now())
+        return simple if simple is not None else await self._answer(http, response, pretty=wants_pretty(request))
 
     async def _relayed(
         self, http: web.BaseRequest, request: Request, response: Response, relay: Relay
@@ -292,7 +292,7 @@ class HttpServer:
     def request(
         self, connection: Connection, head: ParsedHeaders, method: str, path: str, query: Mapping[str, str], body: bytes
     ) -> Request | Response:
-        """See Desk."""
+        """See ApiHandler."""
         if not connection.has_spoken:
             connection.has_spoken = True
             connection.user = self._certificate_users.of(connection.transport)

@@ -1,4 +1,4 @@
-"""The usual answer over HTTP (JSON, whole, without headers of its own) as one piece of bytes: a third of the cost of aiohttp's general way."""
+"""A simple response over HTTP (JSON, whole, without headers of its own) as one piece of bytes: a third of the cost of aiohttp's general way."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ _SMALL = 1 << 16
 _READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 
 
-def usual_answer(http: web.BaseRequest, request: Request, response: Response, now: float) -> UsualAnswer | None:
-    """The answer, if it is a usual one to a usual request; None if it has to go aiohttp's way. `now`: Unix seconds."""
+def simple_response(http: web.BaseRequest, request: Request, response: Response, now: float) -> SimpleResponse | None:
+    """The response, if it and its request are simple ones; None if it has to go aiohttp's way. `now`: Unix seconds."""
     transport = http.transport
     if http.version != HttpVersion11 or not http.keep_alive or http.method == "HEAD" or transport is None:
         return None
-    data = usual_bytes(request, response, transport, now)
-    return UsualAnswer(response.code, data) if data is not None else None
+    data = simple_response_bytes(request, response, transport, now)
+    return SimpleResponse(response.code, data) if data is not None else None
 
 
-def usual_bytes(request: Request, response: Response, transport: asyncio.Transport, now: float) -> bytes | None:
-    """A usual answer to a request of HTTP 1.1 whose connection goes on, from the status line to the end; None if it is not a usual one."""
+def simple_response_bytes(
+    request: Request, response: Response, transport: asyncio.Transport, now: float
+) -> bytes | None:
+    """A simple response to a request of HTTP 1.1 whose connection goes on, from the status line to the end; None if it is not a simple one."""
     body = response.body
     if (
         response.content_type != JSON
@@ -58,7 +60,7 @@ def wants_pretty(request: Request) -> bool:
     return value.lower() in ("1", "t", "true") if value else request.user_agent.startswith(_READ_BY_PEOPLE)
 
 
-class UsualAnswer(web.StreamResponse):
+class SimpleResponse(web.StreamResponse):
     """Bytes that are an answer from the status line on."""
 
     def __init__(self, status: int, data: bytes) -> None:
@@ -82,7 +84,7 @@ class UsualAnswer(web.StreamResponse):
         """Nothing is left to send."""
 
 
-class LastAnswer(UsualAnswer):
+class LastResponse(SimpleResponse):
     """Bytes that are an answer from the status line on, and say that it is the last one."""
 
     @property

@@ -3,10 +3,10 @@
 Clients send the same headers with each request, but for `Content-Length`. So a request that comes whole, on a connection that waits for one, and whose headers
 are known byte for byte needs no parser: only its first line is looked at. All others go aiohttp's way, which teaches the short way their headers:
 
-    data -> known headers:  Desk.answer -> its bytes to the transport
+    data -> known headers:  ApiHandler.answer -> its bytes to the transport
          -> anything else:  aiohttp's parser, tasks and `HttpServer._handle`
 
-An answer that is not a usual one (large, with warnings, a stream) goes out aiohttp's way as well: aiohttp gets the bytes of the request, and the answer waits
+A response that is not a simple one (large, with warnings, a stream) goes out aiohttp's way as well: aiohttp gets the bytes of the request, and the answer waits
 for it. That leaves the short way with nothing to decide: what it does not take for certain is not its business.
 """
 
@@ -22,7 +22,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
-from bayplan.apiserver.http_answer import LastAnswer, usual_bytes, with_close
+from bayplan.apiserver.http_answer import LastResponse, simple_response_bytes, with_close
 from bayplan.apiserver.http_head import ChunkedBody, Refusal, read_head, refusal_of_beginning
 from bayplan.apiserver.http_headers import (
     LINE,
@@ -45,8 +45,8 @@ _LINGER_SECONDS: Final = 0.5
 """For a client to close after the last answer, as in Go."""
 
 
-class Desk(Protocol):
-    """Who answers requests."""
+class ApiHandler(Protocol):
+    """Answers the requests of connections."""
 
     header_cache: HeaderCache
     is_draining: bool
@@ -76,8 +76,8 @@ class Connection(RequestHandler):
         "_at_rest",
         "_block",
         "_body_left",
-        "_desk",
         "_discards",
+        "_handler",
         "_held",
         "_is_answered",
         "_is_complete",
@@ -92,9 +92,9 @@ class Connection(RequestHandler):
         "user",
     )
 
-    def __init__(self, manager: web.Server, desk: Desk, **settings: Any) -> None:
+    def __init__(self, manager: web.Server, handler: ApiHandler, **settings: Any) -> None:
         super().__init__(manager, **settings)
-        self._desk = desk
+        self._handler = handler
         self._at_rest = True
         """Whether no request is being read or answered, and aiohttp's parser is at the beginning of one."""
         self._partial = bytearray()
@@ -125,7 +125,7 @@ class Connection(RequestHandler):
         """Whether the present request is one that lasts until its client or the server ends it."""
         self.user: User | None = None
         """The user of the client's certificate; known once a request has come."""
-        self.rests_since: float | None = desk.now()
+        self.rests_since: float | None = handler.now()
         """When the last request was answered (Unix seconds); None while there is one."""
         self.head_since: float | None = None
         """When the first byte of a head came whose end has not come (Unix seconds); None if there is no such head."""
@@ -152,14 +152,14 @@ class Connection(RequestHandler):
         """Begin to answer in the short way, if that can be done."""
         line = LINE.match(data)
         end = data.find(b"\r\n\r\n")
-        if line is None or end < 0 or self._desk.is_draining:
+        if line is None or end < 0 or self._handler.is_draining:
             return False
         block, size = block_of(data, line.end(), end)
-        head = self._desk.header_cache.get(block)
+        head = self._handler.header_cache.get(block)
         if head is None or len(data) != end + 4 + size:
             return False
         method, path, query = line.groups()
-        request = self._desk.request(
+        request = self._handler.request(
             self, head, method.decode(), path.decode(), query_of(query) if query else NO_QUERY, data[end + 4 :]
         )
         if isinstance(request, Response):
@@ -183,7 +183,7 @@ class Connection(RequestHandler):
         end = partial.find(b"\r\n\r\n", max(0, seen - 3))
         if end < 0:
             if self.head_since is None:
-                self.head_since = self._desk.now()
+                self.head_since = self._handler.now()
             if refusal := refusal_of_beginning(partial, seen):
                 self._refuse(refusal)
             return
@@ -235,7 +235,7 @@ class Connection(RequestHandler):
             self._hold(rest)
         super().data_received(head + own if head else own)
         if self._is_complete and self._is_answered:
-            self._rest(self._desk.now())
+            self._rest(self._handler.now())
 
     def _break_off(self, error: ValueError) -> bool:
         """End the wait for the present request's body, whose chunks are none, which aiohttp's parser does not. False if aiohttp does not have its head yet."""
@@ -253,7 +253,7 @@ class Connection(RequestHandler):
         self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")  # type: ignore[union-attr]
         self._at_rest, self._is_complete = False, True
         self._held = rest
-        self._loop.call_soon(self._rest, self._desk.now())
+        self._loop.call_soon(self._rest, self._handler.now())
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer what is no request that can be read, and close. Nothing of it is logged: it may hold credentials."""
@@ -266,7 +266,7 @@ class Connection(RequestHandler):
     async def _serve(self, data: bytes, request: Request) -> None:
         """Answer in the short way."""
         try:
-            response = await self._desk.answer(request)
+            response = await self._handler.answer(request)
         except BaseException:
             self.force_close()  # nobody else would tell the client
             raise
@@ -279,18 +279,18 @@ class Connection(RequestHandler):
             elif response.trail is not None:
                 response.trail.ended()
             return
-        now = self._desk.now()
-        usual = usual_bytes(request, response, transport, now)
-        if usual is None:
+        now = self._handler.now()
+        simple = simple_response_bytes(request, response, transport, now)
+        if simple is None:
             self._answered = request, response
             end = data.find(b"\r\n\r\n")
             self._block, self._body_left = b"", len(data) - end - 4
             self._pass_on(data[: end + 4], data[end + 4 :])
         elif self.closes_after_answer:
-            transport.write(with_close(usual))
+            transport.write(with_close(simple))
             await self.linger()
         else:
-            transport.write(usual)
+            transport.write(simple)
             self._rest(now)
 
     def _rest(self, now: float) -> None:
@@ -306,7 +306,7 @@ class Connection(RequestHandler):
     @property
     def closes_after_answer(self) -> bool:
         """Whether the present answer is the last one: the server ends, and the client has sent nothing more."""
-        return self._desk.is_draining and not self._held
+        return self._handler.is_draining and not self._held
 
     @property
     def is_busy(self) -> bool:
@@ -316,7 +316,7 @@ class Connection(RequestHandler):
     def learn(self, head: ParsedHeaders) -> None:
         """Remember the headers of the request in aiohttp's hands, which has come whole and says this."""
         if self._block and self._is_complete:
-            self._desk.header_cache.put(self._block, head, 2 * len(self._block))
+            self._handler.header_cache.put(self._block, head, 2 * len(self._block))
             self._block = b""
 
     def take_answered(self) -> tuple[Request, Response] | None:
@@ -331,7 +331,7 @@ class Connection(RequestHandler):
         if self.closes_after_answer or self._is_tunnel or not self._is_drained_soon():
             resp.force_close()  # also if the protocol has not changed: nobody has followed where the request ends
         try:
-            async with asyncio.timeout(self._desk.answer_timeout):
+            async with asyncio.timeout(self._handler.answer_timeout):
                 result = await super().finish_response(request, resp, start_time)
         except TimeoutError:  # the client does not read
             if self.transport is not None:
@@ -339,12 +339,12 @@ class Connection(RequestHandler):
             return resp, True
         self._block = b""
         if result[1] or (self._is_tunnel and resp.status == HTTPStatus.SWITCHING_PROTOCOLS):
-            self.rests_since = self._desk.now()
+            self.rests_since = self._handler.now()
         elif resp.keep_alive and self._is_complete:
-            self._rest(self._desk.now())
+            self._rest(self._handler.now())
         elif resp.keep_alive:
             self._is_answered = True  # the next request may come once the present one has come whole
-        elif self._desk.is_draining or self._held or not self._is_complete:
+        elif self._handler.is_draining or self._held or not self._is_complete:
             await self.linger()
         return result
 
@@ -403,8 +403,8 @@ class Connection(RequestHandler):
             else super().handle_error(request, status, exc, message)
         )
 
-    def bad_request(self) -> LastAnswer:
+    def bad_request(self) -> LastResponse:
         """The answer to a request that is no HTTP; the connection is of no further use."""
         refusal = Refusal(HTTPStatus.BAD_REQUEST)
         logger.warning("a request from %s is refused: %s", peer_of(self.transport), refusal.text)
-        return LastAnswer(refusal.status, refusal.answer())
+        return LastResponse(refusal.status, refusal.answer())

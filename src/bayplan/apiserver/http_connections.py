@@ -9,20 +9,20 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from bayplan.apiserver.http_connection import Connection, Desk
+from bayplan.apiserver.http_connection import ApiHandler, Connection
 
 
 class ConnectionServer(web.Server):
     """Makes a `Connection` for each client."""
 
-    def __init__(self, handler: Callable[[web.BaseRequest], Any], desk: Desk, **settings: Any) -> None:
+    def __init__(self, handler: Callable[[web.BaseRequest], Any], api: ApiHandler, **settings: Any) -> None:
         super().__init__(handler)
-        self._desk = desk
+        self._handler = api
         self._settings = settings
 
     def __call__(self) -> RequestHandler:
         """The protocol of a new connection."""
-        return Connection(self, self._desk, loop=asyncio.get_running_loop(), **self._settings)
+        return Connection(self, self._handler, loop=asyncio.get_running_loop(), **self._settings)
 
     def all(self) -> list[Connection]:
         """The open connections, and those that are being closed."""

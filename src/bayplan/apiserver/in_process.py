@@ -1,4 +1,4 @@
-"""The in-process way in: an API server as the client's transport wants it, entered as one user, without sockets or HTTP."""
+"""The in-process endpoint: an API server as the client's in-process transport calls it, for one user, without sockets or HTTP."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from bayplan.apiserver.server import ApiServer, PendingResponse, error_response
 from bayplan.apiserver.watching import BOOKMARK, ERROR, Entry, Event, Watcher
 from bayplan.support.clock import Timer
 
-Ask = tuple[str, str, bytes, str]
-"""A request whose answer nobody reads: method, path, body, content type."""
+SentRequest = tuple[str, str, bytes, str]
+"""A request whose response is not read: method, path, body, content type."""
 _AGGREGATED_SECONDS: Final = 30.0
 """How long an aggregated server may take for a request of this process."""
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class InProcessDoor:
-    """See `bayplan.client.in_process.Door`."""
+class InProcessEndpoint:
+    """See `bayplan.client.in_process.Endpoint`."""
 
     def __init__(self, server: ApiServer, user: User) -> None:
         self._server = server
@@ -49,13 +49,13 @@ class InProcessDoor:
             )
         )
 
-    def send(self, sequences: Sequence[Sequence[Ask]]) -> Awaitable[list[tuple[int, bytes]]]:
+    def send(self, sequences: Sequence[Sequence[SentRequest]]) -> Awaitable[list[tuple[int, bytes]]]:
         """Answer sequences of requests. Those of a sequence are made one after the other until one fails; its result is the response to that one, or to the last.
 
         Writes that are certain to succeed are submitted when this returns, without waiting for each, so that the store commits them together. Returns a
         future if these are all.
         """
-        started = [_RequestSequence(self, asks) for asks in sequences]
+        started = [_RequestSequence(self, requests) for requests in sequences]
         commits = [one.committed for sequence in started for one in sequence.pending]
         if not (commits and all(sequence.is_submitted for sequence in started)):
             return _finished(started)
@@ -72,9 +72,9 @@ class InProcessDoor:
             committed.add_done_callback(one_committed)
         return answers
 
-    def submit(self, ask: Ask) -> tuple[Request, PendingResponse | None]:
+    def submit(self, sent: SentRequest) -> tuple[Request, PendingResponse | None]:
         """A request whose response is not read, and that response if its write could be submitted."""
-        method, path, body, content_type = ask
+        method, path, body, content_type = sent
         request = Request(
             method,
             path,
@@ -100,14 +100,14 @@ class InProcessDoor:
 
     async def _asked_elsewhere(self, request: Request, relay: Relay) -> Response:
         """The answer of an aggregated server; for anything else there is no connection to hand on."""
-        ask = self._server.context.ask_aggregated
-        if relay.purpose is not Purpose.AGGREGATED or ask is None:
+        call = self._server.context.ask_aggregated
+        if relay.purpose is not Purpose.AGGREGATED or call is None:
             return error_response(not_over_http(relay))
         question = Question(
             request.method, request.query, request.body, request.content_type, seconds=_AGGREGATED_SECONDS
         )
         try:
-            page = await ask(relay, question)
+            page = await call(relay, question)
         except ApiError as error:
             return error_response(error)
         return Response(page.code, page.body, page.content_type)
@@ -133,9 +133,9 @@ class InProcessDoor:
 class _RequestSequence:
     """Requests that are made one after the other until one fails. The writes of as many as possible are submitted at once."""
 
-    def __init__(self, door: InProcessDoor, asks: Sequence[Ask]) -> None:
-        self._door = door
-        self._asks = iter(asks)
+    def __init__(self, endpoint: InProcessEndpoint, requests: Sequence[SentRequest]) -> None:
+        self._endpoint = endpoint
+        self._requests = iter(requests)
         self.pending: list[PendingResponse] = []
         """Of the requests whose write is submitted."""
         self._next: Request | None = None
@@ -144,8 +144,8 @@ class _RequestSequence:
 
     def _submit(self) -> None:
         self._next = None
-        for ask in self._asks:
-            request, pending_response = self._door.submit(ask)
+        for sent in self._requests:
+            request, pending_response = self._endpoint.submit(sent)
             if pending_response is None:
                 self._next = request
                 return
@@ -160,7 +160,7 @@ class _RequestSequence:
         """Make the remaining requests. Returns HTTP status code and body of the first response that is an error, or of the last."""
         code, body = await self._all_responses()
         while self._next is not None and code < 300:
-            code, body = await self._door.answer(self._next)
+            code, body = await self._endpoint.answer(self._next)
             if code < 300:
                 self._submit()
                 if self.pending:

@@ -1,4 +1,4 @@
-"""The way in from the process at the other end of a pipe (see `bayplan.client.piped`): requests, and watches as lines of JSON.
+"""Serves the process at the other end of a pipe (see `bayplan.client.piped`): requests, and watches as lines of JSON.
 
     event -> Watcher.put -> idle_sink: the watcher is ready -> one callback of the loop tells of what all ready watchers have
 
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from bayplan.apiserver.in_process import Ask, InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint, SentRequest
 from bayplan.apiserver.watching import DELETED, MODIFIED, Item, Watcher
 from bayplan.support.pipe import MalformedCall, Pipe
 
@@ -35,7 +35,7 @@ def _is_query(value: dict[Any, Any]) -> bool:
     return all(type(key) is str and type(item) is str for key, item in value.items())
 
 
-def _is_turn(value: Any) -> bool:
+def _is_sequence(value: Any) -> bool:
     return type(value) is list and all(type(one) is list and _has_types(one, str, str, bytes, str) for one in value)
 
 
@@ -43,11 +43,11 @@ class PipedRequests:
     """Answers what comes through a pipe. Who is at the other end is trusted to say as whom it asks. If the pipe ends, what has been taken up goes on to its end:
     a write that is broken off halfway would keep what it has allocated, or give back what the store then has."""
 
-    def __init__(self, pipe: Pipe, door: Callable[[str], InProcessDoor]) -> None:
-        """door: makes the way in of a user."""
+    def __init__(self, pipe: Pipe, endpoint: Callable[[str], InProcessEndpoint]) -> None:
+        """endpoint: makes the endpoint of a user."""
         self._pipe = pipe
-        self._make_door = door
-        self._doors: dict[str, InProcessDoor] = {}
+        self._make_endpoint = endpoint
+        self._endpoints: dict[str, InProcessEndpoint] = {}
         self._watches: dict[int, asyncio.Task[None]] = {}
         self._numbers: dict[Watcher, int] = {}
         self._ready: list[Watcher] = []
@@ -57,24 +57,24 @@ class PipedRequests:
         pipe.request_handlers["watch"] = self._watch
         pipe.notification_handlers["close"] = self._close
 
-    def _door(self, user: str) -> InProcessDoor:
-        door = self._doors.get(user)
-        if door is None:
-            door = self._doors[user] = self._make_door(user)
-        return door
+    def _endpoint(self, user: str) -> InProcessEndpoint:
+        endpoint = self._endpoints.get(user)
+        if endpoint is None:
+            endpoint = self._endpoints[user] = self._make_endpoint(user)
+        return endpoint
 
     def _request(self, *call: Any) -> Awaitable[tuple[int, bytes]]:
         """HTTP status code and body of the answer to (user, method, path, query, body, content type)."""
         if not (_has_types(call, str, str, str, dict, bytes, str) and _is_query(call[3])):
             raise MalformedCall("a request is user, method, path, query, body and content type")
-        return asyncio.shield(self._door(call[0]).call(*call[1:]))
+        return asyncio.shield(self._endpoint(call[0]).call(*call[1:]))
 
     def _send(self, *call: Any) -> Awaitable[list[tuple[int, bytes]]]:
         """For each of (user, turns) HTTP status code and body of the first answer that is an error, or of the last."""
-        if not (_has_types(call, str, list) and all(_is_turn(turn) for turn in call[1])):
+        if not (_has_types(call, str, list) and all(_is_sequence(turn) for turn in call[1])):
             raise MalformedCall("what is sent are a user and turns of requests: method, path, body and content type")
-        turns: Sequence[Sequence[Ask]] = call[1]
-        return asyncio.shield(self._door(call[0]).send(turns))
+        sequences: Sequence[Sequence[SentRequest]] = call[1]
+        return asyncio.shield(self._endpoint(call[0]).send(sequences))
 
     def _watch(self, *call: Any) -> Awaitable[tuple[int, bytes]]:
         """Open a watch by (number, user, path, query): status code, and body of an error. Its events are told as `lines`, and at last `ended`."""
@@ -85,18 +85,18 @@ class PipedRequests:
     async def _opened(self, number: int, user: str, path: str, query: Mapping[str, str]) -> tuple[int, bytes]:
         if number in self._watches:
             raise MalformedCall(f"watch {number} is open")
-        response = await self._door(user).open(path, query)
+        response = await self._endpoint(user).open(path, query)
         if response.watcher is None:
             return response.code, response.whole_body()
         if self._pipe.is_lost:
             response.watcher.close()
             return response.code, b""
-        self._watches[number] = asyncio.create_task(self._stream(number, response.watcher, self._door(user)))
+        self._watches[number] = asyncio.create_task(self._stream(number, response.watcher, self._endpoint(user)))
         return response.code, b""
 
-    async def _stream(self, number: int, watcher: Watcher, door: InProcessDoor) -> None:
+    async def _stream(self, number: int, watcher: Watcher, endpoint: InProcessEndpoint) -> None:
         """A watch from its begin to its end. It sleeps here while its events are told, and is woken if that has to wait."""
-        timer = door.time_out(watcher)
+        timer = endpoint.time_out(watcher)
         self._numbers[watcher] = number
         watcher.idle_sink = self._is_ready
         try:

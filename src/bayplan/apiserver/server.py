@@ -1,4 +1,4 @@
-"""The API server itself: store, caches and verbs behind one door, `handle`. Transports (HTTP, in-process) call that door and nothing else."""
+"""The API server itself: store, caches and verbs behind `handle`. Transports (HTTP, pipe, in-process) call `handle`, `submit` and nothing else."""
 
 from __future__ import annotations
 

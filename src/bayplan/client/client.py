@@ -13,7 +13,7 @@ from bayplan.api.codec import decode, encode
 from bayplan.api.kinds import DEFAULT_KINDS, Kind, KindTable
 from bayplan.api.types import core_v1, meta_v1, policy_v1
 from bayplan.client.pods import PodDecoder
-from bayplan.client.transport import Ask, RawWatch, Transport
+from bayplan.client.transport import RawWatch, SentRequest, Transport
 
 T = TypeVar("T")
 
@@ -156,7 +156,7 @@ class Client:
     async def post(self, obj: Any) -> None:
         """Create an object, for who does not want to know what the server made of it."""
         kind, meta = self.kinds.of_type(type(obj)), _meta(obj)
-        await self.transport.send((Ask("POST", kind.path(meta.namespace), _body(obj, kind)),))
+        await self.transport.send((SentRequest("POST", kind.path(meta.namespace), _body(obj, kind)),))
 
     async def update(self, obj: T, *, subresource: str = "", dry_run: bool = False) -> T:
         """Replace an object (or its status); with its resourceVersion set, only if nobody else has changed it."""
@@ -189,7 +189,9 @@ class Client:
         """Delete an object; with `uid` or `resource_version` only if it is still that one."""
         await self.transport.send((self.deletion(cls, name, namespace, **options),))
 
-    def deletion(self, cls: type[Any], name: str, namespace: str = "", **wanted: Unpack[DeletionOptions]) -> Ask:
+    def deletion(
+        self, cls: type[Any], name: str, namespace: str = "", **wanted: Unpack[DeletionOptions]
+    ) -> SentRequest:
         """What `delete` asks for."""
         kind = self.kinds.of_type(cls)
         options = meta_v1.DeleteOptions(
@@ -199,7 +201,7 @@ class Client:
         if uid or resource_version:
             options.preconditions = meta_v1.Preconditions(uid=uid or None, resource_version=resource_version or None)
         body = b'{"kind":"DeleteOptions","apiVersion":"v1",' + encode(options)[1:] if encode(options) != b"{}" else b""
-        return Ask("DELETE", kind.path(namespace, name), body)
+        return SentRequest("DELETE", kind.path(namespace, name), body)
 
     async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
         """Assign a pod to a node."""
@@ -208,7 +210,7 @@ class Client:
             target=core_v1.ObjectReference(kind="Node", name=node_name),
         )
         body = b'{"kind":"Binding","apiVersion":"v1",' + encode(binding)[1:]
-        await self.transport.send((Ask("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", body),))
+        await self.transport.send((SentRequest("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", body),))
 
     async def evict(
         self,

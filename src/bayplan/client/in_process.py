@@ -10,8 +10,8 @@ from bayplan.api.kinds import Kind
 from bayplan.client.transport import Decode, RawWatch, Transport, status_of
 
 
-class Door(Protocol):
-    """An API server in this process, entered as one user."""
+class Endpoint(Protocol):
+    """An API server in this process, called as one user."""
 
     async def call(
         self, method: str, path: str, query: Mapping[str, str], body: bytes, content_type: str
@@ -23,10 +23,10 @@ class Door(Protocol):
 
 
 class InProcessTransport(Transport):
-    """A `Transport` through a `Door`."""
+    """A `Transport` to an `Endpoint`."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
 
     async def request(
         self,
@@ -37,14 +37,14 @@ class InProcessTransport(Transport):
         content_type: str = "application/json",
     ) -> bytes:
         """See Transport."""
-        code, data = await self._door.call(method, path, query, body, content_type)
+        code, data = await self._endpoint.call(method, path, query, body, content_type)
         if code >= 300:
             raise ApiError(status_of(code, data))
         return data
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
         """See Transport."""
-        code, data, watch = await self._door.watch(kind, path, query)
+        code, data, watch = await self._endpoint.watch(kind, path, query)
         if watch is None:
             raise ApiError(status_of(code, data))
         return watch

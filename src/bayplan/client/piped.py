@@ -10,7 +10,7 @@ from typing import Any, Final
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.client.errors import TransportError
-from bayplan.client.transport import Ask, Decode, RawWatch, Transport, decode_event, status_of
+from bayplan.client.transport import Decode, RawWatch, SentRequest, Transport, decode_event, status_of
 from bayplan.support.pipe import Pipe, PipeError
 
 _AT_ONCE: Final = 50
@@ -45,7 +45,7 @@ class PipedServer:
 
     def _lines(self, lines: Sequence[bytes], watches: Sequence[tuple[int, Sequence[int]]]) -> None:
         """Events: the lines, and for each watch those that it gets."""
-        news = _News(lines)
+        news = _EventBatch(lines)
         for number, told in watches:
             watch = self._watches.get(number)
             if watch is not None:
@@ -66,7 +66,7 @@ class PipedTransport(Transport):
 
     def __init__(self, server: PipedServer, user: str) -> None:
         self._server = server
-        self._ask = server.pipe.call
+        self._call = server.pipe.call
         self._user = user
 
     async def request(
@@ -79,7 +79,7 @@ class PipedTransport(Transport):
     ) -> bytes:
         """See Transport."""
         try:
-            code, data = await self._ask("request", self._user, method, path, query, body, content_type)
+            code, data = await self._call("request", self._user, method, path, query, body, content_type)
         except PipeError as error:
             raise TransportError(f"{method} {path}: {error}") from error
         if code >= 300:
@@ -87,24 +87,24 @@ class PipedTransport(Transport):
         answer: bytes = data
         return answer
 
-    async def send(self, asks: Sequence[Ask]) -> None:
+    async def send(self, requests: Sequence[SentRequest]) -> None:
         """See Transport. The next is asked for as soon as it is certain that the one before succeeds."""
-        for problem in await self.send_all((asks,)):
+        for problem in await self.send_all((requests,)):
             if problem is not None:
                 raise problem
 
-    async def send_all(self, turns: Sequence[Sequence[Ask]]) -> list[ApiError | TransportError | None]:
+    async def send_all(self, sequences: Sequence[Sequence[SentRequest]]) -> list[ApiError | TransportError | None]:
         """See Transport."""
         try:
-            answers = await self._ask("send", self._user, turns)
+            answers = await self._call("send", self._user, sequences)
         except PipeError as error:
-            return [TransportError(f"{asks[0].method} {asks[0].path}: {error}") for asks in turns]
+            return [TransportError(f"{requests[0].method} {requests[0].path}: {error}") for requests in sequences]
         return [None if code < 300 else ApiError(status_of(code, data)) for code, data in answers]
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
         """See Transport."""
         watch = _PipedWatch(self._server, decode)
-        asked = self._ask("watch", watch.number, self._user, path, query)
+        asked = self._call("watch", watch.number, self._user, path, query)
         try:
             code, data = await asyncio.shield(asked)
         except PipeError as error:
@@ -122,7 +122,7 @@ class PipedTransport(Transport):
         """Nothing to release: the pipe is everybody's."""
 
 
-class _News:
+class _EventBatch:
     """Lines that came together. Each is decoded once, for all watches that get it."""
 
     def __init__(self, lines: Sequence[bytes]) -> None:
@@ -143,12 +143,12 @@ class _PipedWatch:
     def __init__(self, server: PipedServer, decode: Decode) -> None:
         self._server = server
         self._decode = decode
-        self._came: deque[tuple[_News, int]] = deque()
+        self._came: deque[tuple[_EventBatch, int]] = deque()
         self._has_ended = False
         self._woken = asyncio.Event()
         self.number = server.add(self)
 
-    def feed(self, news: _News, told: Sequence[int]) -> None:
+    def feed(self, news: _EventBatch, told: Sequence[int]) -> None:
         """Events have come."""
         self._came += [(news, number) for number in told]
         self._woken.set()

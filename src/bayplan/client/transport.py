@@ -28,7 +28,7 @@ class RawWatch(Protocol):
         """End the watch. Calling it again does nothing."""
 
 
-class Ask(NamedTuple):
+class SentRequest(NamedTuple):
     """A request whose answer nobody reads."""
 
     method: str
@@ -50,18 +50,18 @@ class Transport(Protocol):
     ) -> bytes:
         """The body of a successful answer. Raises ApiError for any other answer, TransportError if there was none."""
 
-    async def send(self, asks: Sequence[Ask]) -> None:
+    async def send(self, requests: Sequence[SentRequest]) -> None:
         """Make requests one after the other, as long as they succeed; nobody reads the answers. Raises ApiError, TransportError."""
-        for ask in asks:
+        for ask in requests:
             await self.request(ask.method, ask.path, {}, ask.body, ask.content_type)
 
-    async def send_all(self, turns: Sequence[Sequence[Ask]]) -> list[ApiError | TransportError | None]:
+    async def send_all(self, sequences: Sequence[Sequence[SentRequest]]) -> list[ApiError | TransportError | None]:
         """`send` for several at the same time. Returns what each of them would raise."""
-        return await asyncio.gather(*(self._outcome(asks) for asks in turns))
+        return await asyncio.gather(*(self._outcome(requests) for requests in sequences))
 
-    async def _outcome(self, asks: Sequence[Ask]) -> ApiError | TransportError | None:
+    async def _outcome(self, requests: Sequence[SentRequest]) -> ApiError | TransportError | None:
         try:
-            await self.send(asks)
+            await self.send(requests)
         except (ApiError, TransportError) as error:
             return error
         return None

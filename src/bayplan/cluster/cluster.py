@@ -21,7 +21,7 @@ from bayplan.apiserver.certificates import KeyPair, sign
 from bayplan.apiserver.etcd_layout import etcd_folders
 from bayplan.apiserver.health import AUTHENTICATION
 from bayplan.apiserver.http import HttpServer
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.objects import PREFIX
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
@@ -142,10 +142,10 @@ class Cluster:
 
     def client(self, user: str = ADMIN_USER, groups: tuple[str, ...] = (ADMIN_GROUP,)) -> Client:
         """A client in this process, as one user."""
-        return Client(InProcessTransport(self._door(user, groups)), self.api.context.kinds.built_in())
+        return Client(InProcessTransport(self._endpoint(user, groups)), self.api.context.kinds.built_in())
 
-    def _door(self, user: str, groups: tuple[str, ...] = (ADMIN_GROUP,)) -> InProcessDoor:
-        return InProcessDoor(self.api, User(user, (*groups, "system:authenticated")))
+    def _endpoint(self, user: str, groups: tuple[str, ...] = (ADMIN_GROUP,)) -> InProcessEndpoint:
+        return InProcessEndpoint(self.api, User(user, (*groups, "system:authenticated")))
 
     async def start(self) -> None:
         """Open the store, serve the API, start the components. Raises ClusterError, StoreError."""
@@ -179,7 +179,7 @@ class Cluster:
             await publish_storage_class(self.client())
         if self._companion is not None:
             self._report(names, self._companion.failure)
-            await self._companion.start(names, self._trust(), self._door, self.clock)
+            await self._companion.start(names, self._trust(), self._endpoint, self.clock)
             self.api.further_metrics = self._companion.metrics
             return
         self._components = components = Components(

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.piped import PipedRequests
 from bayplan.cluster.component_process import load_modules, work
 from bayplan.cluster.components import Trust
@@ -89,11 +89,11 @@ class Companion:
         self,
         names: Sequence[str],
         trust: Trust,
-        door: Callable[[str], InProcessDoor],
+        endpoint: Callable[[str], InProcessEndpoint],
         clock: Clock,
     ) -> None:
-        """Start components. `door` is the way to the API of a user. Raises ClusterError."""
-        self._names, self._trust, self._door, self._clock = names, trust, door, clock
+        """Start components. `endpoint` is the way to the API of a user. Raises ClusterError."""
+        self._names, self._trust, self._endpoint, self._clock = names, trust, endpoint, clock
         self._server.attach()
         try:
             self._process = process = await self._launch()
@@ -108,7 +108,7 @@ class Companion:
         process = _ComponentProcess(self._server, await self._server.started(), self._clock)
         try:
             async with asyncio.timeout(_START_SECONDS):
-                await process.connect(end, self._door, self._trust.token_signer)
+                await process.connect(end, self._endpoint, self._trust.token_signer)
                 await process.start(self._names, self._trust)
         except BaseException:
             await process.kill()
@@ -207,12 +207,12 @@ class _ComponentProcess:
     async def connect(
         self,
         end: socket.socket,
-        door: Callable[[str], InProcessDoor],
+        endpoint: Callable[[str], InProcessEndpoint],
         signer: Callable[[dict[str, Any]], Any] | None,
     ) -> None:
         """Open the pipe. Raises OSError."""
         self._pipe = pipe = await open_pipe(end)
-        self._requests = PipedRequests(pipe, door)
+        self._requests = PipedRequests(pipe, endpoint)
         pipe.notification_handlers |= {"failures": self._failed, "pong": self._answered}
         if signer is not None:
             pipe.request_handlers["sign"] = signer

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 
 from bayplan.scheduler.core import Outcome, SchedulerCore
-from bayplan.scheduler.extenders import Answer, Call, Door, ExtenderError, bind_call, read_bind
+from bayplan.scheduler.extenders import Answer, Call, ExtenderError, ExtenderTransport, bind_call, read_bind
 from bayplan.scheduler.framework.verdicts import ActionError
 from bayplan.scheduler.snapshot.pods import PodInfo
 
@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 class ExtenderTalk:
     """For one core. `changed` is called after news that were kept have been handed over."""
 
-    def __init__(self, core: SchedulerCore, door: Door, changed: Callable[[], None]) -> None:
+    def __init__(self, core: SchedulerCore, transport: ExtenderTransport, changed: Callable[[], None]) -> None:
         self._core = core
-        self._door = door
+        self._transport = transport
         self._changed = changed
         self._kept: list[Callable[[], None]] | None = None
         """What is to be told to the core, while extenders are being asked; None otherwise."""
@@ -70,7 +70,7 @@ class ExtenderTalk:
         prioritizes = call.verb == call.extender.prioritize_verb
         self.prioritizing += prioritizes
         try:
-            return await self._door(call)
+            return await self._transport(call)
         except ExtenderError as error:
             logger.info("extender %s: %s", call.url, error)
             return error

@@ -95,10 +95,10 @@ class Call:
 Answer = Any
 """The JSON that came back, or an ExtenderError."""
 
-Door = Callable[[Call], Awaitable[Answer]]
+ExtenderTransport = Callable[[Call], Awaitable[Answer]]
 """Carries a call to its extender. Raises ExtenderError."""
 
-Ask = Callable[[Call], Answer]
+ExtenderCaller = Callable[[Call], Answer]
 """Carries a call to its extender and waits for the answer, for those who have no event loop. Raises ExtenderError."""
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ Questions = Generator[list[Call], list[Answer], T]
 sent their answers. What the steps look at must stay as it is until they are done."""
 
 
-def asked(steps: Questions[T], ask: Ask) -> T:
+def asked(steps: Questions[T], ask: ExtenderCaller) -> T:
     """The result of such steps, each question waited for."""
     try:
         calls = next(steps)
@@ -118,7 +118,7 @@ def asked(steps: Questions[T], ask: Ask) -> T:
     return result
 
 
-def _answer(call: Call, ask: Ask) -> Answer:
+def _answer(call: Call, ask: ExtenderCaller) -> Answer:
     try:
         return ask(call)
     except ExtenderError as error:

@@ -21,7 +21,7 @@ from bayplan.scheduler.cycle import Choice, Cycle, FirstByName
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.extender_steps import decision_of
-from bayplan.scheduler.extenders import Answer, Ask, Call, asked, unasked
+from bayplan.scheduler.extenders import Answer, Call, ExtenderCaller, asked, unasked
 from bayplan.scheduler.framework.claims import forget_user
 from bayplan.scheduler.gang_cycle import GangCycle, Member, minimum_of_group
 from bayplan.scheduler.nominator import Nominator
@@ -99,7 +99,11 @@ class Planner:
     """
 
     def __init__(
-        self, objects: Objects = (), config: Config = None, choice: Choice | None = None, ask: Ask | None = None
+        self,
+        objects: Objects = (),
+        config: Config = None,
+        choice: Choice | None = None,
+        ask: ExtenderCaller | None = None,
     ) -> None:
         self.settings = load(config)
         self._ask = ask
@@ -272,7 +276,7 @@ def over_http(call: Call) -> Answer:
     return BlockingDoor()(call)
 
 
-def evaluate(objects: Objects, pod: Any, config: Config = None, *, ask: Ask | None = None) -> Decision:
+def evaluate(objects: Objects, pod: Any, config: Config = None, *, ask: ExtenderCaller | None = None) -> Decision:
     """What kube-scheduler would do with a pod in a cluster, node by node. Raises SettingsError, DecodeError.
 
     Extenders of the configuration are asked over HTTP, or through `ask`.
@@ -288,7 +292,7 @@ def place(
     *,
     requeue: str = "immediate",
     start_time: str = "2000-01-01T00:00:00Z",
-    ask: Ask | None = None,
+    ask: ExtenderCaller | None = None,
 ) -> Run:
     """Schedule a queue of pods, one after the other, by priority and then position.
 

@@ -13,7 +13,7 @@ from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder, shortened
-from bayplan.client.transport import Ask
+from bayplan.client.transport import SentRequest
 from bayplan.scheduler.binding import Called
 from bayplan.scheduler.gang_cycle import GroupResult
 from bayplan.scheduler.settings import DEFAULT_SCHEDULER_NAME
@@ -31,9 +31,9 @@ STATUS_PATCH: Final = "pod_status_patch"
 """The type of call, in metrics, that patches a pod's status."""
 
 
-def _status_patch(pod: core_v1.Pod, patch: dict[str, Any]) -> Ask:
+def _status_patch(pod: core_v1.Pod, patch: dict[str, Any]) -> SentRequest:
     path = f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}/status"
-    return Ask("PATCH", path, msgspec.json.encode(patch), "application/strategic-merge-patch+json")
+    return SentRequest("PATCH", path, msgspec.json.encode(patch), "application/strategic-merge-patch+json")
 
 
 def _stays(victim: core_v1.Pod, problem: ApiError | TransportError | None) -> bool:
@@ -113,11 +113,11 @@ class Reporter:
         """Make room: say in each victim's conditions why, then delete it. Returns those that the server would not let go."""
         scheduler = preemptor.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
         now = rfc3339(self._clock.now())
-        turns = [self._eviction(victim, scheduler, now) for victim in victims]
-        problems = await self._client.transport.send_all(turns) if turns else ()
+        sequences = [self._eviction(victim, scheduler, now) for victim in victims]
+        problems = await self._client.transport.send_all(sequences) if sequences else ()
         return [victim for victim, problem in zip(victims, problems, strict=True) if _stays(victim, problem)]
 
-    def _eviction(self, victim: core_v1.Pod, scheduler: str, now: str) -> tuple[Ask, Ask]:
+    def _eviction(self, victim: core_v1.Pod, scheduler: str, now: str) -> tuple[SentRequest, SentRequest]:
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -160,7 +160,7 @@ class Reporter:
         body = msgspec.json.encode({"status": {"conditions": [*others, condition]}})
         metadata = group.metadata
         path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{metadata.namespace}/podgroups/{metadata.name}/status"
-        await self._patch(Ask("PATCH", path, body, "application/merge-patch+json"), f"pod group {result.key}")
+        await self._patch(SentRequest("PATCH", path, body, "application/merge-patch+json"), f"pod group {result.key}")
 
     async def patch_status(self, pod: core_v1.Pod, patch: dict[str, Any]) -> None:
         """Patch a pod's status. That the pod is gone or another one by now is no error."""
@@ -169,7 +169,7 @@ class Reporter:
         if self.called is not None:
             self.called(STATUS_PATCH, "success" if done else "error", self._clock.monotonic() - started)
 
-    async def _patch(self, patch: Ask, what: str) -> bool:
+    async def _patch(self, patch: SentRequest, what: str) -> bool:
         """Write a status; tells whether that could be done."""
         try:
             await self._client.transport.send((patch,))

@@ -28,7 +28,7 @@ from bayplan.scheduler.core import Outcome, SchedulerCore
 from bayplan.scheduler.evictions import Evicted, Evictions
 from bayplan.scheduler.extender_http import HttpDoor
 from bayplan.scheduler.extender_talk import ExtenderTalk
-from bayplan.scheduler.extenders import Door
+from bayplan.scheduler.extenders import ExtenderTransport
 from bayplan.scheduler.framework.meter import SUCCESS
 from bayplan.scheduler.framework.verdicts import ActionError, Status
 from bayplan.scheduler.gang_cycle import GroupResult
@@ -64,9 +64,9 @@ class SchedulerService:
         randomness: Randomness,
         metrics: Registry,
         config: Path | None = None,
-        door: Door | None = None,
+        transport: ExtenderTransport | None = None,
     ) -> None:
-        """`door` carries calls to extenders; by default they are made over HTTP."""
+        """`transport` carries calls to extenders; by default they are made over HTTP."""
         self.client = client
         self.clock = clock
         self.randomness = randomness
@@ -92,7 +92,7 @@ class SchedulerService:
         self.actions.called = self.reporter.called = self.metrics.called
         self.metrics.pending_calls.labels(POD_BINDING).set_function(lambda: float(self.actions.pending))
         self._http = HttpDoor()
-        self._extenders = ExtenderTalk(self.core, door or self._http, self._changed)
+        self._extenders = ExtenderTalk(self.core, transport or self._http, self._changed)
         self._attempts = AttemptLog(clock)
         self._absent: set[str] = set()
         """Kinds that the server does not have, or does not let us read."""

@@ -22,7 +22,7 @@ from typing import Any, Final, Self, TypeVar
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.types import core_v1
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client
@@ -175,7 +175,7 @@ class VirtualCluster:
         return Client(transport, self.api.context.kinds.built_in())
 
     def _sound_transport(self, user: str, groups: tuple[str, ...] = (ADMIN_GROUP,)) -> Transport:
-        return InProcessTransport(InProcessDoor(self.api, User(user, (*groups, "system:authenticated"))))
+        return InProcessTransport(InProcessEndpoint(self.api, User(user, (*groups, "system:authenticated"))))
 
     def _connect_component(self, user: str) -> Client:
         return Client(self._transport(self._sound_transport(user)), self.api.context.kinds.built_in())

@@ -10,7 +10,7 @@ import pytest
 
 from bayplan.apiserver import relays
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from tests.apiserver.audit.recording import record
 from tests.apiserver.serving import ADMIN, Served
 from tests.apiserver.test_relays import POD, ask
@@ -69,7 +69,7 @@ def test_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nobody_in_this_process_gets_a_connection() -> None:
     async def check(server: Served, get: Get) -> None:
         log = record(server.api, {"level": "Metadata"})
-        code, _ = await InProcessDoor(server.api, ADMIN).call("GET", f"{POD}/log", {}, b"", "")
+        code, _ = await InProcessEndpoint(server.api, ADMIN).call("GET", f"{POD}/log", {}, b"", "")
         assert code == 503
         assert [one["stage"] for one in log.events] == STAGES
         assert (await log.last())["responseStatus"]["reason"] == "ServiceUnavailable"
@@ -87,7 +87,7 @@ def test_a_client_that_goes_before_there_is_an_answer() -> None:
             await asyncio.sleep(60)
 
         server.api.interceptor = hold
-        door = InProcessDoor(server.api, ADMIN)
+        door = InProcessEndpoint(server.api, ADMIN)
         task = asyncio.create_task(door.call("GET", "/api/v1/namespaces", {}, b"", ""))
         await begun.wait()
         task.cancel()

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import apps_v1, core_v1
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client
@@ -81,7 +81,7 @@ class World:
 
     def _client(self) -> Client:
         user = User("admin", ("system:masters", "system:authenticated"))
-        return Client(InProcessTransport(InProcessDoor(self.api, user)))
+        return Client(InProcessTransport(InProcessEndpoint(self.api, user)))
 
     def _start_manager(self) -> None:
         manager = ControllerManager(

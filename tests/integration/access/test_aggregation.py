@@ -8,7 +8,7 @@ import pytest
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1, rbac_v1
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.requests import User
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
@@ -59,7 +59,7 @@ def test_who_may_view_reads_but_does_not_write_and_sees_no_secrets() -> None:
         role = rbac_v1.RoleRef(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name="view")
         metadata = meta_v1.ObjectMeta(name="alice", namespace="default")
         await cluster.client.create(rbac_v1.RoleBinding(metadata=metadata, subjects=(subject,), role_ref=role))
-        alice = Client(InProcessTransport(InProcessDoor(cluster.cluster.api, User("alice"))))
+        alice = Client(InProcessTransport(InProcessEndpoint(cluster.cluster.api, User("alice"))))
 
         async def may_read() -> bool:
             try:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.apiserver.in_process import InProcessDoor
+from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.client import Client
@@ -59,7 +59,7 @@ async def running_node(runtime: CriRuntime, root: Path) -> AsyncIterator[tuple[C
     settings = ApiServerSettings(service_cluster_ip_range="10.0.0.0/16")
     api = ApiServer(open_store("memory:", clock=clock), clock=clock, randomness=randomness, settings=settings)
     await api.open()
-    client = Client(InProcessTransport(InProcessDoor(api, ADMIN)))
+    client = Client(InProcessTransport(InProcessEndpoint(api, ADMIN)))
     await client.create(core_v1.ServiceAccount(metadata=meta_v1.ObjectMeta(name="default", namespace="default")))
     configuration = KubeletConfiguration(
         cpu_manager_policy="static",

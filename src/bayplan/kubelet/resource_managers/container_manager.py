@@ -30,7 +30,7 @@ from bayplan.support.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-Ask = Callable[[PluginCall], Awaitable[PluginReply]]
+PluginCaller = Callable[[PluginCall], Awaitable[PluginReply]]
 """Asks a device plugin. Raises PluginError, also when it takes too long."""
 Done = Callable[[Rejection | None], None]
 RECONCILE_SECONDS: Final = 10.0
@@ -62,7 +62,7 @@ class ContainerManager:
         self,
         managers: Managers,
         view: NodeView,
-        ask: Ask,
+        ask: PluginCaller,
         runtime: Runtime,
         clock: Clock,
         *,
@@ -260,7 +260,7 @@ class ContainerManager:
 
 
 def never_asked(call: PluginCall) -> Awaitable[PluginReply]:
-    """An `Ask` where there are no plugins."""
+    """An `PluginCaller` where there are no plugins."""
 
     async def fail() -> PluginReply:
         raise PluginError(f"endpoint {call.resource} has been stopped")
