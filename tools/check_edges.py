@@ -89,7 +89,7 @@ EDGES = {
     "scheduler/extender_http.py": {"sockets"},
     "cluster/machine_checks.py": {"sockets"},
     "cluster/cluster.py": {"sockets"},
-    "cluster/companion.py": {"sockets", "threads"},
+    "cluster/worker_process.py": {"sockets", "threads"},
     "cluster/component_process.py": {"sockets"},
     "cluster/executed_fork_server.py": {"sockets"},
     "cluster/fork_server.py": {"sockets", "time"},

@@ -13,8 +13,49 @@ from pathlib import Path
 from typing import Final
 
 ABANDONED: Final[dict[str, dict[str, str]]] = {
+    "src/bayplan/apiserver": {
+        "Ask": "SentRequest",
+        "Begun": "SubmittedRequest",
+        "Crowds": "CreateTemplates",
+        "Desk": "ApiHandler",
+        "Ending": "PendingResponse",
+        "Heads": "HeaderCache",
+        "InProcessDoor": "InProcessEndpoint",
+        "RepeatedChanges": "WriteMemo",
+        "Turn": "RequestSequence",
+        "UsualAnswer": "SimpleResponse",
+        "Writing": "SubmittedWrite",
+        "answerers": "request_handlers",
+        "basis": "dependency_version",
+        "crowds": "create_templates",
+        "desk": "handler",
+        "door": "endpoint",
+        "hearers": "notification_handlers",
+        "is_nobody_asked": "has_no_admission_interest",
+        "known_updates": "managed_fields_memo",
+        "object_changes": "managed_fields_diff",
+        "renewals": "managed_fields_renewal",
+        "repeated_changes": "write_memo",
+        "usual_answer": "simple_response",
+        "wording": "skeleton",
+    },
+    "src/bayplan/client": {
+        "Ask": "SentRequest",
+        "Door": "Endpoint",
+        "News": "EventBatch",
+        "asks": "requests",
+        "door": "endpoint",
+        "turns": "sequences",
+    },
+    "src/bayplan/cluster": {
+        "Companion": "WorkerProcess",
+        "Trust": "SigningCredentials",
+        "companion": "worker_process",
+        "door": "endpoint",
+    },
     "src/bayplan/scheduler": {
         "ExtendedCycle": "Cycle.decide_with",
+        "Door": "ExtenderTransport",
         "Findings": "PreemptionCache",
         "Passage": "BindingCycle",
         "Promises": "NominatedReservations",
@@ -35,6 +76,16 @@ ABANDONED: Final[dict[str, dict[str, str]]] = {
         "trial": "what_if",
         "way": "plugin_plan",
         "wide_scores": "cross_node_scores",
+    },
+    "src/bayplan/store": {
+        "Begun": "PendingWrite",
+        "under_way": "pending",
+    },
+    "src/bayplan/support": {
+        "Answerer": "RequestHandler",
+        "Hearer": "NotificationHandler",
+        "answerers": "request_handlers",
+        "hearers": "notification_handlers",
     },
 }
 """Folder -> name that is not used there any more -> what to say instead."""

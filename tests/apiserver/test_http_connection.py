@@ -1,4 +1,4 @@
-"""The short way of requests whose headers are known: its answers are aiohttp's, whatever comes and however it is cut."""
+"""The fast path of requests whose headers are known: its answers are aiohttp's, whatever comes and however it is cut."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 
 @pytest.fixture
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of each request on a connection at rest: whether it went the short way."""
+    """Of each request on a connection at rest: whether it took the fast path."""
     found: list[bool] = []
     take = Connection._take
 

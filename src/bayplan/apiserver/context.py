@@ -34,11 +34,10 @@ from bayplan.apiserver.allocation import Allocators
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authorization.chain import AuthorizerChain
 from bayplan.apiserver.body_problems import Unrecognized, head_problem, version_problem
-from bayplan.apiserver.crowds import Crowds
+from bayplan.apiserver.create_templates import CreateTemplates
 from bayplan.apiserver.custom_resources.mixed_cache import mixed
 from bayplan.apiserver.negotiation import PLAIN, Form, negotiate, negotiate_custom
 from bayplan.apiserver.objects import ObjectStore, too_large
-from bayplan.apiserver.repeated_changes import RepeatedChanges
 from bayplan.apiserver.representation import Shape
 from bayplan.apiserver.requests import Request, ResourcePath, Response
 from bayplan.apiserver.service_account_tokens.verification import ServiceAccountTokens
@@ -48,6 +47,7 @@ from bayplan.apiserver.simulated_addresses import SimulatedAddresses
 from bayplan.apiserver.simulated_pods import PodAnswers
 from bayplan.apiserver.simulated_webhooks import SimulatedReports
 from bayplan.apiserver.watching import Entry
+from bayplan.apiserver.write_memo import WriteMemo
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
@@ -98,8 +98,8 @@ class Context:
     """What users want simulated pods to answer; None if they say nothing."""
     simulated_reports: SimulatedReports = field(default_factory=SimulatedReports)
     """What events are to tell of webhooks in simulated pods."""
-    crowds: Crowds = field(default_factory=Crowds)
-    repeated_changes: RepeatedChanges = field(default_factory=RepeatedChanges)
+    create_templates: CreateTemplates = field(default_factory=CreateTemplates)
+    write_memo: WriteMemo = field(default_factory=WriteMemo)
     metrics: Registry = field(default_factory=Registry)
     """Where the server measures itself."""
     component_failures: Mapping[str, Callable[[], str]] = field(default_factory=dict)

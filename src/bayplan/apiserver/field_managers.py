@@ -1,6 +1,6 @@
 """`metadata.managedFields` of every write: who made it, what changed, and what server-side apply makes of it.
 
-The rules are in `bayplan.api.managedfields`; here requests and typed objects (`object_changes`) meet them.
+The rules are in `bayplan.api.managedfields`; here requests and typed objects (`managed_fields_diff`) meet them.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from bayplan.api.types.meta_v1 import ManagedFieldsEntry
 from bayplan.api.unstructured_problems import first_unstructured_problem, members_with_bytes
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.emptied_lists import emptied, with_emptied
-from bayplan.apiserver.known_updates import entries_after
-from bayplan.apiserver.object_changes import compare_objects, fields_of, type_of
+from bayplan.apiserver.managed_fields_diff import compare_objects, fields_of, type_of
+from bayplan.apiserver.managed_fields_memo import entries_after
+from bayplan.apiserver.managed_fields_renewal import renewed
 from bayplan.apiserver.object_parts import parts_of
 from bayplan.apiserver.objects import too_large
-from bayplan.apiserver.renewals import renewed
 from bayplan.apiserver.requests import bool_parameter
 from bayplan.support.memo import memoized
 from bayplan.support.timestamps import rfc3339

@@ -1,13 +1,13 @@
-"""A connection of a client: aiohttp's, with a short way for requests like those that aiohttp has read before.
+"""A connection of a client: aiohttp's, with a fast path for requests like those that aiohttp has read before.
 
 Clients send the same headers with each request, but for `Content-Length`. So a request that comes whole, on a connection that waits for one, and whose headers
-are known byte for byte needs no parser: only its first line is looked at. All others go aiohttp's way, which teaches the short way their headers:
+are known byte for byte needs no parser: only its first line is looked at. All others go aiohttp's way, which teaches the fast path their headers:
 
     data -> known headers:  ApiHandler.answer -> its bytes to the transport
          -> anything else:  aiohttp's parser, tasks and `HttpServer._handle`
 
 A response that is not a simple one (large, with warnings, a stream) goes out aiohttp's way as well: aiohttp gets the bytes of the request, and the answer waits
-for it. That leaves the short way with nothing to decide: what it does not take for certain is not its business.
+for it. That leaves the fast path with nothing to decide: what it does not take for certain is not its business.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Connection(RequestHandler):
         self._answered: tuple[Request, Response] | None = None
         """What aiohttp is to send in answer to the request that it gets."""
         self._task: asyncio.Task[None] | None = None
-        """Answers the present request in the short way."""
+        """The task that answers the present request on the fast path."""
         self._held = b""
         """What came after the present request; nothing more is read while there is something."""
         self._discards = False
@@ -149,7 +149,7 @@ class Connection(RequestHandler):
         self._pause_transport_reading()
 
     def _take(self, data: bytes) -> bool:
-        """Begin to answer in the short way, if that can be done."""
+        """Begin to answer on the fast path, if that can be done."""
         line = LINE.match(data)
         end = data.find(b"\r\n\r\n")
         if line is None or end < 0 or self._handler.is_draining:
@@ -264,7 +264,7 @@ class Connection(RequestHandler):
             self._task = self._loop.create_task(self.linger())
 
     async def _serve(self, data: bytes, request: Request) -> None:
-        """Answer in the short way."""
+        """Answer on the fast path."""
         try:
             response = await self._handler.answer(request)
         except BaseException:

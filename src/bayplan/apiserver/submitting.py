@@ -1,4 +1,4 @@
-"""Requests whose write is submitted without waiting for its commit: changes of pods that the write memo knows (see `repeated_changes`)."""
+"""Requests whose write is submitted without waiting for its commit: changes of pods that the write memo knows (see `write_memo`)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 from bayplan.apiserver.admission.chain import DELETE
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.objects import SubmittedWrite
-from bayplan.apiserver.repeated_changes import STATUS
 from bayplan.apiserver.requests import Request
 from bayplan.apiserver.subresources import binding
+from bayplan.apiserver.write_memo import STATUS
 from bayplan.store.errors import Conflict
 
 
@@ -32,7 +32,7 @@ def submit(call: Call) -> SubmittedRequest | None:
     """Submit the write of a request; None if only the slow path can do it. Raises ApiError."""
     verb, subresource = call.path.verb, call.path.subresource
     name = subresource.name if subresource is not None else ""
-    memo = call.context.repeated_changes
+    memo = call.context.write_memo
     removes = verb == "delete" and not name
     code = 200
     if verb == "patch" and name == "status":

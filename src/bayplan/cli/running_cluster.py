@@ -18,10 +18,10 @@ from bayplan.support.running import wait_for_stop
 
 if TYPE_CHECKING:
     from bayplan.api.kinds import Kind
-    from bayplan.cluster.companion import Companion
     from bayplan.cluster.node_readiness import NodeReadiness
     from bayplan.cluster.real_nodes.settings import RealNodeSettings
     from bayplan.cluster.settings import ClusterSettings
+    from bayplan.cluster.worker_process import WorkerProcess
     from bayplan.ui.server import UiServer
     from bayplan.ui.settings import UiSettings
 
@@ -40,13 +40,13 @@ def run_until_stopped(
     contents: Contents = (),
     *,
     elsewhere: str = "--store",
-    companion: Companion | None = None,
+    worker_process: WorkerProcess | None = None,
     follows_links: bool = True,
     real_nodes: RealNodeSettings | None = None,
     page: UiSettings | None = None,
 ) -> None:
     """Run a cluster, which begins with `contents`, until SIGINT or SIGTERM. `elsewhere`: the options that name another place for
-    the store. `companion`: the process in which the components run, if that is another one. `follows_links`: whether the
+    the store. `worker_process`: the process in which the components run, if that is another one. `follows_links`: whether the
     kubeconfig's path may be a symbolic link. `real_nodes`: those on this machine. `page`: the web page, if it is wanted. Raises Failure."""
     from bayplan.cluster.errors import ClusterError
     from bayplan.store.errors import StoreError, StoreLocked
@@ -55,7 +55,15 @@ def run_until_stopped(
     try:
         run_loop(
             _serve(
-                settings, kubeconfig.absolute(), manifests, what, contents, companion, follows_links, real_nodes, page
+                settings,
+                kubeconfig.absolute(),
+                manifests,
+                what,
+                contents,
+                worker_process,
+                follows_links,
+                real_nodes,
+                page,
             )
         )
     except StoreLocked as error:
@@ -70,7 +78,7 @@ async def _serve(
     manifests: Any,
     what: str,
     contents: Contents,
-    companion: Companion | None,
+    worker_process: WorkerProcess | None,
     follows_links: bool,
     real_nodes: RealNodeSettings | None,
     page: UiSettings | None,
@@ -87,7 +95,7 @@ async def _serve(
 
         nodes, settings = await prepared(real_nodes, settings)
     try:
-        cluster = Cluster(settings, contents=contents, companion=companion)
+        cluster = Cluster(settings, contents=contents, worker_process=worker_process)
         await cluster.start()
     except BaseException:
         if nodes is not None:

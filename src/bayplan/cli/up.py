@@ -17,8 +17,8 @@ from bayplan.cli.simulated_pods import missing_config_option, pod_events_option
 from bayplan.cli.up_options import UpOptions
 
 if TYPE_CHECKING:
-    from bayplan.cluster.companion import Companion
     from bayplan.cluster.settings import ClusterSettings
+    from bayplan.cluster.worker_process import WorkerProcess
 
 _COMMAND_LINE_ONLY = ("config", "help", "h")
 """Options that make no sense in the file that `--config` names."""
@@ -243,7 +243,7 @@ def run_cluster(options: UpOptions) -> None:
     check_kubeconfig(path, options.directory / "pki" if options.directory else None, follows_links=follows_links)
     settings = options.settings()
     real_nodes = options.real_node_settings(settings)
-    with _company(settings, options.processes) as companion:
+    with _worker_process(settings, options.processes) as worker_process:
         contents = options.contents()  # of which the other process needs no copy
         nodes = settings.nodes.nodes + sum(kind.kind == "Node" for kind, _ in contents)
         what = f"with {nodes + options.real_nodes} node{'s' * (nodes + options.real_nodes != 1)}"
@@ -254,7 +254,7 @@ def run_cluster(options: UpOptions) -> None:
             what,
             contents,
             elsewhere="--data-dir or --store",
-            companion=companion,
+            worker_process=worker_process,
             follows_links=follows_links,
             real_nodes=real_nodes,
             page=options.page,
@@ -262,15 +262,15 @@ def run_cluster(options: UpOptions) -> None:
 
 
 @contextlib.contextmanager
-def _company(settings: ClusterSettings, processes: int | None) -> Iterator[Companion | None]:
+def _worker_process(settings: ClusterSettings, processes: int | None) -> Iterator[WorkerProcess | None]:
     """The process in which the components run; None for this one. Raises Failure if there is to be one and cannot."""
     if processes != 1:
         # Loaded before the fork, so that both processes have it.
         import bayplan.cluster.cluster  # noqa: F401
-        from bayplan.cluster.companion import can_have_one, companion
+        from bayplan.cluster.worker_process import can_have_one, worker_process
 
         if can_have_one():
-            with companion(settings) as other:
+            with worker_process(settings) as other:
                 yield other
             return
         if processes is not None:

@@ -32,7 +32,7 @@ from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.own_kubeconfig import render
-from bayplan.cluster.components import CONTROLLERS, DESCHEDULER, NODES, SCHEDULER, Components, Trust
+from bayplan.cluster.components import CONTROLLERS, DESCHEDULER, NODES, SCHEDULER, Components, SigningCredentials
 from bayplan.cluster.contents import take_in
 from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, FRONT_PROXY, KUBELET_CLIENT, obtain
 from bayplan.cluster.errors import AddressInUse, ClusterError
@@ -46,8 +46,8 @@ from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness, SystemRandomness
 
 if TYPE_CHECKING:
-    from bayplan.cluster.companion import Companion
     from bayplan.cluster.encryption import Encryption
+    from bayplan.cluster.worker_process import WorkerProcess
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +67,12 @@ class Cluster:
         clock: Clock | None = None,
         randomness: Randomness | None = None,
         contents: Iterable[tuple[Kind, Any]] = (),
-        companion: Companion | None = None,
+        worker_process: WorkerProcess | None = None,
     ) -> None:
         """`contents`: objects to begin with, taken in as they are; those that the store has already win.
-        `companion`: the process in which the components are to run; None for this one."""
+        `worker_process`: the process in which the components are to run; None for this one."""
         self.settings = settings
-        self._companion = companion
+        self._worker_process = worker_process
         self._contents = contents
         self.clock = clock or SystemClock()
         self.randomness = randomness or SystemRandomness()
@@ -177,15 +177,15 @@ class Cluster:
         names = [name for name, is_wanted in runs.items() if is_wanted]
         if settings.run_controllers and plays_nodes:
             await publish_storage_class(self.client())
-        if self._companion is not None:
-            self._report(names, self._companion.failure)
-            await self._companion.start(names, self._trust(), self._endpoint, self.clock)
-            self.api.further_metrics = self._companion.metrics
+        if self._worker_process is not None:
+            self._report(names, self._worker_process.failure)
+            await self._worker_process.start(names, self._signing_credentials(), self._endpoint, self.clock)
+            self.api.further_metrics = self._worker_process.metrics
             return
         self._components = components = Components(
             settings,
             self.client,
-            self._trust(),
+            self._signing_credentials(),
             clock=self.clock,
             randomness=self.randomness,
             metrics=self.metrics,
@@ -197,8 +197,8 @@ class Cluster:
 
     async def scheduler_state(self) -> dict[str, Any] | None:
         """The scheduler's queue and latest attempts, as plain data (`scheduler.attempts`); None if there is no scheduler, or it does not answer."""
-        if self._companion is not None:
-            return await self._companion.scheduler_state()
+        if self._worker_process is not None:
+            return await self._worker_process.scheduler_state()
         scheduler = self._components.scheduler if self._components is not None else None
         return scheduler.state() if scheduler is not None else None
 
@@ -285,11 +285,11 @@ class Cluster:
         except (OSError, UnicodeDecodeError) as error:
             raise ClusterError(f"the authority of the front proxy cannot be used: {error}") from error
 
-    def _trust(self) -> Trust:
+    def _signing_credentials(self) -> SigningCredentials:
         from bayplan.controllers.certificate_rules import Authority
 
         authority = self.credentials.authority
-        return Trust(
+        return SigningCredentials(
             root_ca=authority.certificate.decode(),
             token_signer=self._sign,
             authority=Authority(authority.certificate, authority.key),
@@ -314,8 +314,8 @@ class Cluster:
             await self.clock.sleep(self.settings.api.shutdown_delay_duration)
         self._is_up = False
         answering = asyncio.create_task(self._http.stop()) if self._http is not None else None
-        if self._companion is not None:
-            await self._companion.close()
+        if self._worker_process is not None:
+            await self._worker_process.close()
         if self._components is not None:
             await self._components.close()
         if answering is not None:

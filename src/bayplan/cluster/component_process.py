@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 from bayplan.api.kinds import DEFAULT_KINDS, KindTable, optional_kinds
 from bayplan.client import Client
 from bayplan.client.piped import PipedServer
-from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, Trust
+from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, SigningCredentials
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.support.clock import SystemClock
@@ -87,7 +87,7 @@ class _Host:
         """Start components; what is wrong with their settings, if that is so."""
         from bayplan.controllers.certificate_rules import Authority
 
-        trust = Trust(
+        credentials = SigningCredentials(
             root_ca=vouches["root_ca"],
             token_signer=self._sign if vouches["signs"] else None,
             authority=Authority(*vouches["authority"]) if vouches["authority"] is not None else None,
@@ -95,7 +95,7 @@ class _Host:
         self._components = Components(
             self._settings,
             lambda user: Client(self._server.transport(user), KindTable(self._kinds)),
-            trust,
+            credentials,
             clock=SystemClock(),
             randomness=SystemRandomness(),
             metrics=self._metrics,

@@ -31,7 +31,7 @@ DESCHEDULER: Final = "descheduler"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
+class SigningCredentials:
     """What controllers vouch with."""
 
     root_ca: str
@@ -49,7 +49,7 @@ class Components:
         self,
         settings: ClusterSettings,
         connect: Callable[[str], Client],
-        trust: Trust,
+        credentials: SigningCredentials,
         *,
         clock: Clock,
         randomness: Randomness,
@@ -62,7 +62,7 @@ class Components:
         `on_crash` is told. on_change: called when `failures` has changed."""
         self._settings = settings
         self._connect = connect
-        self._trust = trust
+        self._credentials = credentials
         self._clock = clock
         self._randomness = randomness
         self._metrics = metrics
@@ -140,9 +140,9 @@ class Components:
             self._connect("system:kube-controller-manager"),
             clock=self._clock,
             randomness=self._randomness,
-            root_ca=self._trust.root_ca,
-            token_signer=self._trust.token_signer,
-            signing_authority=self._trust.authority,
+            root_ca=self._credentials.root_ca,
+            token_signer=self._credentials.token_signer,
+            signing_authority=self._credentials.authority,
             cloud=SimulatedCloud() if self._settings.cloud else None,
             autoscaler=self._autoscaler(),
             enabled=controller_filter(self._settings.controllers),

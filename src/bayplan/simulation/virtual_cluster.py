@@ -29,7 +29,7 @@ from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.transport import Transport
 from bayplan.cluster.apply import apply_manifests, nothing_served
-from bayplan.cluster.components import Components, Trust
+from bayplan.cluster.components import Components, SigningCredentials
 from bayplan.cluster.contents import take_in
 from bayplan.cluster.credentials import ADMIN_GROUP
 from bayplan.cluster.manifests import gather_manifests
@@ -135,7 +135,7 @@ class VirtualCluster:
         self.components = Components(
             self.settings,
             self._connect_component,
-            Trust(root_ca=_NO_CERTIFICATES),
+            SigningCredentials(root_ca=_NO_CERTIFICATES),
             clock=self.clock,
             randomness=SeededRandomness(f"components {self._seed}"),
             metrics=self.metrics,

@@ -10,9 +10,9 @@ from bayplan.api.errors import FieldError, bad_request, conflict, failure, requi
 from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.repeated_changes import BINDING, Change
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.verbs.update import check_uid, modify
+from bayplan.apiserver.write_memo import BINDING, Change
 from bayplan.support.timestamps import rfc3339
 
 CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'
@@ -31,7 +31,7 @@ def known_change(call: Call) -> Change | None:
     admission = call.context.admission.plan(call.stored, CREATE, "binding")
     if not admission.run_at_once(AdmissionRequest(call, CREATE, binding, None, "binding")):
         return None
-    return call.context.repeated_changes.change(call, BINDING, labels=binding.metadata.labels)
+    return call.context.write_memo.change(call, BINDING, labels=binding.metadata.labels)
 
 
 def _named(call: Call) -> core_v1.Binding:
@@ -59,7 +59,7 @@ async def bind(call: Call, binding: core_v1.Binding) -> None:
     _check(binding)
     admission = call.context.admission.plan(call.stored, CREATE, "binding")
     await admission.run(AdmissionRequest(call, CREATE, binding, None, "binding"))
-    change = call.context.repeated_changes.change(call, BINDING, labels=binding.metadata.labels)
+    change = call.context.write_memo.change(call, BINDING, labels=binding.metadata.labels)
     if change is not None and await change.write() is not None:
         return
     now = rfc3339(call.context.clock.now())

@@ -12,7 +12,7 @@ from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.cache import stored_value
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.crowds import Template
+from bayplan.apiserver.create_templates import Template
 from bayplan.apiserver.custom_resources.conversion import rehearsed
 from bayplan.apiserver.field_managers import track_create
 from bayplan.apiserver.generated_names import generated_name
@@ -29,27 +29,27 @@ _NAME_TRIES = 8
 
 async def create(call: Call) -> Response:
     """A new object from the body."""
-    crowds, body = call.context.crowds, call.request.body
-    place = crowds.place(call) if call.stored.type is core_v1.Pod else None
-    basis = crowds.basis(call) if place is not None else None
-    if place is None or basis is None:
+    templates, body = call.context.create_templates, call.request.body
+    request_key = templates.request_key(call) if call.stored.type is core_v1.Pod else None
+    dependency_version = templates.dependency_version(call) if request_key is not None else None
+    if request_key is None or dependency_version is None:
         obj = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
         return call.answer(201, await create_object(call, obj))
-    found = crowds.find(place, body, basis)
+    found = templates.find(request_key, body, dependency_version)
     if found is not None:
-        return call.answer(201, await _create_member(call, *found))
+        return call.answer(201, await _create_instance(call, *found))
     obj = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
     named = bool(obj.metadata.name)
     entry = await create_object(call, obj)
-    if not call.warnings and crowds.basis(call) == basis:
-        crowds.note(call.stored, place, body, basis, obj, named=named)
+    if not call.warnings and templates.dependency_version(call) == dependency_version:
+        templates.note(call.stored, request_key, body, dependency_version, obj, named=named)
     return call.answer(201, entry)
 
 
-async def _create_member(call: Call, template: Template, name: str) -> Entry:
-    """One more pod of a crowd, with this name or, if it has none, a generated one. Raises ApiError."""
+async def _create_instance(call: Call, template: Template, name: str) -> Entry:
+    """One more pod of a template, with this name or, if it is empty, a generated one. Raises ApiError."""
     objects = call.context.objects
-    pod, value = template.member(call.context, name)
+    pod, value = template.instance(call.context, name)
     await call.context.admission.plan(call.stored, CREATE, "").validate(AdmissionRequest(call, CREATE, pod, None))
     for _ in range(1 if name else _NAME_TRIES):
         try:
@@ -58,7 +58,7 @@ async def _create_member(call: Call, template: Template, name: str) -> Entry:
             await objects.settle(race)
             taken = pod.metadata.name
             if not name:
-                pod, value = template.member(call.context, name)
+                pod, value = template.instance(call.context, name)
     raise _already_exists(call, taken)
 
 
@@ -77,7 +77,7 @@ async def create_object(
     Raises ApiError.
     """
     metadata = obj.metadata
-    _place(call, metadata)
+    _set_namespace(call, metadata)
     call.warnings.extend(deduplicate_owners(metadata))
     obj = call.to_stored(obj, refused)
     metadata = obj.metadata
@@ -122,7 +122,7 @@ async def create_object(
     return entry
 
 
-def _place(call: Call, metadata: Any) -> None:
+def _set_namespace(call: Call, metadata: Any) -> None:
     """Put the object into the namespace of the URL."""
     namespace = call.path.namespace
     if metadata.namespace and metadata.namespace != namespace and call.kind.namespaced:

@@ -49,7 +49,7 @@ async def delete(call: Call) -> Response:
     _warn(call, options)
     if entry is None:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
-    change = call.context.repeated_changes.change(call, DELETE)
+    change = call.context.write_memo.change(call, DELETE)
     if change is not None and (deleted := await change.write(removes=True)) is not None:
         return call.answer(200, deleted)
     left, gone = await delete_entry(call, call.entry(entry.namespace, entry.name) or entry, options)

@@ -41,11 +41,11 @@ from bayplan.apiserver.context import Call
 from bayplan.apiserver.field_managers import Applier
 from bayplan.apiserver.owners import deduplicate_owners
 from bayplan.apiserver.patch_problems import JSON, MERGE, STRATEGIC, read_patch, spoiled_by
-from bayplan.apiserver.repeated_changes import STATUS
 from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object
 from bayplan.apiserver.verbs.update import check_name, modify
 from bayplan.apiserver.watching import Entry
+from bayplan.apiserver.write_memo import STATUS
 from bayplan.apiserver.write_options import check_patch_options
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ async def patch(call: Call) -> Response:
     if is_apply(call):
         return await _apply(call)
     name = call.path.subresource.name if call.path.subresource else ""
-    change = call.context.repeated_changes.change(call, STATUS) if name == "status" else None
+    change = call.context.write_memo.change(call, STATUS) if name == "status" else None
     if change is not None and (written := await change.write()) is not None:
         return call.answer(200, written)
     apply = Patch(call)

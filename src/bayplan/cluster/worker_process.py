@@ -29,7 +29,7 @@ from typing import Any, Final
 from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.piped import PipedRequests
 from bayplan.cluster.component_process import load_modules, work
-from bayplan.cluster.components import Trust
+from bayplan.cluster.components import SigningCredentials
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.executed_fork_server import start_fork_server
 from bayplan.cluster.fork_server import ForkServer, ForkServerLost
@@ -62,17 +62,17 @@ def can_have_one() -> bool:
 
 
 @contextlib.contextmanager
-def companion(settings: ClusterSettings) -> Iterator[Companion]:
+def worker_process(settings: ClusterSettings) -> Iterator[WorkerProcess]:
     """Start the second process; to be called before there is an event loop. It is gone on exit."""
     collect_seldom()
-    made = Companion(ForkServer.forked(load_modules, partial(work, settings=settings)), settings)
+    made = WorkerProcess(ForkServer.forked(load_modules, partial(work, settings=settings)), settings)
     try:
         yield made
     finally:
         made.end_fork_server()
 
 
-class Companion:
+class WorkerProcess:
     """Starts component processes, one after the other, and watches over the present one."""
 
     def __init__(self, server: ForkServer, settings: ClusterSettings) -> None:
@@ -88,12 +88,12 @@ class Companion:
     async def start(
         self,
         names: Sequence[str],
-        trust: Trust,
+        credentials: SigningCredentials,
         endpoint: Callable[[str], InProcessEndpoint],
         clock: Clock,
     ) -> None:
         """Start components. `endpoint` is the way to the API of a user. Raises ClusterError."""
-        self._names, self._trust, self._endpoint, self._clock = names, trust, endpoint, clock
+        self._names, self._credentials, self._endpoint, self._clock = names, credentials, endpoint, clock
         self._server.attach()
         try:
             self._process = process = await self._launch()
@@ -108,8 +108,8 @@ class Companion:
         process = _ComponentProcess(self._server, await self._server.started(), self._clock)
         try:
             async with asyncio.timeout(_START_SECONDS):
-                await process.connect(end, self._endpoint, self._trust.token_signer)
-                await process.start(self._names, self._trust)
+                await process.connect(end, self._endpoint, self._credentials.token_signer)
+                await process.start(self._names, self._credentials)
         except BaseException:
             await process.kill()
             raise
@@ -217,13 +217,13 @@ class _ComponentProcess:
         if signer is not None:
             pipe.request_handlers["sign"] = signer
 
-    async def start(self, names: Sequence[str], trust: Trust) -> None:
+    async def start(self, names: Sequence[str], credentials: SigningCredentials) -> None:
         """Start components. Raises ClusterError, PipeError."""
         assert self._pipe is not None
-        authority = trust.authority
+        authority = credentials.authority
         vouches = {
-            "root_ca": trust.root_ca,
-            "signs": trust.token_signer is not None,
+            "root_ca": credentials.root_ca,
+            "signs": credentials.token_signer is not None,
             "authority": (authority.certificate, authority.key) if authority is not None else None,
         }
         problem = await self._pipe.call("start", names, vouches)
@@ -263,7 +263,7 @@ class _ComponentProcess:
         return silence + ", and has been killed"
 
     async def metrics(self) -> bytes:
-        """See Companion."""
+        """See WorkerProcess."""
         assert self._pipe is not None
         try:
             async with asyncio.timeout(_METRICS_SECONDS):
@@ -273,7 +273,7 @@ class _ComponentProcess:
         return text
 
     async def scheduler_state(self) -> dict[str, Any] | None:
-        """See Companion."""
+        """See WorkerProcess."""
         assert self._pipe is not None
         try:
             async with asyncio.timeout(_METRICS_SECONDS):

@@ -1,4 +1,4 @@
-"""Changes of one pod after the other: whatever the short way makes of a pod is what the long way would have made of it."""
+"""Changes of one pod after the other: whatever the fast path makes of a pod is what the slow path would have made of it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from bayplan.api.protobuf import message_of
 from bayplan.api.types import core_v1
 from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.objects import ObjectStore
-from bayplan.apiserver.repeated_changes import Change, RepeatedChanges
 from bayplan.apiserver.requests import Request, User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.watching import Entry
+from bayplan.apiserver.write_memo import Change, WriteMemo
 from tests.apiserver.standing_still import ADMIN, JSON, PODS, Server
 
 STRATEGIC, MERGE, JSON_PATCH = (f"application/{one}-patch+json" for one in ("strategic-merge", "merge", "json"))
@@ -60,7 +60,7 @@ class PodServer(Server):
 
 @pytest.fixture
 def repeated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the pods that were changed the short way."""
+    """The names of the pods that were changed on the fast path."""
     changed: list[str] = []
     write = Change.write
 
@@ -74,8 +74,8 @@ def repeated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return changed
 
 
-def none(self: RepeatedChanges, call: Any, operation: str, **_: Any) -> None:
-    """The short way is closed."""
+def none(self: WriteMemo, call: Any, operation: str, **_: Any) -> None:
+    """The fast path is switched off."""
 
 
 def pod(name: str, node: str = "", metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def test_repeated_changes_are_what_each_would_be_alone(
         steps, seconds = [first, second, GONE], (0.0, 1.0, 0.0)
         with monkeypatch.context() as closed:
             short = asyncio.run(after_all(steps, kind, seconds, 8))
-            closed.setattr(RepeatedChanges, "change", none)
+            closed.setattr(WriteMemo, "change", none)
             assert short == asyncio.run(after_all(steps, kind, seconds, 8))
 
 
@@ -188,7 +188,7 @@ def test_any_sequence_of_changes(steps: list[tuple[Step, float]], kind: dict[str
     sequence, seconds = [step for step, _ in steps], tuple(pause for _, pause in steps)
     short = asyncio.run(after_all(sequence, kind, seconds, 8))
     with pytest.MonkeyPatch.context() as closed:
-        closed.setattr(RepeatedChanges, "change", none)
+        closed.setattr(WriteMemo, "change", none)
         assert short == asyncio.run(after_all(sequence, kind, seconds, 8))
 
 
@@ -234,7 +234,7 @@ def test_what_is_sent_comes_to_what_it_would_alone(
     paths = [store if store == "memory:" else f"{store}{tmp_path}/{uuid4()}.db" for _ in range(2)]
     short = asyncio.run(after_turns(turns, kind, paths[0]))
     with pytest.MonkeyPatch.context() as closed:
-        closed.setattr(RepeatedChanges, "change", none)
+        closed.setattr(WriteMemo, "change", none)
         assert short == asyncio.run(after_turns(turns, kind, paths[1]))
 
 

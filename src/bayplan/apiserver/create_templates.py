@@ -1,11 +1,11 @@
-"""Pods that one template made, as those of a ReplicaSet or a load test: what was done for two of them need not be done for the next.
+"""The fast path for creates of pods from one template, as those of a ReplicaSet or a load test.
 
-Their bodies are the same byte for byte, but for the name. So all that follows from the body alone does too: defaults, owners of fields, what admission adds,
-that no rule is broken. What follows from other objects as well does so until one of these changes:
+Their bodies are equal byte for byte but for the name. So is everything that follows from the body alone: defaults, managed fields, what mutating admission
+adds, that no rule is broken. What depends on other objects as well stays valid until one of these changes:
 
-    body = prefix + name + suffix, basis as it was -> a copy with name, uid, times and token volume of its own -> validating admission -> the store
+    body = prefix + name + suffix, dependency version unchanged -> a copy with its own name, uid, times and token volume -> validating admission -> the store
 
-Only what is certain is done this way. A body is learnt when the second one like it comes, if the first one's way led to no warning.
+A body becomes a template when the second one like it comes, if the slow path gave no warning for it.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _LONGEST_BODY: Final = 8192
 _TEMPLATES_BYTES: Final = 16 << 20
 _SEEN_BYTES: Final = 1 << 20
 _LEAST_HITS: Final = 0.2
-"""Pods of known templates among all, from which on templates pay."""
+"""Share of creates that hit a template, below which looking for one costs more than it saves."""
 _GIVEN_NAME: Final = re.compile(rb'"name": ?"([a-z0-9][a-z0-9.-]*)"')
 _MOST_NAMES: Final = 4
 """So many of the names in a body may be that of the pod: labels and owners can come before it."""
-_MARKS: Final = tuple(f"~~bayplan-{slot}~~" for slot in ("name", "uid", "time", "volume"))
-"""What stands in a template for what differs."""
-_MARK: Final = re.compile("|".join(_MARKS).encode())
+_PLACEHOLDERS: Final = tuple(f"~~bayplan-{slot}~~" for slot in ("name", "uid", "time", "volume"))
+"""Placeholders for what differs between instances."""
+_PLACEHOLDER: Final = re.compile("|".join(_PLACEHOLDERS).encode())
 
 
 Caches = tuple[ResourceCache, ...]
 
 
-class Place(NamedTuple):
-    """What decides, besides a body, what becomes of it."""
+class RequestKey(NamedTuple):
+    """What of a request decides its outcome, besides the body."""
 
     namespace: str
     user_agent: str
@@ -61,28 +61,30 @@ class Place(NamedTuple):
     validation: str
 
 
-class Member(NamedTuple):
-    """A pod of a crowd, as an object and as the bytes that are kept."""
+class Instance(NamedTuple):
+    """A pod made from a template, as an object and as the bytes to store."""
 
     pod: core_v1.Pod
     value: bytes
 
 
 class Template:
-    """What the pods of a crowd have in common."""
+    """What the pods of one template have in common."""
 
-    def __init__(self, kind: Kind, pod: core_v1.Pod, basis: int, prefix: bytes, suffix: bytes, base: str) -> None:
-        self.basis = basis
+    def __init__(
+        self, kind: Kind, pod: core_v1.Pod, dependency_version: int, prefix: bytes, suffix: bytes, base: str
+    ) -> None:
+        self.dependency_version = dependency_version
         self.prefix, self.suffix = prefix, suffix
         self.base = base
-        """Of which names are generated; "" if pods bring their names."""
+        """`generateName`; "" if requests give the names."""
         self._volume = token_volume(pod.spec)
-        name, uid, time, volume = _MARKS
+        name, uid, time, volume = _PLACEHOLDERS
         metadata = _replace(pod.metadata, resource_version="")
         self._pod = _replace(pod, metadata=metadata)
         data = stored_value(kind, self._of(name, uid, time, volume))
-        self._slots = tuple(_MARKS.index(mark.decode()) for mark in _MARK.findall(data))
-        self._form = _MARK.sub(b"%b", data.replace(b"%", b"%%"))
+        self._slots = tuple(_PLACEHOLDERS.index(placeholder.decode()) for placeholder in _PLACEHOLDER.findall(data))
+        self._form = _PLACEHOLDER.sub(b"%b", data.replace(b"%", b"%%"))
         self.size = len(prefix) + len(suffix) + 5 * len(data)
         """Bytes, about: an object takes some times as much as its JSON."""
 
@@ -98,32 +100,36 @@ class Template:
         spec = _with_volume(pod.spec, self._volume, volume) if self._volume else _replace(pod.spec)
         return _replace(pod, metadata=metadata, spec=spec)
 
-    def member(self, context: Context, name: str) -> Member:
-        """One more of the crowd; it gets a name if it brings none."""
+    def instance(self, context: Context, name: str) -> Instance:
+        """One more pod. name: "" to generate one."""
         randomness = context.randomness
         volume = TOKEN_VOLUME + randomness.suffix(5) if self._volume else ""
         name = name or generated_name(randomness, self.base)
         own = (name, randomness.uuid4(), rfc3339(context.clock.now()), volume)
         encoded = [text.encode() for text in own]
-        return Member(self._of(*own), self._form % tuple([encoded[slot] for slot in self._slots]))
+        return Instance(self._of(*own), self._form % tuple([encoded[slot] for slot in self._slots]))
 
 
-class Crowds:
-    """The templates that are known."""
+class CreateTemplates:
+    """All templates of an API server."""
 
     def __init__(self) -> None:
-        self._generated: Memo[tuple[Place, bytes], Template] = Memo("create_templates", most_bytes=_TEMPLATES_BYTES)
-        """Those whose pods get their names: by body."""
-        self._named: Memo[tuple[Place, bytes, bytes], Template] = Memo("create_templates", most_bytes=_TEMPLATES_BYTES)
-        """Those whose pods bring their names: by what stands before and after the name, so that thousands cost no more than one."""
+        self._generated: Memo[tuple[RequestKey, bytes], Template] = Memo(
+            "create_templates", most_bytes=_TEMPLATES_BYTES
+        )
+        """Templates whose names are generated, by body."""
+        self._named: Memo[tuple[RequestKey, bytes, bytes], Template] = Memo(
+            "create_templates", most_bytes=_TEMPLATES_BYTES
+        )
+        """Templates whose names are given, by the text before and after the name: the number of templates does not matter."""
         self._seen: Memo[int, bool] = Memo("create_bodies_seen", most_bytes=_SEEN_BYTES)
-        """Bodies that came once: hashes of place, prefix and suffix."""
+        """Bodies that came once: hashes of request key, prefix and suffix."""
         self._hit_rate = HitRate(_LEAST_HITS)
         self._caches: tuple[Caches, Caches] | None = None
-        """Those of the kinds whose objects decide what admission does (none if more decides), and of those of which there must be no object for that."""
+        """Caches of the kinds whose objects admission depends on (none if it depends on more), and of the kinds of which there must be no object."""
 
-    def place(self, call: Call) -> Place | None:
-        """Where a request is asked, if what it makes may be one of a crowd."""
+    def request_key(self, call: Call) -> RequestKey | None:
+        """The key of a request, if it may be one of a template; None if it takes the slow path."""
         request = call.request
         if (
             len(request.body) > _LONGEST_BODY
@@ -133,14 +139,14 @@ class Crowds:
             or not self._hit_rate.is_worth_asking()
         ):
             return None
-        return Place(
+        return RequestKey(
             call.path.namespace,
             request.user_agent,
             request.query.get("fieldManager", ""),
             request.query.get("fieldValidation", ""),
         )
 
-    def basis(self, call: Call) -> int | None:
+    def dependency_version(self, call: Call) -> int | None:
         """A number that changes with the objects that decide what becomes of a body; None if these do not decide alone."""
         if self._caches is None:
             self._caches = _caches(call)
@@ -149,27 +155,40 @@ class Crowds:
             return None
         return sum([cache.revision for cache in deciding])
 
-    def find(self, place: Place, body: bytes, basis: int) -> tuple[Template, str] | None:
+    def find(self, request_key: RequestKey, body: bytes, dependency_version: int) -> tuple[Template, str] | None:
         """The template of a body, and the name that the pod brings ("" if it gets one); None if there is none, or what it says does not hold any more."""
-        found = self._found(place, body, basis)
+        found = self._found(request_key, body, dependency_version)
         self._hit_rate.record(hit=found is not None)
         return found
 
-    def _found(self, place: Place, body: bytes, basis: int) -> tuple[Template, str] | None:
-        template = self._generated.get((place, body))
+    def _found(self, request_key: RequestKey, body: bytes, dependency_version: int) -> tuple[Template, str] | None:
+        template = self._generated.get((request_key, body))
         if template is not None:
-            return (template, "") if template.basis == basis else None
+            return (template, "") if template.dependency_version == dependency_version else None
         if not len(self._named):
             return None
         for match in itertools.islice(_GIVEN_NAME.finditer(body), _MOST_NAMES):
             start, end = match.span(1)
-            template = self._named.get((place, body[:start], body[end:]))
+            template = self._named.get((request_key, body[:start], body[end:]))
             if template is not None:
                 name = match[1].decode()
-                return (template, name) if template.basis == basis and is_usual_name(name) else None
+                return (
+                    (template, name)
+                    if template.dependency_version == dependency_version and is_valid_name(name)
+                    else None
+                )
         return None
 
-    def note(self, kind: Kind, place: Place, body: bytes, basis: int, pod: core_v1.Pod, *, named: bool) -> None:
+    def note(
+        self,
+        kind: Kind,
+        request_key: RequestKey,
+        body: bytes,
+        dependency_version: int,
+        pod: core_v1.Pod,
+        *,
+        named: bool,
+    ) -> None:
         """Learn from a pod that was made of a body without any warning, when it is the second one like it."""
         name = b'"%b"' % pod.metadata.name.encode()
         if not named:
@@ -179,17 +198,20 @@ class Crowds:
             prefix, suffix = before + b'"', b'"' + after
         else:
             return  # what is the name, and what another text that is the same?
-        seen = hash((place, prefix, suffix))
+        seen = hash((request_key, prefix, suffix))
         if self._seen.get(seen) is None:
             self._seen.put(seen, value=True, size=0)
-        elif is_one_of_many(pod):
-            self._learn(place, Template(kind, pod, basis, prefix, suffix, "" if named else pod.metadata.generate_name))
+        elif is_template_instance(pod):
+            self._learn(
+                request_key,
+                Template(kind, pod, dependency_version, prefix, suffix, "" if named else pod.metadata.generate_name),
+            )
 
-    def _learn(self, place: Place, template: Template) -> None:
+    def _learn(self, request_key: RequestKey, template: Template) -> None:
         if template.base:
-            self._generated.put((place, template.prefix), template, template.size)
+            self._generated.put((request_key, template.prefix), template, template.size)
         else:
-            self._named.put((place, template.prefix, template.suffix), template, template.size)
+            self._named.put((request_key, template.prefix, template.suffix), template, template.size)
 
 
 def _caches(call: Call) -> tuple[Caches, Caches]:
@@ -206,7 +228,7 @@ def _caches(call: Call) -> tuple[Caches, Caches]:
     return caches(deciding), caches({one for plugin in changing for one in plugin.idle_without})
 
 
-def is_one_of_many(pod: core_v1.Pod) -> bool:
+def is_template_instance(pod: core_v1.Pod) -> bool:
     """Whether nothing in a pod but what a template leaves open depends on its name or the time."""
     spec, metadata = pod.spec, pod.metadata
     return not (
@@ -214,11 +236,11 @@ def is_one_of_many(pod: core_v1.Pod) -> bool:
         or spec.scheduling_gates
         or any(volume.ephemeral is not None for volume in spec.volumes)
         or len(metadata.managed_fields) > 1
-        or _MARK.search(encode(pod))
+        or _PLACEHOLDER.search(encode(pod))
     )
 
 
-def is_usual_name(name: str) -> bool:
+def is_valid_name(name: str) -> bool:
     """Whether a name is one that pods may have, and gives no warning."""
     return not formats.dns_subdomain(name) and not pod_name_warnings(name)
 

@@ -1,4 +1,4 @@
-"""Pods of one template: whatever the short way makes of a body is what the long way would have made of it."""
+"""Pods of one template: whatever the fast path makes of a body is what the slow path would have made of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.crowds import Crowds, Template
+from bayplan.apiserver.create_templates import CreateTemplates, Template
 from bayplan.apiserver.requests import Request
 from tests.apiserver.standing_still import ADMIN, CORE, PODS, Server
 
@@ -19,21 +19,21 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "api"
 
 
 @pytest.fixture
-def members(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the pods that went the short way ("" where one was generated)."""
+def instances(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the pods that took the fast path ("" where one was generated)."""
     made: list[str] = []
-    member = Template.member
+    instance = Template.instance
 
     def noted(self: Template, context: Any, name: str) -> Any:
         made.append(name)
-        return member(self, context, name)
+        return instance(self, context, name)
 
-    monkeypatch.setattr(Template, "member", noted)
+    monkeypatch.setattr(Template, "instance", noted)
     return made
 
 
-def no_place(self: Crowds, call: Call) -> None:
-    """The short way is closed."""
+def no_request_key(self: CreateTemplates, call: Call) -> None:
+    """The fast path is switched off."""
 
 
 def pod(name: str = "", spec: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
@@ -98,7 +98,7 @@ async def crowd_of(bodies: list[dict[str, Any]]) -> list[Any]:
         return [*answers, await server.send("GET", PODS)]
 
 
-def crowds() -> list[list[dict[str, Any]]]:
+def create_templates() -> list[list[dict[str, Any]]]:
     names = ["one", "two", "three", "two", "BAD", "with.dot", "x" * 70, "four"]
     found = [[pod(name, spec) for name in names] for spec in SPECS]
     found += [[pod(name, **metadata) for name in names] for metadata in METADATA]
@@ -111,24 +111,24 @@ def crowds() -> list[list[dict[str, Any]]]:
     return found
 
 
-@pytest.mark.parametrize("bodies", crowds())
-def test_members_of_a_crowd_are_what_they_would_be_alone(
+@pytest.mark.parametrize("bodies", create_templates())
+def test_instances_of_a_template_are_what_they_would_be_alone(
     bodies: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = asyncio.run(crowd_of(bodies))
-    monkeypatch.setattr(Crowds, "place", no_place)
+    monkeypatch.setattr(CreateTemplates, "request_key", no_request_key)
     assert short == asyncio.run(crowd_of(bodies))
 
 
-def test_the_third_of_a_crowd_takes_the_short_way(members: list[str]) -> None:
+def test_the_third_of_a_template_takes_the_fast_path(instances: list[str]) -> None:
     async def run() -> None:
         async with Server() as server:
             for name in ("one", "two", "three", "BAD", "x" * 70, "four"):
                 await server.send("POST", PODS, pod(name))
-            assert members == ["three", "four"]
+            assert instances == ["three", "four"]
             for _ in range(3):
                 assert (await server.send("POST", PODS, pod(generateName="g-")))[0] == 201
-            assert members == ["three", "four", ""]
+            assert instances == ["three", "four", ""]
             assert (await server.send("POST", PODS, pod("three")))[1]["reason"] == "AlreadyExists"
             assert (await server.send("POST", PODS, pod("five"), dryRun="All"))[0] == 201
             assert (await server.send("GET", f"{PODS}/five"))[0] == 404
@@ -144,16 +144,16 @@ def test_the_third_of_a_crowd_takes_the_short_way(members: list[str]) -> None:
     ],
 )
 def test_what_other_objects_decide_holds_until_they_change(
-    path: str, body: dict[str, Any], changed: dict[str, Any], members: list[str]
+    path: str, body: dict[str, Any], changed: dict[str, Any], instances: list[str]
 ) -> None:
     async def run() -> None:
         async with Server() as server:
             for name in "abc":
                 await server.send("POST", PODS, pod(name))
-            assert members == ["c"]
+            assert instances == ["c"]
             assert (await server.send("POST", path, {"metadata": {"name": "new"}, **body}))[0] == 201
             specs = [(await server.send("POST", PODS, pod(name)))[1]["spec"] for name in "de"]
-            assert members == ["c", "e"]
+            assert instances == ["c", "e"]
             for spec in specs:
                 assert {key: spec[key] for key in changed} == changed
                 assert "limits" in spec["containers"][0]["resources"] or changed
@@ -161,7 +161,7 @@ def test_what_other_objects_decide_holds_until_they_change(
     asyncio.run(run())
 
 
-def test_a_name_that_is_written_otherwise_is_not_taken_for_another_text(members: list[str]) -> None:
+def test_a_name_that_is_written_otherwise_is_not_taken_for_another_text(instances: list[str]) -> None:
     async def run() -> None:
         async with Server() as server:
             for container in ("one", "one", "two"):
@@ -171,12 +171,12 @@ def test_a_name_that_is_written_otherwise_is_not_taken_for_another_text(members:
                 assert made["metadata"]["name"] == "one"
                 assert made["spec"]["containers"][0]["name"] == container
                 await server.send("DELETE", f"{PODS}/one", {"gracePeriodSeconds": 0})
-            assert members == []
+            assert instances == []
 
     asyncio.run(run())
 
 
-def test_a_quota_counts_the_members(members: list[str]) -> None:
+def test_a_quota_counts_the_instances(instances: list[str]) -> None:
     async def run() -> None:
         async with Server() as server:
             await server.send(
@@ -188,28 +188,28 @@ def test_a_quota_counts_the_members(members: list[str]) -> None:
             assert (await server.send("PUT", f"{quota}/status", {**found, "status": status}))[0] == 200
             codes = [(await server.send("POST", PODS, pod(name)))[0] for name in "abcdef"]
             assert codes == [201] * 4 + [403] * 2
-            assert members == ["c", "d", "e", "f"]
+            assert instances == ["c", "d", "e", "f"]
 
     asyncio.run(run())
 
 
-def test_nothing_is_created_in_a_namespace_that_went(members: list[str]) -> None:
+def test_nothing_is_created_in_a_namespace_that_went(instances: list[str]) -> None:
     async def run() -> None:
         async with Server() as server:
             await server.send("POST", "/api/v1/namespaces", {"metadata": {"name": "n"}})
             await server.send("POST", "/api/v1/namespaces/n/serviceaccounts", {"metadata": {"name": "default"}})
             for name in "abc":
                 assert (await server.send("POST", "/api/v1/namespaces/n/pods", pod(name)))[0] == 201
-            assert members == ["c"]
+            assert instances == ["c"]
             await server.send("DELETE", "/api/v1/namespaces/n")
             code, refusal = await server.send("POST", "/api/v1/namespaces/n/pods", pod("d"))
             assert (code, refusal["reason"]) == (403, "Forbidden")
-            assert members == ["c"]
+            assert instances == ["c"]
 
     asyncio.run(run())
 
 
-def test_webhooks_that_change_pods_close_the_short_way(members: list[str]) -> None:
+def test_webhooks_that_change_pods_close_the_fast_path(instances: list[str]) -> None:
     async def run() -> None:
         async with Server() as server:
             hook = {
@@ -230,21 +230,21 @@ def test_webhooks_that_change_pods_close_the_short_way(members: list[str]) -> No
             assert (await server.send("POST", path, {"metadata": {"name": "w"}, "webhooks": [hook]}))[0] == 201
             for name in "abcd":
                 assert (await server.send("POST", PODS, pod(name)))[0] == 201
-            assert members == []
+            assert instances == []
             await server.send("DELETE", f"{path}/w")
             for name in "efg":
                 assert (await server.send("POST", PODS, pod(name)))[0] == 201
-            assert members == ["g"]
+            assert instances == ["g"]
 
     asyncio.run(run())
 
 
-def test_writers_have_crowds_of_their_own(members: list[str]) -> None:
+def test_writers_have_templates_of_their_own(instances: list[str]) -> None:
     async def run() -> None:
         async with Server() as server:
             for name, manager in (("p", "x"), ("q", "y"), ("r", "x"), ("s", "y"), ("t", "x"), ("u", "y")):
                 made = (await server.send("POST", PODS, pod(name), fieldManager=manager))[1]
                 assert made["metadata"]["managedFields"][0]["manager"] == manager
-            assert members == ["t", "u"]
+            assert instances == ["t", "u"]
 
     asyncio.run(run())

@@ -24,8 +24,8 @@ from bayplan.api.managedfields.managers import (
     write_entries,
 )
 from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type
-from bayplan.apiserver import known_updates
-from bayplan.apiserver.known_updates import entries_after
+from bayplan.apiserver import managed_fields_memo
+from bayplan.apiserver.managed_fields_memo import entries_after
 
 TIMES = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", None)
 PATHS = (("f:status", "f:a"), ("f:status", "f:b"), ("f:status", "f:c"), ("f:spec",), ("f:spec", "f:d"))
@@ -140,13 +140,13 @@ def test_addresses_of_others_are_never_mixed_up(old: list[str], new: list[str], 
 
 def test_pods_with_other_addresses_are_one_case(monkeypatch: pytest.MonkeyPatch) -> None:
     worked_out: list[Identity] = []
-    rules = known_updates._work_out
+    rules = managed_fields_memo._work_out
 
     def counted(entries: Any, changes: Any, who: Identity, *more: Any) -> Any:
         worked_out.append(who)
         return rules(entries, changes, who, *more)
 
-    monkeypatch.setattr(known_updates, "_work_out", counted)
+    monkeypatch.setattr(managed_fields_memo, "_work_out", counted)
     kind, who = address_type(), identity("kubelet", UPDATE, "v1")
     (entry,) = write_entries({identity("user", UPDATE, "v1"): Owned(of_paths(("f:spec",)), "v1", NOW)})
     for number in range(3):
